@@ -1,0 +1,36 @@
+"""The few errors of the store, by whose fault they are.
+
+Every message is one line: what happened, why, and what to do about it.
+"""
+
+
+class ConvfsError(Exception):
+    """Base of all errors that the store raises on purpose."""
+
+
+class UsageError(ConvfsError):
+    """The caller asked for something that cannot be done (bad argument, wrong state)."""
+
+
+class NotFound(UsageError):
+    """The caller named a context, turn, blob or conversation that does not exist."""
+
+
+class Conflict(UsageError):
+    """The caller's expectation does not hold (a name is taken, a head moved on)."""
+
+
+class StoreBusy(UsageError):
+    """Another process holds the store's lock."""
+
+
+class DamageError(ConvfsError):
+    """Bytes on disk are not what was written: a checksum or a hash does not hold."""
+
+
+class FormatTooNew(ConvfsError):
+    """A file of the store was written by a newer version of convfs."""
+
+
+class StoreFailed(ConvfsError):
+    """A write or a sync failed; the store takes no more writes until it is opened again."""

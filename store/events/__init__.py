@@ -1,0 +1,1 @@
+"""What a conversation is made of, as values: events, blocks, resources, conversations."""

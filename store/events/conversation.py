@@ -1,0 +1,80 @@
+"""Conversations and the rows that describe their records, as the index holds them."""
+
+from msgspec import Struct
+
+from store.events.event import Kind
+
+
+class Conversation(Struct, frozen=True):
+    """A context with its metadata. Times are Unix milliseconds, sizes bytes.
+
+    ``head`` is the turn at the end of the branch (0 while it is empty), ``records`` its number of records
+    (depth + 1), ``events`` how many of these have a file in ``events/``. ``transcript_size`` and ``json_size`` are the
+    sums of its rows' ``section_size`` and ``json_size``.
+    """
+
+    id: int
+    project: str
+    name: str
+    title: str
+    format: str
+    source: str
+    head: int
+    records: int
+    events: int
+    created_ms: int
+    updated_ms: int
+    transcript_size: int
+    json_size: int
+    metadata: dict[str, object]
+
+
+class EventRow(Struct, frozen=True, gc=False):
+    """What the index knows of one record of a conversation, without reading its payload.
+
+    ``number`` is depth + 1. ``file_size`` is the size of the event's file, ``section_size`` that of its section in the
+    transcript, ``json_size`` that of its element in ``events.json``, and
+    ``payload_size`` that of the producer's own bytes.
+    """
+
+    turn: int
+    number: int
+    kind: Kind
+    tool: str
+    parent: int
+    time_ms: int
+    file_size: int
+    section_size: int
+    json_size: int
+    payload_size: int
+
+
+class ResourceRow(Struct, frozen=True, gc=False):
+    """One resource that the record ``turn`` (event ``number``) holds, at position ``seq`` of its resources."""
+
+    turn: int
+    number: int
+    seq: int
+    uri: str
+    mime: str
+    size: int
+    time_ms: int
+
+
+class Version(Struct, frozen=True):
+    """One state that a conversation has been in; versions are numbered from 1, oldest first."""
+
+    number: int
+    seq: int
+    time_ms: int
+    head: int
+    records: int
+    action: str
+
+
+class Sizes(Struct, frozen=True, gc=False):
+    """What a renderer measured of one event, in bytes: its file, its transcript section, its JSON element."""
+
+    file: int
+    section: int
+    json: int

@@ -1,0 +1,86 @@
+"""Events: what the payload of one turn says happened, independent of the tool that wrote it.
+
+These are values that a lens makes from a payload (``store.formats.lens``). They are msgspec structs, not
+dataclasses, because one is built for every file that a ``grep -r`` reads: a frozen dataclass costs ten times as
+much to construct.
+"""
+
+from enum import IntEnum
+from typing import Literal
+
+from msgspec import Struct
+
+
+class Kind(IntEnum):
+    """What an event is. RECORD is bookkeeping: it keeps its number but has no file in ``events/``."""
+
+    RECORD = 0
+    SYSTEM = 1
+    USER = 2
+    ASSISTANT = 3
+    REASONING = 4
+    TOOL_CALL = 5
+    TOOL_RESULT = 6
+    QUESTION = 7
+    ANSWER = 8
+    CONFIG = 9
+    SUMMARY = 10
+    NOTE = 11
+
+
+BlockType = Literal["text", "resource", "image", "json", "artifact"]
+
+Path = tuple[str | int, ...]
+"""Where in a parsed payload a value stands: keys and list positions from the outermost in."""
+
+
+class Block(Struct, frozen=True, gc=False):
+    """One piece of an event's content.
+
+    ``text`` holds what is shown (for ``json``: a pretty-printed document); ``data`` holds content that is not text
+    (an image), and exactly one of the two is set. ``name`` tells blocks of one event apart (``arguments.command``,
+    ``thinking``; empty for the plain text of a message). ``path`` is the place in the payload that it came from;
+    empty where the block is put together from several places. ``encoding`` says how the payload spells the content
+    at that place: as a JSON string (``json``) or as a JSON string of base64 (``base64``).
+    """
+
+    type: BlockType
+    text: str | None = None
+    data: bytes | None = None
+    name: str = ""
+    uri: str = ""
+    mime: str = ""
+    path: Path = ()
+    encoding: Literal["json", "base64"] = "json"
+
+
+class Resource(Struct, frozen=True, gc=False):
+    """Content with a URI: an attachment, an image, or a file that a tool returned (for ``resources/``)."""
+
+    uri: str
+    mime: str
+    content: str | bytes
+
+
+class Event(Struct, frozen=True, gc=False):
+    """One event, fully resolved.
+
+    ``tool`` names the tool of a call or a result ("" else). ``header`` holds further fields for the head of the
+    event's file, in order (id, is_error, model, …); values are str, int, float or bool. ``time_ms`` is the
+    event's own time in Unix milliseconds, 0 if it has none. ``parent`` is 0 where the event follows the record
+    before it, the number of the event it follows where that is another one, -1 where that one is not in the
+    conversation. ``defines`` names what later records may refer to: (key, tool name or "") pairs, such as a
+    message's uuid or a tool call's id. ``native`` is the parsed payload (None where it is not JSON).
+    ``lossy`` says that some text is not valid Unicode and is shown with U+FFFD in its place.
+    """
+
+    kind: Kind
+    tool: str = ""
+    header: dict[str, str | int | float | bool] = {}
+    blocks: tuple[Block, ...] = ()
+    time_ms: int = 0
+    parent: int = 0
+    defines: tuple[tuple[str, str], ...] = ()
+    resources: tuple[Resource, ...] = ()
+    native: object = None
+    lossy: bool = False

@@ -1,0 +1,1 @@
+"""Foreign tools: one module each says how its sessions are found, cut into records, and read as events."""

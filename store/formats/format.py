@@ -1,0 +1,79 @@
+"""The interface that one foreign tool's module fills in, and the values that pass through it."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from store.formats.lens import Lens
+
+
+class Source(Struct, frozen=True):
+    """One session as it lies on disk.
+
+    ``path`` identifies it (a file, or a directory for tools that keep one a session). ``main`` is the file whose
+    records become turns; ``first`` are files that become one record each before those of ``main``; ``sidecars`` are
+    files kept whole beside the conversation, by the name that they are exported under (relative to ``path``'s
+    directory, or to ``path`` itself where that is a directory).
+    """
+
+    format: str
+    path: Path
+    main: Path
+    first: tuple[Path, ...] = ()
+    sidecars: tuple[tuple[str, Path], ...] = ()
+
+
+class Span(Struct, frozen=True, gc=False):
+    """One record in a file's bytes: ``[start, end)``, without what separates it from its neighbours."""
+
+    start: int
+    end: int
+
+
+class About(Struct, frozen=True):
+    """What a session says of itself; any field may be empty. ``started_ms`` is in Unix milliseconds."""
+
+    title: str = ""
+    project: str = ""
+    started_ms: int = 0
+    session_id: str = ""
+    extra: dict[str, str] = {}
+
+
+class Format(Protocol):
+    """One foreign tool."""
+
+    name: str
+    """As in ``--format`` and in the metadata of conversations: ``claude-code``, ``jp``."""
+
+    lenses: Sequence[Lens]
+    """The lenses for the payload types that this module writes."""
+
+    main_type: str
+    """The payload type of the records of ``Source.main``."""
+
+    first_type: str
+    """The payload type of the files in ``Source.first`` ("" where there are none)."""
+
+    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
+        """Yield the directories in which the tool keeps this user's sessions (only ones that exist)."""
+
+    def claim(self, path: Path) -> Source | None:
+        """Return the session that stands at ``path`` (file or directory), or None if it is not this tool's.
+
+        Judged by content, from a bounded read of its beginning; an empty or damaged file may be claimed by where it
+        lies and what it is called.
+        """
+
+    def spans(self, data: memoryview, start: int) -> Iterator[Span]:
+        """Yield the records of a main file from offset ``start`` on (0, or the end of an earlier record).
+
+        What stands between spans is kept by the importer; spans never overlap and rise. Bytes that make no sense
+        are one span up to where sense begins again, or to the end. ``data`` may be a mapped file of many GB: touch
+        it forwards, and hold none of it.
+        """
+
+    def about(self, source: Source, records: Sequence[bytes]) -> About:
+        """Say what the session is called and belongs to, from its first records (some 200) and its sidecars."""

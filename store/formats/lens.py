@@ -1,0 +1,32 @@
+"""The lens: how the payload of one type is seen as an event.
+
+Rendering, editing, search and resources see only events; they know no format. A lens sees one payload and, through
+:class:`Before`, the little that it may ask about the records before it.
+"""
+
+from typing import Protocol
+
+from store.events.event import Event
+
+
+class Before(Protocol):
+    """What a lens may ask about the records before the one that it looks at."""
+
+    def tool(self, call_id: str) -> str:
+        """Return the name of the tool that the call ``call_id`` was for, "" if no earlier record made it."""
+
+    def parent(self, key: str | None) -> int:
+        """Say which record ``key`` (None: none at all) is, for :attr:`store.events.event.Event.parent`.
+
+        Returns 0 if it is the last record that defined a key (or, for None, if there was none), its number if it is
+        an earlier one, -1 if no earlier record defined it (or, for None, if there were such records).
+        """
+
+
+class Lens(Protocol):
+    """Sees payloads of one type as events."""
+
+    type_name: str
+
+    def view(self, payload: bytes, before: Before) -> Event:
+        """Return the event that ``payload`` tells of; never raises: what cannot be read is shown as it is."""
