@@ -50,7 +50,10 @@ class EventRow(Struct, frozen=True, gc=False):
 
 
 class ResourceRow(Struct, frozen=True, gc=False):
-    """One resource that the record ``turn`` (event ``number``) holds, at position ``seq`` of its resources."""
+    """One resource that the record ``turn`` (event ``number``) holds, at position ``seq`` of its resources.
+
+    ``hash`` is the BLAKE3 of its content.
+    """
 
     turn: int
     number: int
@@ -59,6 +62,7 @@ class ResourceRow(Struct, frozen=True, gc=False):
     mime: str
     size: int
     time_ms: int
+    hash: bytes
 
 
 class Version(Struct, frozen=True):

@@ -1,0 +1,68 @@
+"""The schema of ``index.db``.
+
+The index is derived from the logs and the packs, so SQLite runs without syncs; after a power failure it is rebuilt
+(see ``store.upkeep.recovery``). A hash is filed under its first eight bytes only, as a signed integer: half the
+size of the whole hash, and the whole one is checked where the location points anyway.
+"""
+
+SCHEMA_VERSION = 1
+
+TABLES = """
+CREATE TABLE state (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+
+CREATE TABLE blobs (
+    key INTEGER NOT NULL, pack INTEGER NOT NULL, offset INTEGER NOT NULL, member INTEGER NOT NULL,
+    PRIMARY KEY (key, pack, offset, member)
+) WITHOUT ROWID;
+
+CREATE TABLE aliases (
+    algorithm TEXT NOT NULL, digest BLOB NOT NULL, hash BLOB NOT NULL,
+    PRIMARY KEY (algorithm, digest)
+) WITHOUT ROWID;
+
+CREATE TABLE types (tag INTEGER PRIMARY KEY, name TEXT NOT NULL);
+
+CREATE TABLE dictionaries (tag INTEGER NOT NULL, hash BLOB NOT NULL, PRIMARY KEY (tag, hash)) WITHOUT ROWID;
+
+CREATE TABLE contexts (
+    id INTEGER PRIMARY KEY,
+    head INTEGER NOT NULL, records INTEGER NOT NULL,
+    created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL,
+    project TEXT, name TEXT, title TEXT NOT NULL DEFAULT '',
+    format TEXT NOT NULL DEFAULT '', source TEXT NOT NULL DEFAULT '',
+    day TEXT NOT NULL DEFAULT '',
+    metadata TEXT NOT NULL DEFAULT '{}'
+);
+CREATE UNIQUE INDEX contexts_by_name ON contexts (project, name) WHERE name IS NOT NULL;
+CREATE INDEX contexts_by_day ON contexts (day, project, name) WHERE name IS NOT NULL;
+CREATE INDEX contexts_by_update ON contexts (updated_ms) WHERE name IS NOT NULL;
+CREATE INDEX contexts_by_source ON contexts (source) WHERE source != '';
+
+CREATE TABLE versions (
+    context INTEGER NOT NULL, seq INTEGER NOT NULL, time_ms INTEGER NOT NULL,
+    head INTEGER NOT NULL, records INTEGER NOT NULL, action TEXT NOT NULL,
+    PRIMARY KEY (context, seq)
+) WITHOUT ROWID;
+
+-- What a renderer measured. Rows of another renderer version are replaced when the conversation is next listed.
+CREATE TABLE tools (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE views (
+    turn INTEGER PRIMARY KEY, kind INTEGER NOT NULL, tool INTEGER NOT NULL, parent INTEGER NOT NULL,
+    time_ms INTEGER NOT NULL, file_size INTEGER NOT NULL, section_size INTEGER NOT NULL,
+    json_size INTEGER NOT NULL, payload_size INTEGER NOT NULL
+);
+CREATE TABLE resources (
+    turn INTEGER NOT NULL, seq INTEGER NOT NULL, uri TEXT NOT NULL, mime TEXT NOT NULL, size INTEGER NOT NULL,
+    hash BLOB NOT NULL, PRIMARY KEY (turn, seq)
+) WITHOUT ROWID;
+CREATE TABLE measures (
+    context INTEGER PRIMARY KEY, head INTEGER NOT NULL, renderer INTEGER NOT NULL, events INTEGER NOT NULL,
+    transcript_size INTEGER NOT NULL, json_size INTEGER NOT NULL
+);
+"""
+
+DERIVED_FROM_LOGS = ("aliases", "types", "dictionaries", "contexts", "versions")
+"""Tables that follow from heads.log alone; with ``blobs`` (the packs) they are the index proper."""
+
+DERIVED_FROM_RENDERER = ("tools", "views", "resources", "measures")
+"""Tables that follow from payloads and the renderer's version."""
