@@ -1,0 +1,379 @@
+"""Durable appends: latency of one thread, and throughput of 32 threads in one process.
+
+Every contestant makes the same records of 10 KB durable, one acknowledgement a record. SQLite takes part in the
+ways that people write it (WAL, synchronous=FULL): a connection a thread, one connection behind a lock, and one
+writer thread that commits what waits together. The JSONL file is appended to and synced with fdatasync, by each
+thread for itself and under a lock. Afterwards each is opened again and its records counted and compared.
+
+By itself: ``python -m tests.bench.appends [--quick] [--rounds N] [--dir DIR]``.
+"""
+
+import contextlib
+import os
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from tests.bench import corpus
+from tests.bench.harness import (
+    Skipped,
+    fresh,
+    interleaved,
+    median,
+    note,
+    options,
+    percentile,
+    print_table,
+    ratio,
+    seconds,
+)
+
+PAYLOAD_BYTES = 10 * 1024
+THREADS = 32
+TYPE_NAME = "claude-code.line.v1"
+
+SCHEMA = (
+    "create table turns (id integer primary key, context integer, parent integer, depth integer, type text,"
+    " created integer, payload blob)"
+)
+INSERT = "insert into turns (context, parent, depth, type, created, payload) values (?, ?, ?, ?, ?, ?)"
+
+Append = Callable[[bytes], object]
+
+
+class Contestant(Protocol):
+    """One way to keep records; opened on an empty directory."""
+
+    def writer(self) -> contextlib.AbstractContextManager[Append]:
+        """Give the calling thread its append function, which returns once the record is durable."""
+
+    def close(self) -> None:
+        """End as a program would end it."""
+
+    def stored(self) -> list[bytes]:
+        """Return every record, after ``close``, read from disk again."""
+
+
+def _row(context: int, depth: int, payload: bytes) -> tuple[object, ...]:
+    return context, depth - 1, depth, TYPE_NAME, time.time_ns() // 1_000_000, payload
+
+
+class SqliteBase:
+    """What the ways of using SQLite share."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "turns.db"
+        self._contexts = iter(range(1, 1_000_000))
+        with contextlib.closing(self.connect()) as connection:
+            connection.execute(SCHEMA)
+
+    def connect(self) -> sqlite3.Connection:
+        """Open a connection with the settings under which a commit survives a power loss."""
+        connection = sqlite3.connect(self.path, timeout=60, isolation_level=None, check_same_thread=False)
+        connection.execute("pragma journal_mode=wal")
+        connection.execute("pragma synchronous=full")
+        return connection
+
+    def stored(self) -> list[bytes]:
+        """Return every payload."""
+        with contextlib.closing(self.connect()) as connection:
+            return [payload for (payload,) in connection.execute("select payload from turns")]
+
+
+class SqliteConnections(SqliteBase):
+    """A connection a thread; SQLite's busy timeout settles who writes."""
+
+    @contextlib.contextmanager
+    def writer(self) -> Iterator[Append]:
+        """Open this thread's own connection."""
+        context = next(self._contexts)
+        depth = 0
+        with contextlib.closing(self.connect()) as connection:
+
+            def append(payload: bytes) -> None:
+                nonlocal depth
+                depth += 1
+                connection.execute(INSERT, _row(context, depth, payload))
+
+            yield append
+
+    def close(self) -> None:
+        """Nothing is open any more."""
+
+
+class SqliteLocked(SqliteBase):
+    """One connection, and a lock around each insert."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._connection = self.connect()
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def writer(self) -> Iterator[Append]:
+        """Share the connection."""
+        context = next(self._contexts)
+        depth = 0
+
+        def append(payload: bytes) -> None:
+            nonlocal depth
+            depth += 1
+            row = _row(context, depth, payload)
+            with self._lock:
+                self._connection.execute(INSERT, row)
+
+        yield append
+
+    def close(self) -> None:
+        """Close the connection, which checkpoints the WAL."""
+        self._connection.close()
+
+
+class SqliteGrouped(SqliteBase):
+    """One writer thread that takes everything that waits and commits it in one transaction."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._queue: queue.SimpleQueue[tuple[tuple[object, ...], threading.Lock] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    @contextlib.contextmanager
+    def writer(self) -> Iterator[Append]:
+        """Hand records to the writer thread and wait for its answer (a lock that it releases)."""
+        context = next(self._contexts)
+        depth = 0
+        answer = threading.Lock()
+        answer.acquire()
+
+        def append(payload: bytes) -> None:
+            nonlocal depth
+            depth += 1
+            self._queue.put((_row(context, depth, payload), answer))
+            answer.acquire()
+
+        yield append
+
+    def _write(self) -> None:
+        with contextlib.closing(self.connect()) as connection:
+            while (item := self._queue.get()) is not None:
+                waiting = [item]
+                with contextlib.suppress(queue.Empty):
+                    while (more := self._queue.get_nowait()) is not None:
+                        waiting.append(more)
+                connection.execute("begin immediate")
+                connection.executemany(INSERT, [row for row, _ in waiting])
+                connection.execute("commit")
+                for _, answer in waiting:
+                    answer.release()
+
+    def close(self) -> None:
+        """End the writer thread."""
+        self._queue.put(None)
+        self._thread.join()
+
+
+class Jsonl:
+    """One file; each thread appends a line and syncs it (syncs of several threads may share one of the disk's)."""
+
+    locked = False
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "turns.jsonl"
+        self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def writer(self) -> Iterator[Append]:
+        """Share the file descriptor."""
+
+        def append(payload: bytes) -> None:
+            os.write(self._file, payload + b"\n")
+            os.fdatasync(self._file)
+
+        def append_locked(payload: bytes) -> None:
+            with self._lock:
+                append(payload)
+
+        yield append_locked if self.locked else append
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+    def stored(self) -> list[bytes]:
+        """Return the lines."""
+        return self.path.read_bytes().splitlines()
+
+
+class JsonlLocked(Jsonl):
+    """The same, with a lock around write and sync."""
+
+    locked = True
+
+
+class Convfs:
+    """The store; a context a thread."""
+
+    def __init__(self, directory: Path) -> None:
+        try:
+            from store.store import Store
+        except ImportError as error:
+            raise Skipped(f"no store to measure: {error}") from error
+        self._root = directory / "store"
+        self._open = Store.open
+        self._store = Store.open(self._root)
+        self._contexts: list[int] = []
+
+    @contextlib.contextmanager
+    def writer(self) -> Iterator[Append]:
+        """Create a context and append to it."""
+        context = self._store.create_context().context_id
+        self._contexts.append(context)
+        yield lambda payload: self._store.append(context, payload, TYPE_NAME)
+
+    def close(self) -> None:
+        """Close the store, which checkpoints the journal."""
+        self._store.close()
+
+    def stored(self) -> list[bytes]:
+        """Return the payloads of all contexts."""
+        with self._open(self._root) as store:
+            turns = [
+                turn.turn_id
+                for context in self._contexts
+                if (head := store.head(context)).head_turn_id
+                for turn in store.path_to_root(head.head_turn_id)
+            ]
+            return [bytes(payload) for _, payload in store.payloads(turns) if not isinstance(payload, Exception)]
+
+
+CONTESTANTS: dict[str, Callable[[Path], Contestant]] = {
+    "convfs": Convfs,
+    "sqlite, a connection a thread": SqliteConnections,
+    "sqlite, one connection and a lock": SqliteLocked,
+    "sqlite, a thread that groups": SqliteGrouped,
+    "jsonl, fdatasync": Jsonl,
+    "jsonl, fdatasync under a lock": JsonlLocked,
+}
+
+
+class Entry:
+    """One contestant during a run: what it is given, and what it must hold in the end."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.contestant = CONTESTANTS[name](fresh(directory / name.replace(", ", "-").replace(" ", "_")))
+        self.given: list[bytes] = []
+
+    def latencies(self, payloads: list[bytes], count: int, number: int) -> list[float]:
+        """Append round ``number``'s ``count`` records from one thread; return the seconds that each took."""
+        payloads = payloads[number * count :][:count]
+        self.given += payloads
+        times = []
+        clock = time.perf_counter
+        with self.contestant.writer() as append:
+            for payload in payloads:
+                start = clock()
+                append(payload)
+                times.append(clock() - start)
+        return times
+
+    def throughput(self, payloads: list[bytes], count: int, number: int) -> float:
+        """Append a round's records from 32 threads; return records a second, from common start to the last's end."""
+        payloads = payloads[number * count :][:count]
+        self.given += payloads
+        start = threading.Barrier(THREADS + 1)
+        failures: list[BaseException] = []
+
+        def work(mine: list[bytes]) -> None:
+            try:
+                with self.contestant.writer() as append:
+                    start.wait()
+                    for payload in mine:
+                        append(payload)
+            except BaseException as error:
+                failures.append(error)
+                start.abort()
+
+        threads = [threading.Thread(target=work, args=(payloads[at::THREADS],)) for at in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        with contextlib.suppress(threading.BrokenBarrierError):
+            start.wait()
+        begin = time.perf_counter()
+        for thread in threads:
+            thread.join()
+        if failures:
+            raise failures[0]
+        return len(payloads) / (time.perf_counter() - begin)
+
+    def verify(self) -> None:
+        """Close, read everything again, and raise if a record is missing or another."""
+        self.contestant.close()
+        if sorted(self.contestant.stored()) != sorted(self.given):
+            raise RuntimeError("records were acknowledged that are not there, or are not the same")
+
+
+PLAIN_SQLITE = ("sqlite, a connection a thread", "sqlite, one connection and a lock")
+
+
+def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) -> None:
+    """Run and print the table; the work lies under ``directory``."""
+    rounds = rounds or (3 if quick else 7)
+    single, together = (200, 640) if quick else (700, 4800)
+    payloads = corpus.payloads((single + together) * rounds, PAYLOAD_BYTES)
+    entries: dict[str, Entry] = {}
+    for name in CONTESTANTS:
+        try:
+            entries[name] = Entry(name, directory / "appends")
+        except Skipped as error:
+            note(f"{name}: skipped: {error}")
+
+    shared = payloads[: rounds * single], payloads[rounds * single :]
+    note(f"appends: {rounds} rounds of one thread, then of {THREADS}")
+    alone = interleaved(rounds, {name: partial(entry.latencies, shared[0], single) for name, entry in entries.items()})
+    crowd = interleaved(
+        rounds, {name: partial(entry.throughput, shared[1], together) for name, entry in entries.items()}
+    )
+    for entry in entries.values():
+        entry.verify()
+    p50 = {name: median(percentile(times, 0.5) for times in values) for name, values in alone.items()}
+    p99 = {name: median(percentile(times, 0.99) for times in values) for name, values in alone.items()}
+    rate = {name: median(values) for name, values in crowd.items()}
+    base50 = min(p50[name] for name in PLAIN_SQLITE)
+    base99 = min(p99[name] for name in PLAIN_SQLITE)
+    base_rate = max(rate[name] for name in PLAIN_SQLITE)
+    print_table(
+        f"Durable appends of {PAYLOAD_BYTES // 1024} KB",
+        ("", "p50", "to sqlite", "p99", "to sqlite", f"{THREADS} threads", "to sqlite"),
+        [
+            (
+                name,
+                seconds(p50[name]),
+                ratio(p50[name], base50),
+                seconds(p99[name]),
+                ratio(p99[name], base99),
+                f"{rate[name]:.0f}/s",
+                ratio(rate[name], base_rate),
+            )
+            for name in entries
+        ],
+        "Ratios are to the better of SQLite's first two ways, column by column: below 1 is better for latencies, above"
+        f" 1 for the rate. Medians of {rounds} rounds; a round is {single} appends of one thread, {together} of"
+        f" {THREADS}.",
+    )
+
+
+def main() -> None:
+    """Run by itself."""
+    arguments = options("Durable appends: latency and throughput.").parse_args()
+    bench(arguments.dir, quick=arguments.quick, rounds=arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()
