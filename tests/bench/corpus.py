@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.bench import words
 
 NEEDLE = "quixotic-heliotrope"
-"""A string that stands in one event of fifty, for grep to find."""
+"""A string that stands in every 25th tool result, for grep to find."""
 
 
 class Project:

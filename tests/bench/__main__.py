@@ -1,0 +1,47 @@
+"""All benchmarks, or some, side by side with their peers in one run: ``python -m tests.bench``.
+
+Prints tables of ratios to stdout (progress goes to stderr). Nothing here asserts a time; what is asserted is that
+every contestant gives the right answer. Cold numbers need root, to drop the kernel's caches.
+
+    python -m tests.bench --quick                      two minutes, to see that everything works
+    python -m tests.bench                              the whole, quietest machine you have
+    python -m tests.bench --only appends reading       some of it
+"""
+
+import platform
+import shutil
+import traceback
+
+from tests.bench import appends, importing, reading, scale, space
+from tests.bench.harness import note, options
+
+BENCHMARKS = {
+    "appends": appends.bench,
+    "importing": importing.bench,
+    "space": space.bench,
+    "reading": reading.bench,
+    "scale": scale.bench,
+}
+
+
+def main() -> int:
+    """Run what was asked for; return 1 if a benchmark failed (the others still run)."""
+    parser = options(__doc__ or "")
+    parser.add_argument("--only", nargs="+", choices=sorted(BENCHMARKS), default=list(BENCHMARKS), metavar="NAME")
+    parser.add_argument("--keep", action="store_true", help="leave the work directory as it is at the end")
+    arguments = parser.parse_args()
+    print(f"Linux {platform.release()}, Python {platform.python_version()}, {platform.machine()}", flush=True)
+    failed = False
+    for name in arguments.only:
+        try:
+            BENCHMARKS[name](arguments.dir, quick=arguments.quick, rounds=arguments.rounds)
+        except Exception:
+            failed = True
+            note(f"{name} FAILED\n{traceback.format_exc()}")
+        if not arguments.keep:
+            shutil.rmtree(arguments.dir / name, ignore_errors=True)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,112 @@
+"""Importing: megabytes of session files a second, beside other ways to put the same files away durably.
+
+By itself: ``python -m tests.bench.importing [--quick] [--rounds N] [--dir DIR]``.
+"""
+
+import contextlib
+import os
+import shutil
+import sqlite3
+from functools import partial
+from pathlib import Path
+
+from tests.bench import corpus, mounts
+from tests.bench.harness import (
+    fresh,
+    interleaved,
+    median,
+    megabytes,
+    needs,
+    note,
+    options,
+    print_table,
+    ratio,
+    run,
+    seconds,
+    timed,
+)
+
+COPY = "cp -r, then sync"
+
+
+def convfs(source: Path, target: Path) -> None:
+    """Import with the command, from its start to its end: the store is closed then."""
+    run([*mounts.convfs_command(target / "store"), "import", source])
+
+
+def convfs_again(source: Path, target: Path) -> None:
+    """Import the same once more: every file is looked at and found unchanged."""
+    run([*mounts.convfs_command(target / "store"), "import", source])
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy the files."""
+    shutil.copytree(source, target / "copy")
+    os.sync()
+
+
+def sqlite(source: Path, target: Path) -> None:
+    """Insert a row a line, a transaction a file."""
+    with contextlib.closing(sqlite3.connect(target / "lines.db", isolation_level=None)) as connection:
+        connection.execute("pragma journal_mode=wal")
+        connection.execute("pragma synchronous=full")
+        connection.execute("create table lines (file text, number integer, line blob)")
+        for path in sorted(source.rglob("*.jsonl")):
+            with path.open("rb") as file:
+                connection.execute("begin")
+                rows = ((path.name, number, line) for number, line in enumerate(file))
+                connection.executemany("insert into lines values (?, ?, ?)", rows)
+                connection.execute("commit")
+
+
+def git(source: Path, target: Path) -> None:
+    """Commit the files to a new repository."""
+    program = needs("git")
+    where = (program, f"--git-dir={target / 'git'}", f"--work-tree={source}")
+    run([*where, "init", "-q", "--template="])
+    run([*where, "add", "."], cwd=source)
+    identity = ("-c", "user.name=bench", "-c", "user.email=bench@localhost", "-c", "gc.auto=0")
+    run([*where, *identity, "commit", "-q", "-m", "sessions"], cwd=source)
+
+
+WAYS = {"convfs import": convfs, COPY: copy, "sqlite, a row a line": sqlite, "git add, commit": git}
+
+
+def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) -> None:
+    """Run and print the table; the work lies under ``directory``."""
+    sessions = 20 if quick else 200
+    source = directory / f"corpus-{sessions}x100"
+    size = corpus.write_corpus(source, sessions=sessions, events=100)
+    rounds = rounds or (1 if quick else 5)
+    note(f"importing: {rounds} rounds of {megabytes(size)}")
+    work = directory / "importing"
+    again: list[float] = []
+
+    def once(name: str, number: int) -> float:
+        target = fresh(work / name.replace(", ", "-").replace(" ", "_"))
+        os.sync()
+        took = timed(partial(WAYS[name], source / "projects", target))
+        if name == "convfs import":
+            again.append(timed(partial(convfs_again, source / "projects", target)))
+        return took
+
+    took = {name: median(found) for name, found in interleaved(rounds, {n: partial(once, n) for n in WAYS}).items()}
+    rows = [(name, seconds(time), f"{size / 1e6 / time:.1f}", ratio(time, took[COPY])) for name, time in took.items()]
+    if again:
+        rows.append(("convfs import, all known", seconds(median(again)), "-", ratio(median(again), took[COPY])))
+    print_table(
+        f"Importing {megabytes(size)} in {sessions} sessions",
+        ("", "time", "MB/s", "time to cp"),
+        rows,
+        f"Medians of {rounds} rounds, each into nothing; sources in the page cache. Whole commands, start to end.",
+    )
+
+
+def main() -> None:
+    """Run by itself."""
+    arguments = options("Importing: megabytes a second.").parse_args()
+    bench(arguments.dir, quick=arguments.quick, rounds=arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()

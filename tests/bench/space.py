@@ -1,0 +1,205 @@
+"""Space: what the same sessions take on disk in a closed store, and kept otherwise.
+
+Measured on real session files where there are some (``$CONVFS_SAMPLES``, else ``../shared/samples`` beside the
+repository), and on the synthetic corpus. Beside the raw files: gzip a file; gzip a content string, with skeletons
+(content-addressed files ``blobs/a1/b2/….blob.gz``, as JP's RFD 066 lays them out; strings below the inline limit
+stay in the skeleton, which is kinder to it than the RFD, where all are blobs); git after ``gc --aggressive``; and as a
+bound, everything as one zstd stream.
+
+By itself: ``python -m tests.bench.space [--quick] [--dir DIR]``.
+"""
+
+import gzip
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import zstandard
+
+from tests.bench import corpus, importing
+from tests.bench.harness import (
+    Skipped,
+    disk_usage,
+    fresh,
+    megabytes,
+    note,
+    options,
+    print_table,
+    ratio,
+    run,
+)
+
+INLINE_LIMIT = 1024
+
+
+def samples_directory() -> Path | None:
+    """Return where real sessions lie, or None."""
+    named = os.environ.get("CONVFS_SAMPLES")
+    directory = Path(named) if named else Path(__file__).resolve().parents[3] / "shared" / "samples"
+    return directory if directory.is_dir() else None
+
+
+def stage_samples(samples: Path, target: Path) -> None:
+    """Copy the real sessions of the formats that are imported to ``target``; made-up and damaged ones are left out."""
+    for name in ("claude-code", "jp"):
+        if (samples / name).is_dir():
+            ignore = shutil.ignore_patterns("derived_*", "fixtures_*")
+            shutil.copytree(samples / name, target / name, ignore=ignore, copy_function=shutil.copyfile)
+
+
+def raw(source: Path, target: Path) -> Path:
+    """The files as they are."""
+    return source
+
+
+def gzipped(source: Path, target: Path) -> Path:
+    """Every file through gzip, level 6."""
+    for path in source.rglob("*"):
+        if path.is_file():
+            out = target / path.relative_to(source).with_name(path.name + ".gz")
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.write_bytes(gzip.compress(path.read_bytes(), 6))
+    return target
+
+
+class BlobFiles:
+    """Content strings as gzip files named by their SHA-256, two directory levels deep."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def externalize(self, value: object) -> object:
+        """Return a JSON value with every string of the inline limit or more stored, and a reference in its place."""
+        if isinstance(value, dict):
+            return {key: self.externalize(part) for key, part in value.items()}
+        if isinstance(value, list):
+            return [self.externalize(part) for part in value]
+        if isinstance(value, str):
+            content = value.encode("utf-8", "surrogatepass")
+            return self._store(content) if len(content) >= INLINE_LIMIT else value
+        return value
+
+    def _store(self, content: bytes) -> dict[str, object]:
+        digest = hashlib.sha256(content).hexdigest()
+        path = self.directory / "blobs" / digest[:2] / digest[2:4] / f"{digest[4:]}.blob.gz"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(gzip.compress(content, 6))
+        return {"$blob": digest, "size": len(content)}
+
+
+def blob_files(source: Path, target: Path) -> Path:
+    """Skeletons as plain JSON, contents as blob files; a line that is not JSON stays as it is."""
+    blobs = BlobFiles(target)
+    for path in source.rglob("*"):
+        if not path.is_file():
+            continue
+        skeleton = target / path.relative_to(source)
+        skeleton.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("rb") as file, skeleton.open("wb") as out:
+            parts = file if path.suffix == ".jsonl" else [file.read()]
+            for part in parts:
+                try:
+                    value = blobs.externalize(json.loads(part))
+                except ValueError:
+                    out.write(part)
+                else:
+                    out.write(json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode() + b"\n")
+    return target
+
+
+def git(source: Path, target: Path) -> Path:
+    """One commit of all files, then packed as tightly as git does; the repository without the files."""
+    importing.git(source, target)
+    run(["git", f"--git-dir={target / 'git'}", "gc", "--aggressive", "--prune=now", "--quiet"])
+    return target / "git"
+
+
+def one_stream(source: Path, target: Path) -> Path:
+    """All files one after another as one zstd stream (level 3, a window of 128 MB)."""
+    parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=27, enable_ldm=True)
+    with (
+        (target / "all.zst").open("wb") as out,
+        zstandard.ZstdCompressor(compression_params=parameters).stream_writer(out, closefd=False) as stream,
+    ):
+        for path in sorted(source.rglob("*")):
+            if path.is_file():
+                stream.write(path.read_bytes())
+    return target
+
+
+def convfs(source: Path, target: Path) -> Path:
+    """The store, imported and closed."""
+    importing.convfs(source, target)
+    return target / "store"
+
+
+WAYS: dict[str, Callable[[Path, Path], Path]] = {
+    "raw files": raw,
+    "convfs store": convfs,
+    "gzip a file": gzipped,
+    "gzip a blob (RFD 066)": blob_files,
+    "git gc --aggressive": git,
+    "one zstd stream (a bound)": one_stream,
+}
+
+
+def measure(title: str, source: Path, work: Path) -> None:
+    """Keep ``source`` in every way and print what each takes; then what the parts of the store take."""
+    sizes: dict[str, tuple[int, int]] = {}
+    parts: list[tuple[str, int, int]] = []
+    for name, keep in WAYS.items():
+        note(f"space: {title}: {name}")
+        try:
+            kept = keep(source, fresh(work / name.partition(" (")[0].replace(" ", "_")))
+        except Skipped as error:
+            note(f"{name}: skipped: {error}")
+            continue
+        sizes[name] = disk_usage(kept)
+        if keep is convfs:
+            parts = [(part.name, *disk_usage(part)) for part in sorted(kept.iterdir())]
+    blocks, content = sizes["raw files"]
+    print_table(
+        f"Space: {title}",
+        ("", "on disk", "to raw", "content", "to raw"),
+        [
+            (name, megabytes(size[0]), ratio(size[0], blocks), megabytes(size[1]), ratio(size[1], content))
+            for name, size in sizes.items()
+        ],
+        "On disk: allocated blocks, as du counts. Content: the lengths of the files.",
+    )
+    print_table(
+        f"Space: {title}: parts of the store",
+        ("", "on disk", "to raw", "content", "to raw"),
+        [
+            (name, megabytes(on_disk), ratio(on_disk, blocks), megabytes(length), ratio(length, content))
+            for name, on_disk, length in parts
+        ],
+    )
+
+
+def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) -> None:
+    """Measure each corpus once (sizes do not vary) and print the tables; the work lies under ``directory``."""
+    work = directory / "space"
+    samples = samples_directory()
+    if samples is not None:
+        staged = fresh(work / "samples")
+        stage_samples(samples, staged)
+        measure("real sessions", staged, work / "real")
+    sessions = 20 if quick else 200
+    source = directory / f"corpus-{sessions}x100"
+    corpus.write_corpus(source, sessions=sessions, events=100)
+    measure("synthetic sessions", source / "projects", work / "synthetic")
+
+
+def main() -> None:
+    """Run by itself."""
+    arguments = options("Space on disk.").parse_args()
+    bench(arguments.dir, quick=arguments.quick)
+
+
+if __name__ == "__main__":
+    main()
