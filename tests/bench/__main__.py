@@ -9,11 +9,10 @@ every contestant gives the right answer. Cold numbers need root, to drop the ker
 """
 
 import platform
-import shutil
 import traceback
 
 from tests.bench import appends, importing, reading, scale, space
-from tests.bench.harness import note, options
+from tests.bench.harness import note, options, parse, remove
 
 BENCHMARKS = {
     "appends": appends.bench,
@@ -29,7 +28,7 @@ def main() -> int:
     parser = options(__doc__ or "")
     parser.add_argument("--only", nargs="+", choices=sorted(BENCHMARKS), default=list(BENCHMARKS), metavar="NAME")
     parser.add_argument("--keep", action="store_true", help="leave the work directory as it is at the end")
-    arguments = parser.parse_args()
+    arguments = parse(parser)
     print(f"Linux {platform.release()}, Python {platform.python_version()}, {platform.machine()}", flush=True)
     failed = False
     for name in arguments.only:
@@ -39,7 +38,7 @@ def main() -> int:
             failed = True
             note(f"{name} FAILED\n{traceback.format_exc()}")
         if not arguments.keep:
-            shutil.rmtree(arguments.dir / name, ignore_errors=True)
+            remove(arguments.dir / name)
     return int(failed)
 
 

@@ -27,6 +27,7 @@ from tests.bench.harness import (
     median,
     note,
     options,
+    parse,
     percentile,
     print_table,
     ratio,
@@ -371,7 +372,7 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
 
 def main() -> None:
     """Run by itself."""
-    arguments = options("Durable appends: latency and throughput.").parse_args()
+    arguments = parse(options("Durable appends: latency and throughput."))
     bench(arguments.dir, quick=arguments.quick, rounds=arguments.rounds)
 
 

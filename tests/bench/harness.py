@@ -3,6 +3,7 @@
 import argparse
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -47,6 +48,15 @@ def options(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--dir", type=Path, default=default_directory(), help="where to work (default: %(default)s)")
     parser.add_argument("--rounds", type=int, help="rounds, if not the benchmark's own number of them")
     return parser
+
+
+def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Parse the command line; from now on SIGTERM and SIGHUP end the run in order, with every mount taken down."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(1))
+    arguments = parser.parse_args()
+    arguments.dir = arguments.dir.resolve()
+    return arguments
 
 
 def default_directory() -> Path:
@@ -130,9 +140,23 @@ def needs(program: str) -> str:
     return found
 
 
+def mountpoints() -> list[Path]:
+    """Return all mountpoints, the latest first; from the kernel's table, so that no mount is touched."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [Path(line.split()[4].replace("\\040", " ").replace("\\134", "\\")) for line in reversed(lines)]
+
+
+def remove(directory: Path) -> None:
+    """Remove a tree; what an earlier run left mounted in it is detached first, never walked into."""
+    for mountpoint in mountpoints():
+        if mountpoint.is_relative_to(directory):
+            subprocess.run(["fusermount3", "-uz", str(mountpoint)], check=True, timeout=30)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
 def fresh(directory: Path) -> Path:
     """Return an empty directory at this path, whatever was there."""
-    shutil.rmtree(directory, ignore_errors=True)
+    remove(directory)
     directory.mkdir(parents=True)
     return directory
 

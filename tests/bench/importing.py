@@ -19,6 +19,7 @@ from tests.bench.harness import (
     needs,
     note,
     options,
+    parse,
     print_table,
     ratio,
     run,
@@ -96,7 +97,7 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
         rows.append(("convfs import, all known", seconds(median(again)), "-", ratio(median(again), took[COPY])))
     print_table(
         f"Importing {megabytes(size)} in {sessions} sessions",
-        ("", "time", "MB/s", "time to cp"),
+        ("", "time", "MB/s", "to cp"),
         rows,
         f"Medians of {rounds} rounds, each into nothing; sources in the page cache. Whole commands, start to end.",
     )
@@ -104,7 +105,7 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
 
 def main() -> None:
     """Run by itself."""
-    arguments = options("Importing: megabytes a second.").parse_args()
+    arguments = parse(options("Importing: megabytes a second."))
     bench(arguments.dir, quick=arguments.quick, rounds=arguments.rounds)
 
 

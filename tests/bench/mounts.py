@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from tests.bench.harness import needs
+from tests.bench.harness import mountpoints, needs
 
 READY_SECONDS = 120.0
 END_SECONDS = 30.0
@@ -37,8 +37,7 @@ class Mount:
 
 def is_mounted(path: Path) -> bool:
     """Say whether something is mounted at ``path``; asks the kernel's table, never the mount."""
-    wanted = str(path).replace("\\", "\\134").replace(" ", "\\040")
-    return any(line.split()[4] == wanted for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    return path in mountpoints()
 
 
 @contextlib.contextmanager

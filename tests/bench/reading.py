@@ -29,8 +29,10 @@ from tests.bench.harness import (
     megabytes,
     note,
     options,
+    parse,
     print_table,
     ratio,
+    remove,
     resident,
     run,
     seconds,
@@ -119,7 +121,7 @@ def import_corpus(directory: Path, sessions: int, events: int) -> Path:
     source = directory / f"corpus-{sessions}x{events}"
     corpus.write_corpus(source, sessions=sessions, events=events)
     store = directory / "reading" / "store"
-    shutil.rmtree(store, ignore_errors=True)
+    remove(store)
     run([*mounts.convfs_command(store), "import", source / "projects"])
     return store
 
@@ -211,7 +213,7 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
 
 def main() -> None:
     """Run by itself."""
-    arguments = options("Reading: find, ls, grep.").parse_args()
+    arguments = parse(options("Reading: find, ls, grep."))
     bench(arguments.dir, quick=arguments.quick, rounds=arguments.rounds)
 
 

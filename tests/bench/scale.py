@@ -24,6 +24,7 @@ from tests.bench.harness import (
     megabytes,
     note,
     options,
+    parse,
     print_table,
     ratio,
     resident,
@@ -123,7 +124,7 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
 
 def main() -> None:
     """Run by itself."""
-    arguments = options("Mount time and memory.").parse_args()
+    arguments = parse(options("Mount time and memory."))
     bench(arguments.dir, quick=arguments.quick, rounds=arguments.rounds)
 
 

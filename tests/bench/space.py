@@ -27,6 +27,7 @@ from tests.bench.harness import (
     megabytes,
     note,
     options,
+    parse,
     print_table,
     ratio,
     run,
@@ -197,7 +198,7 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
 
 def main() -> None:
     """Run by itself."""
-    arguments = options("Space on disk.").parse_args()
+    arguments = parse(options("Space on disk."))
     bench(arguments.dir, quick=arguments.quick)
 
 
