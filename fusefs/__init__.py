@@ -1,0 +1,1 @@
+"""The mount: conversations of a store as directories and files."""

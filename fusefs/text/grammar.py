@@ -1,0 +1,291 @@
+"""The grammar of an event's file: a head of ``key: value`` lines, then the content.
+
+::
+
+    ---
+    event: 7
+    type: tool_result
+    tool: fs_read_file
+    id: call_7
+    timestamp: 2026-03-05T19:31:54.356Z
+    ---
+    Found one file.
+
+**Head.** A subset of YAML: one value a line. A value is ``true``, ``false``, a number, a plain string, or a JSON
+string in double quotes. A string is plain only where nobody, a YAML reader included, can take it for anything else.
+A key that is not a plain word, or that the head uses itself, is a JSON string too.
+
+**Content.** The only text of an event stands there as it is. Otherwise every block is fenced, a blank line between
+two of them::
+
+    ````block resource file:///project/src/main.rs text/x-rust
+    fn main() {}
+    ````
+
+The fence has four backticks, or one more than the longest run of them in the block. After ``block`` stands the type,
+then words: of ``text`` and ``json`` blocks the name, of the others URI and MIME type; what is out of this order is
+led by ``name=``, ``uri=`` or ``mime=``. A word that could be misread is a JSON string. A block that is not text is a
+Markdown link, whose title holds the same words::
+
+    ![shot.png](../resources/tmp/shot@00007.png "block image file:///tmp/shot.png image/png")
+
+Content is fenced if its first line is such a link or an opening fence, and plain otherwise. One newline is added to
+each text. No text is ever taken for a fence: see :func:`is_plain`.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+from store.events.event import Block, Event, Kind
+
+HEAD_LINE = "---"
+
+TYPES = {kind: kind.name.lower() for kind in Kind}
+"""How the head spells each kind: ``tool_result``."""
+
+RESERVED_KEYS = frozenset({"event", "type", "tool", "parent"})
+"""Keys that the head uses itself; ``timestamp`` is shared: an event's own wins."""
+
+# What YAML 1.1 or 1.2 takes for something else than a string.
+_YAML_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+_YAML_NUMBER = re.compile(
+    r"[-+]?(?:\.?[0-9][0-9_]*(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?|0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+"
+    r"|[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?|\.(?:inf|nan))",
+    re.IGNORECASE,
+)
+# The common cases in one step: words, paths, addresses; dates and UUIDs that begin with a digit.
+_SIMPLE = re.compile(
+    r"[A-Za-z_/][A-Za-z0-9_./@+-]*(?::[A-Za-z0-9_./@+-]+)*"
+    r"|[0-9][0-9a-f]{3,}-[0-9a-f]{2,4}-[0-9A-Za-z.:+-]*[0-9A-Za-z]"
+).fullmatch
+_INDICATORS = frozenset("-?:,[]{}#&*!|>'\"%@`=<~.")
+_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_.$-]*").fullmatch
+
+# Line ends, controls, marks that turn the direction of text, and surrogates are spelled out inside quotes.
+_HIDDEN = re.compile(r"[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+_RUN = re.compile(r"`{4,}")
+OPENING_FENCE = re.compile(r"^[ \t]*`{4,}block(?=\s|$)", re.MULTILINE)
+"""A line that looks as if it opened a block."""
+
+BLOCK_LINK = re.compile(r'!?\[[^\]\n]*\]\([^)\s]*[ \t]+"block[ "]')
+"""The beginning of a line that looks like the link to a block that is not text."""
+
+_WORD = re.compile(r"[^\s\"\\`\x00-\x1f]+").fullmatch
+_NAMED_WORD = re.compile(r"(?:name|uri|mime)=")
+
+# What the lines of a head take that every head has, but for the event's number.
+_FRAME_SIZES = {kind: len(f"---\nevent: \ntype: {name}\n---\n") for kind, name in TYPES.items()}
+
+_EPOCH = datetime(1970, 1, 1)
+_FIRST_MS = -62_135_596_800_000
+_END_MS = 253_402_300_800_000
+
+
+def encode(text: str) -> bytes:
+    """Return ``text`` in UTF-8, each half of a surrogate pair as U+FFFD (which has the same size)."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATE.sub("\ufffd", text).encode()
+
+
+def encoded_size(text: str) -> int:
+    """Return ``len(encode(text))``."""
+    if text.isascii():
+        return len(text)
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        return len(text.encode(errors="surrogatepass"))
+
+
+def quote(text: str) -> str:
+    """Return ``text`` as a JSON string on one line, in which nothing is hidden."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
+
+
+def _is_plain_string(text: str) -> bool:
+    return not (
+        not text.isprintable()
+        or text[:1] in _INDICATORS
+        or text != text.strip()
+        or not text
+        or text[-1] == ":"
+        or ": " in text
+        or " #" in text
+        or text.lower() in _YAML_WORDS
+        or _YAML_NUMBER.fullmatch(text)
+    )
+
+
+def scalar(value: str | int | float | bool) -> str:
+    """Return a value as it stands in a head: on one line, and so that it reads back as the same value."""
+    if isinstance(value, str):
+        if _SIMPLE(value):
+            return value if len(value) > 5 or value.lower() not in _YAML_WORDS else quote(value)
+        return value if _is_plain_string(value) else quote(value)
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if value != value else ".inf" if value > 0 else "-.inf"
+    return repr(value)
+
+
+@lru_cache(maxsize=1024)
+def _key(key: str) -> str:
+    return key if _KEY(key) and key not in RESERVED_KEYS else quote(key)
+
+
+def in_calendar(time_ms: int) -> bool:
+    """Say whether a time lies in the years 1 to 9999."""
+    return _FIRST_MS <= time_ms < _END_MS
+
+
+def timestamp(time_ms: int) -> str:
+    """Return Unix milliseconds in ISO 8601, UTC: ``2026-03-05T19:31:54.356Z``; the bare number beyond year 9999."""
+    if in_calendar(time_ms):
+        return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds") + "Z"
+    return str(time_ms)
+
+
+def head(number: int, event: Event) -> str:
+    """Return the head of event ``number``, from ``---`` to ``---``, with the newline that ends it."""
+    text = f"---\nevent: {number}\ntype: {TYPES[event.kind]}\n"
+    if event.tool:
+        text += f"tool: {scalar(event.tool)}\n"
+    time: str | int | float | bool | None = None
+    for key, value in event.header.items():
+        if key == "timestamp":
+            time = value
+        else:
+            text += f"{_key(key)}: {scalar(value)}\n"
+    if event.parent:
+        text += f"parent: {event.parent if event.parent > 0 else 'none'}\n"
+    if time is not None:
+        return f"{text}timestamp: {scalar(time)}\n---\n"
+    if event.time_ms:
+        return f"{text}timestamp: {timestamp(event.time_ms)}\n---\n"
+    return text + "---\n"
+
+
+def head_size(number: int, event: Event) -> int:
+    """Return the size in bytes of ``head(number, event)``, for a fraction of its time."""
+    size = _FRAME_SIZES[event.kind] + len(str(number))
+    if event.tool:
+        size += 7 + encoded_size(scalar(event.tool))
+    timed = False
+    for key, value in event.header.items():
+        line = scalar(value)
+        size += (len(line) if line.isascii() else len(line.encode())) + 3
+        if key == "timestamp":
+            size += 9
+            timed = True
+        else:
+            size += encoded_size(_key(key))
+    if event.parent:
+        size += 9 + (len(str(event.parent)) if event.parent > 0 else 4)
+    if event.time_ms and not timed:
+        size += 12 + len(timestamp(event.time_ms))
+    return size
+
+
+def is_plain(blocks: tuple[Block, ...]) -> bool:
+    """Say whether ``blocks`` are one text that stands in a file as it is, without a fence.
+
+    A text is fenced if any of its lines looks like an opening fence, or its first like a link to a block.
+    """
+    # here and in fence(): one character is found many times faster than several, and often is not there
+    if len(blocks) != 1:
+        return False
+    block = blocks[0]
+    text = block.text
+    return (
+        text is not None
+        and block.type == "text"
+        and not block.name
+        and not block.uri
+        and not block.mime
+        and not ("`" in text and "````block" in text and OPENING_FENCE.search(text))
+        and not (text.startswith(("![", "[")) and BLOCK_LINK.match(text))
+    )
+
+
+def fence(text: str) -> str:
+    """Return the fence for ``text``: four backticks, or one more than its longest run has."""
+    if "`" not in text or "````" not in text:
+        return "````"
+    return "`" * (max(map(len, _RUN.findall(text))) + 1)
+
+
+def _word(text: str) -> str:
+    if _WORD(text) and not _NAMED_WORD.match(text) and not _HIDDEN.search(text):
+        return text
+    return quote(text).replace("`", "\\u0060")
+
+
+def description(block: Block) -> str:
+    """Return what stands in a fence after its backticks: ``block``, the type, and the block's words."""
+    words = f"block {block.type}"
+    if block.type in ("text", "json"):
+        if block.name:
+            words += f" {_word(block.name)}"
+        if block.uri:
+            words += f" uri={_word(block.uri)}"
+        if block.mime:
+            words += f" mime={_word(block.mime)}"
+        return words
+    if block.uri:
+        words += f" {_word(block.uri)}"
+    if block.mime:
+        words += f" {_word(block.mime)}" if block.uri else f" mime={_word(block.mime)}"
+    if block.name:
+        words += f" name={_word(block.name)}"
+    return words
+
+
+def link(block: Block, target: str) -> str:
+    """Return the line that stands for a block that is not text; ``target`` is a path, percent-encoded."""
+    label = re.sub(r"[\[\]\\`<>]", "_", _HIDDEN.sub("_", block.name or target.rpartition("/")[2]))
+    label = " ".join(re.sub(r"[\x00-\x1f]", " ", label).split())
+    title = description(block).replace("\\", "\\\\").replace('"', '\\"')
+    return f'{"!" if block.type == "image" else ""}[{label}]({target} "{title}")\n'
+
+
+Target = Callable[[Block], str]
+"""Says where the content of a block that is not text is found, as a link from where the text stands."""
+
+
+def body(blocks: tuple[Block, ...], target: Target) -> str:
+    """Return the content of an event as text; "" where it has none."""
+    if is_plain(blocks):
+        return f"{blocks[0].text}\n"
+    parts: list[str] = []
+    for block in blocks:
+        if block.text is None:
+            parts.append(link(block, target(block)))
+        else:
+            ticks = fence(block.text)
+            parts.append(f"{ticks}{description(block)}\n{block.text}\n{ticks}\n")
+    return "\n".join(parts)
+
+
+def body_size(blocks: tuple[Block, ...], target: Target) -> int:
+    """Return the size in bytes of ``body(blocks, target)``; a target need only be as long as the real one."""
+    if is_plain(blocks):
+        return encoded_size(blocks[0].text or "") + 1
+    size = max(len(blocks) - 1, 0)
+    for block in blocks:
+        if block.text is None:
+            size += encoded_size(link(block, target(block)))
+        else:
+            size += 2 * len(fence(block.text)) + encoded_size(description(block)) + encoded_size(block.text) + 3
+    return size

@@ -1,0 +1,57 @@
+"""The text of ``README.md`` at the root of a mount."""
+
+README = """\
+# Conversations, as files
+
+This is a mounted convfs store: conversations with AI tools, one directory each, made of plain text. Whoever finds
+it, person or program, can use `ls`, `cat`, `grep` and `cp` on it. It is read-only for now: every write is refused
+with EROFS, so nothing that you do here can harm a conversation.
+
+## What is where
+
+    conversations/PROJECT/NAME/     one conversation; NAME is like 2026-03-05-fix-the-login-bug
+        events/                     one file for each event, in order: 00007-result-fs_read_file.md
+        events.json                 every record as JSON, each content replaced by {"$blob": HASH, "size": BYTES}
+        resources/                  attachments and files that tools returned, at paths made from their URIs
+        metadata.json               title, times, sizes, where it came from
+    transcripts/PROJECT/NAME.md     the same conversation as one Markdown file
+    by-date/2026/03/05/             links to the conversations that began on that day (UTC)
+    recent/                         links to the conversations that changed last
+
+## How to find something
+
+- Search in `transcripts/`, it holds every text once:
+  `grep -rn 'connection refused' transcripts/`. The nearest `## 7 · …` heading above a hit is the event's number.
+- Then read the event: `cat conversations/PROJECT/NAME/events/00007-*`.
+- `grep -rl PATTERN conversations/*/*/events/` gives the event files themselves. Do not search both trees: they hold
+  the same text.
+- What was worked on last: `ls -l recent/`.
+
+## Event files
+
+A head of `key: value` lines between two lines `---`, then the content. `type` is one of system, user, assistant,
+reasoning, tool_call, tool_result, question, answer, config, summary, note. A single text stands as it is. Several
+contents stand in fences, each opened by a line like
+
+    ````block resource file:///project/src/main.rs text/x-rust
+
+and closed by as many backticks alone on a line. An image or other binary content is a link into `../resources/`.
+Numbers never change. A number that is missing in `events/` is bookkeeping of the tool that wrote the session; it is
+in `.records/`.
+
+In `resources/`, a path has the latest content that the conversation saw under it; an earlier one has the number of
+its event before the extension: `src/main@00012.rs`.
+
+## What is there but not listed
+
+Programs that walk directories do not meet these; name them to enter them.
+
+    conversations/PROJECT/NAME/.versions/     every state that the conversation has been in, a directory each
+    conversations/PROJECT/NAME/.records/      every record, bookkeeping too, in the tool's own JSON
+    .convfs/stats.json                        numbers about the store
+    .convfs/settings.toml                     its settings
+    .convfs/errors/                           what went wrong, and why
+    .convfs/log                               what the mount has done
+    .convfs/blobs/HASH                        any content by the BLAKE3 of its bytes, 64 hex digits
+    conversations/PROJECT/NAME/resources/…@00012.rs    what event 12 held, whether it is listed or not
+"""

@@ -1,0 +1,64 @@
+"""Event files, and the sizes of all that is drawn of an event."""
+
+import re
+
+from blake3 import blake3
+
+from fusefs.text import grammar, transcript
+from fusefs.text.events_json import element_size
+from fusefs.text.resource_names import numbered_path, resource_path
+from store.events.conversation import Sizes
+from store.events.event import Block, Event, Kind
+
+RENDERER_VERSION = 1
+"""Raised whenever any event, section or element would be drawn with another size."""
+
+_RESOURCES = "../resources/"
+_BLOBS = "../../../../.convfs/blobs/"
+_NO_HASH = "0" * 64
+
+# Markdown ends a link's target at a space or a parenthesis; letters of any script may stay.
+_IN_LINK = re.compile(r"[^\w/.@~+,=:-]")
+
+
+def render_event(number: int, event: Event) -> bytes:
+    """Return the file of event ``number`` (``fusefs.text.grammar`` describes it)."""
+    text = grammar.head(number, event) + grammar.body(event.blocks, lambda block: _target(number, event, block))
+    return grammar.encode(text)
+
+
+class FileRenderer:
+    """Measures what :func:`render_event`, the transcript and ``events.json`` will hold of an event."""
+
+    version: int = RENDERER_VERSION
+
+    def measure(self, number: int, event: Event, format: str, payload_size: int) -> Sizes:
+        """Return the exact sizes of what event ``number`` is drawn as.
+
+        ``format`` is that of its conversation, ``payload_size`` the size of the producer's own bytes. Records
+        without a file have sizes 0 but for the JSON element.
+        """
+        json = element_size(number, event, format, payload_size)
+        if event.kind is Kind.RECORD:
+            return Sizes(0, 0, json)
+        blocks = event.blocks
+        head = grammar.head_size(number, event)
+        if any(block.text is None for block in blocks):
+            size = grammar.body_size(blocks, lambda block: _target(number, event, block, hashed=False))
+            return Sizes(head + size, transcript.section_size(number, event), json)
+        size = grammar.body_size(blocks, transcript.unhashed_target)
+        return Sizes(head + size, transcript.section_size(number, event, size), json)
+
+
+def _target(number: int, event: Event, block: Block, *, hashed: bool = True) -> str:
+    """Return a link to a block that is not text: into ``resources/`` if it is there, else to the blob itself."""
+    if block.uri:
+        for resource in event.resources:
+            if resource.uri == block.uri:
+                path = numbered_path(resource_path(resource.uri, resource.mime), number)
+                return _RESOURCES + _IN_LINK.sub(_percent, path)
+    return _BLOBS + (blake3(block.data or b"").hexdigest() if hashed else _NO_HASH)
+
+
+def _percent(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode())
