@@ -234,7 +234,7 @@ class Convfs:
     @contextlib.contextmanager
     def writer(self) -> Iterator[Append]:
         """Create a context and append to it."""
-        context = self._store.create_context().context_id
+        context = self._store.create_context().context
         self._contexts.append(context)
         yield lambda payload: self._store.append(context, payload, TYPE_NAME)
 
@@ -244,14 +244,15 @@ class Convfs:
 
     def stored(self) -> list[bytes]:
         """Return the payloads of all contexts."""
+        found: list[bytes] = []
         with self._open(self._root) as store:
-            turns = [
-                turn.turn_id
-                for context in self._contexts
-                if (head := store.head(context)).head_turn_id
-                for turn in store.path_to_root(head.head_turn_id)
-            ]
-            return [bytes(payload) for _, payload in store.payloads(turns) if not isinstance(payload, Exception)]
+            for context in self._contexts:
+                turns = store.path_to_root(store.head(context).turn)
+                for turn_id, payload in store.payloads([turn.turn_id for turn in turns]):
+                    if isinstance(payload, Exception):
+                        raise RuntimeError(f"turn {turn_id} cannot be read") from payload
+                    found.append(payload)
+        return found
 
 
 CONTESTANTS: dict[str, Callable[[Path], Contestant]] = {

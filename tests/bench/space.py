@@ -19,7 +19,7 @@ from pathlib import Path
 
 import zstandard
 
-from tests.bench import corpus, importing
+from tests.bench import corpus, importing, mounts
 from tests.bench.harness import (
     Skipped,
     disk_usage,
@@ -138,6 +138,21 @@ def convfs(source: Path, target: Path) -> Path:
     return target / "store"
 
 
+def missing(store: Path, source: Path, target: Path) -> list[Path]:
+    """Return the files of ``source`` that hold something and do not come back byte for byte from an export."""
+    convfs_ = mounts.convfs_command(store)
+    listed = json.loads(run([*convfs_, "ls", "--json"]))
+    run([*convfs_, "export", *(str(each["id"]) for each in listed), "-o", target])
+    returned = {_digest(path) for path in target.rglob("*") if path.is_file()}
+    return [
+        path for path in source.rglob("*") if path.is_file() and path.stat().st_size and _digest(path) not in returned
+    ]
+
+
+def _digest(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).digest()
+
+
 WAYS: dict[str, Callable[[Path, Path], Path]] = {
     "raw files": raw,
     "convfs store": convfs,
@@ -162,6 +177,8 @@ def measure(title: str, source: Path, work: Path) -> None:
         sizes[name] = disk_usage(kept)
         if keep is convfs:
             parts = [(part.name, *disk_usage(part)) for part in sorted(kept.iterdir())]
+            for path in missing(kept, source, fresh(work / "exported")):
+                note(f"space: NOT IN THE STORE, {path.stat().st_size} bytes: {path}")
     blocks, content = sizes["raw files"]
     print_table(
         f"Space: {title}",
