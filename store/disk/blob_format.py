@@ -1,0 +1,200 @@
+"""BlobRecords: how blobs lie in a pack.
+
+A record, little-endian: ``magic u32 'BSLB' | version u16 = 1 | codec u16 | raw_len u32 | stored_len u32 | hash[32] |
+stored[stored_len] | crc32 u32`` of all before it. The low byte of ``codec`` is a Compression, the high byte a Form.
+
+``hash`` names the blob and ``raw_len`` is its length, whatever its form; a group has those of its uncompressed bodies,
+one after another. Where a record needs other blobs, its stored bytes begin with their hashes:
+
+* ZSTD_DICT: ``dictionary[32] | frame``
+* GROUP: ``count u32 | count x (hash[32] | form u16 | raw_len u32 | body_len u32) | frame`` of all bodies
+* GROUP_DICT: ``dictionary[32]``, then as GROUP
+* CHUNKS: ``count u32 | count x (hash[32] | length u32)``
+"""
+
+import zlib
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from struct import Struct as Layout
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from store.errors import DamageError, FormatTooNew, UsageError
+from store.ids import HASH_SIZE, Hash
+
+MAGIC = b"BLSB"
+VERSION = 1
+MAX_STORED = 128 << 20
+_HEAD = Layout("<4sHHII32s")
+_CRC = Layout("<I")
+HEAD_SIZE = _HEAD.size
+OVERHEAD = HEAD_SIZE + _CRC.size
+
+_COUNT = Layout("<I")
+_MEMBER = Layout("<32sHII")
+_CHUNK = Layout("<32sI")
+_FORM_SHIFT = 8
+
+
+class Compression(IntEnum):
+    """How the stored bytes of a record spell what they hold."""
+
+    RAW = 0
+    ZSTD = 1
+    ZSTD_DICT = 2
+    GROUP = 3
+    GROUP_DICT = 4
+    CHUNKS = 5
+
+
+class Form(IntEnum):
+    """What a blob's uncompressed bytes are: the blob itself, or its skeleton (``store.disk.skeleton_format``)."""
+
+    PLAIN = 0
+    SKELETON = 1
+
+
+_COMPRESSIONS = tuple(Compression)
+_FORMS = tuple(Form)
+
+
+class Location(NamedTuple):
+    """Where a blob lies: the pack's number, its record's offset in the pack, and which member of a group it is."""
+
+    pack: int
+    offset: int
+    member: int = 0
+
+
+class Record(Struct, frozen=True, gc=False):
+    """One record as read: its checksum holds, its hash has not been compared. ``stored`` is still compressed."""
+
+    codec: int
+    raw_len: int
+    hash: Hash
+    stored: memoryview
+
+    @property
+    def compression(self) -> Compression:
+        """How ``stored`` is spelt."""
+        return _COMPRESSIONS[self.codec & 0xFF]
+
+    @property
+    def form(self) -> Form:
+        """What the uncompressed bytes are (PLAIN for a group, whose members have forms of their own)."""
+        return _FORMS[self.codec >> _FORM_SHIFT]
+
+
+class Member(NamedTuple):
+    """One blob in a group: its hash, its form, its own length, and that of its body in the group."""
+
+    hash: Hash
+    form: Form
+    raw_len: int
+    body_len: int
+
+
+class GroupTable(NamedTuple):
+    """The head of a group: the dictionary it needs, its members, and where in the stored bytes the frame begins."""
+
+    dictionary: Hash | None
+    members: list[Member]
+    frame_offset: int
+
+
+class Chunk(NamedTuple):
+    """One piece of a blob that is stored in pieces: the hash of the blob that holds it, and its length."""
+
+    hash: Hash
+    length: int
+
+
+def codec(compression: Compression, form: Form) -> int:
+    """Return the codec field of a record."""
+    return compression | form << _FORM_SHIFT
+
+
+def record_size(stored_len: int) -> int:
+    """Return how many bytes a record with so many stored bytes takes in a pack."""
+    return OVERHEAD + stored_len
+
+
+def encode_record(codec: int, raw_len: int, digest: bytes, stored: bytes | memoryview) -> bytes:
+    """Return the bytes of one record. UsageError if ``stored`` (128 MiB) or ``raw_len`` (4 GiB) is too large."""
+    if len(stored) > MAX_STORED or raw_len > 0xFFFF_FFFF:
+        raise UsageError(f"a blob of {raw_len} bytes, stored in {len(stored)}, is too large for one record: chunk it")
+    head = _HEAD.pack(MAGIC, VERSION, codec, raw_len, len(stored), digest)
+    return b"".join((head, stored, _CRC.pack(zlib.crc32(stored, zlib.crc32(head)))))
+
+
+def stored_length(head: bytes | memoryview) -> int:
+    """Return how many stored bytes the record that begins with ``head`` says it has.
+
+    DamageError if ``head`` is no head of a record or the length is beyond 128 MiB; the checksum is not looked at.
+    """
+    if len(head) < HEAD_SIZE:
+        raise DamageError(f"a blob record is cut off after {len(head)} bytes")
+    magic, _, _, _, stored_len, _ = _HEAD.unpack_from(head)
+    if magic != MAGIC:
+        raise DamageError("no blob record begins here")
+    if stored_len > MAX_STORED:
+        raise DamageError(f"a blob record says that it stores {stored_len} bytes, more than any does")
+    return int(stored_len)
+
+
+def decode_record(data: memoryview) -> Record:
+    """Read a record from exactly its own bytes, without copying what it stores.
+
+    DamageError if the checksum does not hold, FormatTooNew if it does and this code does not know such records.
+    """
+    stored_len = stored_length(data)
+    if len(data) != OVERHEAD + stored_len:
+        raise DamageError(f"a blob record of {OVERHEAD + stored_len} bytes is cut off after {len(data)}")
+    end = HEAD_SIZE + stored_len
+    if _CRC.unpack_from(data, end)[0] != zlib.crc32(data[:end]):
+        raise DamageError("the checksum of a blob record does not hold")
+    _, version, codec, raw_len, _, digest = _HEAD.unpack_from(data)
+    if version != VERSION or codec & 0xFF >= len(_COMPRESSIONS) or codec >> _FORM_SHIFT >= len(_FORMS):
+        raise FormatTooNew(f"a blob record has version {version} and codec {codec:#x}: update convfs to read it")
+    return Record(codec, raw_len, digest, data[HEAD_SIZE:end])
+
+
+def encode_group_table(members: Iterable[Member], dictionary: Hash | None = None) -> bytes:
+    """Return what the stored bytes of a group begin with; its zstd frame follows."""
+    rows = [_MEMBER.pack(*member) for member in members]
+    return b"".join((dictionary or b"", _COUNT.pack(len(rows)), *rows))
+
+
+def decode_group_table(compression: Compression, stored: bytes | memoryview) -> GroupTable:
+    """Read the head of a group (GROUP or GROUP_DICT); DamageError if it makes no sense."""
+    start = HASH_SIZE if compression == Compression.GROUP_DICT else 0
+    if len(stored) < start + _COUNT.size:
+        raise DamageError(f"a group of blobs is cut off after {len(stored)} bytes")
+    dictionary = Hash(bytes(stored[:start])) if start else None
+    (count,) = _COUNT.unpack_from(stored, start)
+    start += _COUNT.size
+    end = start + count * _MEMBER.size
+    if end > len(stored):
+        raise DamageError(f"a group of {count} blobs does not fit in {len(stored)} bytes")
+    try:
+        members = [
+            Member(digest, _FORMS[form], raw_len, body_len)
+            for digest, form, raw_len, body_len in _MEMBER.iter_unpack(stored[start:end])
+        ]
+    except IndexError:
+        raise DamageError("a member of a group of blobs has an unknown form") from None
+    return GroupTable(dictionary, members, end)
+
+
+def encode_chunks(chunks: Sequence[Chunk]) -> bytes:
+    """Return the stored bytes of a blob that is kept in pieces."""
+    return b"".join((_COUNT.pack(len(chunks)), *(_CHUNK.pack(*chunk) for chunk in chunks)))
+
+
+def decode_chunks(stored: bytes | memoryview) -> list[Chunk]:
+    """Read the stored bytes of a CHUNKS record; DamageError if their length is not that of a table."""
+    count = _COUNT.unpack_from(stored)[0] if len(stored) >= _COUNT.size else 0
+    if not count or len(stored) != _COUNT.size + count * _CHUNK.size:
+        raise DamageError(f"a table of {count} chunks cannot have {len(stored)} bytes")
+    return [Chunk(digest, length) for digest, length in _CHUNK.iter_unpack(stored[_COUNT.size :])]

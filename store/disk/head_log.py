@@ -1,0 +1,131 @@
+"""The head log: ``heads.log``, frames one after another past the file header. Offsets are those in the file."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from store.disk import durable, file_header, head_format
+from store.disk.file_header import HEAD_LOG, HEADER_SIZE, Damage
+from store.disk.head_format import MIN_FRAME, Commit, Frame
+from store.disk.reading import Window
+from store.errors import DamageError
+
+_SEARCH = 1 << 20
+
+
+class HeadLog:
+    """The frames of one store. One thread appends; any number read meanwhile, without locks.
+
+    ``damage`` says what is wrong with the file header, if anything; the frames are readable in spite of it.
+    """
+
+    def __init__(self, path: Path, store_id: bytes) -> None:
+        """Open the log, or make an empty one. Raises FormatTooNew, and DamageError for another store's file."""
+        if not path.exists():
+            file_header.create(path, HEAD_LOG, store_id)
+        self._fd = durable.open_file(path)
+        try:
+            self.damage = file_header.check(self._fd, HEAD_LOG, store_id, path)
+        except BaseException:
+            os.close(self._fd)
+            raise
+        self._length = max(os.fstat(self._fd).st_size, HEADER_SIZE)
+
+    @property
+    def length(self) -> int:
+        """Where the log ends: the offset at which the next frame will lie."""
+        return self._length
+
+    def append(self, frames: bytes) -> int:
+        """Write encoded frames at the end, without syncing them; return the offset of the first."""
+        offset = self._length
+        durable.pwrite_all(self._fd, frames, offset)
+        self._length = offset + len(frames)
+        return offset
+
+    def frames(self, start: int | None = None) -> Iterator[Frame | Damage]:
+        """Yield the frames from the offset ``start`` (None: the first) to the end as it now is.
+
+        What is damaged is one Damage, and reading goes on behind it. A frame that is cut off at the end is one too.
+        """
+        offset, end = HEADER_SIZE if start is None else start, self._length
+        window = Window(self._fd)
+        while offset < end:
+            try:
+                size, frame = self._frame(window, offset, end)
+            except DamageError as error:
+                damage = Damage(offset, self._next_frame(offset, end) - offset, str(error))
+                offset += damage.length
+                yield damage
+                continue
+            offset += size
+            yield frame
+
+    def last_commit(self) -> tuple[Frame, int] | None:
+        """Return the last COMMIT and the offset of its end, None if there is none. Reads the whole log."""
+        last = None
+        for frame in self.frames():
+            if isinstance(frame, Frame) and isinstance(frame.body, Commit):
+                last = frame
+        if last is None:
+            return None
+        return last, last.offset + len(head_format.encode(last.seq, last.context, last.body))
+
+    def sync(self) -> None:
+        """Return when everything appended before is on disk."""
+        durable.fdatasync(self._fd)
+
+    def cut(self, length: int) -> int:
+        """Make the log end at ``length``; return how many bytes went (negative: how many were missing).
+
+        What was missing reads as damage from then on, so that offsets behind it stay true.
+        """
+        went = os.fstat(self._fd).st_size - length
+        if went:
+            durable.truncate(self._fd, length)
+        self._length = length
+        return went
+
+    def close(self) -> None:
+        """Close the file; nothing may read afterwards."""
+        os.close(self._fd)
+
+    def _frame(self, window: Window, offset: int, end: int) -> tuple[int, Frame]:
+        size = head_format.frame_length(window.view(offset, 4))
+        if not size:
+            raise DamageError("the length of a frame cannot be true")
+        if offset + size > end:
+            raise DamageError(f"a frame of {size} bytes is cut off after {end - offset}")
+        return size, head_format.decode(window.view(offset, size), offset)
+
+    def _next_frame(self, damaged: int, end: int) -> int:
+        """Return where the first sound frame after the one at ``damaged`` begins, or ``end``."""
+        window = Window(self._fd, _SEARCH)
+        try:
+            # mostly it is not the length that is damaged
+            behind = damaged + head_format.frame_length(window.view(damaged, 4))
+            if behind == end or (damaged < behind < end and self._sound(window, behind, end)):
+                return behind
+        except DamageError:
+            pass
+        start = damaged + 1
+        while start + MIN_FRAME <= end:
+            try:
+                data = bytes(window.view(start, min(_SEARCH, end - start)))
+            except DamageError:
+                start += 4096 - start % 4096
+                continue
+            probe = Window(self._fd, MIN_FRAME)
+            for place in head_format.possible_frames(data):
+                if self._sound(probe, start + place, end):
+                    return start + place
+            # a frame may begin in the last bytes, too few to tell
+            start += max(len(data) - MIN_FRAME, 1)
+        return end
+
+    def _sound(self, window: Window, offset: int, end: int) -> bool:
+        try:
+            self._frame(window, offset, end)
+        except DamageError:
+            return False
+        return True

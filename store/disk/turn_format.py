@@ -1,0 +1,132 @@
+"""TurnRecordV1: the 80 bytes of one turn.
+
+Layout, little-endian: ``turn_id u64 | parent_turn_id u64 (0 = root) | depth u32 (root 0) | codec u32 | type_tag u64
+| payload_hash[32] | flags u32 | created_at_unix_ms u64 | crc32 u32`` of the 76 bytes before it.
+
+The low half of ``codec`` is the encoding of the payload, the high half the version of its type.
+"""
+
+import zlib
+from collections.abc import Iterator
+from enum import IntEnum
+from itertools import starmap
+from struct import Struct as Layout
+
+from msgspec import Struct
+
+from store.errors import DamageError
+from store.ids import Hash
+
+RECORD_SIZE = 80
+_FIELDS = Layout("<QQIIQ32sIQ")
+_RECORD = Layout("<QQIIQ32sIQ4x")
+_CRC = Layout("<I")
+
+# The CRC-32 of bytes followed by their own CRC-32 is the same for all bytes; so a run of n sound records has a CRC
+# that depends on n alone, and one call checks the run. _RUNS[n] is that of n records.
+_RUN = 1024
+_SOUND = bytes(76) + _CRC.pack(zlib.crc32(bytes(76)))
+_RUNS = [0]
+for _ in range(_RUN):
+    _RUNS.append(zlib.crc32(_SOUND, _RUNS[-1]))
+
+
+class Encoding(IntEnum):
+    """How a payload spells its value. 1 is Msgpack, as in the wire protocol; 0 says nothing."""
+
+    UNKNOWN = 0
+    MSGPACK = 1
+    GO_PROTOBUF = 2
+    GO_GOB = 3
+    FLATBUFFERS = 4
+    CAPNP = 5
+    CBOR = 6
+    JSON = 7
+    RAW_BYTES = 8
+
+
+class Turn(Struct, frozen=True, gc=False):
+    """One immutable turn. ``parent`` is 0 at a root, whose depth is 0; ``created_ms`` is Unix milliseconds."""
+
+    turn_id: int
+    parent: int
+    depth: int
+    codec: int
+    type_tag: int
+    payload_hash: Hash
+    flags: int
+    created_ms: int
+
+    @property
+    def encoding(self) -> int:
+        """The number of the payload's encoding, of :class:`Encoding` or one that a client chose."""
+        return self.codec & 0xFFFF
+
+    @property
+    def type_version(self) -> int:
+        """The version of the payload's type."""
+        return self.codec >> 16
+
+
+def codec(encoding: int, type_version: int) -> int:
+    """Return the codec field of a turn; ValueError if either half does not fit 16 bits."""
+    if not (0 <= encoding <= 0xFFFF and 0 <= type_version <= 0xFFFF):
+        raise ValueError(f"encoding {encoding} and type version {type_version} must fit 16 bits each")
+    return encoding | type_version << 16
+
+
+def encode(turn: Turn) -> bytes:
+    """Return the 80 bytes of ``turn``."""
+    fields = _FIELDS.pack(
+        turn.turn_id,
+        turn.parent,
+        turn.depth,
+        turn.codec,
+        turn.type_tag,
+        turn.payload_hash,
+        turn.flags,
+        turn.created_ms,
+    )
+    return fields + _CRC.pack(zlib.crc32(fields))
+
+
+def decode(buf: bytes | memoryview, offset: int = 0) -> Turn:
+    """Read the record at ``offset``; DamageError if it is cut off or its checksum does not hold."""
+    record = buf[offset : offset + RECORD_SIZE]
+    if len(record) != RECORD_SIZE:
+        raise DamageError(f"a turn's record is cut off after {len(record)} of its {RECORD_SIZE} bytes")
+    if zlib.crc32(record) != _RUNS[1]:
+        raise DamageError("the checksum of a turn's record does not hold")
+    return Turn(*_RECORD.unpack(record))
+
+
+def decode_run(buf: bytes | memoryview, first: int) -> list[Turn]:
+    """Read records that follow each other, whose ids must be ``first``, ``first + 1`` …
+
+    DamageError if any of them is damaged or stands in another's place; :func:`decode_each` then says which.
+    """
+    view = memoryview(buf)
+    count = len(view) // RECORD_SIZE
+    for start in range(0, count, _RUN):
+        run = view[start * RECORD_SIZE : (start + _RUN) * RECORD_SIZE]
+        if zlib.crc32(run) != _RUNS[len(run) // RECORD_SIZE]:
+            raise DamageError(f"a checksum among the turns {first} to {first + count - 1} does not hold")
+    turns = list(starmap(Turn, _RECORD.iter_unpack(view)))
+    if [turn.turn_id for turn in turns] != list(range(first, first + count)):
+        raise DamageError(f"the turns {first} to {first + count - 1} are not in their places")
+    return turns
+
+
+def decode_each(buf: bytes | memoryview, first: int) -> Iterator[tuple[int, Turn | DamageError]]:
+    """Yield ``(turn id, turn or what is wrong with it)`` for records that follow each other from ``first`` on."""
+    for place in range(len(buf) // RECORD_SIZE):
+        expected = first + place
+        try:
+            turn = decode(buf, place * RECORD_SIZE)
+        except DamageError:
+            yield expected, DamageError(f"the record of turn {expected} is damaged: its checksum does not hold")
+            continue
+        if turn.turn_id == expected:
+            yield expected, turn
+        else:
+            yield expected, DamageError(f"the record of turn {turn.turn_id} stands in the place of turn {expected}")
