@@ -45,9 +45,8 @@ CREATE TABLE versions (
 ) WITHOUT ROWID;
 
 -- What a renderer measured. Rows of another renderer version are replaced when the conversation is next listed.
-CREATE TABLE tools (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE views (
-    turn INTEGER PRIMARY KEY, kind INTEGER NOT NULL, tool INTEGER NOT NULL, parent INTEGER NOT NULL,
+    turn INTEGER PRIMARY KEY, kind INTEGER NOT NULL, tool TEXT NOT NULL, parent INTEGER NOT NULL,
     time_ms INTEGER NOT NULL, file_size INTEGER NOT NULL, section_size INTEGER NOT NULL,
     json_size INTEGER NOT NULL, payload_size INTEGER NOT NULL
 );
@@ -56,7 +55,7 @@ CREATE TABLE resources (
     hash BLOB NOT NULL, PRIMARY KEY (turn, seq)
 ) WITHOUT ROWID;
 CREATE TABLE measures (
-    context INTEGER PRIMARY KEY, head INTEGER NOT NULL, renderer INTEGER NOT NULL, events INTEGER NOT NULL,
+    context INTEGER PRIMARY KEY, head INTEGER NOT NULL, events INTEGER NOT NULL,
     transcript_size INTEGER NOT NULL, json_size INTEGER NOT NULL
 );
 """
@@ -64,5 +63,5 @@ CREATE TABLE measures (
 DERIVED_FROM_LOGS = ("aliases", "types", "dictionaries", "contexts", "versions")
 """Tables that follow from heads.log alone; with ``blobs`` (the packs) they are the index proper."""
 
-DERIVED_FROM_RENDERER = ("tools", "views", "resources", "measures")
+DERIVED_FROM_RENDERER = ("views", "resources", "measures")
 """Tables that follow from payloads and the renderer's version."""

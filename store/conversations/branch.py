@@ -1,0 +1,45 @@
+"""Branches: the turns from the root to a head, as runs of consecutive ids.
+
+What was imported in one go lies together in the turn log, so a branch is a handful of runs however long it is, and
+a run is one range query.
+"""
+
+from store.disk.turn_format import Turn
+from store.disk.turn_log import TurnLog
+from store.index.views import Run
+
+_BLOCK = 512
+
+
+def runs_to(log: TurnLog, head: int) -> tuple[Run, ...]:
+    """Return the branch that ends in turn ``head``, root first; empty if ``head`` is 0."""
+    runs: list[Run] = []
+    turn = head
+    block: list[Turn] = []
+    low = head + 1
+    last = head
+    while turn:
+        if turn < low:
+            low = max(1, turn - _BLOCK + 1)
+            block = log.range(low, turn - low + 1)
+        parent = block[turn - low].parent
+        if parent != turn - 1 or parent == 0:
+            runs.append((turn, last - turn + 1))
+            last = parent
+        turn = parent
+    return tuple(reversed(runs))
+
+
+def position(runs: tuple[Run, ...], number: int) -> int:
+    """Return the turn id of record ``number`` (from 1) of a branch, 0 if it is not that long."""
+    at = 1
+    for first, count in runs:
+        if number < at + count:
+            return first + number - at if number >= at else 0
+        at += count
+    return 0
+
+
+def length(runs: tuple[Run, ...]) -> int:
+    """Return the number of records of a branch."""
+    return sum(count for _first, count in runs)

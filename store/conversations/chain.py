@@ -1,0 +1,87 @@
+"""What a lens may ask about the records before the one it looks at, as records are gone through in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from store.events.event import Event
+
+Backwards = Callable[[int], "Event | None"]
+"""Returns the event of an earlier record by number, None if it cannot be read."""
+
+Blobs = Callable[[str, bytes], "bytes | None"]
+"""Returns content by (algorithm, digest), None if the store does not hold it."""
+
+
+class Chain:
+    """Implements :class:`store.formats.lens.Before` for one branch, record by record.
+
+    Started at a record other than the first, it knows nothing of those before and looks them up, nearest first, as
+    far back as a question needs.
+    """
+
+    def __init__(self, number: int, backwards: Backwards, blobs: Blobs) -> None:
+        self._number = number
+        self._backwards = backwards
+        self._unread = number - 1
+        self.blob = blobs
+        self._defined: dict[str, tuple[int, str]] = {}
+        self._last = 0
+        """The number of the last record that defined a key, 0 if none is known."""
+
+    def advance(self, event: Event) -> None:
+        """Go on to the record after ``event``, which was the current one."""
+        if event.defines:
+            self._last = self._number
+            for key, tool in event.defines:
+                self._defined[key] = (self._number, tool)
+        self._number += 1
+
+    def tool(self, call_id: str) -> str:
+        """See :meth:`store.formats.lens.Before.tool`."""
+        found = self._find(call_id)
+        return found[1] if found else ""
+
+    def parent(self, key: str | None) -> int:
+        """See :meth:`store.formats.lens.Before.parent`."""
+        while not self._last and self._unread:
+            self._read_one_back()
+        if key is None:
+            return -1 if self._last else 0
+        found = self._find(key)
+        if found is None:
+            return -1
+        return 0 if found[0] == self._last else found[0]
+
+    def _find(self, key: str) -> tuple[int, str] | None:
+        while key not in self._defined and self._unread:
+            self._read_one_back()
+        return self._defined.get(key)
+
+    def _read_one_back(self) -> None:
+        event = self._backwards(self._unread)
+        if event is not None and event.defines:
+            self._last = self._last or self._unread
+            for key, tool in event.defines:
+                # nearer records were read before and stand
+                self._defined.setdefault(key, (self._unread, tool))
+        self._unread -= 1
+
+
+class Recorded:
+    """Answers a lens from what was recorded when the event was measured: nothing else is read."""
+
+    __slots__ = ("_parent", "_tool", "blob")
+
+    def __init__(self, tool: str, parent: int, blobs: Blobs) -> None:
+        self._tool = tool
+        self._parent = parent
+        self.blob = blobs
+
+    def tool(self, _call_id: str) -> str:
+        """Return the recorded name of the tool."""
+        return self._tool
+
+    def parent(self, _key: str | None) -> int:
+        """Return the recorded parent."""
+        return self._parent

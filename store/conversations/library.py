@@ -1,0 +1,189 @@
+"""Conversations as people know them: found by project, name or day, with the sums of what they are drawn as."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from store.conversations import branch
+from store.conversations.viewer import Viewer
+from store.disk.turn_log import TurnLog
+from store.errors import NotFound
+from store.events.conversation import Conversation, EventRow, ResourceRow, Version
+from store.events.event import Kind
+from store.index.catalogue import Catalogue, Entry
+from store.index.views import Measure, Run, Views
+
+_CACHED_RUNS = 4096
+
+
+class Library:
+    """Answers from the index alone, once everything in a conversation has been measured."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        views: Views,
+        viewer: Viewer,
+        turns: TurnLog,
+        settle: Callable[[], None],
+        cached_branches: int,
+    ) -> None:
+        self._catalogue = catalogue
+        self._views = views
+        self._viewer = viewer
+        self._turns = turns
+        self._settle = settle
+        self._lock = threading.Lock()
+        self._runs: OrderedDict[int, tuple[Run, ...]] = OrderedDict()
+        self._rows: OrderedDict[int, Sequence[EventRow]] = OrderedDict()
+        self._cached_branches = cached_branches
+
+    # -- conversations ---------------------------------------------------------------------------------------------
+
+    def projects(self) -> list[str]:
+        """Return the names of all projects, sorted."""
+        self._settle()
+        return self._catalogue.projects()
+
+    def conversations(
+        self, project: str | None = None, *, after: str = "", limit: int | None = None
+    ) -> list[Conversation]:
+        """Return the conversations of a project, or of all, by name; within a project from beyond name ``after``."""
+        self._settle()
+        return self._complete(self._catalogue.page(project, after, limit))
+
+    def find(self, project: str, name: str) -> Conversation | None:
+        """Return the conversation ``project/name``."""
+        self._settle()
+        entry = self._catalogue.by_name(project, name)
+        return self._complete([entry])[0] if entry else None
+
+    def conversation(self, context_id: int) -> Conversation:
+        """Return a conversation by id; NotFound if there is none."""
+        self._settle()
+        entry = self._catalogue.by_id(context_id)
+        if entry is None:
+            raise NotFound(f"there is no conversation with id {context_id}: see convfs ls")
+        return self._complete([entry])[0]
+
+    def by_source(self, source: str) -> Entry | None:
+        """Return the context that was imported from the path ``source``."""
+        self._settle()
+        return self._catalogue.by_source(source)
+
+    def names_like(self, project: str, stem: str) -> set[str]:
+        """Return the names within ``project`` that begin with ``stem``."""
+        self._settle()
+        return self._catalogue.names_like(project, stem)
+
+    def conversation_count(self) -> int:
+        """Return how many conversations there are."""
+        self._settle()
+        return self._catalogue.count()
+
+    def days(self, prefix: str = "") -> list[str]:
+        """Return the years (``""``), months (``"2026"``) or days (``"2026-03"``) on which conversations began."""
+        self._settle()
+        return self._catalogue.days(prefix, {0: 4, 4: 7, 7: 10}.get(len(prefix), 10))
+
+    def by_day(self, day: str) -> list[Conversation]:
+        """Return the conversations that began on a UTC day (``2026-03-05``)."""
+        self._settle()
+        return self._complete(self._catalogue.by_day(day))
+
+    def recent(self, count: int) -> list[Conversation]:
+        """Return the conversations that changed last, newest first."""
+        self._settle()
+        return self._complete(self._catalogue.recent(count))
+
+    def versions(self, context_id: int) -> list[Version]:
+        """Return the states that a conversation has been in, oldest first."""
+        self._settle()
+        return self._catalogue.versions(context_id)
+
+    # -- records ---------------------------------------------------------------------------------------------------
+
+    def runs(self, head: int) -> tuple[Run, ...]:
+        """Return the branch that ends in turn ``head``, as runs of turns."""
+        with self._lock:
+            runs = self._runs.get(head)
+            if runs is not None:
+                self._runs.move_to_end(head)
+                return runs
+        runs = branch.runs_to(self._turns, head)
+        with self._lock:
+            self._runs[head] = runs
+            if len(self._runs) > _CACHED_RUNS:
+                self._runs.popitem(last=False)
+        return runs
+
+    def rows(self, head: int) -> Sequence[EventRow]:
+        """Return the row of every record of the branch that ends in ``head``; ``rows[i].number == i + 1``."""
+        with self._lock:
+            rows = self._rows.get(head)
+            if rows is not None:
+                self._rows.move_to_end(head)
+                return rows
+        rows = self._viewer.rows(self.runs(head))
+        with self._lock:
+            self._rows[head] = rows
+            if len(self._rows) > self._cached_branches:
+                self._rows.popitem(last=False)
+        return rows
+
+    def row(self, head: int, number: int) -> EventRow | None:
+        """Return the row of record ``number`` (from 1), None if the branch is not that long."""
+        rows = self.rows(head)
+        return rows[number - 1] if 0 < number <= len(rows) else None
+
+    def resources(self, head: int) -> list[ResourceRow]:
+        """Return the resources of a branch, in order."""
+        self.rows(head)
+        found: list[ResourceRow] = []
+        number = 1
+        for run in self.runs(head):
+            found += self._views.resources(run, number)
+            number += run[1]
+        return found
+
+    # -- sums ------------------------------------------------------------------------------------------------------
+
+    def _complete(self, entries: Sequence[Entry]) -> list[Conversation]:
+        known = self._views.measures([entry.id for entry in entries])
+        return [self._conversation(entry, known.get(entry.id)) for entry in entries]
+
+    def _conversation(self, entry: Entry, measure: Measure | None) -> Conversation:
+        if measure is None or measure.head != entry.head:
+            measure = self.measure(entry)
+        return Conversation(
+            entry.id,
+            entry.project,
+            entry.name,
+            entry.title,
+            entry.format,
+            entry.source,
+            entry.head,
+            entry.records,
+            measure.events,
+            entry.created_ms,
+            entry.updated_ms,
+            measure.transcript_size,
+            measure.json_size,
+            entry.metadata,
+        )
+
+    def measure(self, entry: Entry) -> Measure:
+        """Sum up a conversation's rows and file the sums."""
+        if self._viewer.renderer is None:
+            return Measure(entry.head, 0, 0, 0)
+        rows = self.rows(entry.head)
+        measure = Measure(
+            entry.head,
+            sum(1 for row in rows if row.kind is not Kind.RECORD),
+            sum(row.section_size for row in rows),
+            sum(row.json_size for row in rows),
+        )
+        self._views.set_measure(entry.id, measure)
+        return measure

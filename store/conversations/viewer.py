@@ -1,0 +1,202 @@
+"""Records seen as events, and measured for the index.
+
+Rows that are missing (turns that were appended, not imported; an index made anew; another renderer version) are
+measured when a conversation is next listed, from where they begin to be missing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from store.conversations import branch
+from store.conversations.chain import Chain, Recorded
+from store.disk.turn_format import Turn
+from store.disk.turn_log import TurnLog
+from store.errors import ConvfsError
+from store.events.conversation import EventRow, ResourceRow, Sizes
+from store.events.event import Event, Kind
+from store.events.renderer import Renderer
+from store.formats.lens import Before
+from store.formats.registry import lens_for
+from store.ids import Hash, hash_bytes
+from store.index.views import Run, Views
+
+Payloads = Callable[[Sequence[Turn]], Iterator[tuple[Turn, "bytes | ConvfsError"]]]
+"""Reads the payloads of turns in one pass over the packs."""
+
+LARGEST_VIEWED = 64 << 20
+"""Payloads beyond this many bytes are not parsed: they are shown as a note that says how to get at them."""
+
+_BATCH = 512
+_BATCH_BYTES = 16 << 20
+
+
+class Measured:
+    """Rows and resources as they are measured, until they are filed."""
+
+    def __init__(self) -> None:
+        self.rows: list[EventRow] = []
+        self.resources: list[ResourceRow] = []
+
+    def add(self, turn: int, number: int, event: Event, sizes: Sizes, payload_size: int) -> None:
+        """Take in one record."""
+        self.rows.append(
+            EventRow(
+                turn,
+                number,
+                event.kind,
+                event.tool,
+                event.parent,
+                event.time_ms,
+                sizes.file,
+                sizes.section,
+                sizes.json,
+                payload_size,
+            )
+        )
+        for seq, resource in enumerate(event.resources):
+            content = resource.content
+            data = content.encode("utf-8", "replace") if isinstance(content, str) else content
+            self.resources.append(
+                ResourceRow(
+                    turn, number, seq, resource.uri, resource.mime, len(data), event.time_ms, hash_bytes(data)
+                )
+            )
+
+
+class Viewer:
+    """Sees the records of one store. Safe to call from any thread."""
+
+    def __init__(
+        self,
+        turns: TurnLog,
+        views: Views,
+        payloads: Payloads,
+        payload_size: Callable[[Hash], int],
+        type_name: Callable[[int], str],
+        blobs: Callable[[str, bytes], bytes | None],
+        renderer: Renderer | None,
+    ) -> None:
+        self._turns = turns
+        self._views = views
+        self._payloads = payloads
+        self._payload_size = payload_size
+        self._type_name = type_name
+        self._blobs = blobs
+        self.renderer = renderer
+        self._lock = threading.RLock()
+
+    def see(self, type_name: str, payload: bytes, before: Before) -> Event:
+        """Return the event that ``payload`` tells of."""
+        return lens_for(type_name).view(payload, before)
+
+    def see_huge(self, size: int) -> Event:
+        """Return the event that stands for a payload too large to be parsed."""
+        return Event(Kind.NOTE, header={"note": f"a record of {size} bytes, too large to show: see .records/"})
+
+    def event(self, row: EventRow, payload: bytes) -> Event:
+        """Return the event of a measured record."""
+        type_name = self._type_name(self._turns.get(row.turn).type_tag)
+        return self.see(type_name, payload, Recorded(row.tool, row.parent, self._blobs))
+
+    def events(self, rows: Sequence[EventRow]) -> Iterator[tuple[EventRow, Event | ConvfsError]]:
+        """Yield the events of measured records, their payloads read in one pass."""
+        for some in _batches(rows):
+            small = [row for row in some if row.payload_size <= LARGEST_VIEWED]
+            payloads = {turn.turn_id: (turn, payload) for turn, payload in self._payloads(self._turns_of(small))}
+            for row in some:
+                if row.payload_size > LARGEST_VIEWED:
+                    yield row, self.see_huge(row.payload_size)
+                    continue
+                turn, payload = payloads.pop(row.turn)
+                if isinstance(payload, bytes):
+                    recorded = Recorded(row.tool, row.parent, self._blobs)
+                    yield row, self.see(self._type_name(turn.type_tag), payload, recorded)
+                else:
+                    yield row, payload
+
+    def _turns_of(self, rows: Sequence[EventRow]) -> list[Turn]:
+        found: list[Turn] = []
+        start = 0
+        while start < len(rows):
+            end = start + 1
+            while end < len(rows) and rows[end].turn == rows[end - 1].turn + 1:
+                end += 1
+            found += self._turns.range(rows[start].turn, end - start)
+            start = end
+        return found
+
+    # -- measuring -------------------------------------------------------------------------------------------------
+
+    def chain(self, runs: tuple[Run, ...], number: int) -> Chain:
+        """Return the chain at record ``number`` of a branch."""
+
+        def backwards(earlier: int) -> Event | None:
+            turn = self._turns.get(branch.position(runs, earlier))
+            for _turn, payload in self._payloads([turn]):
+                if isinstance(payload, bytes) and len(payload) <= LARGEST_VIEWED:
+                    return self.see(self._type_name(turn.type_tag), payload, Recorded("", 0, self._blobs))
+            return None
+
+        return Chain(number, backwards, self._blobs)
+
+    def rows(self, runs: tuple[Run, ...]) -> list[EventRow]:
+        """Return the row of every record of a branch, measuring those that are missing. Needs a renderer."""
+        rows: list[EventRow] = []
+        number = 1
+        for run in runs:
+            found = self._views.rows(run, number)
+            if len(found) < run[1]:
+                with self._lock:
+                    self._measure(runs, run, number, {row.turn for row in found})
+                found = self._views.rows(run, number)
+            rows += found
+            number += run[1]
+        return rows
+
+    def _measure(self, runs: tuple[Run, ...], run: Run, number: int, known: set[int]) -> None:
+        first, count = run
+        missing = next(turn for turn in range(first, first + count) if turn not in known)
+        chain = self.chain(runs, number + missing - first)
+        for start in range(missing, first + count, _BATCH):
+            measured = Measured()
+            turns = self._turns.range(start, min(_BATCH, first + count - start))
+            sizes = {turn.turn_id: self._payload_size(turn.payload_hash) for turn in turns}
+            payloads = dict(self._seen(turns, sizes))
+            for turn in turns:
+                payload = payloads.get(turn.turn_id)
+                if payload is None:
+                    event = self.see_huge(sizes[turn.turn_id])
+                else:
+                    event = self.see(self._type_name(turn.type_tag), payload, chain)
+                chain.advance(event)
+                self.measure(measured, turn, number + turn.turn_id - first, event, sizes[turn.turn_id])
+            self._views.add(measured.rows, measured.resources)
+
+    def _seen(self, turns: Sequence[Turn], sizes: dict[int, int]) -> Iterator[tuple[int, bytes]]:
+        for turn, payload in self._payloads([t for t in turns if sizes[t.turn_id] <= LARGEST_VIEWED]):
+            # a damaged record is measured as what its file will say when read: nothing (the read is EIO)
+            yield turn.turn_id, payload if isinstance(payload, bytes) else b""
+
+    def measure(self, into: Measured, turn: Turn, number: int, event: Event, payload_size: int) -> None:
+        """Measure one event of a branch."""
+        if self.renderer is None:
+            raise ConvfsError("this store was opened without a renderer, so nothing can be measured")
+        # the type's name begins with the format's
+        format_name = self._type_name(turn.type_tag).partition(".")[0]
+        sizes = self.renderer.measure(number, event, format_name, payload_size)
+        into.add(turn.turn_id, number, event, sizes, payload_size)
+
+
+def _batches(rows: Sequence[EventRow]) -> Iterator[list[EventRow]]:
+    batch: list[EventRow] = []
+    size = 0
+    for row in rows:
+        if batch and (len(batch) == _BATCH or size + row.payload_size > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(row)
+        size += row.payload_size
+    if batch:
+        yield batch

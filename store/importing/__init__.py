@@ -1,0 +1,1 @@
+"""Sessions of foreign tools in and back out: found, cut into records, appended; joined again byte for byte."""

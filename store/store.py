@@ -1,0 +1,348 @@
+"""The store: the one facade that everything above uses.
+
+Synchronous, and safe to call from any thread. One process has a store open at a time; within it, reads never wait
+for writes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+from msgspec import Struct
+
+from store.commit.blob_source import StoredBlobs
+from store.commit.checkpointer import Checkpointer
+from store.commit.intake import Intake, Load
+from store.commit.request import ContextHead, NewTurn, Request
+from store.commit.writer import Writer
+from store.content.resolver import Resolver
+from store.conversations import branch
+from store.conversations.library import Library
+from store.conversations.viewer import LARGEST_VIEWED, Viewer
+from store.disk.turn_format import Encoding, Turn
+from store.errors import ConvfsError, NotFound, UsageError
+from store.events.conversation import EventRow, ResourceRow
+from store.events.event import Event
+from store.events.renderer import Renderer
+from store.disk.journal_format import JournalBlob
+from store.ids import Hash, hash_bytes, now_ms, type_tag
+from store.index.catalogue import Catalogue
+from store.index.views import Views
+from store.settings import Settings, load
+from store.upkeep.recovery import open_files
+
+_JOURNALLED_BYTES = 1 << 20
+"""Appends that bring more new content than this write it to the packs, not through the journal."""
+
+_BATCH_BYTES = 16 << 20
+
+
+class Change(Struct, frozen=True):
+    """A context was created, or its head or metadata changed."""
+
+    context_id: int
+    created: bool
+
+
+class Append(Struct, frozen=True):
+    """One turn to append: the producer's bytes, the name of their type, and how they are encoded."""
+
+    payload: bytes
+    type_name: str
+    encoding: Encoding = Encoding.JSON
+    type_version: int = 0
+    created_ms: int = 0
+
+
+class Store(Library):
+    """An open store. Made by :meth:`open`; a context manager that closes it."""
+
+    def __init__(self, root: Path, renderer: Renderer | None, create: bool) -> None:
+        self.root = root
+        self.settings: Settings
+        self.settings, self.warnings = load(root)
+        self._files = files = open_files(root, create)
+        self.store_id = files.store_id
+        self.recovered = files.notes
+        index = files.index
+        self._writer = Writer(files.turns, files.heads, files.packs, files.journal, index, files.seq)
+        self._writer.committed = self._announce
+        self._resolver = Resolver(
+            StoredBlobs(self._writer.pending, index, files.packs), self.settings.content_cache_bytes
+        )
+        self._intake = Intake(self._writer, index, self._resolver, self.settings.inline_limit_bytes)
+        self._checkpointer = Checkpointer(self._writer, lambda: None)
+        self._types = index.type_names()
+        self._types_lock = threading.Lock()
+        self._index = index
+        self._listeners: list[Callable[[Change], None]] = []
+        views = Views(index.db)
+        viewer = Viewer(
+            files.turns, views, self._turn_payloads, self._resolver.size, self.type_name, self.aliased, renderer
+        )
+        super().__init__(
+            Catalogue(index.db), views, viewer, files.turns, self._writer.settle, self.settings.row_cache_branches
+        )
+        if renderer is not None and views.renderer() != renderer.version:
+            views.reset(renderer.version)
+        self.viewer = viewer
+        self.views = views
+        self._closed = False
+        self._checkpointer.start()
+
+    @classmethod
+    def open(cls, root: Path, *, renderer: Renderer | None = None, create: bool = True) -> Store:
+        """Open the store in directory ``root``; make one if there is none and ``create``.
+
+        Without a ``renderer`` the store keeps no sizes of rendered events, and the calls that return rows are not
+        to be used. Raises StoreBusy while another process has it open, NotFound, FormatTooNew, UsageError.
+        """
+        return cls(root, renderer, create)
+
+    def close(self) -> None:
+        """Bring everything to disk and close; a failed write is raised here again."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._checkpointer.close()
+        finally:
+            self._files.close(clean=self._writer.failure is None)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def create_context(self, base_turn: int = 0, *, metadata: dict[str, object] | None = None) -> ContextHead:
+        """Create a context whose branch is empty, or ends in ``base_turn``; durable when it returns."""
+        changes = msgspec.json.encode(metadata) if metadata else None
+        return self.submit(Request(None, parent=base_turn, changes=changes, action="create")).head
+
+    def fork(self, context_id: int, at: int = 0, *, metadata: dict[str, object] | None = None) -> ContextHead:
+        """Create a context that branches off another at turn ``at`` (0: its head). Copies nothing."""
+        base = at or self._writer.head(context_id).turn
+        forked: dict[str, object] = {"forked_from": {"context": context_id, "turn": base}, **(metadata or {})}
+        return self.submit(
+            Request(None, parent=base, changes=msgspec.json.encode(forked), action="fork")
+        ).head
+
+    def append(
+        self,
+        context_id: int,
+        payload: bytes,
+        type_name: str,
+        *,
+        encoding: Encoding = Encoding.JSON,
+        parent: int = 0,
+        created_ms: int = 0,
+    ) -> Turn:
+        """Append one turn to a context and return it once it is durable.
+
+        It follows ``parent`` (0: the head), and the context's head moves to it.
+        """
+        item = Append(payload, type_name, encoding, 0, created_ms)
+        return self.append_many(context_id, [item], parent=parent)[0]
+
+    def append_many(self, context_id: int, items: Sequence[Append], *, parent: int = 0) -> list[Turn]:
+        """Append turns that follow each other; all of them become durable, or none."""
+        turns: list[NewTurn] = []
+        blobs: dict[Hash, JournalBlob] = {}
+        for item in items:
+            if len(item.payload) > LARGEST_VIEWED:
+                raise UsageError(f"a payload of {len(item.payload)} bytes is too large: {LARGEST_VIEWED} at most")
+            digest, new = self._intake.prepare(item.payload)
+            for blob in new:
+                blobs[blob.hash] = blob
+            turns.append(self.new_turn(digest, item.type_name, item.encoding, item.type_version, item.created_ms))
+        fresh = list(blobs.values())
+        if sum(len(blob.body) for blob in fresh) > _JOURNALLED_BYTES:
+            load = self.load()
+            for blob in fresh:
+                load.add(blob)
+            load.sync()
+            fresh = []
+        types = self._unregistered({item.type_name for item in items})
+        request = self.submit(Request(context_id, parent=parent, turns=turns, blobs=fresh, types=types))
+        return request.written
+
+    def put_blob(self, data: bytes) -> Hash:
+        """Store ``data`` and return its name once it is durable."""
+        digest = hash_bytes(data)
+        if not self._intake.holds(digest):
+            load = self.load()
+            load.blob(data)
+            load.sync()
+        return digest
+
+    def set_metadata(self, context_id: int, changes: dict[str, object]) -> None:
+        """Change metadata of a context: keys replace, None removes."""
+        self._writer.head(context_id)
+        self.submit(Request(context_id, changes=msgspec.json.encode(changes)))
+
+    # What importers use: blobs in bulk, then turns and head in one request.
+
+    def load(self) -> Load:
+        """Begin to write many blobs straight into the packs."""
+        return Load(self._intake, self._writer, self._index)
+
+    def new_turn(
+        self, digest: Hash, type_name: str, encoding: Encoding, type_version: int = 0, created_ms: int = 0
+    ) -> NewTurn:
+        """Describe a turn whose payload is the blob ``digest``."""
+        codec = encoding | type_version << 16
+        return NewTurn(digest, type_tag(type_name), codec, 0, created_ms or now_ms())
+
+    def submit(self, request: Request) -> Request:
+        """Make a request durable; types that it is the first to use must be in it (:meth:`types_for`)."""
+        done = self._writer.submit(request)
+        for name, tag in request.types:
+            self._types[tag] = name
+        return done
+
+    def types_for(self, names: Iterable[str]) -> tuple[tuple[str, int], ...]:
+        """Return (name, tag) of those types that the store does not know yet."""
+        return self._unregistered(set(names))
+
+    def _unregistered(self, names: set[str]) -> tuple[tuple[str, int], ...]:
+        return tuple((name, tag) for name in sorted(names) if (tag := type_tag(name)) not in self._types)
+
+    def flush(self) -> None:
+        """Bring everything that was committed from the journal into packs and logs."""
+        self._checkpointer.flush()
+
+    # -- following -------------------------------------------------------------------------------------------------
+
+    def subscribe(self, callback: Callable[[Change], None]) -> None:
+        """Call ``callback`` after each commit for every context that it changed, from the committing thread."""
+        self._listeners.append(callback)
+
+    def _announce(self, group: list[Request]) -> None:
+        if self._listeners:
+            for request in group:
+                if request.error is None and request.head.context and (request.move_head or request.changes):
+                    change = Change(request.head.context, request.context is None)
+                    for listener in self._listeners:
+                        listener(change)
+
+    # -- turns -----------------------------------------------------------------------------------------------------
+
+    def head(self, context_id: int) -> ContextHead:
+        """Return the head of a context; NotFound if there is none of that id."""
+        return self._writer.head(context_id)
+
+    def turn(self, turn_id: int) -> Turn:
+        """Return a turn; NotFound if there is none of that id."""
+        return self._files.turns.get(turn_id)
+
+    def last(self, context_id: int, count: int) -> list[Turn]:
+        """Return the last ``count`` turns of a context, oldest first."""
+        return self._back_from(self.head(context_id).turn, count)
+
+    def before(self, context_id: int, turn_id: int, count: int) -> list[Turn]:
+        """Return the ``count`` turns before ``turn_id`` in a context, oldest first, without it."""
+        turn = self.turn(turn_id)
+        head = self.head(context_id)
+        if not head.turn or branch.position(self.runs(head.turn), turn.depth + 1) != turn_id:
+            raise NotFound(f"turn {turn_id} is not in context {context_id}")
+        return self._back_from(turn.parent, count)
+
+    def range_by_depth(self, context_id: int, start: int, count: int) -> list[Turn]:
+        """Return up to ``count`` turns of a context from depth ``start`` (the root's is 0) on, oldest first."""
+        if start < 0 or count < 0:
+            raise UsageError("a range starts at depth 0 or later and has no negative length")
+        head = self.head(context_id)
+        if not head.turn or start > head.depth:
+            return []
+        wanted = min(count, head.depth + 1 - start)
+        runs = self.runs(head.turn)
+        return [self.turn(branch.position(runs, start + 1 + i)) for i in range(wanted)]
+
+    def path_to_root(self, turn_id: int) -> list[Turn]:
+        """Return every turn from the root to ``turn_id``."""
+        self.turn(turn_id)
+        found: list[Turn] = []
+        for first, count in self.runs(turn_id):
+            found += self._files.turns.range(first, count)
+        return found
+
+    def _back_from(self, turn_id: int, count: int) -> list[Turn]:
+        found: list[Turn] = []
+        while turn_id and len(found) < count:
+            turn = self.turn(turn_id)
+            found.append(turn)
+            turn_id = turn.parent
+        return found[::-1]
+
+    def type_name(self, tag: int) -> str:
+        """Return the name of a payload type, its tag in hex if it was never registered."""
+        return self._types.get(tag) or f"{tag:016x}"
+
+    # -- content ---------------------------------------------------------------------------------------------------
+
+    def blob(self, digest: Hash) -> bytes:
+        """Return a blob, verified; NotFound, or DamageError where what is stored is not what was written."""
+        return self._resolver.blob(digest)
+
+    def blob_size(self, digest: Hash) -> int:
+        """Return the size of a blob in bytes without reading its content."""
+        return self._resolver.size(digest)
+
+    def blob_pieces(self, digest: Hash) -> Iterator[bytes]:
+        """Yield a blob in pieces: for those that are too large to hold."""
+        return self._resolver.pieces(digest)
+
+    def aliased(self, algorithm: str, digest: bytes) -> bytes | None:
+        """Return content by its digest in another algorithm (``sha256``), None if the store does not have it."""
+        self._writer.settle()
+        target = self._index.alias(algorithm, digest)
+        try:
+            return self.blob(target) if target else None
+        except ConvfsError:
+            return None
+
+    def payload(self, turn_id: int) -> bytes:
+        """Return the payload of a turn, verified."""
+        return self.blob(self.turn(turn_id).payload_hash)
+
+    def payloads(self, turn_ids: Sequence[int]) -> Iterator[tuple[int, bytes | ConvfsError]]:
+        """Yield the payloads of turns, read in sorted passes over the packs; errors in place of what is damaged."""
+        turns = [self.turn(turn_id) for turn_id in turn_ids]
+        return ((turn.turn_id, payload) for turn, payload in self._turn_payloads(turns))
+
+    def _turn_payloads(self, turns: Sequence[Turn]) -> Iterator[tuple[Turn, bytes | ConvfsError]]:
+        found = self._resolver.blobs([turn.payload_hash for turn in turns])
+        return ((turn, found[turn.payload_hash]) for turn in turns)
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def event(self, row: EventRow) -> Event:
+        """Return the event that a row describes."""
+        for _row, event in self.viewer.events([row]):
+            if isinstance(event, Event):
+                return event
+            raise event
+        raise NotFound(f"record {row.number} cannot be read")
+
+    def events(self, rows: Sequence[EventRow]) -> Iterator[tuple[EventRow, Event | ConvfsError]]:
+        """Yield the events of rows, in order, their contents read in sorted passes over the packs."""
+        return self.viewer.events(rows)
+
+    def resource(self, row: ResourceRow) -> bytes:
+        """Return the content of a resource."""
+        event_row = self.views.rows((row.turn, 1), row.number)
+        if event_row:
+            resources = self.event(event_row[0]).resources
+            if row.seq < len(resources):
+                content = resources[row.seq].content
+                return content.encode("utf-8", "replace") if isinstance(content, str) else content
+        raise NotFound(f"event {row.number} no longer holds {row.uri}")
