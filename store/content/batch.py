@@ -1,0 +1,130 @@
+"""Many blobs at once: one pass over the packs for the blobs, one more for contents that lie elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from store.content.cutting import join
+from store.content.opened import Opened
+from store.content.shelf import Shelf
+from store.content.source import Place
+from store.disk import skeleton_format
+from store.disk.blob_format import Chunk, Form
+from store.disk.skeleton_format import Skeleton
+from store.errors import ConvfsError, DamageError
+from store.ids import Hash
+
+_DEEPEST = 64
+
+
+class Batch:
+    """Gathers blobs and everything that they are made of, then puts them together. Of one thread, used once."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._at_hand: dict[Hash, Opened] = {}
+        self._waiting: dict[Hash, tuple[Form, bytes]] = {}
+        self._bodies: dict[Hash, bytes] = {}
+        self._skeletons: dict[Hash, Skeleton] = {}
+        self._lists: dict[Hash, list[Chunk]] = {}
+
+    def gather(self, digests: Sequence[Hash]) -> None:
+        """Read what ``digests`` need; what cannot be read is missing afterwards."""
+        seen: set[Hash] = set()
+        todo = digests
+        while todo:
+            seen.update(todo)
+            self._look_up(todo)
+            needs: dict[Hash, None] = {}
+            for digest in todo:
+                try:
+                    self._take(digest, needs)
+                except ConvfsError:
+                    continue
+            todo = [digest for digest in needs if digest not in seen]
+
+    def assemble(self, digest: Hash, depth: int = 0) -> bytes:
+        """Return a blob, not yet compared with its hash. Raises KeyError for what is missing, DamageError."""
+        skeleton = self._skeletons.get(digest)
+        if skeleton is None:
+            chunks = self._lists.get(digest)
+            return self._bodies[digest] if chunks is None else self._joined(chunks)
+        if depth > _DEEPEST:
+            raise DamageError(f"blob {digest.hex()} contains itself")
+        bodies = self._bodies
+        for cut in skeleton.cuts:
+            content = cut[3]
+            if content not in bodies:
+                bodies[content] = self.assemble(content, depth + 1)
+        return join(skeleton, bodies)
+
+    def _joined(self, chunks: list[Chunk]) -> bytes:
+        pieces = []
+        for digest, length in chunks:
+            piece = self._bodies[digest]
+            if len(piece) != length:
+                raise DamageError(f"chunk {digest.hex()} has another length than it should")
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def _look_up(self, digests: Sequence[Hash]) -> None:
+        at_hand, pending = self._at_hand, self._shelf.source.pending
+        missing = []
+        for digest in digests:
+            if digest in at_hand:
+                continue
+            waiting = pending(digest)
+            if waiting is None:
+                missing.append(digest)
+            else:
+                self._waiting[digest] = waiting
+        if missing:
+            found = self._shelf.source.locations(missing)
+            self._read({location[:2] for locations in found.values() for location in locations})
+
+    def _read(self, places: set[Place]) -> None:
+        shelf, at_hand = self._shelf, self._at_hand
+        unread = []
+        for place in places:
+            opened = shelf.kept(place)
+            if opened is None:
+                unread.append(place)
+            else:
+                at_hand.update(dict.fromkeys(opened.members, opened))
+        if not unread:
+            return
+        unread.sort()
+        for place, record in shelf.source.read_many(unread):
+            if isinstance(record, ConvfsError):
+                continue
+            try:
+                opened = shelf.open(record)
+            except ConvfsError:
+                continue
+            shelf.keep(place, opened)
+            at_hand.update(dict.fromkeys(opened.members, opened))
+
+    def _take(self, digest: Hash, needs: dict[Hash, None]) -> None:
+        """Take one blob apart that is at hand or waits, noting in ``needs`` what it is made of."""
+        form: int
+        opened = self._at_hand.get(digest)
+        if opened is None:
+            waiting = self._waiting.get(digest)
+            if waiting is None:
+                return
+            form, body = waiting
+        elif opened.chunks is not None:
+            self._lists[digest] = opened.chunks
+            for chunk in opened.chunks:
+                needs[chunk.hash] = None
+            return
+        else:
+            entry = opened.members[digest]
+            form, body = entry[0], opened.body(entry)
+        if form == Form.SKELETON:
+            skeleton = skeleton_format.decode(body)
+            self._skeletons[digest] = skeleton
+            for cut in skeleton.cuts:
+                needs[cut[3]] = None
+        else:
+            self._bodies[digest] = body

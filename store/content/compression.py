@@ -1,0 +1,113 @@
+"""Blobs into records: alone, or in groups with their neighbours.
+
+Small bodies say little on their own but much about each other, so bodies go into groups of some 128 KB, each
+compressed as one; what is large, or small and not worth compressing, gets a record of its own. Text is always
+compressed, even where that gains nothing.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from store.content import zstd
+from store.content.text import is_text
+from store.content.zstd import LEVEL, Dictionary
+from store.disk import blob_format
+from store.disk.blob_format import Compression, Form
+from store.ids import Hash, hash_bytes
+
+GROUP_BYTES = 128 << 10
+"""How much a group holds, roughly: no body is added to a group that has reached this."""
+
+_ALONE = 256 << 10
+_BINARY_ALONE = 8 << 10
+_WITH_DICTIONARY = 48 << 10
+_DICTIONARY_MAGIC = b"\x37\xa4\x30\xec"
+
+
+class Member(Struct, frozen=True, gc=False):
+    """A blob to be packed: ``body`` is how ``form`` spells its ``raw_len`` bytes."""
+
+    hash: Hash
+    form: Form
+    raw_len: int
+    body: bytes
+
+
+def compress(
+    data: bytes, level: int = LEVEL, dictionary: Dictionary | None = None
+) -> tuple[Compression, bytes | memoryview]:
+    """Return how ``data`` is to be stored and the bytes to store (of a record with one blob).
+
+    With a dictionary they begin with its hash. Content that is not text is stored raw if compressing gains nothing.
+    """
+    frame = zstd.compress(data, level, dictionary)
+    if len(frame) >= len(data) and not is_text(data):
+        return Compression.RAW, data
+    if dictionary:
+        return Compression.ZSTD_DICT, dictionary.hash + frame
+    return Compression.ZSTD, frame
+
+
+def pack_single(member: Member, dictionary: Dictionary | None = None) -> bytes:
+    """Return a record that holds one blob."""
+    compression, stored = compress(member.body, LEVEL, dictionary)
+    return blob_format.encode_record(blob_format.codec(compression, member.form), member.raw_len, member.hash, stored)
+
+
+def pack_group(members: Sequence[Member], dictionary: Dictionary | None = None) -> bytes:
+    """Return a record that holds several blobs, in order."""
+    bodies = b"".join([member.body for member in members])
+    table = blob_format.encode_group_table(
+        [blob_format.Member(member.hash, member.form, member.raw_len, len(member.body)) for member in members],
+        dictionary.hash if dictionary else None,
+    )
+    compression = Compression.GROUP_DICT if dictionary else Compression.GROUP
+    stored = table + zstd.compress(bodies, LEVEL, dictionary)
+    return blob_format.encode_record(
+        blob_format.codec(compression, Form.PLAIN), len(bodies), hash_bytes(bodies), stored
+    )
+
+
+def pack_records(
+    members: Iterable[Member], dictionary: tuple[Hash, bytes] | None = None
+) -> list[tuple[bytes, list[Hash]]]:
+    """Pack blobs in order; return the records, each with the hashes of its blobs by their position in it.
+
+    A dictionary (the hash of its blob, its bytes) is used where it helps: for little that stands alone. Dictionaries
+    themselves lie in records of their own, which need none.
+    """
+    opened = Dictionary(dictionary[1], dictionary[0]) if dictionary else None
+    records: list[tuple[bytes, list[Hash]]] = []
+    group: list[Member] = []
+    size = 0
+
+    def finish() -> None:
+        nonlocal size
+        helping = opened if size < _WITH_DICTIONARY else None
+        if len(group) == 1:
+            records.append((pack_single(group[0], helping), [group[0].hash]))
+        elif group:
+            records.append((pack_group(group, helping), [member.hash for member in group]))
+        group.clear()
+        size = 0
+
+    for member in members:
+        if _stands_alone(member):
+            records.append((pack_single(member), [member.hash]))
+            continue
+        group.append(member)
+        size += len(member.body)
+        if size >= GROUP_BYTES:
+            finish()
+    finish()
+    return records
+
+
+def _stands_alone(member: Member) -> bool:
+    length = len(member.body)
+    if length >= _ALONE:
+        return True
+    if member.form != Form.PLAIN:
+        return False
+    return (length >= _BINARY_ALONE and not is_text(member.body)) or member.body.startswith(_DICTIONARY_MAGIC)

@@ -1,0 +1,127 @@
+"""Blobs by their hashes: found, read, put together, verified."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from blake3 import blake3
+
+from store.content.batch import Batch
+from store.content.opened import Opened
+from store.content.salvage import salvage
+from store.content.shelf import Shelf
+from store.content.source import BlobSource
+from store.disk import skeleton_format
+from store.disk.blob_format import Chunk, Form
+from store.errors import ConvfsError, DamageError, NotFound
+from store.ids import Hash
+
+
+class Resolver:
+    """Reads blobs. Safe to share between threads; no lock is held while anything is read or decompressed.
+
+    Every blob that is returned has been compared with its hash. A content that is only put into a payload is not
+    compared by itself: the payload's hash covers it. ``cache_bytes`` bounds the decompressed records that are kept.
+    """
+
+    def __init__(self, source: BlobSource, cache_bytes: int) -> None:
+        self._source = source
+        self._shelf = Shelf(source, cache_bytes)
+
+    def blob(self, digest: Hash) -> bytes:
+        """Return one blob. Raises NotFound, DamageError, FormatTooNew."""
+        found = self.blobs((digest,))[digest]
+        if isinstance(found, ConvfsError):
+            raise found
+        return found
+
+    def blobs(self, digests: Sequence[Hash]) -> dict[Hash, bytes | ConvfsError]:
+        """Return many blobs; what is missing or damaged stands there as its error.
+
+        Reads in the order of the packs, once for the blobs and once more for contents that lie elsewhere. All of it is
+        in memory at the same time.
+        """
+        batch = Batch(self._shelf)
+        batch.gather(digests)
+        results: dict[Hash, bytes | ConvfsError] = {}
+        for digest in digests:
+            try:
+                data = batch.assemble(digest)
+                if blake3(data).digest() == digest:
+                    results[digest] = data
+                    continue
+            except (ConvfsError, KeyError):
+                pass  # salvage finds another copy, or the reason
+            try:
+                results[digest] = salvage(self._shelf, digest)
+            except ConvfsError as error:
+                results[digest] = error
+        return results
+
+    def check(self, digest: Hash) -> None:
+        """Return if the blob is there and intact. Raises NotFound, DamageError, FormatTooNew."""
+        for _piece in self.pieces(digest):
+            pass
+
+    def size(self, digest: Hash) -> int:
+        """Return the length of a blob, from the table of its record. Raises NotFound, DamageError, FormatTooNew."""
+        pending = self._source.pending(digest)
+        if pending is None:
+            return self._find(digest).members[digest][1]
+        form, body = pending
+        return skeleton_format.decode(body).payload_length if form == Form.SKELETON else len(body)
+
+    def pieces(self, digest: Hash) -> Iterator[bytes]:
+        """Yield the bytes of a blob in order; of one that is stored in chunks, only one is in memory at a time.
+
+        Each chunk is verified before it is yielded; whether they make up the blob is known at the end (DamageError).
+        """
+        chunks = self._chunks(digest)
+        if chunks is None:
+            yield self.blob(digest)
+            return
+        whole = blake3()
+        for chunk in chunks:
+            piece = self._chunk(digest, chunk)
+            whole.update(piece)
+            yield piece
+        if whole.digest() != digest:
+            raise DamageError(f"blob {digest.hex()} is damaged: its chunks are not those that it was cut into")
+
+    def part(self, digest: Hash, start: int, length: int) -> bytes:
+        """Return ``length`` bytes from ``start`` on, fewer at the end; chunks that are not needed are not read."""
+        chunks = self._chunks(digest)
+        if chunks is None:
+            return self.blob(digest)[start : start + length]
+        pieces: list[bytes] = []
+        position, stop = 0, start + length
+        for chunk in chunks:
+            if position < stop and position + chunk.length > start:
+                pieces.append(self._chunk(digest, chunk)[max(start - position, 0) : stop - position])
+            position += chunk.length
+        return b"".join(pieces)
+
+    def _find(self, digest: Hash) -> Opened:
+        """Return an open record that has the blob."""
+        reason: ConvfsError = NotFound(f"no blob {digest.hex()} in this store")
+        for pack, offset, _member in self._source.locations((digest,)).get(digest, ()):
+            try:
+                opened = self._shelf.kept((pack, offset)) or self._shelf.open(self._source.read(pack, offset))
+            except ConvfsError as error:
+                reason = error
+                continue
+            if digest in opened.members:
+                return opened
+        raise reason
+
+    def _chunks(self, digest: Hash) -> list[Chunk] | None:
+        return None if self._source.pending(digest) is not None else self._find(digest).chunks
+
+    def _chunk(self, whole: Hash, chunk: Chunk) -> bytes:
+        try:
+            piece = self.blob(chunk.hash)
+        except ConvfsError as error:
+            raise DamageError(f"blob {whole.hex()} is damaged in one of its chunks: {error}") from error
+        if len(piece) != chunk.length:
+            raise DamageError(f"blob {whole.hex()} is damaged: a chunk has another length than it should")
+        return piece

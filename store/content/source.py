@@ -1,0 +1,30 @@
+"""What a resolver reads from."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+from store.disk.blob_format import Form, Record
+from store.errors import ConvfsError
+from store.ids import Hash
+
+Place = tuple[int, int]
+"""A record: the number of its pack, and its offset there."""
+
+
+class BlobSource(Protocol):
+    """Where blobs are found. All methods may be called from any thread.
+
+    A blob that moves from the journal into a pack has its location before it stops to be pending.
+    """
+
+    def pending(self, digest: Hash) -> tuple[Form, bytes] | None:
+        """Return form and body of a blob that is not in a pack yet."""
+
+    def locations(self, digests: Sequence[Hash]) -> Mapping[Hash, Sequence[tuple[int, int, int]]]:
+        """Return (pack, offset, member) of the records that may hold each blob; unknown blobs are left out."""
+
+    def read(self, pack: int, offset: int) -> Record:
+        """Read one record; DamageError or FormatTooNew if it cannot be."""
+
+    def read_many(self, places: Sequence[Place]) -> Iterator[tuple[Place, Record | ConvfsError]]:
+        """Read records in the order in which they lie; what cannot be read is yielded as its error."""

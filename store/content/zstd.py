@@ -1,0 +1,82 @@
+"""zstd with bounds: the one place that compresses and decompresses.
+
+(De)compressors are not safe to share: each thread has its own. Compressing and decompressing release the interpreter
+lock, so several threads do gain.
+"""
+
+from collections import OrderedDict
+from threading import local
+
+import zstandard
+
+from store.errors import DamageError
+from store.ids import Hash, hash_bytes
+
+LEVEL = 3
+_KEPT = 16
+
+
+class Dictionary:
+    """A zstd dictionary. Safe to share between threads. ``hash`` names the blob that holds it."""
+
+    __slots__ = ("data", "hash", "zstd")
+
+    def __init__(self, data: bytes, digest: Hash | None = None) -> None:
+        self.data = data
+        self.hash = digest if digest is not None else hash_bytes(data)
+        self.zstd = zstandard.ZstdCompressionDict(data)
+
+
+class _Tools(local):
+    """The compressors and decompressors of one thread, the most recently used dictionaries' last."""
+
+    def __init__(self) -> None:
+        self.compressors: OrderedDict[tuple[int, Hash | None], zstandard.ZstdCompressor] = OrderedDict()
+        self.decompressors: OrderedDict[Hash | None, zstandard.ZstdDecompressor] = OrderedDict()
+
+
+_tools = _Tools()
+
+
+def compress(data: bytes | memoryview, level: int = LEVEL, dictionary: Dictionary | None = None) -> bytes:
+    """Return one frame that declares its size."""
+    key = (level, dictionary.hash if dictionary else None)
+    kept = _tools.compressors
+    compressor = kept.get(key)
+    if compressor is None:
+        compressor = zstandard.ZstdCompressor(
+            level=level, dict_data=dictionary.zstd if dictionary else None, write_dict_id=False
+        )
+        kept[key] = compressor
+        if len(kept) > _KEPT:
+            kept.popitem(last=False)
+    return compressor.compress(data)
+
+
+def decompress(frame: bytes | memoryview, at_most: int, dictionary: Dictionary | None = None) -> bytes:
+    """Return what ``frame`` holds.
+
+    Raises DamageError if it is no frame, does not declare its size, or declares more than ``at_most`` bytes: the
+    declared size is what the library takes memory for, so it is looked at first.
+    """
+    try:
+        declared = zstandard.frame_content_size(frame)
+        if declared < 0:
+            raise DamageError("compressed content does not say how large it is")
+        if declared > at_most:
+            raise DamageError(f"compressed content claims {declared} bytes where {at_most} is the most")
+        return _decompressor(dictionary).decompress(frame, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise DamageError(f"compressed content is damaged: {error}") from None
+
+
+def _decompressor(dictionary: Dictionary | None) -> zstandard.ZstdDecompressor:
+    key = dictionary.hash if dictionary else None
+    kept = _tools.decompressors
+    decompressor = kept.get(key)
+    if decompressor is None:
+        decompressor = zstandard.ZstdDecompressor(dict_data=dictionary.zstd if dictionary else None)
+        kept[key] = decompressor
+        if len(kept) > _KEPT:
+            kept.popitem(last=False)
+    return decompressor
