@@ -342,8 +342,6 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
     crowd = interleaved(
         rounds, {name: partial(entry.throughput, shared[1], together) for name, entry in entries.items()}
     )
-    for entry in entries.values():
-        entry.verify()
     p50 = {name: median(percentile(times, 0.5) for times in values) for name, values in alone.items()}
     p99 = {name: median(percentile(times, 0.99) for times in values) for name, values in alone.items()}
     rate = {name: median(values) for name, values in crowd.items()}
@@ -369,6 +367,8 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
         f" 1 for the rate. Medians of {rounds} rounds; a round is {single} appends of one thread, {together} of"
         f" {THREADS}.",
     )
+    for entry in entries.values():
+        entry.verify()
 
 
 def main() -> None:
