@@ -1,6 +1,6 @@
 """The interface that one foreign tool's module fills in, and the values that pass through it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -42,8 +42,20 @@ class About(Struct, frozen=True):
     extra: dict[str, str] = {}
 
 
+class ExternalBlob(Struct, frozen=True):
+    """Content that a payload names by a foreign digest and that lies in a file beside the session.
+
+    ``read`` returns the content, verified against ``digest``. It raises NotFound where no such file is, DamageError
+    where the file is not what its name says or is too large to be believed.
+    """
+
+    algorithm: str
+    digest: bytes
+    read: Callable[[], bytes]
+
+
 class Format(Protocol):
-    """One foreign tool."""
+    """One foreign tool. Subclass it: what has a default here says that the tool has no such thing."""
 
     name: str
     """As in ``--format`` and in the metadata of conversations: ``claude-code``, ``jp``."""
@@ -54,7 +66,7 @@ class Format(Protocol):
     main_type: str
     """The payload type of the records of ``Source.main``."""
 
-    first_type: str
+    first_type: str = ""
     """The payload type of the files in ``Source.first`` ("" where there are none)."""
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
@@ -77,3 +89,7 @@ class Format(Protocol):
 
     def about(self, source: Source, records: Sequence[bytes]) -> About:
         """Say what the session is called and belongs to, from its first records (some 200) and its sidecars."""
+
+    def blobs(self, source: Source, payload: bytes) -> Iterator[ExternalBlob]:
+        """Yield the content beside the session that ``payload`` refers to; opens no file until it is read."""
+        return iter(())

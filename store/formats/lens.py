@@ -10,7 +10,7 @@ from store.events.event import Event
 
 
 class Before(Protocol):
-    """What a lens may ask about the records before the one that it looks at."""
+    """What a lens may ask about the records before the one that it looks at, and about content kept elsewhere."""
 
     def tool(self, call_id: str) -> str:
         """Return the name of the tool that the call ``call_id`` was for, "" if no earlier record made it."""
@@ -22,11 +22,16 @@ class Before(Protocol):
         an earlier one, -1 if no earlier record defined it (or, for None, if there were such records).
         """
 
+    def blob(self, algorithm: str, digest: bytes) -> bytes | None:
+        """Return content that a payload names by a foreign digest (``sha256``), None if the store does not have it."""
+
 
 class Lens(Protocol):
     """Sees payloads of one type as events."""
 
-    type_name: str
+    @property
+    def type_name(self) -> str:
+        """The payload type, such as ``jp.event.v1``."""
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that ``payload`` tells of; never raises: what cannot be read is shown as it is."""

@@ -1,0 +1,62 @@
+"""One line of a Claude Code session as an event."""
+
+from store.events.event import Event
+from store.formats.claude_code import messages, notes
+from store.formats.claude_code.shown import BOOKKEEPING, View
+from store.formats.json_view import decode
+from store.formats.lens import Before
+from store.formats.times import milliseconds
+from store.formats.unknown import as_it_is
+
+_VIEWS: dict[str, View] = {
+    "assistant": messages.assistant,
+    "attachment": notes.attachment,
+    "pr-link": notes.pull_request,
+    "summary": notes.summary,
+    "system": notes.system,
+    "user": messages.user,
+}
+
+
+class ClaudeCodeLens:
+    """Sees lines of a session. The order of lines is the conversation; a parent is named where it is another line."""
+
+    type_name = "claude-code.line.v1"
+
+    def view(self, payload: bytes, before: Before) -> Event:
+        """Return the event that a line tells of; a line that is no JSON object is a note with its text."""
+        decoded = decode(payload)
+        if decoded is None or not isinstance(decoded.value, dict):
+            return as_it_is(payload)
+        line = decoded.value
+        what = line.get("type")
+        if not isinstance(what, str):
+            shown = notes.unknown(line, before)
+        elif what in notes.BOOKKEEPING_TYPES:
+            shown = BOOKKEEPING
+        else:
+            shown = _VIEWS.get(what, notes.unknown)(line, before)
+        header = shown.header
+        if line.get("isSidechain") is True:
+            header = {**header, "sidechain": True}
+            if isinstance(agent := line.get("agentId"), str):
+                header["agent"] = agent
+        defines = shown.defines
+        parent = 0
+        if isinstance(uuid := line.get("uuid"), str):
+            defines = ((uuid, ""), *defines)
+            if "parentUuid" in line:
+                named = line["parentUuid"]
+                parent = before.parent(named if isinstance(named, str) else None)
+        return Event(
+            shown.kind,
+            shown.tool,
+            header,
+            shown.blocks,
+            milliseconds(line.get("timestamp")),
+            parent,
+            defines,
+            shown.resources,
+            line,
+            decoded.lossy,
+        )

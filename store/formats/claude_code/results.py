@@ -1,0 +1,27 @@
+"""What a tool's result says outside the message: ``toolUseResult``, the program's own copy.
+
+It repeats what the message shows, so it is not shown again; but a file that was read is there without line numbers,
+under its path, and that is a resource.
+"""
+
+from store.events.event import Resource
+from store.formats.json_view import JsonObject
+from store.formats.media import file_uri, mime_of
+
+
+def read_resources(line: JsonObject) -> tuple[Resource, ...]:
+    """Return the file that a Read returned; a part of one has its lines as a fragment (``#L10-20``)."""
+    result = line.get("toolUseResult")
+    if not isinstance(result, dict) or not isinstance(file := result.get("file"), dict):
+        return ()
+    path, content = file.get("filePath"), file.get("content")
+    if not isinstance(path, str) or not isinstance(content, str) or not path:
+        return ()
+    return (Resource(file_uri(path) + _fragment(file), mime_of(path), content),)
+
+
+def _fragment(file: JsonObject) -> str:
+    first, count, total = file.get("startLine"), file.get("numLines"), file.get("totalLines")
+    if not (isinstance(first, int) and isinstance(count, int) and isinstance(total, int)):
+        return ""
+    return f"#L{first}-{first + count - 1}" if first > 1 or count < total else ""

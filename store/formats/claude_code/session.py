@@ -1,0 +1,80 @@
+"""Claude Code's session files: where they lie, how they are told from others, how they are cut.
+
+``<project>/<session>.jsonl``, one a session; subagents are files of their own, ``agent-<id>.jsonl`` beside it or under
+``<session>/subagents/``. ``<session>/tool-results/`` holds output that was too long for a line.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from store.formats.claude_code.about import describe, is_line, is_session_name
+from store.formats.claude_code.lens import ClaudeCodeLens
+from store.formats.format import About, Format, Source, Span
+from store.formats.json_view import decode, is_object
+from store.formats.lines import head_lines, line_spans, read_head
+
+_agent_name = re.compile(r"agent-[\w-]+").fullmatch
+_cut_off_line = re.compile(rb'\s*\{.*?(?<!\\)"(?:parentUuid|leafUuid|isSidechain|sessionId)"\s*:', re.DOTALL).match
+_MOST_SIDECARS = 10_000
+
+
+class ClaudeCode(Format):
+    """Anthropic's Claude Code."""
+
+    name = "claude-code"
+    lenses = (ClaudeCodeLens(),)
+    main_type = ClaudeCodeLens.type_name
+
+    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
+        """Yield ``~/.claude/projects``, that of ``$CLAUDE_CONFIG_DIR``, and ``~/.config/claude/projects``."""
+        candidates = [home / ".claude", home / ".config" / "claude"]
+        if (moved := os.environ.get("CLAUDE_CONFIG_DIR")) and home == Path.home():
+            candidates.insert(0, Path(moved))
+        for candidate in dict.fromkeys(candidates):
+            if (projects := candidate / "projects").is_dir():
+                yield projects
+
+    def claim(self, path: Path) -> Source | None:
+        """Claim a ``.jsonl`` file by its first lines; one that is empty or damaged by its name and place."""
+        if path.suffix != ".jsonl" or (head := read_head(path)) is None:
+            return None
+        verdicts = [_is_ours(line) for line in head_lines(head)]
+        if True in verdicts or (False not in verdicts and _lies_like_one(path)):
+            return Source(self.name, path, path, sidecars=tuple(_sidecars(path)))
+        return None
+
+    def spans(self, data: memoryview, start: int) -> Iterator[Span]:
+        """Yield the lines that are not empty."""
+        return line_spans(data, start)
+
+    def about(self, source: Source, records: Sequence[bytes]) -> About:
+        """Describe a session: its title or else its first request; the project by its working directory."""
+        return describe(source.path, records)
+
+
+def _is_ours(line: bytes) -> bool | None:
+    """Say whose a line is; None where damage leaves that open."""
+    decoded = decode(line)
+    if decoded is not None:
+        return is_object(decoded.value) and is_line(decoded.value)
+    return True if _cut_off_line(line) else None
+
+
+def _lies_like_one(path: Path) -> bool:
+    folder = path.parent
+    by_place = folder.name.startswith("-") or folder.name == "subagents" or folder.parent.name == "projects"
+    return by_place and (is_session_name(path.stem) or _agent_name(path.stem)) is not None
+
+
+def _sidecars(path: Path) -> Iterator[tuple[str, Path]]:
+    """Yield what the program keeps in the folder called after the session, but for the subagents' own sessions."""
+    folder = path.with_suffix("")
+    if not folder.is_dir():
+        return
+    found = (Path(at, name) for at, _, names in os.walk(folder) for name in sorted(names))
+    for file in islice(found, _MOST_SIDECARS):
+        if file.suffix != ".jsonl" and file.is_file() and not file.is_symlink():
+            yield str(file.relative_to(path.parent)), file

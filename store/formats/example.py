@@ -1,0 +1,107 @@
+"""A format to copy: "chat lines", the log of an invented tool.
+
+Sessions are ``*.chatlines`` files of one JSON object a line. The first line introduces the session, every other one is
+something that was said::
+
+    {"chatlines": 1, "title": "Fix the login", "project": "shop", "at": "2026-03-05T19:31:54Z"}
+    {"at": "2026-03-05T19:31:55Z", "from": "user", "text": "Why does the login fail?"}
+    {"at": "2026-03-05T19:31:58Z", "from": "model", "calls": "read", "id": "c1", "with": {"path": "login.py"}}
+    {"at": "2026-03-05T19:31:59Z", "from": "tool", "id": "c1", "text": "def login(): ...", "path": "/shop/login.py"}
+    {"at": "2026-03-05T19:32:07Z", "from": "model", "text": "It returns nothing."}
+
+To add a format: copy this module, replace what it says of chat lines, and add one line to ``FORMATS`` in
+``registry.py``. Nothing else in convfs knows formats by name. What to keep in mind:
+
+* A lens never raises and never changes a payload. Look at values with ``as_text`` and its kin: files are damaged,
+  and tools change what they write.
+* A block's ``path`` says where in the payload its text stands, so that an edit finds its way back.
+* ``defines`` is what later records may ask for: here a call's id, so that its result knows the tool's name.
+* ``spans`` only cuts. A line that makes no sense is a record like any other.
+* ``claim`` reads a bounded beginning, and says no to what belongs to somebody else.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from store.events.event import Block, Event, Kind, Resource
+from store.formats.blocks import argument_blocks
+from store.formats.format import About, Format, Source, Span
+from store.formats.json_view import as_object, as_text, decode
+from store.formats.lens import Before
+from store.formats.lines import head_lines, line_spans, read_head
+from store.formats.media import file_uri, mime_of
+from store.formats.times import milliseconds
+from store.formats.titles import first_line
+from store.formats.unknown import as_it_is
+
+_SPEAKERS = {"user": Kind.USER, "model": Kind.ASSISTANT}
+
+
+class ChatLinesLens:
+    """Sees one line as an event."""
+
+    type_name = "chat-lines.line.v1"
+
+    def view(self, payload: bytes, before: Before) -> Event:
+        """Return what the line says; damaged lines and unknown speakers are notes."""
+        decoded = decode(payload)
+        if decoded is None or not isinstance(decoded.value, dict):
+            return as_it_is(payload)
+        line = decoded.value
+        time, call, text = milliseconds(line.get("at")), as_text(line.get("id")), as_text(line.get("text"))
+        if "chatlines" in line:
+            return Event(Kind.RECORD, time_ms=time, native=line, lossy=decoded.lossy)
+        if "calls" in line:
+            tool = as_text(line["calls"])
+            blocks = argument_blocks(line.get("with"), ("with",), "arguments")
+            return Event(Kind.TOOL_CALL, tool, {"id": call}, blocks, time, 0, ((call, tool),), (), line, decoded.lossy)
+        blocks = (Block("text", text, path=("text",)),) if text else ()
+        if line.get("from") == "tool":
+            path = as_text(line.get("path"))
+            read = (Resource(file_uri(path), mime_of(path), text),) if path else ()
+            return Event(
+                Kind.TOOL_RESULT, before.tool(call), {"id": call}, blocks, time, 0, (), read, line, decoded.lossy
+            )
+        kind = _SPEAKERS.get(as_text(line.get("from")), Kind.NOTE)
+        return Event(kind, blocks=blocks, time_ms=time, native=line, lossy=decoded.lossy)
+
+
+class ChatLines(Format):
+    """The invented tool."""
+
+    name = "chat-lines"
+    lenses = (ChatLinesLens(),)
+    main_type = ChatLinesLens.type_name
+
+    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
+        """Yield ``~/.chatlines``."""
+        if (folder := home / ".chatlines").is_dir():
+            yield folder
+
+    def claim(self, path: Path) -> Source | None:
+        """Claim a file whose first line introduces a session, or an empty one by its name."""
+        if path.suffix != ".chatlines" or (head := read_head(path)) is None:
+            return None
+        lines = head_lines(head, 1)
+        if lines and "chatlines" not in _object(lines[0]):
+            return None
+        return Source(self.name, path, path)
+
+    def spans(self, data: memoryview, start: int) -> Iterator[Span]:
+        """Yield the lines."""
+        return line_spans(data, start)
+
+    def about(self, source: Source, records: Sequence[bytes]) -> About:
+        """Say what the first line says."""
+        said = _object(records[0]) if records else {}
+        return About(
+            title=first_line(as_text(said.get("title"))),
+            project=as_text(said.get("project")),
+            started_ms=milliseconds(said.get("at")),
+            session_id=source.path.stem,
+        )
+
+
+def _object(line: bytes) -> dict[str, object]:
+    decoded = decode(line)
+    return as_object(decoded.value) if decoded else {}

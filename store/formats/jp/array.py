@@ -1,0 +1,95 @@
+"""Cut ``events.json``, one JSON array, into its elements without parsing them.
+
+Elements are found by their brackets outside string literals. A literal holds no raw newline, so a quote that is lost
+is noticed at the end of its line; a bracket that is lost, by an element that reaches over the beginning of the next.
+Either way reading goes on where the next event begins.
+"""
+
+import re
+from collections.abc import Iterator
+
+from store.formats.format import Span
+
+_LITERAL = rb'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"'
+_opening = re.compile(rb"(?:\xef\xbb\xbf)?\s*+\[").match
+_between = re.compile(rb"[\s,]*+").match
+_to_bracket = re.compile(rb'[^"\[\]{}]*+(?:' + _LITERAL + rb'[^"\[\]{}]*+)*+(?:([\[{])|[\]}])').match
+_scalar = re.compile(rb"(?:" + _LITERAL + rb"|true|false|null|-?[0-9][0-9.eE+-]*+)(?=[\s,\]])").match
+_next_event = re.compile(
+    rb'\{\s*+"(?:(?:timestamp|event_id)"\s*+:|type"\s*+:\s*+"'
+    rb"(?:turn_start|config_delta|chat_re|tool_call_re|inquiry_re|compaction|event_overlay))"
+).search
+_DEEPEST_INDENT = 64
+_OPENERS, _SEPARATORS = b"[{", b" \t\r\n,"
+_OBJECT, _END_OF_ARRAY, _NEWLINE = b"{]\n"
+
+
+def array_spans(data: memoryview, start: int) -> Iterator[Span]:
+    """Yield the elements of a JSON array from offset ``start`` on: 0, or the end of an earlier element.
+
+    What is no element (a file cut off, NULs, a conflict marker) is one span up to the next event, or to the end.
+    """
+    position = start
+    if start == 0:
+        opened = _opening(data)
+        if opened is None:
+            yield from _rest(data, 0)
+            return
+        position = opened.end()
+    sibling: re.Pattern[bytes] | None = None
+    while (position := _end(_between(data, position))) < len(data):
+        if data[position] == _END_OF_ARRAY:
+            yield from _rest(data, position + 1)
+            return
+        sibling = sibling or _beginning_like(data, position)
+        end = _element_end(data, position)
+        if end and sibling and (swallowed := sibling.search(data, position, end)):
+            end = _without_separators(data, position, swallowed.start())
+        if not end:
+            sense = _next_event(data, position + 1)
+            end = _without_separators(data, position, sense.start() if sense else len(data))
+        yield Span(position, end)
+        position = end
+
+
+def _element_end(data: memoryview, position: int) -> int:
+    """Return where the value at ``position`` ends, 0 where it does not."""
+    if data[position] not in _OPENERS:
+        scalar = _scalar(data, position)
+        return scalar.end() if scalar else 0
+    depth = 0
+    while bracket := _to_bracket(data, position):
+        position = bracket.end()
+        depth += 1 if bracket.lastindex else -1
+        if depth <= 0:
+            return position
+    return 0
+
+
+def _beginning_like(data: memoryview, position: int) -> re.Pattern[bytes] | None:
+    """Return what an object beginning at the same indentation as that at ``position`` looks like."""
+    at = position
+    while at > 0 and position - at < _DEEPEST_INDENT and data[at - 1] in b" \t":
+        at -= 1
+    if at == 0 or data[at - 1] != _NEWLINE or data[position] != _OBJECT:
+        return None
+    return re.compile(rb"\n" + re.escape(bytes(data[at:position])) + rb"\{")
+
+
+def _rest(data: memoryview, start: int) -> Iterator[Span]:
+    """Yield what should not be there, from its first byte that is not blank."""
+    begin = _end(_between(data, start))
+    if begin < len(data):
+        yield Span(begin, _without_separators(data, begin, len(data)))
+
+
+def _without_separators(data: memoryview, start: int, end: int) -> int:
+    while end > start + 1 and data[end - 1] in _SEPARATORS:
+        end -= 1
+    return end
+
+
+def _end(match: re.Match[bytes] | None) -> int:
+    """Return the end of a match that cannot fail."""
+    assert match is not None
+    return match.end()

@@ -1,0 +1,106 @@
+"""Parsed JSON as a view: what a payload says, never what is written back.
+
+Producers' files hold things that strict parsers refuse: lone surrogates, bytes that are no UTF-8, a byte order mark,
+NUL padding after a power loss, ``NaN``. :func:`decode` reads all of them; what cannot be said exactly in Unicode or
+in JSON's numbers is marked as lossy.
+"""
+
+import json
+import math
+from typing import NamedTuple, TypeGuard
+
+import msgspec
+
+JsonObject = dict[str, object]
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_PADDING = b"\0 \t\r\n"
+
+
+class Decoded(NamedTuple):
+    """A parsed payload; ``lossy`` says that ``value`` differs from what the bytes say (U+FFFD, NaN as a string)."""
+
+    value: object
+    lossy: bool
+
+
+def decode(payload: bytes) -> Decoded | None:
+    """Return what ``payload`` says as JSON, None where it is not one JSON document. Never raises."""
+    try:
+        return Decoded(_decode(payload), False)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    stripped = payload.removeprefix(_BYTE_ORDER_MARK).strip(_PADDING)
+    if stripped[:1] not in b'{["-0123456789tfnNI' or not stripped:
+        return None
+    try:
+        return Decoded(_decode(stripped), False)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _decode_tolerantly(stripped)
+
+
+def pretty(value: object) -> str:
+    """Return ``value`` as JSON with two spaces of indentation, text left as it is, no newline at the end."""
+    try:
+        return msgspec.json.format(_encode(value), indent=2).decode()
+    except RecursionError:
+        return '"(nested too deeply to show)"'
+
+
+def is_object(value: object) -> TypeGuard[JsonObject]:
+    """Say whether a parsed value is a JSON object."""
+    return isinstance(value, dict)
+
+
+def as_object(value: object) -> JsonObject:
+    """Return ``value`` if it is a JSON object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[object]:
+    """Return ``value`` if it is a JSON array, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def as_text(value: object) -> str:
+    """Return ``value`` if it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def scalar(value: object) -> str | int | float | bool | None:
+    """Return ``value`` if it fits in an event's header (a number, a bool, one line of text), else None."""
+    if isinstance(value, str):
+        return value if value and value.isprintable() and len(value) <= 200 else None
+    return value if isinstance(value, (bool, int, float)) else None
+
+
+def _decode_tolerantly(text: bytes) -> Decoded | None:
+    """Read what msgspec refuses; slower by an order of magnitude, and rare."""
+    altered: list[bool] = []
+
+    def not_a_number(literal: str) -> object:
+        altered.append(True)
+        return literal
+
+    def number(literal: str) -> object:
+        return value if math.isfinite(value := float(literal)) else not_a_number(literal)
+
+    unicode = text.decode("utf-8", "replace")
+    try:
+        value = json.loads(unicode, strict=False, parse_constant=not_a_number, parse_float=number)
+        clean = _without_surrogates(value)
+    except (ValueError, RecursionError):
+        return None
+    return Decoded(clean, bool(altered) or clean != value or "\ufffd" in unicode)
+
+
+def _without_surrogates(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    return value

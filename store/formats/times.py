@@ -1,0 +1,22 @@
+"""Timestamps of foreign tools as Unix milliseconds."""
+
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def milliseconds(stamp: object) -> int:
+    """Return an ISO 8601 timestamp in Unix milliseconds, 0 if it is none.
+
+    A time without a zone is UTC, as JP writes them (``2026-03-05 23:12:34.3``).
+    """
+    if not isinstance(stamp, str):
+        return 0
+    try:
+        moment = datetime.fromisoformat(stamp)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return max(0, (moment - _EPOCH) // _MILLISECOND)
+    except (ValueError, OverflowError):
+        return 0
