@@ -7,9 +7,10 @@ from pathlib import Path
 from store.disk import durable, file_header, head_format
 from store.disk.file_header import HEAD_LOG, HEADER_SIZE, Damage
 from store.disk.head_format import MIN_FRAME, Commit, Frame
-from store.disk.reading import Window
+from store.disk.reading import Window, pread
 from store.errors import DamageError
 
+_BLOCK = 4096
 _SEARCH = 1 << 20
 
 
@@ -100,22 +101,15 @@ class HeadLog:
 
     def _next_frame(self, damaged: int, end: int) -> int:
         """Return where the first sound frame after the one at ``damaged`` begins, or ``end``."""
-        window = Window(self._fd, _SEARCH)
-        try:
-            # mostly it is not the length that is damaged
-            behind = damaged + head_format.frame_length(window.view(damaged, 4))
-            if behind == end or (damaged < behind < end and self._sound(window, behind, end)):
-                return behind
-        except DamageError:
-            pass
+        # not by its length, which may be what is damaged
+        probe = Window(self._fd, _BLOCK)
         start = damaged + 1
         while start + MIN_FRAME <= end:
             try:
-                data = bytes(window.view(start, min(_SEARCH, end - start)))
+                data = pread(self._fd, min(_SEARCH, end - start), start)
             except DamageError:
-                start += 4096 - start % 4096
+                start += _BLOCK - start % _BLOCK
                 continue
-            probe = Window(self._fd, MIN_FRAME)
             for place in head_format.possible_frames(data):
                 if self._sound(probe, start + place, end):
                     return start + place

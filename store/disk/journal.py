@@ -57,7 +57,6 @@ class Journal:
         self._slot = self._read_slots()
         self._files = [self._open_journal(directory / name, store_id, capacity) for name in ("1", "2")]
         self.capacity = min(file.size for file in self._files) - BLOCK
-        durable.sync_directory(directory)
         epoch = self._slot.epoch if self._slot else 0
         found = [self._find(file, epoch) for file in self._files]
         self._found: list[tuple[int, memoryview]] = sorted(
@@ -103,8 +102,7 @@ class Journal:
     def append(self, entry: bytes) -> None:
         """Write an encoded entry and return when it is on disk. Nothing more is taken after this has failed once."""
         with self._lock:
-            if self._failed:
-                raise StoreFailed("a write to the journal failed; it takes no more until the store is opened again")
+            self._check()
             if not self._ready:
                 raise UsageError("the journal takes nothing before a checkpoint covers what it holds")
             file = self._files[self._current]
@@ -145,11 +143,14 @@ class Journal:
             generation = self._slot.generation + 1 if self._slot else 1
             slot = Slot(generation, epoch, checkpoint)
             data = journal_format.encode_slot(slot)
+            self._check()
             # Two copies in blocks of their own: no single fault loses the newest checkpoint. The slots of the
             # generation before stay as they are.
             offset = BLOCK * (1 + 2 * (generation % 2))
+            self._failed = True
             durable.pwrite_all(self._slots_fd, data.ljust(BLOCK, b"\0") + data, offset)
             durable.fdatasync(self._slots_fd)
+            self._failed = False
             self._slot = slot
             self._found = []
             self._ready = True
@@ -186,6 +187,11 @@ class Journal:
         for file in self._files:
             os.close(file.fd)
         os.close(self._slots_fd)
+
+    def _check(self) -> None:
+        # after a failed write or sync the disk's state is unknown, and a second sync would not tell
+        if self._failed:
+            raise StoreFailed("a write to the journal failed; it takes no more until the store is opened again")
 
     # -- opening ---------------------------------------------------------------------------------------------------
 

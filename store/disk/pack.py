@@ -15,10 +15,11 @@ from store.disk import blob_format, durable, file_header
 from store.disk.blob_format import HEAD_SIZE, MAGIC, OVERHEAD, Record
 from store.disk.file_header import HEADER_SIZE, PACK, Damage
 from store.disk.reading import Window, pread
-from store.errors import ConvfsError, DamageError, FormatTooNew, UsageError
+from store.errors import ConvfsError, DamageError, FormatTooNew, StoreFailed, UsageError
 
 _OPEN_SEGMENTS = 64
 _NAME = re.compile(r"([0-9]{8,})\.pack")
+_BLOCK = 4096
 _NEAR = 64 << 10
 _LONGEST_READ = 1 << 20
 
@@ -68,21 +69,23 @@ class PackSet:
         self._segment_bytes = segment_bytes
         self._files: dict[int, _Segment] = {}
         self._lock = threading.Lock()
-        self._unsynced: dict[int, _Segment] = {}
+        self._sync_lock = threading.Lock()
+        self._failed = False
         durable.make_directory(directory)
         numbers = self.numbers()
         self._tail = self._open_tail(numbers[-1]) if numbers else self._begin(1)
-        self._length = max(os.fstat(self._tail.fd).st_size, HEADER_SIZE)
-        self._synced = self.end
+        self._end = (self._tail.number, max(os.fstat(self._tail.fd).st_size, HEADER_SIZE))
+        self._synced = (1, HEADER_SIZE)
+        self._unsynced = {self._tail.number: self._tail}
 
     @property
     def end(self) -> Place:
         """Where the packs end: the number of the last, and its length."""
-        return self._tail.number, self._length
+        return self._end
 
     @property
     def synced(self) -> Place:
-        """The :attr:`end` up to which everything is known to be on disk: as at opening, or at the last sync."""
+        """Up to where everything has been synced; the beginning of the packs until :meth:`sync` was called."""
         return self._synced
 
     def numbers(self) -> list[int]:
@@ -100,27 +103,40 @@ class PackSet:
         """Write encoded records at the end, without syncing them; return their places, in order."""
         places: list[Place] = []
         run: list[bytes] = []
-        size = 0
+        number, length = self._end
         for record in records:
-            if self._length + size + len(record) > self._segment_bytes and self._length + size > HEADER_SIZE:
-                self._write(run, size)
-                run, size = [], 0
-                self._tail = self._begin(self._tail.number + 1)
-                self._length = HEADER_SIZE
-            places.append((self._tail.number, self._length + size))
+            if length + len(record) > self._segment_bytes and length > HEADER_SIZE:
+                self._write(run)
+                run = []
+                number, length = number + 1, HEADER_SIZE
+                tail = self._begin(number)
+                with self._lock:
+                    self._tail, self._end = tail, (number, length)
+            places.append((number, length))
             run.append(record)
-            size += len(record)
-        self._write(run, size)
+            length += len(record)
+        self._write(run)
         return places
 
     def sync(self) -> None:
-        """Return when everything appended before is on disk. May run beside :meth:`append`."""
-        with self._lock:
-            segments, self._unsynced = self._unsynced, {}
-            end = self.end
-        for segment in segments.values():
-            durable.fdatasync(segment.fd)
-        self._synced = end
+        """Return when everything appended before is on disk. May run beside :meth:`append`.
+
+        Once a sync has failed, all fail: what reached the disk is unknown, and the system does not say it twice.
+        """
+        # one after the other: a second caller's data may be what the first is syncing
+        with self._sync_lock:
+            if self._failed:
+                raise StoreFailed(f"{self._directory}: a sync failed; nothing is taken until the store is opened again")
+            with self._lock:
+                segments, self._unsynced = self._unsynced, {}
+                end = self._end
+            try:
+                for segment in segments.values():
+                    durable.fdatasync(segment.fd)
+            except OSError:
+                self._failed = True
+                raise
+            self._synced = end
 
     def cut(self, pack: int, length: int) -> int:
         """Make the packs end at ``length`` of ``pack``; return how many bytes went (negative: were missing).
@@ -142,8 +158,8 @@ class PackSet:
         excess = os.fstat(self._tail.fd).st_size - length
         if excess:
             durable.truncate(self._tail.fd, length)
-            self._unsynced[pack] = self._tail
-        self._length = length
+        self._unsynced[pack] = self._tail
+        self._end = (pack, length)
         return went + excess
 
     def close(self) -> None:
@@ -172,8 +188,7 @@ class PackSet:
     def read_many(self, places: Sequence[Place]) -> Iterator[tuple[Place, Record | ConvfsError]]:
         """Read the records at ``places`` in the order in which they lie, what is near in one read.
 
-        Yields each place once, with its record or what is wrong there. A record's ``stored`` may hold a buffer of
-        some MiB in memory: copy what is to be kept.
+        Yields each place once, with its record or what is wrong there.
         """
         ordered = sorted(set(places))
         window: Window | None = None
@@ -214,7 +229,13 @@ class PackSet:
         while offset < end:
             try:
                 record = self._record(segment, window, offset)
-            except (DamageError, FormatTooNew) as error:
+            except FormatTooNew as error:
+                # it is whole, so its length is true
+                size = OVERHEAD + blob_format.stored_length(window.view(offset, HEAD_SIZE))
+                yield offset, Damage(offset, size, str(error))
+                offset += size
+                continue
+            except DamageError as error:
                 behind = self._next_record(segment, offset, end)
                 yield offset, Damage(offset, behind - offset, str(error))
                 offset = behind
@@ -225,7 +246,8 @@ class PackSet:
     def _record(self, segment: _Segment, window: Window, offset: int, ahead: int | None = None) -> Record:
         size = OVERHEAD + blob_format.stored_length(window.view(offset, HEAD_SIZE, ahead))
         self._check_end(segment, offset + size)
-        return blob_format.decode_record(window.view(offset, size, ahead))
+        # copied, so that a record that is kept does not keep the whole window
+        return blob_format.decode_record(memoryview(bytes(window.view(offset, size, ahead))))
 
     def _check_end(self, segment: _Segment, end: int) -> None:
         # before memory is taken: a damaged length must not cost more than the file has
@@ -234,20 +256,13 @@ class PackSet:
 
     def _next_record(self, segment: _Segment, damaged: int, end: int) -> int:
         """Return where the first sound record after the one at ``damaged`` begins, or ``end``."""
-        window = Window(segment.fd, _LONGEST_READ)
-        try:
-            # mostly it is not the length that is damaged
-            behind = damaged + OVERHEAD + blob_format.stored_length(window.view(damaged, HEAD_SIZE))
-            if behind == end or (behind < end and self._sound(segment, behind)):
-                return behind
-        except DamageError:
-            pass
+        # not by its length, which may be what is damaged
         start = damaged + 1
         while start + OVERHEAD <= end:
             try:
-                data = bytes(window.view(start, min(_LONGEST_READ, end - start)))
+                data = pread(segment.fd, min(_LONGEST_READ, end - start), start)
             except DamageError:
-                start += 4096 - start % 4096
+                start += _BLOCK - start % _BLOCK
                 continue
             found = data.find(MAGIC)
             while found >= 0:
@@ -285,15 +300,16 @@ class PackSet:
         file_header.create(self.path(number), PACK, self._store_id)
         return self._open_tail(number)
 
-    def _write(self, run: list[bytes], size: int) -> None:
+    def _write(self, run: list[bytes]) -> None:
         if not run:
             return
-        tail = self._tail
-        durable.pwrite_all(tail.fd, run[0] if len(run) == 1 else b"".join(run), self._length)
+        data = run[0] if len(run) == 1 else b"".join(run)
+        number, length = self._end
+        durable.pwrite_all(self._tail.fd, data, length)
         with self._lock:
             # only now: a sync that ran meanwhile did not cover this write
-            self._length += size
-            self._unsynced[tail.number] = tail
+            self._end = (number, length + len(data))
+            self._unsynced[number] = self._tail
 
     def _placed(self, error: ConvfsError, pack: int, offset: int) -> ConvfsError:
         return type(error)(f"{self.path(pack)}, offset {offset}: {error}")

@@ -55,9 +55,8 @@ class TurnLog:
         """Return one turn. NotFound if there is none of that id, DamageError if its record is damaged."""
         if not 0 < turn_id <= self._count:
             raise NotFound(f"there is no turn {turn_id}; the last is {self._count}")
-        data = pread(self._fd, RECORD_SIZE, HEADER_SIZE + (turn_id - 1) * RECORD_SIZE)
         try:
-            turn = turn_format.decode(data)
+            turn = turn_format.decode(pread(self._fd, RECORD_SIZE, HEADER_SIZE + (turn_id - 1) * RECORD_SIZE))
         except DamageError as error:
             raise DamageError(f"{self._path}: turn {turn_id}: {error}") from None
         if turn.turn_id != turn_id:
