@@ -62,7 +62,7 @@ def document(elements: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _raw(number: int, digest: str, size: int) -> bytes:
-    return _pretty(_to_json({"$event": number, "$raw": {"$blob": digest, "size": size}}), indent=2)
+    return _indented(_to_json({"$event": number, "$raw": {"$blob": digest, "size": size}}))
 
 
 def _native(number: int, event: Event, format: str, *, hashed: bool) -> bytes | None:
@@ -81,7 +81,7 @@ def _native(number: int, event: Event, format: str, *, hashed: bool) -> bytes | 
             text = b'{"$event":%d,%b' % (number, text[1:])
         else:
             text = b'{"$event":%d}' % number
-        return _pretty(text, indent=2)
+        return _indented(text)
     except (ValueError, RecursionError):
         return None
 
@@ -90,8 +90,16 @@ def _compact(value: object) -> bytes:
     try:
         return _to_json(value)
     except (UnicodeEncodeError, OverflowError):
-        # lone surrogates have no UTF-8, but JSON can spell them
+        # half a surrogate pair has no UTF-8, but JSON can spell it
         return json.dumps(value).encode()
+
+
+def _indented(text: bytes) -> bytes:
+    try:
+        return _pretty(text, indent=2)
+    except msgspec.DecodeError:
+        # msgspec takes no half pairs, however they are spelled
+        return json.dumps(json.loads(text), indent=2, allow_nan=False).encode()
 
 
 def _with_references(native: object, blocks: Sequence[Block], *, hashed: bool) -> object:

@@ -145,6 +145,12 @@ def _key(key: str) -> str:
     return key if _KEY(key) and key not in RESERVED_KEYS else quote(key)
 
 
+@lru_cache(maxsize=1024)
+def _key_size(key: str) -> int:
+    """Return the size of a line of the head without its value."""
+    return encoded_size(_key(key)) + len(": \n")
+
+
 def in_calendar(time_ms: int) -> bool:
     """Say whether a time lies in the years 1 to 9999."""
     return _FIRST_MS <= time_ms < _END_MS
@@ -182,18 +188,16 @@ def head_size(number: int, event: Event) -> int:
     size = _FRAME_SIZES[event.kind] + len(str(number))
     if event.tool:
         size += 7 + encoded_size(scalar(event.tool))
-    timed = False
     for key, value in event.header.items():
-        line = scalar(value)
-        size += (len(line) if line.isascii() else len(line.encode())) + 3
-        if key == "timestamp":
-            size += 9
-            timed = True
+        size += _key_size(key)
+        # most are simple: ASCII, and longer than any word that must be quoted
+        if isinstance(value, str) and len(value) > 5 and _SIMPLE(value):
+            size += len(value)
         else:
-            size += encoded_size(_key(key))
+            size += encoded_size(scalar(value))
     if event.parent:
         size += 9 + (len(str(event.parent)) if event.parent > 0 else 4)
-    if event.time_ms and not timed:
+    if event.time_ms and "timestamp" not in event.header:
         size += 12 + len(timestamp(event.time_ms))
     return size
 

@@ -64,7 +64,7 @@ def safe_name(text: str, *, fallback: str = "unnamed", limit: int = NAME_MAX) ->
 
     What no name may hold becomes ``_``; space around the name goes. A long name keeps its extension.
     """
-    name = _UNSAFE.sub("_", text).strip()
+    name = _UNSAFE.sub("_", text.strip())
     if name in {".", ".."}:
         return "_" * len(name)
     if len(name) * 4 > limit and len(name.encode()) > limit:

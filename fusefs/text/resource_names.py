@@ -70,16 +70,19 @@ def resource_paths(rows: Sequence[ResourceRow]) -> dict[str, ResourceRow]:
         groups.setdefault(resource_path(row.uri, row.mime), []).append(row)
     directories = {path[:at] for path in groups for at, character in enumerate(path) if character == "/"}
     paths: dict[str, ResourceRow] = {}
-    for path in sorted(groups):
-        latest, *earlier = _distinct(groups[path])
-        paths[path if path not in directories else _free(path, latest, paths)] = latest
-        for row in earlier:
-            paths[_free(path, row, paths)] = row
+    for path, held in sorted(groups.items()):
+        last = {row.number: row.seq for row in held}
+        latest = held[-1]
+        for row in _distinct(held):
+            if row is latest and path not in directories:
+                paths[path] = row
+            else:
+                paths[numbered_path(path, row.number, None if row.seq == last[row.number] else row.seq)] = row
     return paths
 
 
 def numbered_path(path: str, number: int, seq: int | None = None) -> str:
-    """Return the path of what event ``number`` held under ``path``; ``seq`` tells several apart."""
+    """Return the path of what event ``number`` held last under ``path``, or at position ``seq`` of its resources."""
     folder, slash, name = path.rpartition("/")
     found = _EXTENSION.search(name)
     at = found.start() + 1 if found else len(name)
@@ -108,11 +111,6 @@ def _distinct(rows: list[ResourceRow]) -> list[ResourceRow]:
     for row in reversed(rows):
         kept.setdefault(row.hash, row)
     return list(kept.values())
-
-
-def _free(path: str, row: ResourceRow, taken: dict[str, ResourceRow]) -> str:
-    name = numbered_path(path, row.number)
-    return numbered_path(path, row.number, row.seq) if name in taken else name
 
 
 def _components(uri: str, extension: str) -> list[str]:
