@@ -1,0 +1,5 @@
+"""``python -m fusefs.cli`` is ``convfs``."""
+
+from fusefs.cli.main import main
+
+main()

@@ -1,0 +1,104 @@
+"""Reaching the store: through the process that holds it, or by opening it here."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import click
+import platformdirs
+
+from fusefs.cli.output import escape
+from fusefs.text.render import FileRenderer
+from store.errors import NotFound, StoreBusy
+from store.service import address
+from store.service.client import Client, ServiceGone
+from store.service.operation import Holder, Item, Operation, Params, Result
+from store.store import Store
+
+_PATIENCE_SECONDS = 10.0
+_RETRY_SECONDS = 0.05
+
+
+class Backend(Protocol):
+    """Has operations done on a store, wherever it is held."""
+
+    def call(
+        self,
+        operation: Operation[Params, Item, Result],
+        params: Params,
+        on_item: Callable[[Item], None] | None = None,
+    ) -> Result:
+        """Have ``operation`` done: each item goes to ``on_item``. Raises what the operation raises."""
+
+
+class _Here:
+    """The store is open in this process."""
+
+    def __init__(self, holder: Holder) -> None:
+        self._holder = holder
+
+    def call(
+        self,
+        operation: Operation[Params, Item, Result],
+        params: Params,
+        on_item: Callable[[Item], None] | None = None,
+    ) -> Result:
+        return operation.run(self._holder, params, on_item or (lambda item: None))
+
+
+def store_root(chosen: Path | None) -> Path:
+    """Return the directory of the store: the one chosen, else where this user's data belongs."""
+    return chosen or platformdirs.user_data_path("convfs", appauthor=False)
+
+
+def running(root: Path) -> Client | None:
+    """Return a connection to the daemon that holds the store at ``root``, None if no daemon does."""
+    path = address.noted(root)
+    try:
+        return Client(path) if path else None
+    except ServiceGone:
+        return None
+
+
+def require(root: Path) -> None:
+    """Raise NotFound where there is no store at ``root``."""
+    if not (root / address.LOCK_NAME).exists():
+        raise NotFound(f"there is no store at {root} yet: `convfs import` makes one")
+
+
+def open_store(root: Path, *, create: bool = False) -> Store:
+    """Open the store at ``root`` in this process. Raises NotFound where there is none and ``create`` is not set."""
+    if not create:
+        require(root)
+    store = Store.open(root, renderer=FileRenderer(), create=create)
+    for line in (*store.warnings, *store.recovered):
+        click.echo(f"convfs: {escape(str(line))}", err=True)
+    return store
+
+
+@contextmanager
+def reach(root: Path, *, create: bool = False) -> Iterator[Backend]:
+    """Reach the store at ``root``: through its daemon if there is one, else by opening it.
+
+    Commands that hold it for a moment are waited for. Raises StoreBusy where somebody holds it on and on without
+    answering, and what :func:`open_store` raises.
+    """
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        client = running(root)
+        if client:
+            with client:
+                yield client
+            return
+        try:
+            store = open_store(root, create=create)
+        except StoreBusy:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_RETRY_SECONDS)
+            continue
+        with store:
+            yield _Here(Holder(store))
+        return

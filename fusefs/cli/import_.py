@@ -1,0 +1,84 @@
+"""``convfs import``."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fusefs.cli.output import escape, size_text
+
+if TYPE_CHECKING:
+    from store.importing.importer import ImportReport
+
+DEMO = Path(__file__).parent / "demo"
+
+
+@click.command("import", short_help="Import sessions of AI tools.")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--format", "format_name", metavar="FORMAT", default="", help="Take every PATH for this tool's.")
+@click.option("--dry-run", is_flag=True, help="Say what would be imported, and import nothing.")
+@click.option("--demo", is_flag=True, help="Where no session is found, import a small demo set.")
+@click.pass_obj
+def import_(store: Path | None, paths: tuple[Path, ...], format_name: str, dry_run: bool, demo: bool) -> None:
+    """Import session files, or directories of them. Without a PATH: your own sessions, where the tools keep them.
+
+    What was imported before costs nothing again; a session that grew gets its new records.
+    """
+    if paths and demo:
+        raise click.UsageError("--demo goes without a PATH")
+    from fusefs.cli.backend import reach, store_root
+    from fusefs.cli.progress import import_progress
+    from store.service.operations import IMPORT, ImportParams
+
+    chosen = _named(paths) if paths else _own_sessions(demo)
+    if not chosen:
+        return
+    params = ImportParams(tuple(map(str, chosen)), format_name, dry_run)
+    with reach(store_root(store), create=True) as backend, import_progress(chosen) as on_progress:
+        report = backend.call(IMPORT, params, on_progress)
+    click.echo(_summary(report, dry_run))
+    for error in report.errors:
+        click.echo(f"convfs: {escape(error)}", err=True)
+    if report.errors:
+        raise click.exceptions.Exit(1)
+
+
+def _named(paths: tuple[Path, ...]) -> list[Path]:
+    from fusefs.cli.mounts import convfs_above
+    from store.errors import NotFound, UsageError
+
+    absolute = [Path(os.path.abspath(path)) for path in paths]
+    for path in absolute:
+        if mount := convfs_above(path):
+            raise UsageError(f"{path} lies in a mounted store ({mount.path}): name the session files themselves")
+        if not os.path.lexists(path):
+            raise NotFound(f"{path} does not exist: name a session file, or a directory of sessions")
+    return absolute
+
+
+def _own_sessions(demo: bool) -> list[Path]:
+    from store.importing.walk import discover
+
+    found = discover(Path.home(), Path.cwd())
+    if found:
+        return found
+    if demo:
+        click.echo("No sessions of yours were found; importing a small demo set instead.")
+        return [DEMO]
+    click.echo("No sessions of yours were found: name files or directories to import, as in `convfs import DIR`.")
+    return []
+
+
+def _summary(report: "ImportReport", dry_run: bool) -> str:
+    counts = [
+        f"{report.imported} {'new' if dry_run else 'imported'}",
+        f"{report.grown} grown",
+        f"{report.unchanged} unchanged",
+    ]
+    if report.skipped:
+        counts.append(f"{report.skipped} other files skipped")
+    line = "Conversations: " + ", ".join(counts)
+    if report.records:
+        line += f" ({report.records} records, {size_text(report.bytes_read)} read)"
+    return line + (". Nothing was imported: a dry run." if dry_run else ".")

@@ -1,0 +1,43 @@
+"""What goes to the terminal: control characters escaped, tables, JSON."""
+
+import re
+import sys
+from collections.abc import Sequence
+
+# C0 and C1 controls, and the characters that change the direction of text around them.
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROLS_IN_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def escape(text: str) -> str:
+    """Return ``text`` fit for one line: control characters as ``\\x1b`` or ``\\u202e``."""
+    return _CONTROLS.sub(_spelled, text)
+
+
+def escape_text(text: str) -> str:
+    """Return ``text`` of many lines fit for a terminal: as :func:`escape`, but newlines and tabs stay."""
+    return _CONTROLS_IN_TEXT.sub(_spelled, text)
+
+
+def _spelled(match: re.Match[str]) -> str:
+    return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(match[0]) or match[0].encode("unicode_escape").decode()
+
+
+def write_text(text: str) -> None:
+    """Write a conversation's text to standard output: as it is into a pipe, escaped on a terminal."""
+    sys.stdout.write(escape_text(text) if sys.stdout.isatty() else text)
+
+
+def write_row(cells: Sequence[str], widths: Sequence[int]) -> None:
+    """Write one line of a table; the last cell is as long as it is."""
+    padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
+    sys.stdout.write("  ".join([*padded, *cells[len(widths) :]]).rstrip() + "\n")
+
+
+def size_text(size: float) -> str:
+    """Return a number of bytes as people say it: ``831 B``, ``1.2 MB``."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

@@ -1,0 +1,53 @@
+"""Progress of an import: a bar on a terminal, nothing in a pipe."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from fusefs.cli.output import escape
+from store.service.operations import ImportProgress
+
+_SESSION_SUFFIXES = (".jsonl", ".json")
+_NAME_WIDTH = 36
+
+
+@contextmanager
+def import_progress(paths: Sequence[Path]) -> Iterator[Callable[[ImportProgress], None] | None]:
+    """Show how far an import of ``paths`` is, if standard error is a terminal; yields what to tell it."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task("Importing", total=_size_of(paths))
+
+        def show(progress: ImportProgress) -> None:
+            bars.update(task, completed=progress.bytes, description=escape(progress.session)[-_NAME_WIDTH:])
+
+        yield show
+
+
+def _size_of(paths: Sequence[Path]) -> int:
+    """Return about how many bytes of sessions lie at or under ``paths``."""
+    total = 0
+    for path in paths:
+        if path.is_file():
+            total += path.stat().st_size
+        for directory, _, files in os.walk(path):
+            for name in files:
+                if name.endswith(_SESSION_SUFFIXES):
+                    try:
+                        total += os.lstat(os.path.join(directory, name)).st_size
+                    except OSError:
+                        continue
+    return total

@@ -1,0 +1,92 @@
+"""Where the service's socket lies, and how a client finds it.
+
+The socket is ``$XDG_RUNTIME_DIR/convfs/<store id, hex>.sock``, or lies in a directory of this user's own under /run
+or /tmp where that is not set. The daemon notes the path in the store's ``lock`` file, so that a client finds it also
+from another environment than the daemon's (cron, su, a container's shell).
+"""
+
+import contextlib
+import os
+import socket
+import stat
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from store.errors import ConvfsError
+
+LOCK_NAME = "lock"
+_MAX_SOCKET_PATH = 107
+_MAX_NOTE = 4096
+_PEER = struct.Struct("3i")
+
+
+def runtime_directories() -> Iterator[Path]:
+    """Yield the directories that sockets of this user may lie in, best first; none of them need exist."""
+    uid = os.geteuid()
+    configured = os.environ.get("XDG_RUNTIME_DIR")
+    if configured and os.path.isabs(configured):
+        yield Path(configured) / "convfs"
+    yield Path(f"/run/user/{uid}/convfs")
+    yield Path(f"/run/convfs-{uid}")
+    yield Path(f"/tmp/convfs-{uid}")
+
+
+def is_private(directory: Path) -> bool:
+    """Say whether ``directory`` is a real directory that belongs to this user and that nobody else may enter."""
+    try:
+        status = directory.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
+
+
+def new_socket_path(store_id: bytes) -> Path:
+    """Return where the daemon's socket goes, in a directory that is made if need be.
+
+    Raises ConvfsError where no place is safe.
+    """
+    refused = []
+    for directory in runtime_directories():
+        path = directory / f"{store_id.hex()}.sock"
+        if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
+            refused.append(f"{directory} is too long a path for a socket")
+            continue
+        with contextlib.suppress(OSError):
+            directory.mkdir(mode=0o700, exist_ok=True)
+        if is_private(directory):
+            return path
+        if os.path.lexists(directory):
+            refused.append(f"{directory} is not a directory of this user's own with mode 0700")
+    reason = "; ".join(refused) or "none of the usual directories can be made"
+    raise ConvfsError(f"there is no safe place for the socket ({reason}): set XDG_RUNTIME_DIR to a directory of yours")
+
+
+def note(root: Path, path: Path | None) -> None:
+    """Note in the store's lock file, which this process holds, where its socket is (None: nowhere any more)."""
+    text = f"pid {os.getpid()}\nsocket {path}\n" if path else ""
+    # Opened beside the descriptor that holds the lock: flock belongs to that one alone and is not disturbed.
+    with (root / LOCK_NAME).open("w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
+
+
+def noted(root: Path) -> Path | None:
+    """Return the socket's path as noted in the store's lock file, None if there is none; it may be a stale one."""
+    try:
+        with (root / LOCK_NAME).open("rb") as file:
+            lines = os.fsdecode(file.read(_MAX_NOTE)).split("\n")
+    except OSError:
+        return None
+    return next((Path(line[len("socket ") :]) for line in lines if line.startswith("socket ")), None)
+
+
+class _HasOptions(Protocol):
+    def getsockopt(self, level: int, option: int, length: int) -> bytes: ...
+
+
+def peer(connection: _HasOptions) -> tuple[int, int]:
+    """Return (pid, uid) of the process at the other end, as the kernel knows them."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    pid, uid, _ = _PEER.unpack(raw)
+    return pid, uid

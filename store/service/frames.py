@@ -1,0 +1,117 @@
+"""Frames on the service's socket, as values and bytes; no I/O.
+
+A frame is ``len u32 | msg_type u16 | flags u16 | req_id u64 | payload``, little-endian; ``len`` counts the payload
+alone and is at most 64 MiB. Message numbers up to 255 and the payloads of these are those of CXDB's wire protocol
+(https://github.com/strongdm/cxdb); numbers above 255 are this project's own, with JSON as payload.
+
+An answer carries the ``msg_type`` and ``req_id`` of its request, or msg_type ERROR. A request of ours is answered by
+any number of frames with the flag MORE set, one item each, and one without it, the result.
+"""
+
+import struct
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from store.errors import Conflict, ConvfsError, NotFound, UsageError
+
+HEADER = struct.Struct("<IHHQ")
+MAX_PAYLOAD = 64 << 20
+ERROR = 255
+OURS = 256
+"""The first message number that is ours."""
+
+MORE = 1
+"""Flag of an answer: an item; further frames with the same req_id follow."""
+
+_ERROR_HEAD = struct.Struct("<II")
+_MAX_ERROR_TEXT = 8192
+
+NOT_FOUND, CONFLICT, TOO_LARGE, INVALID, FAILED = 404, 409, 413, 422, 500
+
+
+class Frame(Struct, frozen=True):
+    """One message."""
+
+    msg_type: int
+    req_id: int
+    payload: bytes = b""
+    flags: int = 0
+
+
+class BadFrame(ConvfsError):
+    """The peer sent what no frame begins with; nothing after it on this connection can be understood."""
+
+    def __init__(self, message: str, req_id: int) -> None:
+        super().__init__(message)
+        self.req_id = req_id
+
+
+def encode(frame: Frame) -> bytes:
+    """Return the bytes of a frame. Raises UsageError where its payload is larger than a frame may be."""
+    size = len(frame.payload)
+    if size > MAX_PAYLOAD:
+        raise UsageError(f"a message of {size} bytes is larger than the {MAX_PAYLOAD} that a frame holds")
+    return HEADER.pack(size, frame.msg_type, frame.flags, frame.req_id) + frame.payload
+
+
+class Decoder:
+    """Cuts a stream of bytes into frames. It holds one frame's bytes at most, beside what was fed last."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes | bytearray) -> Iterator[Frame]:
+        """Take the next bytes of the stream and yield the frames that are complete now.
+
+        Raises BadFrame, as soon as the header is there and before any memory is taken for it, where a frame says
+        that it is larger than one may be.
+        """
+        self._buffer += data
+        at = 0
+        try:
+            while len(self._buffer) - at >= HEADER.size:
+                size, msg_type, flags, req_id = HEADER.unpack_from(self._buffer, at)
+                if size > MAX_PAYLOAD:
+                    raise BadFrame(f"a frame of {size} bytes is larger than the {MAX_PAYLOAD} allowed", req_id)
+                start = at + HEADER.size
+                if len(self._buffer) - start < size:
+                    break
+                at = start + size
+                yield Frame(msg_type, req_id, bytes(self._buffer[start:at]), flags)
+        finally:
+            del self._buffer[:at]
+
+    @property
+    def idle(self) -> bool:
+        """Whether the stream stands between two frames (an end here cuts nothing off)."""
+        return not self._buffer
+
+
+def error_frame(req_id: int, code: int, message: str) -> Frame:
+    """Return the ERROR frame that answers ``req_id``: ``code u32 | len u32 | text``."""
+    text = message.encode("utf-8", "replace")[:_MAX_ERROR_TEXT]
+    return Frame(ERROR, req_id, _ERROR_HEAD.pack(code, len(text)) + text)
+
+
+def error_code(error: BaseException) -> int:
+    """Return the code under which an error travels: by whose fault it is."""
+    match error:
+        case NotFound():
+            return NOT_FOUND
+        case Conflict():
+            return CONFLICT
+        case UsageError():
+            return INVALID
+        case _:
+            return FAILED
+
+
+def error_of(frame: Frame) -> ConvfsError:
+    """Return the error that an ERROR frame tells of, as the class that its code stands for."""
+    if len(frame.payload) < _ERROR_HEAD.size:
+        return ConvfsError("the service answered with an error that it did not explain")
+    code, size = _ERROR_HEAD.unpack_from(frame.payload)
+    text = frame.payload[_ERROR_HEAD.size :][:size].decode("utf-8", "replace")
+    kinds = {NOT_FOUND: NotFound, CONFLICT: Conflict, TOO_LARGE: UsageError, INVALID: UsageError}
+    return kinds.get(code, ConvfsError)(text)

@@ -1,0 +1,122 @@
+"""What may import what: lower layers know nothing of higher ones, and each foreign library has its place."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Lowest first; what stands together in a row may import each other. A module belongs to the longest name that it
+# begins with.
+LAYERS = (
+    ("store.errors", "store.ids"),
+    ("store.settings",),
+    ("store.events",),
+    ("store.disk",),
+    ("store.index",),
+    ("store.content",),
+    ("store.formats",),
+    ("store.commit",),
+    ("store.conversations",),
+    ("store.upkeep",),
+    ("store.store", "store.files", "store.sources"),
+    ("store.importing",),
+    ("store.service",),
+    ("fusefs.text",),
+    ("fusefs.tree", "fusefs.inodes"),
+    ("fusefs.mount", "fusefs.operations", "fusefs.kernel"),
+    ("fusefs.cli",),
+)
+
+# Where each library may be imported; a name stands for itself and everything under it.
+ALLOWED = {
+    "blake3": ("store", "fusefs.text"),
+    "msgspec": ("store", "fusefs"),
+    "zstandard": ("store.content",),
+    "pyfastcdc": ("store.content.chunking",),
+    "trio": ("store.service.server", "fusefs"),
+    "pyfuse3": ("fusefs",),
+    "click": ("fusefs.cli",),
+    "rich": ("fusefs.cli",),
+    "platformdirs": ("fusefs.cli",),
+}
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for package in ("store", "fusefs"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def imported(path: Path) -> Iterator[tuple[str, int]]:
+    """Yield every module that a file imports, wherever in it, with the line; type checking alone counts too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
+            module = node.module or ""
+            yield module, node.lineno
+            # `from package import module`
+            yield from ((f"{module}.{alias.name}", node.lineno) for alias in node.names)
+
+
+def within(module: str, name: str) -> bool:
+    return module == name or module.startswith(f"{name}.")
+
+
+def layer(module: str) -> int | None:
+    found = [(len(name), number) for number, names in enumerate(LAYERS) for name in names if within(module, name)]
+    return max(found)[1] if found else None
+
+
+MODULES = list(modules())
+
+
+def test_every_module_has_its_place() -> None:
+    packages = {"store", "fusefs"}
+    assert [name for name, _ in MODULES if name not in packages and layer(name) is None] == []
+
+
+def test_lower_layers_do_not_import_higher_ones() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {target}"
+        for name, path in MODULES
+        if (own := layer(name)) is not None
+        for target, line in imported(path)
+        if (other := layer(target)) is not None and other > own
+    ]
+    assert wrong == []
+
+
+def test_libraries_are_used_where_they_belong() -> None:
+    wrong = []
+    for name, path in MODULES:
+        for target, line in imported(path):
+            library = target.partition(".")[0]
+            if library in {"store", "fusefs"} or library in sys.stdlib_module_names:
+                continue
+            if not any(within(name, place) for place in ALLOWED.get(library, ())):
+                wrong.append(f"{path.relative_to(ROOT)}:{line} imports {library}")
+    assert wrong == []
+
+
+def test_the_store_knows_nothing_of_the_mount() -> None:
+    wrong = [
+        f"{path}:{line}"
+        for name, path in MODULES
+        if within(name, "store")
+        for target, line in imported(path)
+        if within(target, "fusefs")
+    ]
+    assert wrong == []
+
+
+def test_dependencies_are_those_that_are_imported() -> None:
+    declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    used = {target.partition(".")[0] for _, path in MODULES for target, _ in imported(path)}
+    for library in ALLOWED:
+        assert library in used, f"{library} is not used"
+        assert f'"{library}>=' in declared, f"{library} is not declared"
