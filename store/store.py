@@ -23,6 +23,7 @@ from store.content.resolver import Resolver
 from store.conversations import branch
 from store.conversations.library import Library
 from store.conversations.viewer import LARGEST_VIEWED, Viewer
+from store.disk.blob_format import Form
 from store.disk.turn_format import Encoding, Turn
 from store.errors import ConvfsError, NotFound, UsageError
 from store.events.conversation import EventRow, ResourceRow
@@ -34,6 +35,7 @@ from store.index.catalogue import Catalogue
 from store.index.views import Views
 from store.settings import Settings, load
 from store.upkeep.recovery import open_files
+from store.upkeep.stats import Stats, collect
 
 _JOURNALLED_BYTES = 1 << 20
 """Appends that bring more new content than this write it to the packs, not through the journal."""
@@ -74,8 +76,10 @@ class Store(Library):
         self._resolver = Resolver(
             StoredBlobs(self._writer.pending, index, files.packs), self.settings.content_cache_bytes
         )
-        self._intake = Intake(self._writer, index, self._resolver, self.settings.inline_limit_bytes)
-        self._checkpointer = Checkpointer(self._writer, lambda: None)
+        self._intake = Intake(
+            files.packs, index, self._writer.pending, self._resolver, self.settings.inline_limit_bytes
+        )
+        self._checkpointer = Checkpointer(self._writer, self._intake)
         self._types = index.type_names()
         self._types_lock = threading.Lock()
         self._index = index
@@ -160,15 +164,14 @@ class Store(Library):
         for item in items:
             if len(item.payload) > LARGEST_VIEWED:
                 raise UsageError(f"a payload of {len(item.payload)} bytes is too large: {LARGEST_VIEWED} at most")
-            digest, new = self._intake.prepare(item.payload)
-            for blob in new:
-                blobs[blob.hash] = blob
+            digest = hash_bytes(item.payload)
+            blobs[digest] = JournalBlob(digest, Form.PLAIN, len(item.payload), item.payload)
             turns.append(self.new_turn(digest, item.type_name, item.encoding, item.type_version, item.created_ms))
         fresh = list(blobs.values())
-        if sum(len(blob.body) for blob in fresh) > _JOURNALLED_BYTES:
+        if sum(blob.raw_len for blob in fresh) > _JOURNALLED_BYTES:
             load = self.load()
             for blob in fresh:
-                load.add(blob)
+                load.payload(blob.body, blob.hash)
             load.sync()
             fresh = []
         types = self._unregistered({item.type_name for item in items})
@@ -193,7 +196,7 @@ class Store(Library):
 
     def load(self) -> Load:
         """Begin to write many blobs straight into the packs."""
-        return Load(self._intake, self._writer, self._index)
+        return self._intake.load()
 
     def new_turn(
         self, digest: Hash, type_name: str, encoding: Encoding, type_version: int = 0, created_ms: int = 0
@@ -233,6 +236,11 @@ class Store(Library):
                     change = Change(request.head.context, request.context is None)
                     for listener in self._listeners:
                         listener(change)
+
+    def stats(self) -> Stats:
+        """Return what the store holds and what it takes on disk."""
+        self._writer.settle()
+        return collect(self.root, self._index.db, self._files.turns.count)
 
     # -- turns -----------------------------------------------------------------------------------------------------
 

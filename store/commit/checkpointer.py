@@ -12,12 +12,11 @@ import threading
 import time
 from collections.abc import Callable
 
+from store.commit.intake import Intake
 from store.commit.writer import Writer
 from store.content.compression import Member, pack_records
 from store.disk.journal_format import Checkpoint, JournalBlob
 from store.errors import StoreFailed
-from store.ids import Hash
-from store.index.index import Place
 
 _IDLE_SECONDS = 1.0
 _LONGEST_SECONDS = 15.0
@@ -26,9 +25,9 @@ _LONGEST_SECONDS = 15.0
 class Checkpointer:
     """Runs the checkpoints of one writer. One thread, started with the first commit that needs it."""
 
-    def __init__(self, writer: Writer, dictionary: Callable[[], tuple[Hash, bytes] | None]) -> None:
+    def __init__(self, writer: Writer, intake: Intake) -> None:
         self._writer = writer
-        self._dictionary = dictionary
+        self._intake = intake
         self._work = threading.Condition()
         self._task: tuple[list[JournalBlob], Checkpoint] | None = None
         self._closing = False
@@ -49,8 +48,7 @@ class Checkpointer:
                     raise StoreFailed(f"the last checkpoint failed: {writer.failure}")
                 self._work.wait(0.1)
             writer.journal.switch()
-            with writer.pack_lock:
-                pack, length = writer.packs.end
+            pack, length = writer.packs.end
             state = Checkpoint(writer.seq, writer.turns.count, writer.head_log.length, pack, length)
             self._task = (writer.pending.take(), state)
             self._work.notify_all()
@@ -115,21 +113,15 @@ class Checkpointer:
 
     def _pack(self, blobs: list[JournalBlob], state: Checkpoint) -> None:
         writer = self._writer
-        places: list[tuple[Hash, Place]] = []
-        members = [Member(blob.hash, blob.form, blob.raw_len, blob.body) for blob in blobs]
-        for record, hashes in pack_records(members, self._dictionary()):
-            with writer.pack_lock:
-                [(at, offset)] = writer.packs.append([record])
-            places += [(digest, (at, offset, member)) for member, digest in enumerate(hashes)]
-        with writer.pack_lock:
-            # taken before the sync: what others append meanwhile may not be on disk yet
-            pack, length = writer.packs.end
-        writer.packs.sync()
+        load = self._intake.repack()
+        for blob in blobs:
+            load.payload(blob.body, blob.hash)
+        load.sync()
         writer.turns.sync()
         writer.head_log.sync()
         writer.settle()
-        writer.index.add_blobs(places)
         writer.pending.drop(blobs)
+        pack, length = writer.packs.synced
         writer.journal.retire(Checkpoint(state.seq, state.turn_count, state.heads_length, pack, length))
 
 

@@ -1,44 +1,50 @@
-"""Blobs on their way in: cut, deduplicated, and for large amounts packed at once.
+"""Blobs on their way into the packs: cut, deduplicated, grouped.
 
-An append of ordinary size takes its blobs along in its journal entry (:meth:`Intake.prepare`). An import would push
-every byte through the journal for nothing: :class:`Load` writes groups straight into the packs, and only the turns
-are journalled, after the packs are synced.
+An append takes its payload along in its journal entry, whole: cutting and looking for twins can wait for the
+checkpoint. An import would push every byte through the journal for nothing, so it writes to the packs at once, and
+only its turns are journalled, after the packs are synced. Both do it by a :class:`Load`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from store.commit.writer import Writer
+from store.commit.pending import Pending
 from store.content.chunking import chunk_list, chunks
-from store.content.compression import Member, pack_records
+from store.content.compression import GROUP_BYTES, Member, pack_records
 from store.content.cutting import cut
 from store.content.resolver import Resolver
-from store.disk.blob_format import Compression, Form, encode_record
+from store.disk.blob_format import Compression, Form, codec, encode_record
+from store.disk.pack import PackSet
 from store.errors import ConvfsError
-from store.disk.journal_format import JournalBlob
 from store.ids import Hash, hash_bytes
 from store.index.index import Index, Place
 
-GROUP_BYTES = 128 << 10
 _REMEMBERED = 100_000
 
 
 class Intake:
-    """Decides for one store which blobs are new."""
+    """Knows for one store which blobs it holds, and begins loads."""
 
-    def __init__(self, writer: Writer, index: Index, resolver: Resolver, inline_limit: int) -> None:
-        self._writer = writer
-        self._index = index
-        self._resolver = resolver
+    def __init__(
+        self, packs: PackSet, index: Index, pending: Pending, resolver: Resolver, inline_limit: int
+    ) -> None:
+        self.packs = packs
+        self.index = index
         self.inline_limit = inline_limit
+        self._pending = pending
+        self._resolver = resolver
         self._sound: dict[Hash, None] = {}
 
     def holds(self, digest: Hash) -> bool:
-        """Whether the store has the blob, intact: a damaged one is not deduplicated onto, it is written anew."""
-        if digest in self._sound or self._writer.pending.get(digest) is not None:
+        """Whether the store has the blob, intact, in a pack or in the journal."""
+        return self._pending.get(digest) is not None or self.packed(digest)
+
+    def packed(self, digest: Hash) -> bool:
+        """Whether a pack has the blob, intact: a damaged one is not deduplicated onto, it is written anew."""
+        if digest in self._sound:
             return True
-        if not self._index.locate([digest]):
+        if not self.index.locate([digest]):
             return False
         try:
             self._resolver.check(digest)
@@ -48,62 +54,55 @@ class Intake:
         return True
 
     def remember(self, digest: Hash) -> None:
-        """Note that the blob was seen intact (for a while: the memory is bounded)."""
+        """Note that the blob was seen intact in a pack (for a while: the memory is bounded)."""
         if len(self._sound) >= _REMEMBERED:
             self._sound.clear()
         self._sound[digest] = None
 
-    def take_apart(self, payload: bytes, missing: Callable[[Hash], bool]) -> tuple[Hash, list[JournalBlob]]:
-        """Return the payload's hash and those blobs of it that are ``missing``."""
-        digest = hash_bytes(payload)
-        if not missing(digest):
-            return digest, []
-        taken = cut(payload, self.inline_limit)
-        if taken is None:
-            return digest, [JournalBlob(digest, Form.PLAIN, len(payload), payload)]
-        blobs = [
-            JournalBlob(content_hash, Form.PLAIN, len(content), content)
-            for content_hash, content in taken.contents
-            if missing(content_hash)
-        ]
-        blobs.append(JournalBlob(digest, Form.SKELETON, len(payload), taken.body))
-        return digest, blobs
+    def load(self) -> Load:
+        """Begin to write blobs straight into the packs."""
+        return Load(self, self.holds)
 
-    def prepare(self, payload: bytes) -> tuple[Hash, list[JournalBlob]]:
-        """Return the payload's hash and the blobs that an append of it must bring along."""
-        return self.take_apart(payload, lambda digest: not self.holds(digest))
+    def repack(self) -> Load:
+        """Begin to move blobs from the journal into the packs."""
+        return Load(self, self.packed)
 
 
 class Load:
     """Writes many blobs straight into the packs, in groups, in the order in which they are added.
 
-    What was added can be read, and appended as turns, after :meth:`sync`.
+    What was added can be read, and named by turns, after :meth:`sync`. For one thread.
     """
 
-    def __init__(self, intake: Intake, writer: Writer, index: Index) -> None:
+    def __init__(self, intake: Intake, holds: Callable[[Hash], bool]) -> None:
         self._intake = intake
-        self._writer = writer
-        self._index = index
+        self._holds = holds
         self._group: list[Member] = []
         self._group_bytes = 0
         self._new: set[Hash] = set()
         self._places: list[tuple[Hash, Place]] = []
 
-    def _missing(self, digest: Hash) -> bool:
-        return digest not in self._new and not self._intake.holds(digest)
-
-    def payload(self, payload: bytes) -> Hash:
-        """Add the payload of a turn."""
-        digest, blobs = self._intake.take_apart(payload, self._missing)
-        for blob in blobs:
-            self.add(blob)
+    def payload(self, payload: bytes, digest: Hash | None = None) -> Hash:
+        """Add the payload of a turn (``digest``: its hash, if it is known); its large strings become blobs."""
+        if digest is None:
+            digest = hash_bytes(payload)
+        if not self._missing(digest):
+            return digest
+        taken = cut(payload, self._intake.inline_limit)
+        if taken is None:
+            self._add(Member(digest, Form.PLAIN, len(payload), payload))
+            return digest
+        for content_hash, content in taken.contents:
+            if self._missing(content_hash):
+                self._add(Member(content_hash, Form.PLAIN, len(content), content))
+        self._add(Member(digest, Form.SKELETON, len(payload), taken.body))
         return digest
 
     def blob(self, data: bytes) -> Hash:
         """Add a blob as it is."""
         digest = hash_bytes(data)
         if self._missing(digest):
-            self.add(JournalBlob(digest, Form.PLAIN, len(data), data))
+            self._add(Member(digest, Form.PLAIN, len(data), data))
         return digest
 
     def huge(self, data: memoryview, passed: Callable[[int], None]) -> Hash:
@@ -115,39 +114,38 @@ class Load:
             self.blob(bytes(data[start:end]))
             passed(end)
         self._flush()
-        self._write([(encode_record(Compression.CHUNKS, len(data), digest, listed), [digest])])
+        self._write([(encode_record(codec(Compression.CHUNKS, Form.PLAIN), len(data), digest, listed), [digest])])
         self._new.add(digest)
         return digest
-
-    def add(self, blob: JournalBlob) -> None:
-        """Add a blob that is known to be new."""
-        self._new.add(blob.hash)
-        self._group.append(Member(blob.hash, blob.form, blob.raw_len, blob.body))
-        self._group_bytes += len(blob.body)
-        if self._group_bytes >= GROUP_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._group:
-            group, self._group, self._group_bytes = self._group, [], 0
-            self._write(pack_records(group, None))
-
-    def _write(self, records: list[tuple[bytes, list[Hash]]]) -> None:
-        with self._writer.pack_lock:
-            at = self._writer.packs.append([record for record, _hashes in records])
-        for (pack, offset), (_record, hashes) in zip(at, records, strict=True):
-            self._places += [(digest, (pack, offset, member)) for member, digest in enumerate(hashes)]
 
     def sync(self) -> None:
         """Make what was added durable and readable."""
         self._flush()
         if not self._places:
             return
-        self._writer.packs.sync()
-        self._index.add_blobs(self._places)
+        self._intake.packs.sync()
+        self._intake.index.add_blobs(self._places)
         self._places = []
         for digest in self._new:
             self._intake.remember(digest)
         self._new.clear()
 
+    def _missing(self, digest: Hash) -> bool:
+        return digest not in self._new and not self._holds(digest)
 
+    def _add(self, member: Member) -> None:
+        self._new.add(member.hash)
+        self._group.append(member)
+        self._group_bytes += len(member.body)
+        if self._group_bytes >= GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._group:
+            group, self._group, self._group_bytes = self._group, [], 0
+            self._write(pack_records(group))
+
+    def _write(self, records: list[tuple[bytes, list[Hash]]]) -> None:
+        at = self._intake.packs.append([record for record, _hashes in records])
+        for (pack, offset), (_record, hashes) in zip(at, records, strict=True):
+            self._places += [(digest, (pack, offset, member)) for member, digest in enumerate(hashes)]

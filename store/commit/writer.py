@@ -55,7 +55,6 @@ class Writer:
         self.index = index
         self.pending = Pending()
         self.seq = seq
-        self.pack_lock = threading.Lock()
         self.failure: Exception | None = None
         self.journal_full: Callable[[], None] = lambda: None
         self.committed: Callable[[list[Request]], None] = lambda _requests: None
@@ -260,8 +259,7 @@ class _Draft:
         """End the group with its COMMIT and return it as one journal entry."""
         writer = self.writer
         offset = writer.head_log.length
-        with writer.pack_lock:
-            pack, length = writer.packs.end
+        pack, length = writer.packs.synced
         self._frame(0, heads.Commit(self.next_turn - 1, pack, length, offset))
         return Entry(
             self.seq,

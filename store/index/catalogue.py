@@ -29,8 +29,20 @@ class Entry(Struct, frozen=True):
 
 def _entry(row: tuple[Any, ...]) -> Entry:
     # Any: what a column holds is the schema's to say
-    context, project, name, *others, metadata = row
-    return Entry(context, project or "", name or "", *others, msgspec.json.decode(metadata))
+    context, project, name, title, format_, source, head, records, created, updated, metadata = row
+    return Entry(
+        context,
+        project or "",
+        name or "",
+        title,
+        format_,
+        source,
+        head,
+        records,
+        created,
+        updated,
+        msgspec.json.decode(metadata),
+    )
 
 
 class Catalogue:

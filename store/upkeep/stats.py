@@ -1,0 +1,59 @@
+"""How much a store holds, and what it takes on disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+from store.index.database import Database
+
+
+class Stats(Struct, frozen=True):
+    """Counts, and sizes in bytes. ``payload_bytes`` is what the producers wrote, turn by turn; the others are files
+    of the store as the disk holds them (allocated blocks, as ``du`` counts)."""
+
+    conversations: int
+    events: int
+    turns: int
+    blobs: int
+    payload_bytes: int
+    pack_bytes: int
+    log_bytes: int
+    index_bytes: int
+    total_bytes: int
+
+
+def collect(root: Path, db: Database, turns: int) -> Stats:
+    """Count what the index knows of, and the files under ``root``."""
+
+    def one(query: str) -> int:
+        return int(db.reader.execute(query).fetchone()[0])
+
+    packs, logs = _allocated(root / "blobs"), _allocated(root / "turns")
+    index = sum(_blocks(path) for path in root.glob("index.db*"))
+    return Stats(
+        one("SELECT count(*) FROM contexts WHERE name IS NOT NULL"),
+        one("SELECT coalesce(sum(events), 0) FROM measures"),
+        turns,
+        one("SELECT count(*) FROM blobs"),
+        one("SELECT coalesce(sum(payload_size), 0) FROM views"),
+        packs,
+        logs,
+        index,
+        _allocated(root),
+    )
+
+
+def _allocated(directory: Path) -> int:
+    return sum(
+        _blocks(Path(folder, name)) for folder, _folders, names in os.walk(directory) for name in names
+    )
+
+
+def _blocks(path: Path) -> int:
+    try:
+        return path.stat().st_blocks * 512
+    except FileNotFoundError:
+        return 0
