@@ -76,7 +76,6 @@ class PackSet:
         self._tail = self._open_tail(numbers[-1]) if numbers else self._begin(1)
         self._end = (self._tail.number, max(os.fstat(self._tail.fd).st_size, HEADER_SIZE))
         self._synced = (1, HEADER_SIZE)
-        self._unsynced = {self._tail.number: self._tail}
 
     @property
     def end(self) -> Place:
@@ -100,7 +99,7 @@ class PackSet:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def append(self, records: Sequence[bytes]) -> list[Place]:
-        """Write encoded records at the end, without syncing them; return their places, in order."""
+        """Write encoded records at the end and return their places, in order. Syncs only a pack that is full."""
         places: list[Place] = []
         run: list[bytes] = []
         number, length = self._end
@@ -108,6 +107,8 @@ class PackSet:
             if length + len(record) > self._segment_bytes and length > HEADER_SIZE:
                 self._write(run)
                 run = []
+                # so that only the last pack ever has anything unsynced, whenever the process dies
+                self.sync()
                 number, length = number + 1, HEADER_SIZE
                 tail = self._begin(number)
                 with self._lock:
@@ -128,11 +129,11 @@ class PackSet:
             if self._failed:
                 raise StoreFailed(f"{self._directory}: a sync failed; nothing is taken until the store is opened again")
             with self._lock:
-                segments, self._unsynced = self._unsynced, {}
-                end = self._end
+                tail, end = self._tail, self._end
+            if end == self._synced:
+                return
             try:
-                for segment in segments.values():
-                    durable.fdatasync(segment.fd)
+                durable.fdatasync(tail.fd)
             except OSError:
                 self._failed = True
                 raise
@@ -153,20 +154,18 @@ class PackSet:
         durable.sync_directory(self._directory)
         with self._lock:
             self._files.clear()
-            self._unsynced.clear()
         self._tail = self._open_tail(pack) if self.path(pack).exists() else self._begin(pack)
         excess = os.fstat(self._tail.fd).st_size - length
         if excess:
             durable.truncate(self._tail.fd, length)
-        self._unsynced[pack] = self._tail
         self._end = (pack, length)
+        self._synced = (1, HEADER_SIZE)
         return went + excess
 
     def close(self) -> None:
         """Let go of all files; they close when no read holds them any more."""
         with self._lock:
             self._files.clear()
-            self._unsynced.clear()
         os.close(self._tail.fd)
         self._tail.fd = -1
 
@@ -306,10 +305,8 @@ class PackSet:
         data = run[0] if len(run) == 1 else b"".join(run)
         number, length = self._end
         durable.pwrite_all(self._tail.fd, data, length)
-        with self._lock:
-            # only now: a sync that ran meanwhile did not cover this write
-            self._end = (number, length + len(data))
-            self._unsynced[number] = self._tail
+        # only now: a sync that ran meanwhile did not cover this write
+        self._end = (number, length + len(data))
 
     def _placed(self, error: ConvfsError, pack: int, offset: int) -> ConvfsError:
         return type(error)(f"{self.path(pack)}, offset {offset}: {error}")
