@@ -11,5 +11,9 @@ class Renderer(Protocol):
 
     version: int
 
-    def measure(self, number: int, event: Event) -> Sizes:
-        """Return the sizes, in bytes, of what event ``number`` is drawn as."""
+    def measure(self, number: int, event: Event, format: str, payload_size: int) -> Sizes:
+        """Return the sizes, in bytes, of what event ``number`` is drawn as.
+
+        ``format`` is that of its conversation (``jp`` draws JSON elements in its own way), ``payload_size`` the size
+        of the producer's own bytes (which a record that is not JSON shows).
+        """
