@@ -29,7 +29,8 @@ _LONGEST_BLANK = 64
 _SHORTEST_BASE64 = 16
 _SHORTEST_BARE_BASE64 = 64
 _LONGEST_URL_HEAD = 160
-_HEX = re.compile(rb"[0-9a-fA-F]+")
+_MIXED = re.compile(rb"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=[^0-9]*[0-9])")
+"""Tells base64 from words, runs of one letter and hexadecimal digits, which are canonical base64 too."""
 
 _MAYBE_SPECIAL = re.compile(
     rb'"(?:system[^a-z ]|data[":]|blob"|b64_json"|instructions"|base_i|developer_i|user_i|role":\s*"sys)'
@@ -168,7 +169,7 @@ def _plain_piece(payload: bytes, start: int, stop: int) -> _Piece:
         content = read_base64(literal[skipped:])
         if content:
             return start + skipped, stop, Spelling.BASE64, content
-    elif len(literal) >= _SHORTEST_BARE_BASE64 and not _HEX.fullmatch(head):
+    elif len(literal) >= _SHORTEST_BARE_BASE64 and _MIXED.match(head):
         content = read_base64(literal)
         if content:
             return start, stop, Spelling.BASE64, content
@@ -199,7 +200,7 @@ def _special_piece(payload: bytes, match: re.Match[bytes], end: int) -> _Piece |
     for group in ("base64", "url"):
         encoded = match[group]
         if encoded:
-            content = None if _HEX.fullmatch(encoded) else read_base64(encoded)
+            content = read_base64(encoded) if group == "url" or _MIXED.match(encoded) else None
             if content and not is_text(content):
                 return *match.span(group), Spelling.BASE64, content
             return None
