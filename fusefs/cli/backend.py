@@ -62,9 +62,14 @@ def running(root: Path) -> Client | None:
         return None
 
 
+def exists(root: Path) -> bool:
+    """Say whether there is a store at ``root``."""
+    return (root / address.LOCK_NAME).exists()
+
+
 def require(root: Path) -> None:
     """Raise NotFound where there is no store at ``root``."""
-    if not (root / address.LOCK_NAME).exists():
+    if not exists(root):
         raise NotFound(f"there is no store at {root} yet: `convfs import` makes one")
 
 
@@ -78,27 +83,26 @@ def open_store(root: Path, *, create: bool = False) -> Store:
     return store
 
 
-@contextmanager
-def reach(root: Path, *, create: bool = False) -> Iterator[Backend]:
-    """Reach the store at ``root``: through its daemon if there is one, else by opening it.
+def daemon_or_store(root: Path, *, create: bool = False) -> Client | Store:
+    """Return a connection to the daemon that holds the store at ``root``, or the store, opened, if there is none.
 
     Commands that hold it for a moment are waited for. Raises StoreBusy where somebody holds it on and on without
     answering, and what :func:`open_store` raises.
     """
     until = time.monotonic() + _PATIENCE_SECONDS
     while True:
-        client = running(root)
-        if client:
-            with client:
-                yield client
-            return
+        if client := running(root):
+            return client
         try:
-            store = open_store(root, create=create)
-        except StoreBusy:
+            return open_store(root, create=create)
+        except StoreBusy as error:
             if time.monotonic() > until:
-                raise
+                raise StoreBusy(f"another convfs command is at work on {root}: try again when it has ended") from error
             time.sleep(_RETRY_SECONDS)
-            continue
-        with store:
-            yield _Here(Holder(store))
-        return
+
+
+@contextmanager
+def reach(root: Path, *, create: bool = False) -> Iterator[Backend]:
+    """Reach the store at ``root``, wherever it is held; raises as :func:`daemon_or_store`."""
+    with daemon_or_store(root, create=create) as found:
+        yield found if isinstance(found, Client) else _Here(Holder(found))

@@ -1,7 +1,9 @@
 """``convfs import``."""
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -27,7 +29,7 @@ def import_(store: Path | None, paths: tuple[Path, ...], format_name: str, dry_r
     """
     if paths and demo:
         raise click.UsageError("--demo goes without a PATH")
-    from fusefs.cli.backend import reach, store_root
+    from fusefs.cli.backend import exists, reach, store_root
     from fusefs.cli.progress import import_progress
     from store.service.operations import IMPORT, ImportParams
 
@@ -35,8 +37,13 @@ def import_(store: Path | None, paths: tuple[Path, ...], format_name: str, dry_r
     if not chosen:
         return
     params = ImportParams(tuple(map(str, chosen)), format_name, dry_run)
-    with reach(store_root(store), create=True) as backend, import_progress(chosen) as on_progress:
-        report = backend.call(IMPORT, params, on_progress)
+    with ExitStack() as stack:
+        root = store_root(store)
+        if dry_run and not exists(root):
+            # What an empty store would take in, without making one where it would stay.
+            root = Path(stack.enter_context(TemporaryDirectory(prefix="convfs-")))
+        backend = stack.enter_context(reach(root, create=True))
+        report = backend.call(IMPORT, params, stack.enter_context(import_progress(chosen)))
     click.echo(_summary(report, dry_run))
     for error in report.errors:
         click.echo(f"convfs: {escape(error)}", err=True)

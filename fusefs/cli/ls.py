@@ -3,6 +3,8 @@
 import json
 import shutil
 import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,32 +27,40 @@ def ls(store: Path | None, project: str, as_json: bool) -> None:
     from fusefs.cli.backend import reach, store_root
     from store.service.operations import LIST, ListParams
 
-    first = True
-
-    def rows(page: "list[ConversationLine]") -> None:
-        nonlocal first
-        if as_json:
-            for line in page:
-                sys.stdout.write("[\n" if first else ",\n")
-                sys.stdout.write("  " + json.dumps(msgspec.to_builtins(line), ensure_ascii=False))
-                first = False
-            return
-        cells = [(str(line.id), line.updated[:10], str(line.events), f"{line.project}/{line.name}") for line in page]
-        titles = [escape(line.title) for line in page]
-        cells = [(id_, day, events, escape(name)) for id_, day, events, name in cells]
-        head = ("ID", "UPDATED", "EVENTS", "NAME")
-        widths = [max(len(row[column]) for row in [head, *cells]) for column in range(4)]
-        if first:
-            write_row((*head, "TITLE"), widths)
-            first = False
-        room = shutil.get_terminal_size().columns - sum(widths) - 8 if sys.stdout.isatty() else None
-        for row, title in zip(cells, titles, strict=True):
-            write_row((*row, _fit(title, room)), widths)
-
     with reach(store_root(store)) as backend:
-        backend.call(LIST, ListParams(project), rows)
-    if as_json:
-        sys.stdout.write("[]\n" if first else "\n]\n")
+        if as_json:
+            with _json_array() as write:
+                backend.call(LIST, ListParams(project), lambda page: write(map(msgspec.to_builtins, page)))
+            return
+        lines: list[ConversationLine] = []
+        backend.call(LIST, ListParams(project), lines.extend)
+    _table(lines)
+
+
+@contextmanager
+def _json_array() -> Iterator[Callable[[Iterable[object]], None]]:
+    """Write a JSON array to standard output, an element a line, as its elements come."""
+    separator = "[\n  "
+
+    def write(elements: Iterable[object]) -> None:
+        nonlocal separator
+        for element in elements:
+            sys.stdout.write(separator + json.dumps(element, ensure_ascii=False))
+            separator = ",\n  "
+
+    yield write
+    sys.stdout.write("[]\n" if separator.startswith("[") else "\n]\n")
+
+
+def _table(lines: "list[ConversationLine]") -> None:
+    rows = [("ID", "UPDATED", "EVENTS", "NAME")]
+    rows += [
+        (str(line.id), line.updated[:10], str(line.events), escape(f"{line.project}/{line.name}")) for line in lines
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    room = shutil.get_terminal_size().columns - sum(widths) - 8 if sys.stdout.isatty() else None
+    for row, title in zip(rows, ["TITLE", *(_fit(escape(line.title), room) for line in lines)], strict=True):
+        write_row((*row, title), widths)
 
 
 def _fit(title: str, room: int | None) -> str:

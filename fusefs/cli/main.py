@@ -13,7 +13,7 @@ import click
 from fusefs.cli.output import escape
 
 # Name, module, and the line that `convfs --help` shows, so that help need not import the commands.
-_COMMANDS = {
+COMMANDS = {
     "import": ("import_", "Import sessions of AI tools."),
     "mount": ("mount", "Mount the conversations at DIR."),
     "umount": ("umount", "Unmount DIR and wait until everything is written."),
@@ -33,19 +33,19 @@ class _Commands(click.Group):
     """Loads a command's module when the command is run or asked for its help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"fusefs.cli.{_COMMANDS[cmd_name][0]}")
+        module = importlib.import_module(f"fusefs.cli.{COMMANDS[cmd_name][0]}")
         command = getattr(module, "import_" if cmd_name == "import" else cmd_name)
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
 def _print_version(ctx: click.Context, option: click.Parameter, asked: bool) -> None:
@@ -87,10 +87,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _run(arguments: list[str] | None) -> int:
     try:
-        cli.main(arguments, prog_name="convfs", standalone_mode=False)
+        # A command that raises Exit makes its code the result.
+        code = cli.main(arguments, prog_name="convfs", standalone_mode=False)
         sys.stdout.flush()
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "convfs"
         return _fail(f"{error.format_message().rstrip('.')}: see `{command} --help`", 2)
@@ -104,7 +103,7 @@ def _run(arguments: list[str] | None) -> int:
         return _BROKEN_PIPE
     except Exception as error:
         return _fail(explain(error), 1)
-    return 0
+    return code if isinstance(code, int) else 0
 
 
 def explain(error: Exception) -> str:

@@ -78,13 +78,22 @@ def _logged(root: Path, mountpoint: Path, ready: Callable[[], None]) -> None:
 
 
 def _serve(root: Path, mountpoint: Path, ready: Callable[[], None]) -> None:
-    from fusefs.cli.backend import open_store
+    from fusefs.cli.backend import daemon_or_store
     from fusefs.cli.mounts import unmount
     from fusefs.cli.operations import ALL_OPERATIONS
     from fusefs.mount import run
+    from store.errors import Conflict
+    from store.service.client import Client
+    from store.service.operation import Nothing
+    from store.service.operations import STATUS
     from store.service.server import serve
 
-    with open_store(root, create=True) as store:
+    with daemon_or_store(root, create=True) as store:
+        if isinstance(store, Client):
+            elsewhere = store.call(STATUS, Nothing()).mountpoint
+            raise Conflict(
+                f"the store is mounted already, at {elsewhere}: use it there, or `convfs umount {elsewhere}`"
+            )
         background = partial(
             serve, store, ALL_OPERATIONS, mountpoint=str(mountpoint), stop=partial(unmount, mountpoint)
         )

@@ -6,7 +6,7 @@ import stat
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -52,8 +52,8 @@ class Work:
         return "waited"
 
     def fail(self, holder: Holder, params: Count, emit: Callable[[str], None]) -> int:
-        errors = [NotFound("none"), Conflict("taken"), UsageError("wrong"), OSError(28, "No space left", "/x"), KeyError(1)]
-        raise errors[params.upto]
+        full = OSError(28, "No space left", "/x")
+        raise (NotFound("none"), Conflict("taken"), UsageError("wrong"), full, KeyError(1))[params.upto]
 
 
 WORK = Work()
@@ -241,14 +241,13 @@ async def test_a_request_that_makes_no_sense_is_answered_and_harms_nothing(
 
 
 async def test_bytes_that_are_no_frame_end_one_connection_only(store: Store, work: Work) -> None:
-    async with serving(store) as path:
-        async with await trio.open_unix_socket(path) as other:
-            async with await trio.open_unix_socket(path) as bad:
-                await bad.send_all(b"\xff" * 64)
-                answer = b"".join([chunk async for chunk in bad])
-            assert next(iter(frames.Decoder().feed(answer))).msg_type == frames.ERROR
-            await other.send_all(frames.encode(Frame(STATUS.number, 1)))
-            assert await other.receive_some()
+    async with serving(store) as path, await trio.open_unix_socket(path) as other:
+        async with await trio.open_unix_socket(path) as bad:
+            await bad.send_all(b"\xff" * 64)
+            answer = b"".join([chunk async for chunk in bad])
+        assert next(iter(frames.Decoder().feed(answer))).msg_type == frames.ERROR
+        await other.send_all(frames.encode(Frame(STATUS.number, 1)))
+        assert await other.receive_some()
 
 
 async def test_a_connection_cut_off_within_a_frame_harms_nobody(store: Store, work: Work) -> None:
@@ -260,17 +259,15 @@ async def test_a_connection_cut_off_within_a_frame_harms_nobody(store: Store, wo
 
 
 async def test_too_many_connections_are_turned_away_and_the_others_stay(store: Store, work: Work) -> None:
-    async with serving(store) as path, trio.open_nursery() as nursery:
-        streams = [await trio.open_unix_socket(path) for _ in range(64)]
-        for stream in streams:
-            await stream.send_all(frames.encode(Frame(STATUS.number, 1)))
+    async with serving(store) as path, AsyncExitStack() as stack:
+        for number in range(64):
+            stream = await stack.enter_async_context(await trio.open_unix_socket(path))
+            await stream.send_all(frames.encode(Frame(STATUS.number, number)))
             assert await stream.receive_some()
-        assert await (await trio.open_unix_socket(path)).receive_some() == b""
-        await streams[0].send_all(frames.encode(Frame(STATUS.number, 2)))
-        assert await streams[0].receive_some()
-        for stream in streams:
-            await stream.aclose()
-        nursery.cancel_scope.cancel()
+        async with await trio.open_unix_socket(path) as one_too_many:
+            assert await one_too_many.receive_some() == b""
+        await stream.send_all(frames.encode(Frame(STATUS.number, 100)))
+        assert await stream.receive_some()
 
 
 async def test_stop_does_what_the_daemon_said(store: Store, work: Work) -> None:
