@@ -1,0 +1,122 @@
+"""Inode numbers, and what the kernel knows.
+
+Numbers are computed, not handed out, for everything that belongs to a conversation: 53 bits (so that programs that
+keep them in a double do not see two files as one), from the top
+
+    kind 3 | view 24 | number 26
+
+where a *view* is a conversation at its head (its context id) or at an earlier version (handed out, from the upper half
+of the range), and ``number`` is an event's number or a place's. Such a number says which node it is without any
+table, and it stays the same when an edit gives all later events other turns. Numbers of kind FIXED are handed out.
+"""
+
+from collections.abc import Hashable, Iterable
+from enum import IntEnum
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+NUMBER_BITS = 26
+VIEW_BITS = 24
+MAX_NUMBER = (1 << NUMBER_BITS) - 1
+FIRST_HANDED_OUT_VIEW = 1 << (VIEW_BITS - 1)
+
+ROOT = 1
+
+_VIEW_MASK = (1 << VIEW_BITS) - 1
+_KIND_SHIFT = VIEW_BITS + NUMBER_BITS
+
+
+class Space(IntEnum):
+    """The kinds of inode numbers: in which space ``number`` counts."""
+
+    FIXED = 0
+    PLACE = 1
+    EVENT = 2
+    RECORD = 3
+    RESOURCE = 4
+
+
+class Place(IntEnum):
+    """The numbers in space PLACE: what there is once in every view."""
+
+    CONVERSATION = 0
+    EVENTS = 1
+    EVENTS_JSON = 2
+    RESOURCES = 3
+    METADATA = 4
+    VERSIONS = 5
+    RECORDS = 6
+    TRANSCRIPT = 7
+    DAY_LINK = 8
+    RECENT_LINK = 9
+
+
+def base(space: Space, view: int) -> int:
+    """Return the inode number of number 0 in ``space`` of ``view``; numbers up to MAX_NUMBER are added to it."""
+    return space << _KIND_SHIFT | view << NUMBER_BITS
+
+
+def split(ino: int) -> tuple[int, int, int]:
+    """Return (space, view, number) of an inode number."""
+    return ino >> _KIND_SHIFT, ino >> NUMBER_BITS & _VIEW_MASK, ino & MAX_NUMBER
+
+
+class Handed(Generic[K]):
+    """Numbers handed out to keys, rising; a key keeps its number until it is dropped, and none is used twice."""
+
+    def __init__(self, first: int) -> None:
+        self._next = first
+        self._numbers: dict[K, int] = {}
+        self._keys: dict[int, K] = {}
+
+    def number(self, key: K) -> int:
+        """Return the number of ``key``, a new one where it has none."""
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._next
+            self._next += 1
+            self._numbers[key] = number
+            self._keys[number] = key
+        return number
+
+    def key(self, number: int) -> K | None:
+        """Return whose number that is."""
+        return self._keys.get(number)
+
+    def known(self, key: K) -> int | None:
+        """Return the number of ``key`` if it has one."""
+        return self._numbers.get(key)
+
+    def drop(self, number: int) -> None:
+        """Take a number back."""
+        key = self._keys.pop(number, None)
+        if key is not None:
+            del self._numbers[key]
+
+
+class Lookups:
+    """The kernel's lookup counts: which inodes it knows, and how many replies told it so."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+
+    def __contains__(self, ino: int) -> bool:
+        return ino in self.counts
+
+    def add(self, ino: int) -> None:
+        """Count one reply that named ``ino``."""
+        self.counts[ino] = self.counts.get(ino, 0) + 1
+
+    def forget(self, forgotten: Iterable[tuple[int, int]]) -> list[int]:
+        """Take back (ino, count) pairs; return the inodes that the kernel no longer knows."""
+        gone: list[int] = []
+        counts = self.counts
+        for ino, count in forgotten:
+            left = counts.get(ino, 0) - count
+            if left > 0:
+                counts[ino] = left
+            else:
+                counts.pop(ino, None)
+                gone.append(ino)
+        return gone

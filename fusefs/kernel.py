@@ -1,0 +1,252 @@
+"""How the mount deals with the kernel: waiting for requests, filling the page cache ahead, taking back what changed."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import select
+import threading
+import time
+from collections.abc import Callable
+from itertools import islice
+from types import SimpleNamespace
+from typing import TypeVar
+
+import pyfuse3
+import trio
+
+from fusefs import inodes
+from fusefs.inodes import Lookups, Space
+from fusefs.tree.changes import Stale, stale_places, stale_since
+from fusefs.tree.tree import Tree
+from store.errors import ConvfsError
+from store.events.conversation import EventRow
+
+log = logging.getLogger(__name__)
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+# -- waiting for requests ----------------------------------------------------------------------------------------------
+
+_REQUESTS_PER_CHECKPOINT = 16
+
+
+class _Lock:
+    """A lock between tasks that costs nothing while nobody waits; trio's is a checkpoint each time."""
+
+    def __init__(self) -> None:
+        self._held = False
+        self._waiting = trio.lowlevel.ParkingLot()
+
+    async def __aenter__(self) -> None:
+        while self._held:
+            await self._waiting.park()
+        self._held = True
+
+    async def __aexit__(self, *_exc: object) -> None:
+        self._held = False
+        self._waiting.unpark()
+
+
+def _polling(microseconds: int) -> Callable[[int], object]:
+    """Return a ``wait_readable`` that looks for a next request for a while before it sleeps.
+
+    The next request of a busy program comes within microseconds, and waking up from epoll costs more than answering
+    it. Every few requests other tasks get their turn.
+    """
+    pollers: dict[int, select.poll] = {}
+    served = 0
+    patience = microseconds / 1e6
+
+    async def wait_readable(fd: int) -> None:
+        nonlocal served
+        poller = pollers.get(fd)
+        if poller is None:
+            poller = pollers[fd] = select.poll()
+            poller.register(fd, select.POLLIN)
+        served += 1
+        if served >= _REQUESTS_PER_CHECKPOINT:
+            served = 0
+            await trio.lowlevel.checkpoint()
+        until = time.perf_counter() + patience
+        while True:
+            if poller.poll(0):
+                return
+            if time.perf_counter() > until:
+                break
+        served = 0
+        await trio.lowlevel.wait_readable(fd)
+
+    return wait_readable
+
+
+def install_polling(microseconds: int) -> None:
+    """Make pyfuse3 wait for requests by polling first (0: make it use trio as it is).
+
+    pyfuse3 takes everything from its module attribute ``trio``, which is also how ``pyfuse3.asyncio`` replaces it.
+    """
+    if not microseconds:
+        pyfuse3.trio = trio
+        return
+    lowlevel = SimpleNamespace(
+        current_trio_token=trio.lowlevel.current_trio_token,
+        current_task=trio.lowlevel.current_task,
+        notify_closing=trio.lowlevel.notify_closing,
+        wait_readable=_polling(microseconds),
+    )
+    pyfuse3.trio = SimpleNamespace(
+        Lock=_Lock, lowlevel=lowlevel, open_nursery=trio.open_nursery, ClosedResourceError=trio.ClosedResourceError
+    )
+
+
+# -- filling the page cache ahead --------------------------------------------------------------------------------------
+
+_FIRST_WINDOW = 16
+_LARGEST_WINDOW = 256
+_WINDOW_BYTES = 2 << 20
+_FILE_BYTES = 256 << 10
+_GAP = 8
+"""How many records without a file, or large ones, may lie between two events for the second to follow the first."""
+
+
+class Prefetch:
+    """Pushes event files into the page cache before they are read.
+
+    When a file is opened that the kernel does not have, those that follow it in the directory are drawn with it in one
+    pass over the packs and pushed, so that a ``grep -r`` is a few such passes. How many is doubled as long as opens
+    go on where the last window ended. A push for a page that a read waits for would never return, so only inodes
+    without an open handle are pushed; and only ones that the kernel knows, which it does once a reply that named them
+    has gone out. Everything here happens within one handler: nothing can come in between.
+    """
+
+    def __init__(self, tree: Tree, lookups: Lookups) -> None:
+        self._tree = tree
+        self._lookups = lookups
+        self._open: dict[int, int] = {}
+        self._there: set[int] = set()
+        """Inodes that the page cache should hold: pushed or read, and neither read again nor forgotten since."""
+        self._windows: dict[int, tuple[int, int]] = {}
+        """By view: where the next window should begin, and how long the last one was."""
+
+    def opening(self, ino: int) -> None:
+        """Take note that ``ino`` is about to be opened; push it, and what follows it, if that is worth it."""
+        if ino not in self._there and ino not in self._open and inodes.split(ino)[0] == Space.EVENT:
+            self._push(ino)
+        self._open[ino] = self._open.get(ino, 0) + 1
+
+    def released(self, ino: int) -> None:
+        """Take note that one handle of ``ino`` is closed for good."""
+        left = self._open[ino] - 1
+        if left:
+            self._open[ino] = left
+        else:
+            del self._open[ino]
+
+    def missed(self, ino: int, offset: int) -> None:
+        """Take note that the kernel asks for content of ``ino``."""
+        if offset == 0:
+            if ino in self._there:
+                # it was there and was dropped; so, most likely, were its neighbours
+                self._there.difference_update(range(ino, ino + _LARGEST_WINDOW))
+            else:
+                self._there.add(ino)
+
+    def forget(self, ino: int) -> None:
+        """Take note that the kernel no longer knows ``ino``."""
+        self._there.discard(ino)
+
+    def _push(self, ino: int) -> None:
+        _space, view_id, number = inodes.split(ino)
+        view = self._tree.view(view_id)
+        begin, length = self._windows.get(view_id, (0, 0))
+        going_on = begin <= number <= begin + _GAP
+        length = min(length * 2, _LARGEST_WINDOW) if going_on else _FIRST_WINDOW
+        rows: list[EventRow] = []
+        size = 0
+        first = ino - number
+        for row in islice(view.rows, number - 1, number - 1 + length * _GAP):
+            candidate = first + row.number
+            if candidate in self._lookups and candidate not in self._open and candidate not in self._there:
+                if 0 < row.file_size <= _FILE_BYTES:
+                    rows.append(row)
+                    size += row.file_size
+                if len(rows) == length or size >= _WINDOW_BYTES:
+                    break
+        if len(rows) < 2:
+            return
+        self._windows[view_id] = (rows[-1].number + 1, length)
+        for row, data in view.drawn_events(rows):
+            if isinstance(data, ConvfsError) or len(data) != row.file_size:
+                continue
+            try:
+                pyfuse3.notify_store(first + row.number, 0, data)
+            except OSError as error:
+                log.debug("event %d was not pushed: %s", row.number, error)
+                return
+            self._there.add(first + row.number)
+
+
+# -- taking back what changed ------------------------------------------------------------------------------------------
+
+
+class Invalidations:
+    """Follows the store, and has the kernel forget what a change has made untrue.
+
+    A thread of its own does it, not a handler: taking back an entry waits for every request in that directory, and
+    taking back pages for every read of them, each of which waits for the loop. What is new is measured here too, so
+    that the loop finds it done.
+    """
+
+    def __init__(self, tree: Tree, lookups: Lookups) -> None:
+        self._tree = tree
+        self._lookups = lookups
+        self._changed: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._token: trio.lowlevel.TrioToken | None = None
+
+    def start(self) -> None:
+        """Begin; called in the loop that answers requests."""
+        self._token = trio.lowlevel.current_trio_token()
+        self._tree.store.subscribe(lambda change: self._changed.put(change.context_id))
+        threading.Thread(target=self._run, name="invalidations", daemon=True).start()
+
+    def stop(self) -> None:
+        """Let the thread end when it has done what it is at."""
+        self._changed.put(None)
+
+    def _run(self) -> None:
+        while (context_id := self._changed.get()) is not None:
+            try:
+                self._follow(context_id)
+            except trio.RunFinishedError:
+                return
+            except Exception:
+                log.exception("what has changed in context %d may be shown late", context_id)
+
+    def _follow(self, context_id: int) -> None:
+        tree = self._tree
+        view_id = self._in_loop(tree.view_id, context_id)
+        if self._in_loop(tree.has_shown, view_id):
+            tree.store.conversation(context_id)
+        shown = self._in_loop(tree.changed, view_id)
+        for stale in stale_places(view_id):
+            if stale.ino in self._lookups:
+                _invalidate(stale)
+        if shown is not None:
+            for stale in stale_since(tree.store, shown):
+                _invalidate(stale)
+
+    def _in_loop(self, function: Callable[[A], R], argument: A) -> R:
+        return trio.from_thread.run_sync(function, argument, trio_token=self._token)
+
+
+def _invalidate(stale: Stale) -> None:
+    try:
+        if stale.name is None:
+            pyfuse3.invalidate_inode(stale.ino, attr_only=not stale.content)
+        else:
+            pyfuse3.invalidate_entry(stale.ino, stale.name)
+    except FileNotFoundError:
+        pass  # the kernel does not know it, or not any more
+    except OSError as error:
+        log.warning("%r could not be invalidated: %s", stale, error)

@@ -1,0 +1,216 @@
+"""The life of a mount: checks before, options, signals, and an end that leaves nothing behind.
+
+While a store is mounted, a note under ``mounts/`` in its directory tells the mountpoint, the process, and the number
+of the FUSE connection, so that what a killed daemon left is cleaned at the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pyfuse3
+import trio
+from msgspec import Struct
+
+from fusefs.kernel import Invalidations, install_polling
+from fusefs.mount_table import FSTYPE, mount_at
+from fusefs.operations import Operations
+from fusefs.tree.tree import Tree
+from store.errors import UsageError
+from store.store import Store
+
+log = logging.getLogger(__name__)
+
+NOTES = "mounts"
+_CONNECTIONS = Path("/sys/fs/fuse/connections")
+_OPTIONS = frozenset({"fsname=convfs", "subtype=convfs", "default_permissions", "ro", "nosuid", "nodev", "noatime"})
+_FUSERMOUNT_SECONDS = 10
+
+
+class Note(Struct, frozen=True):
+    """What is remembered of a mount. ``started`` is the process's start time in clock ticks since boot."""
+
+    mountpoint: str
+    pid: int
+    started: int
+    connection: int
+
+
+Background = Callable[..., Awaitable[object]]
+"""Something that runs beside the mount. It is called as ``nursery.start`` calls, and cancelled when the mount ends."""
+
+
+def run(
+    store: Store, mountpoint: Path, *, ready: Callable[[], object] = lambda: None, background: Background | None = None
+) -> None:
+    """Mount ``store`` at ``mountpoint`` and answer until it is unmounted or SIGINT, SIGTERM or SIGHUP comes.
+
+    ``ready`` is called once the mount answers and ``background`` has started. Runs in the main thread. Raises
+    UsageError where it cannot be mounted there.
+    """
+    clean(store.root)
+    target = _checked(store.root, mountpoint)
+    operations = Operations(Tree(store))
+    install_polling(store.settings.poll_microseconds)
+    with _mounted(operations, target), _noted(store.root, target):
+        trio.run(_serve, operations, ready, background)
+    log.info("unmounted from %s", target)
+
+
+async def _serve(operations: Operations, ready: Callable[[], object], background: Background | None) -> None:
+    invalidations = Invalidations(operations.tree, operations.lookups)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(_end_on_signal)
+        if background is not None:
+            await nursery.start(background)
+        invalidations.start()
+        nursery.start_soon(_tell, ready)
+        try:
+            await _answer()
+        finally:
+            invalidations.stop()
+            nursery.cancel_scope.cancel()
+
+
+async def _tell(ready: Callable[[], object]) -> None:
+    # by now the task that answers has begun, or will before the first request comes in
+    log.info("mounted")
+    ready()
+
+
+async def _answer() -> None:
+    """Answer requests until the mount ends.
+
+    One task does it: no handler waits. A request that was there may be gone when it is to be read, because whoever
+    made it was killed; the read then fails instead of waiting, and pyfuse3's loop ends and is begun again.
+    """
+    while True:
+        vanished = False
+        try:
+            await pyfuse3.main(min_tasks=1, max_tasks=1)
+        except* BlockingIOError:
+            vanished = True
+        if not vanished:
+            return
+
+
+async def _end_on_signal(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+        task_status.started()
+        async for number in signals:
+            log.info("ending on %s", signal.Signals(number).name)
+            pyfuse3.terminate()
+
+
+@contextmanager
+def _mounted(operations: Operations, target: Path) -> Iterator[None]:
+    try:
+        pyfuse3.init(operations, str(target), set(_OPTIONS))
+    except RuntimeError as error:
+        raise UsageError(f"{target} cannot be mounted ({error}): is FUSE available, and is it yours?") from error
+    try:
+        _set_non_blocking()
+        yield
+    finally:
+        pyfuse3.close(unmount=True)
+
+
+def _set_non_blocking() -> None:
+    """Make reads of the FUSE device fail where no request is there. pyfuse3 does not tell which descriptor it is."""
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink(f"/proc/self/fd/{name}") == "/dev/fuse":
+                os.set_blocking(int(name), False)
+        except OSError:
+            continue  # the descriptor of the listing itself
+
+
+def _checked(root: Path, mountpoint: Path) -> Path:
+    """Return the absolute path to mount at; UsageError where that would not do."""
+    target = Path(os.path.abspath(mountpoint))
+    there = mount_at(target)
+    if there is not None and there.fstype == FSTYPE:
+        raise UsageError(f"{target} is mounted already: use it there, or `convfs umount {target}` first")
+    if not target.is_dir():
+        raise UsageError(f"{target} is not a directory: make it first")
+    target = target.resolve()
+    store = root.resolve()
+    if store.is_relative_to(target):
+        raise UsageError(f"the store {store} lies inside {target}, which the mount would hide: mount elsewhere")
+    if target.is_relative_to(store):
+        raise UsageError(f"{target} lies inside the store {store}: mount elsewhere")
+    return target
+
+
+# -- notes, and what a killed daemon left ------------------------------------------------------------------------------
+
+
+@contextmanager
+def _noted(root: Path, target: Path) -> Iterator[None]:
+    there = mount_at(target)
+    if there is None:
+        raise UsageError(f"{target} was unmounted at once")
+    directory = root / NOTES
+    directory.mkdir(mode=0o700, exist_ok=True)
+    path = directory / f"{os.getpid()}.json"
+    note = Note(str(target), os.getpid(), _started(os.getpid()), there.device)
+    path.write_bytes(msgspec.json.encode(note))
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def notes(root: Path) -> Iterator[tuple[Path, Note]]:
+    """Yield what is noted of mounts of the store at ``root``, each with the note's path."""
+    for path in sorted((root / NOTES).glob("*.json")):
+        try:
+            yield path, msgspec.json.decode(path.read_bytes(), type=Note)
+        except (OSError, msgspec.DecodeError):
+            path.unlink(missing_ok=True)
+
+
+def alive(note: Note) -> bool:
+    """Say whether the process that a note names still runs."""
+    return _started(note.pid) == note.started
+
+
+def _started(pid: int) -> int:
+    """Return when a process started, in clock ticks since boot; 0 if there is none or it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return 0 if fields[0] in "ZX" else int(fields[19])
+
+
+def clean(root: Path) -> None:
+    """Take down the mounts of the store at ``root`` whose daemon is dead."""
+    for path, note in notes(root):
+        if alive(note):
+            continue
+        there = mount_at(Path(note.mountpoint))
+        if there is not None and there.fstype == FSTYPE and there.device == note.connection:
+            _abort(note.connection)
+            _fusermount("-uz", note.mountpoint)
+        path.unlink(missing_ok=True)
+
+
+def _abort(connection: int) -> None:
+    try:
+        (_CONNECTIONS / str(connection) / "abort").write_text("1")
+    except OSError:
+        log.debug("connection %d is gone, or fusectl is not mounted", connection)
+
+
+def _fusermount(options: str, mountpoint: str) -> None:
+    subprocess.run(
+        ["fusermount3", options, "--", mountpoint], capture_output=True, check=False, timeout=_FUSERMOUNT_SECONDS
+    )

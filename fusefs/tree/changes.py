@@ -1,0 +1,79 @@
+"""What the kernel believes that a change has made untrue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import NamedTuple
+
+from fusefs import inodes
+from fusefs.inodes import Place, Space
+from fusefs.text.names import event_name
+from fusefs.tree.projects import MARKDOWN
+from store.events.conversation import EventRow
+from store.events.event import Kind
+from store.store import Store
+
+
+class Stale(NamedTuple):
+    """What the kernel must no longer believe: the entry ``name`` of directory ``ino``, or else all about ``ino``.
+
+    ``content`` says whether the pages are stale too, and not only the attributes.
+    """
+
+    ino: int
+    name: bytes | None = None
+    content: bool = False
+
+
+class Shown(NamedTuple):
+    """What the tree has shown of a conversation: its head, its name, and the directories that it was in."""
+
+    context: int
+    view: int
+    head: int
+    records: int
+    name: str
+    project: int
+    transcripts: int
+
+
+_CONTENT_PLACES = (Place.EVENTS_JSON, Place.METADATA, Place.TRANSCRIPT)
+
+
+def stale_places(view_id: int) -> Iterator[Stale]:
+    """Yield what every change of a conversation makes stale, whatever it was."""
+    first = inodes.base(Space.PLACE, view_id)
+    for place in Place:
+        yield Stale(first + place, content=place in _CONTENT_PLACES)
+
+
+def stale_since(store: Store, old: Shown) -> Iterator[Stale]:
+    """Yield what else differs between what was shown of a conversation and what it is now."""
+    conversation = store.conversation(old.context)
+    if old.head != conversation.head:
+        kept = store.range_by_depth(old.context, old.records - 1, 1) if old.head else ()
+        if old.head and not (kept and kept[0].turn_id == old.head):
+            yield from _stale_events(store, old, conversation.head)
+    if old.name != conversation.name:
+        yield Stale(old.project, old.name.encode())
+        yield Stale(old.transcripts, (old.name + MARKDOWN).encode())
+
+
+def _stale_events(store: Store, old: Shown, head: int) -> Iterator[Stale]:
+    """Yield the events that differ between two branches.
+
+    The records that an edit copies have other turns but the same payloads, and stay as they are.
+    """
+    directory = inodes.base(Space.PLACE, old.view) + Place.EVENTS
+    first = inodes.base(Space.EVENT, old.view)
+    old_rows = store.rows(old.head)
+    new_rows: Sequence[EventRow] = store.rows(head) if head else ()
+    for before, after in zip_longest(old_rows, new_rows[: len(old_rows)]):
+        if after is not None and before.turn == after.turn:
+            continue
+        name = event_name(before, len(old_rows))
+        if before.kind is not Kind.RECORD and (after is None or event_name(after, len(new_rows)) != name):
+            yield Stale(directory, name.encode())
+        if after is None or store.turn(before.turn).payload_hash != store.turn(after.turn).payload_hash:
+            yield Stale(first + before.number, content=True)

@@ -1,0 +1,257 @@
+"""``.convfs/``: the mount and its store themselves: numbers, settings, errors, the log, any blob by its hash."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from fusefs import inodes
+from fusefs.text.names import safe_name
+from fusefs.tree.node import DERIVED_FILE, DIRECTORY, SHORT, Attributes, Content, Directory, Entry, File, Lazy, Node
+from fusefs.tree.view import FIRST_POSITION
+from store.errors import NotFound
+from store.ids import HASH_SIZE, Hash, now_ms
+from store.settings import FILE_NAME
+
+if TYPE_CHECKING:
+    from fusefs.tree.tree import Tree
+
+CONTROL = ".convfs"
+STATS, SETTINGS, ERRORS, LOG, BLOBS = "stats.json", "settings.toml", "errors", "log", "blobs"
+_LISTED = (BLOBS, ERRORS, LOG, SETTINGS, STATS)
+
+_ERRORS_KEPT = 200
+
+
+class ControlDirectory(Directory):
+    """``.convfs/``."""
+
+    __slots__ = ("tree",)
+
+    parent = inodes.ROOT
+
+    def __init__(self, tree: Tree, ino: int) -> None:
+        super().__init__(ino)
+        self.tree = tree
+
+    def attributes(self) -> Attributes:
+        return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 4, SHORT)
+
+    def lookup(self, name: str) -> Node | None:
+        return self.tree.fixed((CONTROL, name)) if name in _LISTED else None
+
+    def entries(self, after: int) -> Iterator[Entry]:
+        for position, name in enumerate(_LISTED, FIRST_POSITION):
+            if position > after:
+                yield Entry(position, name.encode(), self.tree.fixed((CONTROL, name)).attributes())
+
+
+class StatsFile(File):
+    """``stats.json``: made anew whenever it is opened, so its size is known only when read."""
+
+    __slots__ = ("tree",)
+
+    direct = True
+
+    def __init__(self, tree: Tree, ino: int) -> None:
+        super().__init__(ino)
+        self.tree = tree
+
+    def attributes(self) -> Attributes:
+        return Attributes(self.ino, DERIVED_FILE, 0, now_ms(), timeout=0.0)
+
+    def open(self) -> Content:
+        return Lazy(lambda: msgspec.json.format(msgspec.json.encode(self.tree.store.stats()), indent=2) + b"\n")
+
+
+class DiskFile(File):
+    """A file of the store that is shown as it is; empty while there is none."""
+
+    __slots__ = ("path",)
+
+    direct = True
+
+    def __init__(self, ino: int, path: Path) -> None:
+        super().__init__(ino)
+        self.path = path
+
+    def attributes(self) -> Attributes:
+        try:
+            status = os.stat(self.path)
+        except FileNotFoundError:
+            return Attributes(self.ino, DERIVED_FILE, 0, 0, timeout=0.0)
+        return Attributes(self.ino, DERIVED_FILE, status.st_size, status.st_mtime_ns // 1_000_000, timeout=0.0)
+
+    def open(self) -> Content:
+        return DiskContent(self.path)
+
+
+class DiskContent:
+    """An open file of the store."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return a part of the file."""
+        try:
+            with self._path.open("rb") as file:
+                return os.pread(file.fileno(), size, offset)
+        except FileNotFoundError:
+            return b""
+
+
+class Errors:
+    """What went wrong lately, by the name of the file that tells of it; the oldest go first."""
+
+    def __init__(self) -> None:
+        self._notes: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
+
+    def add(self, subject: str, reason: str) -> None:
+        """Note that something about ``subject`` failed; a later note of the same subject replaces it."""
+        name = safe_name(subject.replace("/", "--") + ".txt")
+        self._notes[name] = (now_ms(), f"{subject}: {reason}\n".encode(errors="replace"))
+        self._notes.move_to_end(name)
+        if len(self._notes) > _ERRORS_KEPT:
+            self._notes.popitem(last=False)
+
+    def get(self, name: str) -> tuple[int, bytes] | None:
+        """Return (time in Unix milliseconds, text) of one."""
+        return self._notes.get(name)
+
+    def names(self) -> list[str]:
+        """Return the names, oldest first."""
+        return list(self._notes)
+
+
+class ErrorsDirectory(Directory):
+    """``errors/``: why a file could not be read."""
+
+    __slots__ = ("tree",)
+
+    def __init__(self, tree: Tree, ino: int) -> None:
+        super().__init__(ino)
+        self.tree = tree
+
+    @property
+    def parent(self) -> int:
+        """The inode number of ``.convfs/``."""
+        return self.tree.fixed((CONTROL,)).ino
+
+    def attributes(self) -> Attributes:
+        return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 2, timeout=0.0)
+
+    def lookup(self, name: str) -> Node | None:
+        return self.tree.fixed((CONTROL, ERRORS, name)) if self.tree.errors.get(name) else None
+
+    def entries(self, after: int) -> Iterator[Entry]:
+        for name in self.tree.errors.names():
+            node = self.tree.fixed((CONTROL, ERRORS, name))
+            if node.ino + FIRST_POSITION > after:
+                yield Entry(node.ino + FIRST_POSITION, name.encode(), node.attributes())
+
+
+class ErrorFile(File):
+    """One error."""
+
+    __slots__ = ("name", "tree")
+
+    direct = True
+
+    def __init__(self, tree: Tree, ino: int, name: str) -> None:
+        super().__init__(ino)
+        self.tree = tree
+        self.name = name
+
+    def _note(self) -> tuple[int, bytes]:
+        note = self.tree.errors.get(self.name)
+        if note is None:
+            raise NotFound(f"{self.name} is no longer kept")
+        return note
+
+    def attributes(self) -> Attributes:
+        time_ms, text = self._note()
+        return Attributes(self.ino, DERIVED_FILE, len(text), time_ms, timeout=0.0)
+
+    def open(self) -> Content:
+        return Lazy(lambda: self._note()[1])
+
+
+class BlobsDirectory(Directory):
+    """``blobs/``: any content by its hash. It lists nothing: there may be millions."""
+
+    __slots__ = ("tree",)
+
+    def __init__(self, tree: Tree, ino: int) -> None:
+        super().__init__(ino)
+        self.tree = tree
+
+    @property
+    def parent(self) -> int:
+        """The inode number of ``.convfs/``."""
+        return self.tree.fixed((CONTROL,)).ino
+
+    def attributes(self) -> Attributes:
+        return Attributes(self.ino, DIRECTORY, 0, 0, 2)
+
+    def lookup(self, name: str) -> Node | None:
+        try:
+            digest = bytes.fromhex(name)
+        except ValueError:
+            return None
+        if len(digest) != HASH_SIZE or digest.hex() != name:
+            return None
+        try:
+            self.tree.store.blob_size(Hash(digest))
+        except NotFound:
+            return None
+        return self.tree.fixed((CONTROL, BLOBS, name))
+
+    def entries(self, after: int) -> Iterator[Entry]:
+        return iter(())
+
+
+class BlobFile(File):
+    """``blobs/HASH``."""
+
+    __slots__ = ("digest", "tree")
+
+    def __init__(self, tree: Tree, ino: int, digest: Hash) -> None:
+        super().__init__(ino)
+        self.tree = tree
+        self.digest = digest
+
+    def attributes(self) -> Attributes:
+        return Attributes(self.ino, DERIVED_FILE, self.tree.store.blob_size(self.digest), 0)
+
+    def open(self) -> Content:
+        return Lazy(lambda: self.tree.store.blob(self.digest))
+
+
+def control_node(tree: Tree, ino: int, path: tuple[str, ...]) -> Node:
+    """Return the node at ``path`` within ``.convfs/``."""
+    match path:
+        case ():
+            return ControlDirectory(tree, ino)
+        case ("stats.json",):
+            return StatsFile(tree, ino)
+        case ("settings.toml",):
+            return DiskFile(ino, tree.store.root / FILE_NAME)
+        case ("log",):
+            return DiskFile(ino, tree.store.root / LOG)
+        case ("errors",):
+            return ErrorsDirectory(tree, ino)
+        case ("errors", name):
+            return ErrorFile(tree, ino, name)
+        case ("blobs",):
+            return BlobsDirectory(tree, ino)
+        case ("blobs", name):
+            return BlobFile(tree, ino, Hash(bytes.fromhex(name)))
+    raise NotFound(f"there is no {'/'.join(path)} in {CONTROL}")

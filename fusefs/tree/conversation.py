@@ -1,0 +1,61 @@
+"""The directory of one conversation, or of an earlier version of one."""
+
+from collections.abc import Iterator, Mapping
+
+from fusefs.inodes import Place
+from fusefs.tree.node import DIRECTORY, Attributes, Entry, Node
+from fusefs.tree.view import FIRST_POSITION
+from fusefs.tree.view_node import ViewDirectory
+
+_LINKS = 4
+"""Of a conversation's directory: itself twice, ``events`` and ``resources``; the others are not listed."""
+
+_LISTED: Mapping[str, Place] = {
+    "events": Place.EVENTS,
+    "events.json": Place.EVENTS_JSON,
+    "metadata.json": Place.METADATA,
+    "resources": Place.RESOURCES,
+}
+_UNLISTED: Mapping[str, Place] = {".records": Place.RECORDS, ".versions": Place.VERSIONS}
+
+
+def conversation_attributes(ino: int, time_ms: int) -> Attributes:
+    """Return the attributes of a conversation's directory."""
+    return Attributes(ino, DIRECTORY, 0, time_ms, _LINKS)
+
+
+class ConversationDirectory(ViewDirectory):
+    """``conversations/PROJECT/NAME/``, and ``.versions/…/`` in it."""
+
+    __slots__ = ()
+
+    @property
+    def parent(self) -> int:
+        """The inode number of the project's directory, or of ``.versions``."""
+        return self.tree.parent_of(self.view)
+
+    def attributes(self) -> Attributes:
+        return conversation_attributes(self.ino, self.view.time_ms)
+
+    def xattrs(self) -> Mapping[str, str]:
+        view = self.view
+        conversation = view.conversation
+        shown = {
+            "context": str(conversation.id),
+            "head": str(view.head),
+            "title": conversation.title,
+            "format": conversation.format,
+            "source": conversation.source,
+        }
+        return {name: value for name, value in shown.items() if value}
+
+    def lookup(self, name: str) -> Node | None:
+        place = _LISTED.get(name) or _UNLISTED.get(name)
+        if place is None or (place is Place.VERSIONS and self.view.version is not None):
+            return None
+        return self.tree.place(self.view_id, place)
+
+    def entries(self, after: int) -> Iterator[Entry]:
+        for position, (name, place) in enumerate(_LISTED.items(), FIRST_POSITION):
+            if position > after:
+                yield Entry(position, name.encode(), self.tree.place(self.view_id, place).attributes())

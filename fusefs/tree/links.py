@@ -1,0 +1,141 @@
+"""``by-date/`` and ``recent/``: symbolic links into ``conversations/``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from fusefs import inodes
+from fusefs.inodes import Place, Space
+from fusefs.text.names import cut, unique
+from fusefs.tree.node import DIRECTORY, LONG, SHORT, Attributes, Directory, Entry, Link, Node
+from fusefs.tree.projects import CONVERSATIONS
+from fusefs.tree.view import FIRST_POSITION
+from store.events.conversation import Conversation
+
+if TYPE_CHECKING:
+    from fusefs.tree.tree import Tree
+
+BY_DATE = "by-date"
+
+RECENT_COUNT = 50
+"""How many conversations ``recent/`` shows."""
+
+_NAME_LIMIT = 230
+
+
+def link_names(conversations: Sequence[Conversation]) -> dict[str, Conversation]:
+    """Return the conversations by the names of their links, oldest id first.
+
+    A link is called as its conversation; a name that another project's conversation has already is followed by ``@``
+    and the project.
+    """
+    names: dict[str, Conversation] = {}
+    for conversation in sorted(conversations, key=lambda conversation: conversation.id):
+        name = conversation.name
+        if name in names:
+            name = unique(cut(f"{name}@{conversation.project}", _NAME_LIMIT), names)
+        names[name] = conversation
+    return names
+
+
+def make_link(tree: Tree, place: Place, conversation: Conversation) -> Link:
+    """Return the link of a conversation in one of the directories here."""
+    above = "../" * (4 if place is Place.DAY_LINK else 1)
+    ino = inodes.base(Space.PLACE, tree.view_id(conversation.id)) + place
+    target = f"{above}{CONVERSATIONS}/{conversation.project}/{conversation.name}"
+    return Link(ino, target, conversation.updated_ms, LONG if place is Place.DAY_LINK else SHORT)
+
+
+class LinksDirectory(Directory):
+    """A directory of links to conversations."""
+
+    __slots__ = ("tree",)
+
+    place = Place.RECENT_LINK
+
+    def __init__(self, tree: Tree, ino: int) -> None:
+        super().__init__(ino)
+        self.tree = tree
+
+    def _conversations(self) -> Sequence[Conversation]:
+        raise NotImplementedError
+
+    def attributes(self) -> Attributes:
+        return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 2, SHORT)
+
+    def lookup(self, name: str) -> Node | None:
+        conversation = link_names(self._conversations()).get(name)
+        return make_link(self.tree, self.place, conversation) if conversation else None
+
+    def entries(self, after: int) -> Iterator[Entry]:
+        for name, conversation in link_names(self._conversations()).items():
+            position = conversation.id + FIRST_POSITION - 1
+            if position > after:
+                yield Entry(position, name.encode(), make_link(self.tree, self.place, conversation).attributes())
+
+
+class RecentDirectory(LinksDirectory):
+    """``recent/``: the conversations that changed last."""
+
+    __slots__ = ()
+
+    @property
+    def parent(self) -> int:
+        """The inode number of the root."""
+        return inodes.ROOT
+
+    def _conversations(self) -> Sequence[Conversation]:
+        return self.tree.store.recent(RECENT_COUNT)
+
+
+class DayDirectory(LinksDirectory):
+    """``by-date/2026/03/05/``: the conversations that began on one day (UTC)."""
+
+    __slots__ = ("day",)
+
+    place = Place.DAY_LINK
+
+    def __init__(self, tree: Tree, ino: int, day: str) -> None:
+        super().__init__(tree, ino)
+        self.day = day
+
+    @property
+    def parent(self) -> int:
+        """The inode number of the month's directory."""
+        return self.tree.fixed((BY_DATE, self.day[:-3])).ino
+
+    def _conversations(self) -> Sequence[Conversation]:
+        return self.tree.store.by_day(self.day)
+
+
+class DatesDirectory(Directory):
+    """``by-date/``, a year or a month in it: ``prefix`` is "", ``2026`` or ``2026-03``."""
+
+    __slots__ = ("prefix", "tree")
+
+    def __init__(self, tree: Tree, ino: int, prefix: str) -> None:
+        super().__init__(ino)
+        self.tree = tree
+        self.prefix = prefix
+
+    @property
+    def parent(self) -> int:
+        """The inode number of the directory above."""
+        return self.tree.fixed((BY_DATE, self.prefix[:-3])).ino if self.prefix else inodes.ROOT
+
+    def attributes(self) -> Attributes:
+        return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 2 + len(self._dates()), SHORT)
+
+    def lookup(self, name: str) -> Node | None:
+        date = self._dates().get(name)
+        return self.tree.fixed((BY_DATE, date)) if date else None
+
+    def entries(self, after: int) -> Iterator[Entry]:
+        for name, date in self._dates().items():
+            position = int(name) + FIRST_POSITION
+            if position > after:
+                yield Entry(position, name.encode(), self.tree.fixed((BY_DATE, date)).attributes())
+
+    def _dates(self) -> dict[str, str]:
+        return {date.rpartition("-")[2]: date for date in self.tree.store.days(self.prefix)}

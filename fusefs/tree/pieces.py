@@ -1,0 +1,55 @@
+"""Files made of many pieces whose sizes are known before they are drawn: transcripts and ``events.json``."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+
+_REMEMBERED = 4
+
+Draw = Callable[[int, int], Iterator[bytes]]
+"""Yields the pieces ``[first, beyond)``, in order. Raises ConvfsError where one cannot be drawn."""
+
+
+class Pieces:
+    """The pieces of one file; a read draws those that it touches and no others.
+
+    The last pieces of recent reads are remembered, because the next read usually begins inside one, and one piece may
+    be larger than many reads.
+    """
+
+    def __init__(self, sizes: Sequence[int], draw: Draw) -> None:
+        self._ends = list(accumulate(sizes))
+        self._draw = draw
+        self._remembered: dict[int, bytes] = {}
+
+    @property
+    def size(self) -> int:
+        """The size of the whole file."""
+        return self._ends[-1] if self._ends else 0
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return the bytes from ``offset`` on, ``size`` of them unless the file ends before."""
+        end = min(offset + size, self.size)
+        if offset >= end:
+            return b""
+        first = bisect_right(self._ends, offset)
+        beyond = bisect_left(self._ends, end) + 1
+        start = self._ends[first - 1] if first else 0
+        data = b"".join(self._pieces(first, beyond))
+        return data[offset - start : end - start]
+
+    def _pieces(self, first: int, beyond: int) -> Iterator[bytes]:
+        piece = self._remembered.get(first)
+        if piece is not None:
+            yield piece
+            first += 1
+        if first < beyond:
+            for number, piece in enumerate(self._draw(first, beyond), first):  # noqa: B007  # used after the loop
+                yield piece
+            assert piece is not None
+            self._remember(number, piece)
+
+    def _remember(self, number: int, piece: bytes) -> None:
+        if len(self._remembered) >= _REMEMBERED:
+            del self._remembered[next(iter(self._remembered))]
+        self._remembered[number] = piece

@@ -1,0 +1,125 @@
+"""The directories that list conversations: ``conversations/``, ``transcripts/``, and a directory a project in each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from fusefs import inodes
+from fusefs.inodes import Place, Space
+from fusefs.tree.conversation import conversation_attributes
+from fusefs.tree.documents import transcript_attributes
+from fusefs.tree.node import DIRECTORY, SHORT, UNCOUNTED, Attributes, Directory, Entry, Node
+from fusefs.tree.view import FIRST_POSITION
+from store.errors import NotFound
+from store.events.conversation import Conversation
+
+if TYPE_CHECKING:
+    from fusefs.tree.tree import Tree
+
+CONVERSATIONS = "conversations"
+TRANSCRIPTS = "transcripts"
+MARKDOWN = ".md"
+
+_PAGE = 200
+"""Conversations that are fetched at once for a listing: about what one readdir request has room for."""
+
+
+class ProjectsDirectory(Directory):
+    """``conversations/`` or ``transcripts/`` (``key`` says which): one directory a project."""
+
+    __slots__ = ("key", "tree")
+
+    def __init__(self, tree: Tree, ino: int, key: str) -> None:
+        super().__init__(ino)
+        self.tree = tree
+        self.key = key
+
+    @property
+    def parent(self) -> int:
+        """The inode number of the root."""
+        return inodes.ROOT
+
+    def attributes(self) -> Attributes:
+        return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 2 + len(self.tree.projects()), SHORT)
+
+    def lookup(self, name: str) -> Node | None:
+        return self.tree.fixed((self.key, name)) if name in self.tree.projects() else None
+
+    def entries(self, after: int) -> Iterator[Entry]:
+        found = {name: self.tree.fixed((self.key, name)) for name in self.tree.projects()}
+        for name, node in sorted(found.items(), key=lambda item: item[1].ino):
+            position = FIRST_POSITION + node.ino
+            if position > after:
+                yield Entry(position, name.encode(), node.attributes())
+
+
+class ProjectDirectory(Directory):
+    """``conversations/PROJECT/``: a directory a conversation."""
+
+    __slots__ = ("project", "tree")
+
+    key = CONVERSATIONS
+    links = UNCOUNTED
+
+    def __init__(self, tree: Tree, ino: int, project: str) -> None:
+        super().__init__(ino)
+        self.tree = tree
+        self.project = project
+
+    @property
+    def parent(self) -> int:
+        """The inode number of the directory of all projects."""
+        return self.tree.fixed((self.key,)).ino
+
+    def attributes(self) -> Attributes:
+        return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), self.links, SHORT)
+
+    def lookup(self, name: str) -> Node | None:
+        conversation = self.tree.store.find(self.project, name)
+        return self.tree.place(self.tree.view_id(conversation.id), Place.CONVERSATION) if conversation else None
+
+    def entries(self, after: int) -> Iterator[Entry]:
+        for conversation in self._beyond(after):
+            ino = inodes.base(Space.PLACE, self.tree.view_id(conversation.id)) + Place.CONVERSATION
+            yield Entry(
+                conversation.id + FIRST_POSITION - 1,
+                conversation.name.encode(),
+                conversation_attributes(ino, conversation.updated_ms),
+            )
+
+    def _beyond(self, after: int) -> Iterator[Conversation]:
+        """Yield conversations by name, fetched in pages; positions are context ids, which a rename does not change."""
+        store = self.tree.store
+        name = ""
+        if after >= FIRST_POSITION:
+            try:
+                name = store.conversation(after - FIRST_POSITION + 1).name
+            except NotFound:
+                return
+        while page := store.conversations(self.project, after=name, limit=_PAGE):
+            yield from page
+            name = page[-1].name
+
+
+class TranscriptsDirectory(ProjectDirectory):
+    """``transcripts/PROJECT/``: a file a conversation."""
+
+    __slots__ = ()
+
+    key = TRANSCRIPTS
+    links = 2
+
+    def lookup(self, name: str) -> Node | None:
+        stem = name.removesuffix(MARKDOWN)
+        conversation = self.tree.store.find(self.project, stem) if stem != name else None
+        return self.tree.place(self.tree.view_id(conversation.id), Place.TRANSCRIPT) if conversation else None
+
+    def entries(self, after: int) -> Iterator[Entry]:
+        for conversation in self._beyond(after):
+            ino = inodes.base(Space.PLACE, self.tree.view_id(conversation.id)) + Place.TRANSCRIPT
+            yield Entry(
+                conversation.id + FIRST_POSITION - 1,
+                (conversation.name + MARKDOWN).encode(),
+                transcript_attributes(ino, conversation),
+            )

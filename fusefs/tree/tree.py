@@ -1,0 +1,213 @@
+"""The tree: from inode numbers to nodes, and what is remembered between requests."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+
+from fusefs import inodes
+from fusefs.inodes import FIRST_HANDED_OUT_VIEW, ROOT, Handed, Place, Space
+from fusefs.tree.changes import Shown
+from fusefs.tree.control import BLOBS, CONTROL, Errors, control_node
+from fusefs.tree.conversation import ConversationDirectory
+from fusefs.tree.documents import EventsJson, MetadataFile, Transcript
+from fusefs.tree.events import EventFile, EventsDirectory
+from fusefs.tree.fixed import README_NAME, RECENT, ReadmeFile, RootDirectory
+from fusefs.tree.links import BY_DATE, DatesDirectory, DayDirectory, RecentDirectory, make_link
+from fusefs.tree.node import Node
+from fusefs.tree.projects import CONVERSATIONS, TRANSCRIPTS, ProjectDirectory, ProjectsDirectory, TranscriptsDirectory
+from fusefs.tree.records import RecordFile, RecordsDirectory
+from fusefs.tree.resources import ResourceDirectory, resource_node
+from fusefs.tree.versions import VersionsDirectory
+from fusefs.tree.view import View
+from fusefs.tree.view_node import ViewNode
+from store.errors import NotFound
+from store.ids import now_ms
+from store.store import Store
+
+Key = tuple[str, ...]
+"""What a handed-out inode is: the path of a directory or file that belongs to no conversation."""
+
+_DAY_LENGTH = len("2026-03-05")
+_VIEWS_KEPT = 256
+_BYTES_SECONDS = 10.0
+
+_PLACES = {
+    Place.CONVERSATION: ConversationDirectory,
+    Place.EVENTS: EventsDirectory,
+    Place.EVENTS_JSON: EventsJson,
+    Place.RESOURCES: ResourceDirectory,
+    Place.METADATA: MetadataFile,
+    Place.VERSIONS: VersionsDirectory,
+    Place.RECORDS: RecordsDirectory,
+    Place.TRANSCRIPT: Transcript,
+}
+
+
+class Tree:
+    """All nodes of one mount. Used by one thread."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.errors = Errors()
+        self.mounted_ms = now_ms()
+        self._keys: Handed[Key] = Handed(ROOT)
+        self._fixed: dict[int, Node] = {}
+        self._view_keys: Handed[tuple[int, int]] = Handed(FIRST_HANDED_OUT_VIEW)
+        self._views: OrderedDict[int, View] = OrderedDict()
+        self._shown: dict[int, Shown] = {}
+        self._bytes = 0
+        self._bytes_until = 0.0
+        self._changed_ms: int | None = None
+        self._projects: dict[str, None] | None = None
+        self.fixed(())
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def node(self, ino: int) -> Node:
+        """Return the node with an inode number. Raises NotFound if what it was is gone."""
+        node = self._fixed.get(ino)
+        if node is not None:
+            return node
+        space, view_id, number = inodes.split(ino)
+        if space == Space.EVENT:
+            return EventFile(self, ino, view_id)
+        if space == Space.PLACE:
+            return self.place(view_id, Place(number))
+        if space == Space.RECORD:
+            return RecordFile(self, ino, view_id)
+        if space == Space.RESOURCE:
+            return resource_node(self, view_id, ino)
+        raise NotFound(f"there is no inode {ino}")
+
+    def place(self, view_id: int, place: Place) -> Node:
+        """Return a node that there is once in every view."""
+        if place in (Place.DAY_LINK, Place.RECENT_LINK):
+            return make_link(self, place, self.view(view_id).conversation)
+        return _PLACES[place](self, inodes.base(Space.PLACE, view_id) + place, view_id)
+
+    def fixed(self, key: Key) -> Node:
+        """Return a node that belongs to no conversation, by its path."""
+        ino = self._keys.number(key)
+        node = self._fixed.get(ino)
+        if node is None:
+            node = self._fixed[ino] = self._make(ino, key)
+        return node
+
+    def _make(self, ino: int, key: Key) -> Node:
+        match key:
+            case ():
+                return RootDirectory(self, ino)
+            case (name,) if name == README_NAME:
+                return ReadmeFile(ino, self.mounted_ms)
+            case (name,) if name == RECENT:
+                return RecentDirectory(self, ino)
+            case (name,) if name in (CONVERSATIONS, TRANSCRIPTS):
+                return ProjectsDirectory(self, ino, name)
+            case (name, project) if name == CONVERSATIONS:
+                return ProjectDirectory(self, ino, project)
+            case (name, project) if name == TRANSCRIPTS:
+                return TranscriptsDirectory(self, ino, project)
+            case (name, *rest) if name == BY_DATE:
+                date = rest[0] if rest else ""
+                return DayDirectory(self, ino, date) if len(date) == _DAY_LENGTH else DatesDirectory(self, ino, date)
+            case (name, *rest) if name == CONTROL:
+                return control_node(self, ino, tuple(rest))
+        raise NotFound(f"there is no {'/'.join(key)}")
+
+    def forget(self, ino: int) -> None:
+        """Drop what is remembered of a node that the kernel no longer knows, where there may be many of its kind."""
+        key = self._keys.key(ino)
+        if key is not None and key[:2] == (CONTROL, BLOBS) and len(key) > 2:
+            self._keys.drop(ino)
+            del self._fixed[ino]
+
+    # -- views -----------------------------------------------------------------------------------------------------
+
+    def view_id(self, context_id: int) -> int:
+        """Return the number of a conversation at its head in inodes."""
+        return context_id if context_id < FIRST_HANDED_OUT_VIEW else self._view_keys.number((context_id, 0))
+
+    def version_view(self, context_id: int, version: int) -> int:
+        """Return the number of an earlier version of a conversation in inodes."""
+        return self._view_keys.number((context_id, version))
+
+    def view(self, view_id: int) -> View:
+        """Return a view. Raises NotFound if there is none of that number."""
+        view = self._views.get(view_id)
+        if view is None:
+            view = self._views[view_id] = self._load(view_id)
+            if len(self._views) > _VIEWS_KEPT:
+                self._views.popitem(last=False)
+        return view
+
+    def has_shown(self, view_id: int) -> bool:
+        """Say whether more was shown of a conversation than its name."""
+        return view_id in self._shown
+
+    def changed(self, view_id: int) -> Shown | None:
+        """Take note that a conversation has changed; return what was shown of it before."""
+        self._changed_ms = None
+        self._projects = None
+        self._views.pop(view_id, None)
+        return self._shown.pop(view_id, None)
+
+    def _load(self, view_id: int) -> View:
+        context_id, version = view_id, 0
+        if view_id >= FIRST_HANDED_OUT_VIEW:
+            key = self._view_keys.key(view_id)
+            if key is None:
+                raise NotFound(f"there is no view {view_id}")
+            context_id, version = key
+        conversation = self.store.conversation(context_id)
+        if version:
+            return View(self.store, view_id, conversation, self.store.versions(context_id)[version - 1])
+        self._shown[view_id] = Shown(
+            context_id,
+            view_id,
+            conversation.head,
+            conversation.records,
+            conversation.name,
+            self.fixed((CONVERSATIONS, conversation.project)).ino,
+            self.fixed((TRANSCRIPTS, conversation.project)).ino,
+        )
+        return View(self.store, view_id, conversation)
+
+    def parent_of(self, view: View) -> int:
+        """Return the inode number of the directory that a view's own directory is in."""
+        conversation = view.conversation
+        if view.version is None:
+            return self.fixed((CONVERSATIONS, conversation.project)).ino
+        return inodes.base(Space.PLACE, self.view_id(conversation.id)) + Place.VERSIONS
+
+    # -- what all conversations have in common ---------------------------------------------------------------------
+
+    def changed_ms(self) -> int:
+        """Return when any conversation last changed, in Unix milliseconds."""
+        if self._changed_ms is None:
+            latest = self.store.recent(1)
+            self._changed_ms = latest[0].updated_ms if latest else self.mounted_ms
+        return self._changed_ms
+
+    def projects(self) -> Mapping[str, None]:
+        """Return the names of all projects, in order."""
+        if self._projects is None:
+            self._projects = dict.fromkeys(self.store.projects())
+        return self._projects
+
+    def store_bytes(self) -> int:
+        """Return the size of the store's files, as of at most some seconds ago."""
+        now = time.monotonic()
+        if now > self._bytes_until:
+            self._bytes = sum(file.stat().st_size for file in self.store.root.rglob("*") if file.is_file())
+            self._bytes_until = now + _BYTES_SECONDS
+        return self._bytes
+
+    def describe(self, ino: int) -> str:
+        """Return the path of a file, as people would name it, for messages."""
+        node = self.node(ino)
+        if not isinstance(node, ViewNode):
+            return "/".join(self._keys.key(ino) or (str(ino),))
+        conversation = node.view.conversation
+        return f"{conversation.project}/{conversation.name}/{node.label()}"

@@ -1,0 +1,80 @@
+"""What the nodes of one view have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fusefs import inodes
+from fusefs.inodes import Place, Space
+from fusefs.tree.node import DIRECTORY, Attributes, Directory, Node
+from fusefs.tree.view import View
+from store.events.conversation import EventRow
+
+if TYPE_CHECKING:
+    from fusefs.tree.tree import Tree
+
+
+class ViewNode(Node):
+    """A node of one view. It finds the view anew each time, so that it never shows a state that has passed."""
+
+    __slots__ = ("tree", "view_id")
+
+    def __init__(self, tree: Tree, ino: int, view_id: int) -> None:
+        super().__init__(ino)
+        self.tree = tree
+        self.view_id = view_id
+
+    @property
+    def view(self) -> View:
+        """The view as it is now. Raises NotFound once there is none."""
+        return self.tree.view(self.view_id)
+
+    @property
+    def number(self) -> int:
+        """What the inode number says last: the number of a record, a resource, a place."""
+        return self.ino & inodes.MAX_NUMBER
+
+    def label(self) -> str:
+        """Return what this node is, in its conversation, for messages."""
+        space, _view, number = inodes.split(self.ino)
+        return Place(number).name.lower() if space == Space.PLACE else f"{Space(space).name.lower()}-{number:05}"
+
+    def place(self, place: Place) -> int:
+        """Return the inode number of a place in this view."""
+        return inodes.base(Space.PLACE, self.view_id) + place
+
+
+class RowNode(ViewNode):
+    """A node that is one record of its view."""
+
+    __slots__ = ()
+
+    @property
+    def row(self) -> EventRow:
+        """The record's row as it is now. Raises NotFound once there is none."""
+        return self.view.row(self.number)
+
+    def turn_xattrs(self, row: EventRow) -> dict[str, str]:
+        """Return the extended attributes that say which turn this is."""
+        store = self.tree.store
+        turn = store.turn(row.turn)
+        return {
+            "turn": str(row.turn),
+            "hash": turn.payload_hash.hex(),
+            "type": store.type_name(turn.type_tag),
+            "event": str(row.number),
+        }
+
+
+class ViewDirectory(ViewNode, Directory):
+    """A directory in the conversation's own, unless it says otherwise."""
+
+    __slots__ = ()
+
+    @property
+    def parent(self) -> int:
+        """The inode number of the conversation's directory."""
+        return self.place(Place.CONVERSATION)
+
+    def attributes(self) -> Attributes:
+        return Attributes(self.ino, DIRECTORY, 0, self.view.time_ms, 2)
