@@ -1,7 +1,8 @@
-"""``events.json``: every record of a conversation as JSON, each content replaced by a reference to it.
+"""``events.json``: every record of a conversation as JSON, its contents replaced by references to them.
 
-The file is an array, indented by two spaces. A record's contents (what its blocks show) stand as ``{"$blob": "<64
-hex>", "size": <bytes>}``: the BLAKE3 of the content's bytes, and how many they are. What identifies an element is
+The file is an array, indented by two spaces. What a record's blocks show stands as ``{"$blob": "<64 hex>", "size":
+<bytes>}``: the BLAKE3 of the content's bytes, and how many they are. In a record that is then still larger than
+:data:`LARGE_RECORD`, so does every other long string (tools write many a text twice). What identifies an element is
 ``"$event"``, the record's number, before its own keys; the array of ``jp`` is that tool's own file, which has no such
 key. A record that is not an object is ``{"$event": N, "$value": …}``, one that is not JSON ``{"$event": N, "$raw":
 {"$blob": …}}``.
@@ -17,7 +18,6 @@ from typing import Any
 import msgspec
 from blake3 import blake3
 
-from fusefs.text.grammar import encode, encoded_size
 from store.events.event import Block, Event
 
 OPENING = b"["
@@ -25,8 +25,15 @@ TAIL = b"\n]\n"
 EMPTY = b"[]\n"
 TAIL_SIZE = len(TAIL)
 
+LONG_STRING = 1024
+"""Characters from which on a string in a large record is replaced, whatever it is."""
+
+LARGE_RECORD = 2048
+"""Bytes of JSON, without spaces, beyond which a record is large."""
+
 _LEAD = b",\n  "
 _NO_HASH = "0" * 64
+_DEEPEST = 64
 _BARE_FORMATS = frozenset({"jp"})
 
 _to_json = msgspec.json.Encoder().encode
@@ -73,6 +80,8 @@ def _native(number: int, event: Event, format: str, *, hashed: bool) -> bytes | 
     view = _with_references(native, event.blocks, hashed=hashed)
     try:
         text = _compact(view)
+        if len(text) > LARGE_RECORD:
+            text = _compact(_without_long_strings(view, _DEEPEST, hashed=hashed))
         if format in _BARE_FORMATS:
             pass
         elif not isinstance(native, dict) or "$event" in native:
@@ -103,47 +112,80 @@ def _indented(text: bytes) -> bytes:
 
 
 def _with_references(native: object, blocks: Sequence[Block], *, hashed: bool) -> object:
-    """Return ``native`` with references for contents; only what leads to one of them is copied.
+    """Return ``native`` with references for what blocks show; only what leads to one of them is copied.
 
     A place that is not there, or that holds no string (arguments that are an object), stays as it is.
     """
-    if not isinstance(native, (dict, list)):
-        return native
-    root = native
+    root: Any = native  # parsed JSON: only its own shape says what may be asked of it
     copied: set[int] = set()
     for block in blocks:
         if not block.path:
             continue
-        if not copied:
-            root = native.copy()
-            copied.add(id(root))
-        node: Any = root  # parsed JSON: only its own shape says what may be asked of it
-        *above, last = block.path
+        holder = value = root
         try:
-            for key in above:
-                child = node[key]
-                if id(child) not in copied:
-                    if not isinstance(child, (dict, list)):
-                        break
-                    node[key] = child = child.copy()
-                    copied.add(id(child))
-                node = child
-            else:
-                value = node[last]
-                if isinstance(value, str):
-                    node[last] = _reference(value, block, hashed=hashed)
+            for key in block.path:
+                holder, value = value, value[key]
         except (KeyError, IndexError, TypeError):
             continue
+        if (
+            type(value) is not str
+            or type(holder) is str
+            or (reference := _reference(value, block, hashed=hashed)) is None
+        ):
+            continue
+        if not copied:
+            root = root.copy()
+            copied.add(id(root))
+        node = root
+        for key in block.path[:-1]:
+            child = node[key]
+            if id(child) not in copied:
+                child = child.copy()
+                copied.add(id(child))
+                node[key] = child
+            node = child
+        node[block.path[-1]] = reference
     return root
 
 
-def _reference(value: str, block: Block, *, hashed: bool) -> dict[str, object]:
+def _without_long_strings(value: object, depth: int, *, hashed: bool) -> object:
+    """Return a value with references for its long strings, ``value`` itself if it has none."""
+    places: Iterable[tuple[Any, object]]
+    if isinstance(value, dict):
+        places = value.items()
+    elif isinstance(value, list):
+        places = enumerate(value)
+    else:
+        return value
+    changes: list[tuple[Any, object]] = []
+    for key, item in places:
+        if type(item) is str:
+            if len(item) >= LONG_STRING and (reference := _reference(item, None, hashed=hashed)) is not None:
+                changes.append((key, reference))
+        elif depth and type(item) in (dict, list):
+            shorter = _without_long_strings(item, depth - 1, hashed=hashed)
+            if shorter is not item:
+                changes.append((key, shorter))
+    if not changes:
+        return value
+    copy: Any = value.copy()
+    for key, item in changes:
+        copy[key] = item
+    return copy
+
+
+def _reference(value: str, block: Block | None, *, hashed: bool) -> dict[str, object] | None:
+    """Return what stands for a string; None where it has no bytes that could be named (half a surrogate pair)."""
     content: str | bytes | None = value
-    if block.encoding == "base64":
+    if block is not None and block.encoding == "base64":
         content = block.text if block.data is None else block.data
+    if content is None:
+        return None
     if isinstance(content, str):
-        if not hashed:
-            return {"$blob": _NO_HASH, "size": encoded_size(content)}
-        content = encode(content)
-    data = content or b""
-    return {"$blob": blake3(data).hexdigest() if hashed else _NO_HASH, "size": len(data)}
+        if not hashed and content.isascii():
+            return {"$blob": _NO_HASH, "size": len(content)}
+        try:
+            content = content.encode()
+        except UnicodeEncodeError:
+            return None
+    return {"$blob": blake3(content).hexdigest() if hashed else _NO_HASH, "size": len(content)}

@@ -5,9 +5,7 @@ control character, and is never empty. The same input always gives the same name
 """
 
 import re
-import unicodedata
 from collections.abc import Container
-from datetime import UTC, datetime
 from functools import lru_cache
 
 from store.events.conversation import EventRow
@@ -19,10 +17,6 @@ NAME_MAX = 255
 NUMBER_WIDTH = 5
 """Digits of an event's number in names, unless the conversation has more than 99,999 records."""
 
-CONVERSATION_NAME_MAX = 230
-"""Bytes that a conversation's name may have: leaves room for ``.md`` and for what :func:`unique` adds."""
-
-_SLUG_CHARACTERS = 60
 _TOOL_MAX = 120
 
 # Controls, line and paragraph separators, marks that turn the direction of text, and halves of surrogate pairs:
@@ -87,43 +81,6 @@ def unique(name: str, taken: Container[str], *, limit: int = NAME_MAX) -> str:
         if candidate not in taken:
             return candidate
         number += 1
-
-
-def slug(text: str, *, limit: int = _SLUG_CHARACTERS) -> str:
-    """Return ``text`` in lower case with ``-`` between its words, "" if it has none.
-
-    Letters, digits and marks of every script stay. It has at most ``limit`` characters, and ends with a whole word
-    where that leaves at least half of it.
-    """
-    # a title may be a whole prompt: what does not fit is not looked at
-    start = unicodedata.normalize("NFC", text[: limit * 8]).lower()
-    words: list[str] = []
-    word: list[str] = []
-    for character in start:
-        if character.isalnum() or (word and unicodedata.category(character)[0] == "M"):
-            word.append(character)
-        elif word and character not in "'\u2019":  # "don't" is one word
-            words.append("".join(word))
-            word = []
-    words.append("".join(word))
-    joined = "-".join(filter(None, words))
-    if len(joined) <= limit:
-        return joined
-    whole = joined[: limit + 1].rpartition("-")[0]
-    return whole if len(whole) * 2 >= limit else joined[:limit]
-
-
-def conversation_name(title: str, created_ms: int) -> str:
-    """Return the name of a conversation: ``2026-03-05-fix-the-login-bug``.
-
-    ``created_ms`` are Unix milliseconds, the date is that in UTC; 0, or a time that no calendar has, gives no date.
-    """
-    words = slug(title) or "untitled"
-    try:
-        day = datetime.fromtimestamp(created_ms // 1000, UTC).date().isoformat() if created_ms else ""
-    except (ValueError, OverflowError, OSError):
-        day = ""
-    return cut(f"{day}-{words}" if day else words, CONVERSATION_NAME_MAX)
 
 
 def number_width(records: int) -> int:

@@ -57,7 +57,7 @@ def _value(text: str) -> Value:
         return special[text]
     if re.fullmatch(r"-?[0-9]+", text):
         return int(text)
-    if re.fullmatch(r"-?[0-9.]+(e[-+]?[0-9]+)?", text):
+    if re.fullmatch(r"-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?", text):
         return float(text)
     return text
 

@@ -8,7 +8,7 @@ from blake3 import blake3
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fusefs.text.events_json import TAIL_SIZE, document, element, element_size
+from fusefs.text.events_json import LONG_STRING, TAIL_SIZE, document, element, element_size
 from store.events.event import Block, Event, Kind, Path
 from tests.text import strategies
 
@@ -112,8 +112,22 @@ def test_arguments_keep_their_shape_around_their_texts() -> None:
     ]
 
 
+def test_a_large_record_keeps_no_long_string() -> None:
+    long, short = "ü" * LONG_STRING, "x" * (LONG_STRING - 1)
+    native = {"a": [{"twin": long}, short, short], "b": "\ud800" * LONG_STRING}
+    assert parsed(element(1, event(native), "codex", b"")) == [
+        {"$event": 1, "a": [{"twin": reference(long)}, short, short], "b": native["b"]}
+    ]
+
+
+def test_a_small_record_keeps_its_long_string() -> None:
+    native = {"a": "x" * LONG_STRING}
+    assert parsed(element(1, event(native), "codex", b"")) == [{"$event": 1, **native}]
+
+
 numbers = st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False))
-leaves = st.one_of(st.none(), st.booleans(), numbers, strategies.texts)
+long = st.builds(str.__mul__, st.sampled_from(["x", "ü", "\ud800", '"']), st.integers(1000, 1100))
+leaves = st.one_of(st.none(), st.booleans(), numbers, strategies.texts, long)
 names = st.text(strategies.characters, max_size=5)
 natives = st.recursive(
     leaves,
@@ -157,10 +171,13 @@ def test_an_element_has_its_size_and_leaves_the_record_alone(
 
 @given(seen_natives())
 def test_references_resolve_to_the_record(seen: Event) -> None:
+    assume(seen.native is not None)
     # half a pair has no bytes that a reference could name
-    texts = [block.text or "" for block in seen.blocks]
-    assume(seen.native is not None and not re.search("[\ud800-\udfff]", "".join(texts)))
-    contents = {reference(text)["$blob"]: text for text in texts}
+    contents = {
+        reference(text)["$blob"]: text
+        for _, text in places(seen.native)
+        if isinstance(text, str) and not re.search("[\ud800-\udfff]", text)
+    }
 
     def resolved(value: object) -> object:
         if isinstance(value, dict):

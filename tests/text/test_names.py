@@ -6,14 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusefs.text.names import (
-    CONVERSATION_NAME_MAX,
-    conversation_name,
     cut,
     event_name,
     number_width,
     parse_event_name,
     safe_name,
-    slug,
     unique,
 )
 from store.events.conversation import EventRow
@@ -80,45 +77,6 @@ def test_unique_names_are_unique(names: list[str]) -> None:
 def test_unique_names_count_from_two() -> None:
     assert unique("a", set()) == "a"
     assert unique("a", {"a", "a-2"}) == "a-3"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Fix the login bug!", "fix-the-login-bug"),
-        ("  Don't  panic -- v1.2 ", "dont-panic-v1-2"),
-        ("Größe ändern", "größe-ändern"),
-        ("登录错误 修复", "登录错误-修复"),
-        ("हिन्दी में", "हिन्दी-में"),
-        ("naïve cafe\u0301", "naïve-café"),
-        ("???", ""),
-        ("<command-name>/clear</command-name>", "command-name-clear-command-name"),
-        ("word " * 40, "-".join(["word"] * 12)),
-        ("a" + "b" * 100, "a" + "b" * 59),
-    ],
-)
-def test_slugs(text: str, expected: str) -> None:
-    assert slug(text) == expected
-
-
-@given(anything)
-def test_a_slug_is_a_short_word(text: str) -> None:
-    made = slug(text)
-    assert len(made) <= 60
-    assert not made.startswith("-")
-    assert not made.endswith("-")
-    assert made == "" or valid(made)
-
-
-@given(anything, st.integers(-(10**18), 10**18))
-def test_a_conversations_name_is_valid(title: str, created_ms: int) -> None:
-    assert valid(conversation_name(title, created_ms), CONVERSATION_NAME_MAX)
-
-
-def test_conversation_names_begin_with_the_day() -> None:
-    assert conversation_name("Fix the login bug", 1_772_739_114_356) == "2026-03-05-fix-the-login-bug"
-    assert conversation_name("", 1_772_739_114_356) == "2026-03-05-untitled"
-    assert conversation_name("Fix it", 0) == "fix-it"
 
 
 @pytest.mark.parametrize(
