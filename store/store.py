@@ -170,8 +170,7 @@ class Store(Library):
         fresh = list(blobs.values())
         if sum(blob.raw_len for blob in fresh) > _JOURNALLED_BYTES:
             load = self.load()
-            for blob in fresh:
-                load.payload(blob.body, blob.hash)
+            load.payloads([blob.body for blob in fresh])
             load.sync()
             fresh = []
         types = self._unregistered({item.type_name for item in items})
@@ -180,11 +179,9 @@ class Store(Library):
 
     def put_blob(self, data: bytes) -> Hash:
         """Store ``data`` and return its name once it is durable."""
-        digest = hash_bytes(data)
-        if not self._intake.holds(digest):
-            load = self.load()
-            load.blob(data)
-            load.sync()
+        load = self.load()
+        digest = load.blob(data)
+        load.sync()
         return digest
 
     def set_metadata(self, context_id: int, changes: dict[str, object]) -> None:

@@ -114,8 +114,7 @@ class Checkpointer:
     def _pack(self, blobs: list[JournalBlob], state: Checkpoint) -> None:
         writer = self._writer
         load = self._intake.repack()
-        for blob in blobs:
-            load.payload(blob.body, blob.hash)
+        load.payloads([blob.body for blob in blobs])
         load.sync()
         writer.turns.sync()
         writer.head_log.sync()

@@ -7,7 +7,7 @@ only its turns are journalled, after the packs are synced. Both do it by a :clas
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from store.commit.pending import Pending
 from store.content.chunking import chunk_list, chunks
@@ -36,22 +36,22 @@ class Intake:
         self._resolver = resolver
         self._sound: dict[Hash, None] = {}
 
-    def holds(self, digest: Hash) -> bool:
-        """Whether the store has the blob, intact, in a pack or in the journal."""
-        return self._pending.get(digest) is not None or self.packed(digest)
+    def held(self, digests: Sequence[Hash]) -> set[Hash]:
+        """Return those blobs that the store has, intact, in a pack or in the journal."""
+        waiting = {digest for digest in digests if self._pending.get(digest) is not None}
+        return waiting | self.packed([digest for digest in digests if digest not in waiting])
 
-    def packed(self, digest: Hash) -> bool:
-        """Whether a pack has the blob, intact: a damaged one is not deduplicated onto, it is written anew."""
-        if digest in self._sound:
-            return True
-        if not self.index.locate([digest]):
-            return False
-        try:
-            self._resolver.check(digest)
-        except ConvfsError:
-            return False
-        self.remember(digest)
-        return True
+    def packed(self, digests: Sequence[Hash]) -> set[Hash]:
+        """Return those blobs that a pack has, intact: a damaged one is not deduplicated onto, it is written anew."""
+        sound = {digest for digest in digests if digest in self._sound}
+        for digest in self.index.locate([digest for digest in digests if digest not in sound]):
+            try:
+                self._resolver.check(digest)
+            except ConvfsError:
+                continue
+            self.remember(digest)
+            sound.add(digest)
+        return sound
 
     def remember(self, digest: Hash) -> None:
         """Note that the blob was seen intact in a pack (for a while: the memory is bounded)."""
@@ -61,7 +61,7 @@ class Intake:
 
     def load(self) -> Load:
         """Begin to write blobs straight into the packs."""
-        return Load(self, self.holds)
+        return Load(self, self.held)
 
     def repack(self) -> Load:
         """Begin to move blobs from the journal into the packs."""
@@ -74,41 +74,46 @@ class Load:
     What was added can be read, and named by turns, after :meth:`sync`. For one thread.
     """
 
-    def __init__(self, intake: Intake, holds: Callable[[Hash], bool]) -> None:
+    def __init__(self, intake: Intake, held: Callable[[Sequence[Hash]], set[Hash]]) -> None:
         self._intake = intake
-        self._holds = holds
+        self._held = held
         self._group: list[Member] = []
         self._group_bytes = 0
         self._new: set[Hash] = set()
         self._places: list[tuple[Hash, Place]] = []
 
-    def payload(self, payload: bytes, digest: Hash | None = None) -> Hash:
-        """Add the payload of a turn (``digest``: its hash, if it is known); its large strings become blobs."""
-        if digest is None:
-            digest = hash_bytes(payload)
-        if not self._missing(digest):
-            return digest
-        taken = cut(payload, self._intake.inline_limit)
-        if taken is None:
-            self._add(Member(digest, Form.PLAIN, len(payload), payload))
-            return digest
-        for content_hash, content in taken.contents:
-            if self._missing(content_hash):
-                self._add(Member(content_hash, Form.PLAIN, len(content), content))
-        self._add(Member(digest, Form.SKELETON, len(payload), taken.body))
-        return digest
+    def payloads(self, payloads: Sequence[bytes]) -> list[Hash]:
+        """Add payloads of turns, whose large strings become blobs of their own; return their hashes."""
+        digests = [hash_bytes(payload) for payload in payloads]
+        missing = self._missing(digests)
+        cuts = {
+            digest: (payload, cut(payload, self._intake.inline_limit))
+            for digest, payload in zip(digests, payloads, strict=True)
+            if digest in missing
+        }
+        missing = self._missing([name for _payload, taken in cuts.values() if taken for name, _ in taken.contents])
+        for digest, (payload, taken) in cuts.items():
+            if taken is None:
+                self._add(Member(digest, Form.PLAIN, len(payload), payload))
+                continue
+            for name, content in taken.contents:
+                if name in missing:
+                    missing.remove(name)
+                    self._add(Member(name, Form.PLAIN, len(content), content))
+            self._add(Member(digest, Form.SKELETON, len(payload), taken.body))
+        return digests
 
     def blob(self, data: bytes) -> Hash:
         """Add a blob as it is."""
         digest = hash_bytes(data)
-        if self._missing(digest):
+        if self._missing([digest]):
             self._add(Member(digest, Form.PLAIN, len(data), data))
         return digest
 
     def huge(self, data: memoryview, passed: Callable[[int], None]) -> Hash:
         """Add a blob of any size without holding it: in chunks; ``passed`` is told how far reading has come."""
         digest, listed = chunk_list(data, passed)
-        if not self._missing(digest):
+        if not self._missing([digest]):
             return digest
         for start, end in chunks(data):
             self.blob(bytes(data[start:end]))
@@ -130,8 +135,9 @@ class Load:
             self._intake.remember(digest)
         self._new.clear()
 
-    def _missing(self, digest: Hash) -> bool:
-        return digest not in self._new and not self._holds(digest)
+    def _missing(self, digests: Sequence[Hash]) -> set[Hash]:
+        unknown = {digest for digest in digests if digest not in self._new}
+        return unknown - self._held(list(unknown)) if unknown else unknown
 
     def _add(self, member: Member) -> None:
         self._new.add(member.hash)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from store.conversations import branch
-from store.conversations.chain import Chain, Recorded
+from store.conversations.chain import Blobs, Chain, Recorded
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
 from store.errors import ConvfsError
@@ -75,7 +75,7 @@ class Viewer:
         payloads: Payloads,
         payload_size: Callable[[Hash], int],
         type_name: Callable[[int], str],
-        blobs: Callable[[str, bytes], bytes | None],
+        blobs: Blobs,
         renderer: Renderer | None,
     ) -> None:
         self._turns = turns
@@ -129,8 +129,8 @@ class Viewer:
 
     # -- measuring -------------------------------------------------------------------------------------------------
 
-    def chain(self, runs: tuple[Run, ...], number: int) -> Chain:
-        """Return the chain at record ``number`` of a branch."""
+    def chain(self, runs: tuple[Run, ...], number: int, blobs: Blobs | None = None) -> Chain:
+        """Return the chain at record ``number`` of a branch; ``blobs`` finds content that the store may not have."""
 
         def backwards(earlier: int) -> Event | None:
             turn = self._turns.get(branch.position(runs, earlier))
@@ -139,7 +139,7 @@ class Viewer:
                     return self.see(self._type_name(turn.type_tag), payload, Recorded("", 0, self._blobs))
             return None
 
-        return Chain(number, backwards, self._blobs)
+        return Chain(number, backwards, blobs or self._blobs)
 
     def rows(self, runs: tuple[Run, ...]) -> list[EventRow]:
         """Return the row of every record of a branch, measuring those that are missing. Needs a renderer."""

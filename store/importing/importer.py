@@ -104,7 +104,7 @@ class Importer:
         report.records += done.records
         report.opaque += done.opaque
         report.bytes_read += done.bytes_read
-        report.conversations.append(done.conversation)
+        report.conversations.append(f"{done.project}/{done.name}")
         if known is None:
             report.imported += 1
         elif done.records:

@@ -8,16 +8,11 @@ import msgspec
 from blake3 import blake3
 from msgspec import Struct
 
-from store.commit.request import NewTurn, Request
 from store.content.cutting import MAX_CUT_BYTES
 from store.conversations import branch
-from store.conversations.chain import Chain
-from store.conversations.viewer import Measured
-from store.disk.turn_format import Encoding
-from store.errors import ConvfsError
-from store.events.event import Event
 from store.formats.format import About, Format, Source, Span
 from store.ids import Hash, hash_bytes
+from store.importing.appender import Appender
 from store.importing.cursor import Cursor, stamps
 from store.importing.envelope import Envelope, EnvelopeBuilder
 from store.importing.naming import name_conversation
@@ -26,19 +21,22 @@ from store.index.catalogue import Entry
 from store.index.views import Run
 from store.store import Store
 
-_BATCH_RECORDS = 2048
-_BATCH_BYTES = 8 << 20
 _ABOUT_RECORDS = 200
 _ABOUT_BYTES = 256 << 10
+_HASHED_AT_ONCE = 4 << 20
 
 
 class Done(Struct):
-    """What came of one session. ``opaque`` counts records too large to be looked into."""
+    """What came of one session: its conversation, and how many records and bytes were new.
 
-    conversation: str
-    records: int = 0
-    opaque: int = 0
-    bytes_read: int = 0
+    ``opaque`` counts records too large to be looked into.
+    """
+
+    project: str
+    name: str
+    records: int
+    opaque: int
+    bytes_read: int
 
 
 class SessionImport:
@@ -49,190 +47,168 @@ class SessionImport:
         self._format = format_
         self._source = source
         self._known = known
-        self._load = store.load()
         self._runs: tuple[Run, ...] = store.runs(known.head) if known else ()
         self._kept = branch.length(self._runs)
-        self._parent = 0
         self._number = 0
-        self._chain: Chain | None = None
-        self._last_ms = 0
+        self._appender: Appender | None = None
         self._sampled: list[bytes] = []
-        self._aliases: dict[bytes, tuple[str, bytes, Hash]] = {}
-        self._batch: list[tuple[NewTurn, bytes | None, int]] = []
-        self._batch_bytes = 0
-        self._diverged = False
-        self._done = Done("")
+        self._opaque = 0
 
     def run(self, progress: Callable[[int, str], None] | None) -> Done:
         """Bring in what is new, and return what that was."""
-        source, store = self._source, self._store
+        source = self._source
         files = stamps(source)
-        label = source.path.name
-        with Snapshot(source.main, store.root / "scratch") as snapshot:
+        with Snapshot(source.main, self._store.root / "scratch") as snapshot:
             data = snapshot.data
-            start, builder = self._begin(data)
+            prefix = _Prefix(snapshot)
+            start, builder = self._begin(data, prefix)
             for path in source.first if start == 0 else ():
-                self._record(path.read_bytes(), self._format.first_type)
+                self._record(self._format.first_type, path.read_bytes())
             end = finished = start
             for span in self._format.spans(data, start):
                 builder.gap(bytes(data[end : span.start]))
                 self._span(data, span, snapshot.passed)
                 finished, end = end, span.end
+                prefix.extend(finished)
                 if progress:
-                    progress(span.end - finished, label)
-                snapshot.passed(end)
+                    progress(end - finished, source.path.name)
             rest = bytes(data[end:])
             # a last record that nothing follows may still be being written: it is looked at again next time
             unfinished = not rest and end > start
-            if unfinished:
-                end = finished
-            prefix = blake3(data[:end]).hexdigest()
-            self._done.bytes_read = len(data) - start
-        sidecars = {name: self._load.blob(path.read_bytes()).hex() for name, path in source.sidecars}
-        self._flush()
-        cursor = Cursor(end, prefix, self._number - unfinished, files)
-        self._finish(cursor, builder.close(rest), sidecars, whole=start == 0)
-        return self._done
+            if not unfinished:
+                finished = end
+            prefix.extend(finished)
+            size = len(data)
+        appender = self._appender or self._append()
+        sidecars = {name: appender.load.blob(path.read_bytes()).hex() for name, path in source.sidecars}
+        envelope = builder.close(rest)
+        described: dict[str, object] = {}
+
+        def describe() -> dict[str, object]:
+            cursor = Cursor(finished, prefix.hexdigest(), appender.number - unfinished, files)
+            described.update(self._metadata(cursor, envelope, sidecars, appender.last_ms, whole=start == 0))
+            return described
+
+        appender.finish(self._known.id if self._known else None, describe)
+        return Done(
+            str(described.get("project") or (self._known.project if self._known else "")),
+            str(described.get("name") or (self._known.name if self._known else "")),
+            appender.appended,
+            self._opaque,
+            size - start,
+        )
 
     # -- what is known already -------------------------------------------------------------------------------------
 
-    def _begin(self, data: memoryview) -> tuple[int, EnvelopeBuilder]:
-        """Return the offset to go on from, with the chain positioned there."""
+    def _begin(self, data: memoryview, prefix: _Prefix) -> tuple[int, EnvelopeBuilder]:
+        """Return the offset to go on from: where the last import ended, if all before it is as it was."""
         known = self._known
         cursor = msgspec.convert(known.metadata["cursor"], Cursor) if known and "cursor" in known.metadata else None
-        if (
-            known is None
-            or cursor is None
-            or cursor.offset == 0
-            or cursor.offset > len(data)
-            or cursor.records > self._kept
-            or blake3(data[: cursor.offset]).hexdigest() != cursor.prefix
-        ):
-            return 0, EnvelopeBuilder()
-        envelope = msgspec.convert(known.metadata["envelope"], Envelope)
-        self._number = cursor.records
-        self._parent = branch.position(self._runs, cursor.records)
-        return cursor.offset, EnvelopeBuilder(envelope, cursor.records - len(self._source.first))
+        if known and cursor and 0 < cursor.offset <= len(data) and cursor.records <= self._kept:
+            prefix.extend(cursor.offset)
+            if prefix.hexdigest() == cursor.prefix:
+                envelope = msgspec.convert(known.metadata["envelope"], Envelope)
+                self._number = cursor.records
+                return cursor.offset, EnvelopeBuilder(envelope, cursor.records - len(self._source.first))
+            prefix.restart()
+        return 0, EnvelopeBuilder()
 
     def _same_as_known(self, digest: Hash) -> bool:
-        """Whether the record after the current one is in the store, as the conversation has it."""
-        if self._diverged or self._number >= self._kept:
+        """Whether the next record is in the store already, as the conversation has it; if so, go past it."""
+        if self._appender is not None or self._number >= self._kept:
             return False
-        turn = self._store.turn(branch.position(self._runs, self._number + 1))
-        if turn.payload_hash != digest:
+        if self._store.turn(branch.position(self._runs, self._number + 1)).payload_hash != digest:
             return False
         self._number += 1
-        self._parent = turn.turn_id
         return True
+
+    def _append(self) -> Appender:
+        """From here on records are new."""
+        if self._appender is None:
+            parent = branch.position(self._runs, self._number) if self._number else 0
+            self._appender = Appender(self._store, self._runs, self._number, parent)
+        return self._appender
 
     # -- records ---------------------------------------------------------------------------------------------------
 
     def _span(self, data: memoryview, span: Span, passed: Callable[[int], None]) -> None:
-        if span.end - span.start > MAX_CUT_BYTES:
-            digest = self._load.huge(data[span.start : span.end], lambda at: passed(span.start + at))
-            self._done.opaque += 1
-            self._take(digest, self._format.main_type, None, span.end - span.start)
-        else:
-            self._record(bytes(data[span.start : span.end]), self._format.main_type)
+        if span.end - span.start <= MAX_CUT_BYTES:
+            self._record(self._format.main_type, bytes(data[span.start : span.end]))
+            return
+        self._opaque += 1
+        with data[span.start : span.end] as record:
+            if self._number < self._kept and self._appender is None and self._same_as_known(_hash_of(record)):
+                return
+            self._append().add_huge(self._format.main_type, record, lambda at: passed(span.start + at))
 
-    def _record(self, payload: bytes, type_name: str) -> None:
+    def _record(self, type_name: str, payload: bytes) -> None:
         if len(self._sampled) < _ABOUT_RECORDS and len(payload) < _ABOUT_BYTES:
             self._sampled.append(payload)
+        if self._number < self._kept and self._appender is None and self._same_as_known(hash_bytes(payload)):
+            return
+        appender = self._append()
         for blob in self._format.blobs(self._source, payload):
-            if blob.digest not in self._aliases:
-                try:
-                    self._aliases[blob.digest] = (blob.algorithm, blob.digest, self._load.blob(blob.read()))
-                except ConvfsError:
-                    # a reference that leads nowhere stays one: the record says so when it is read
-                    continue
-        if self._number < self._kept and not self._diverged and self._same_as_known(hash_bytes(payload)):
-            return
-        self._take(self._load.payload(payload), type_name, payload, len(payload))
+            appender.external(blob)
+        appender.add(type_name, payload)
 
-    def _take(self, digest: Hash, type_name: str, payload: bytes | None, size: int) -> None:
-        if payload is None and self._same_as_known(digest):
-            return
-        self._diverged = True
-        turn = self._store.new_turn(digest, type_name, Encoding.JSON)
-        self._batch.append((turn, payload, size))
-        self._batch_bytes += len(payload) if payload else 0
-        if len(self._batch) >= _BATCH_RECORDS or self._batch_bytes >= _BATCH_BYTES:
-            self._flush()
+    # -- the conversation ------------------------------------------------------------------------------------------
 
-    def _flush(self) -> None:
-        """Append the batch as turns that follow the last, and measure them."""
-        self._load.sync()
-        if not self._batch:
-            return
-        batch, self._batch, self._batch_bytes = self._batch, [], 0
-        store = self._store
-        types = store.types_for({self._format.main_type, self._format.first_type} - {""})
-        aliases = tuple(self._aliases.values())
-        request = store.submit(
-            Request(
-                0,
-                parent=self._parent,
-                turns=[turn for turn, _payload, _size in batch],
-                move_head=False,
-                types=types,
-                aliases=aliases,
-            )
-        )
-        if store.viewer.renderer is not None:
-            self._measure(batch, request)
-        self._number += len(batch)
-        self._parent = request.written[-1].turn_id
-        self._done.records += len(batch)
-
-    def _measure(self, batch: list[tuple[NewTurn, bytes | None, int]], request: Request) -> None:
-        viewer = self._store.viewer
-        chain = self._chain = self._chain or viewer.chain(self._runs, self._number + 1)
-        measured = Measured()
-        for number, (turn, (_new, payload, size)) in enumerate(
-            zip(request.written, batch, strict=True), self._number + 1
-        ):
-            event: Event = (
-                viewer.see_huge(size)
-                if payload is None
-                else viewer.see(self._store.type_name(turn.type_tag), payload, chain)
-            )
-            chain.advance(event)
-            self._last_ms = max(self._last_ms, event.time_ms)
-            viewer.measure(measured, turn, number, event, size)
-        self._store.views.add(measured.rows, measured.resources)
-
-    # -- the last commit -------------------------------------------------------------------------------------------
-
-    def _finish(self, cursor: Cursor, envelope: Envelope, sidecars: dict[str, str], *, whole: bool) -> None:
-        known, source = self._known, self._source
-        changes: dict[str, object] = {
-            "cursor": cursor,
-            "envelope": envelope,
-            "sidecars": sidecars,
-            "updated_ms": self._last_ms or source.main.stat().st_mtime_ns // 1_000_000,
-        }
+    def _metadata(
+        self, cursor: Cursor, envelope: Envelope, sidecars: dict[str, str], last_ms: int, *, whole: bool
+    ) -> dict[str, object]:
+        """Return what is to change in the conversation's metadata."""
+        source, known = self._source, self._known
+        changes: dict[str, object] = {"cursor": cursor, "envelope": envelope, "sidecars": sidecars}
+        modified = source.main.stat().st_mtime_ns // 1_000_000
         about = self._format.about(source, self._sampled) if whole else About()
-        if known is None:
-            started = about.started_ms or source.main.stat().st_mtime_ns // 1_000_000
-            project, name = name_conversation(self._store, about, source, started)
-            changes |= {
-                "project": project,
-                "name": name,
-                "format": source.format,
-                "source": str(source.path),
-                "first": [path.name for path in source.first],
-                "main": source.main.name,
-                "started_ms": started,
-                "session": about.session_id,
-                **about.extra,
-            }
-        elif not self._last_ms:
-            changes["updated_ms"] = known.updated_ms
         if about.title:
             changes["title"] = about.title
-        context = known.id if known else None
-        done = self._store.submit(
-            Request(context, parent=self._parent, changes=msgspec.json.encode(changes), action="import")
-        )
-        entry = self._store.conversation(done.head.context)
-        self._done.conversation = f"{entry.project}/{entry.name}"
+        if known is not None:
+            changes["updated_ms"] = last_ms or known.updated_ms
+            return changes
+        started = about.started_ms or modified
+        project, name = name_conversation(self._store, about, source, started)
+        return changes | {
+            "project": project,
+            "name": name,
+            "format": source.format,
+            "source": str(source.path),
+            "first": [path.name for path in source.first],
+            "main": source.main.name,
+            "started_ms": started,
+            "updated_ms": last_ms or modified,
+            "session": about.session_id,
+            **about.extra,
+        }
+
+
+class _Prefix:
+    """The hash of a file from its beginning to a point that moves on; what has been passed takes no memory."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self.restart()
+
+    def restart(self) -> None:
+        """Go back to the beginning."""
+        self._hash = blake3()
+        self._offset = 0
+
+    def extend(self, offset: int) -> None:
+        """Move on to ``offset``."""
+        while self._offset < offset:
+            end = min(offset, self._offset + _HASHED_AT_ONCE)
+            self._hash.update(self._snapshot.data[self._offset : end])
+            self._snapshot.passed(end)
+            self._offset = end
+
+    def hexdigest(self) -> str:
+        """Return the hash of what lies before the point."""
+        return self._hash.hexdigest()
+
+
+def _hash_of(data: memoryview) -> Hash:
+    whole = blake3()
+    for start in range(0, len(data), _HASHED_AT_ONCE):
+        whole.update(data[start : start + _HASHED_AT_ONCE])
+    return Hash(whole.digest())
