@@ -45,12 +45,6 @@ class ByteCache(Generic[_Key, _Value]):
                 _, (_, dropped) = self._items.popitem(last=False)
                 self._size -= dropped
 
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._items.clear()
-            self._size = 0
-
     @property
     def size(self) -> int:
         """How many bytes are kept."""

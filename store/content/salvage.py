@@ -13,52 +13,76 @@ from store.ids import Hash, hash_bytes
 _DEEPEST = 64
 
 
-def salvage(shelf: Shelf, digest: Hash, depth: int = 0) -> bytes:
+def salvage(shelf: Shelf, digest: Hash) -> bytes:
     """Return a blob from the first place that has it intact.
 
     Raises NotFound where the store does not have it, DamageError (or FormatTooNew) where no place will do.
     """
-    if depth > _DEEPEST:
-        raise DamageError(f"blob {digest.hex()} contains itself")
-    reason: ConvfsError = NotFound(f"no blob {digest.hex()} in this store")
-    pending = shelf.source.pending(digest)
-    if pending is not None:
-        data = _plain(shelf, *pending, depth)
-        if hash_bytes(data) != digest:
-            raise DamageError(f"blob {digest.hex()} is damaged: its bytes do not have its hash")
-        return data
-    for pack, offset, _member in shelf.source.locations((digest,)).get(digest, ()):
-        try:
-            found = _at(shelf, (pack, offset), digest, depth)
-        except FormatTooNew as error:
-            reason = error
-        except ConvfsError as error:
-            reason = DamageError(f"blob {digest.hex()} cannot be read: {error}")
+    return _Salvage(shelf).blob(digest, 0)
+
+
+class _Salvage:
+    """Remembers every blob that it has tried, so that blobs made of each other in hostile ways cost no more."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._tried: dict[Hash, bytes | ConvfsError] = {}
+
+    def blob(self, digest: Hash, depth: int) -> bytes:
+        known = self._tried.get(digest)
+        if known is None:
+            inside = DamageError(f"blob {digest.hex()} contains itself")
+            if depth > _DEEPEST:
+                raise inside
+            self._tried[digest] = inside
+            try:
+                known = self._search(digest, depth)
+            except ConvfsError as error:
+                known = error
+            self._tried[digest] = known
+        if isinstance(known, ConvfsError):
+            raise known
+        return known
+
+    def _search(self, digest: Hash, depth: int) -> bytes:
+        source = self._shelf.source
+        pending = source.pending(digest)
+        if pending is not None:
+            return _verified(self._spelt(*pending, depth), digest, "it waits to be packed, but")
+        reason: ConvfsError = NotFound(f"no blob {digest.hex()} in this store")
+        for pack, offset, _member in source.locations((digest,)).get(digest, ()):
+            try:
+                found = self._at((pack, offset), digest, depth)
+            except FormatTooNew as error:
+                reason = error
+            except ConvfsError as error:
+                reason = DamageError(f"blob {digest.hex()} cannot be read: {error}")
+            else:
+                if found is not None:
+                    return found
+        raise reason
+
+    def _at(self, place: Place, digest: Hash, depth: int) -> bytes | None:
+        """Return a blob from one place, read afresh; None if another blob lies there."""
+        opened = self._shelf.open(self._shelf.source.read(*place))
+        entry = opened.members.get(digest)
+        if entry is None:
+            return None
+        if opened.chunks is not None:
+            data = b"".join([self.blob(chunk.hash, depth + 1) for chunk in opened.chunks])
         else:
-            if found is not None:
-                return found
-    raise reason
+            data = self._spelt(entry[0], opened.body(entry), depth)
+        return _verified(data, digest, f"in pack {place[0]} at offset {place[1]},")
+
+    def _spelt(self, form: int, body: bytes, depth: int) -> bytes:
+        """Return the blob that ``body`` spells."""
+        if form == Form.PLAIN:
+            return body
+        skeleton = skeleton_format.decode(body)
+        return join(skeleton, {cut[3]: self.blob(cut[3], depth + 1) for cut in skeleton.cuts})
 
 
-def _at(shelf: Shelf, place: Place, digest: Hash, depth: int) -> bytes | None:
-    """Return a blob from one place, read afresh; None if another blob lies there."""
-    opened = shelf.open(shelf.source.read(*place))
-    entry = opened.members.get(digest)
-    if entry is None:
-        return None
-    if opened.chunks is not None:
-        data = b"".join([salvage(shelf, chunk.hash, depth + 1) for chunk in opened.chunks])
-    else:
-        data = _plain(shelf, entry[0], opened.body(entry), depth)
+def _verified(data: bytes, digest: Hash, where: str) -> bytes:
     if hash_bytes(data) != digest:
-        raise DamageError(f"pack {place[0]}, offset {place[1]}: its bytes do not have its hash")
+        raise DamageError(f"{where} its bytes do not have its hash")
     return data
-
-
-def _plain(shelf: Shelf, form: int, body: bytes, depth: int) -> bytes:
-    """Return the blob that ``body`` spells, unverified."""
-    if form == Form.PLAIN:
-        return body
-    skeleton = skeleton_format.decode(body)
-    contents = {cut[3]: salvage(shelf, cut[3], depth + 1) for cut in skeleton.cuts}
-    return join(skeleton, contents)

@@ -1,0 +1,156 @@
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.content.compression import GROUP_BYTES, Member, compress, pack_records, pack_single
+from store.content.opened import Opened
+from store.content.zstd import Dictionary
+from store.disk.blob_format import Compression, Form, Record, decode_record
+from store.errors import DamageError
+from store.ids import Hash, hash_bytes
+
+TRAINED = b"\x37\xa4\x30\xec" + bytes(200)
+WORDS = Dictionary(b'{"type":"assistant","message":{"role":"assistant","content":[' * 30)
+
+
+def member(body: bytes, form: Form = Form.PLAIN) -> Member:
+    return Member(hash_bytes(body), form, len(body), body)
+
+
+def unpacked(record: bytes) -> tuple[Record, dict[Hash, tuple[int, int, bytes]]]:
+    decoded = decode_record(memoryview(record))
+
+    def dictionary(digest: Hash) -> Dictionary:
+        assert digest == WORDS.hash
+        return WORDS
+
+    opened = Opened(decoded, dictionary)
+    return decoded, {digest: (entry[0], entry[1], opened.body(entry)) for digest, entry in opened.members.items()}
+
+
+@given(
+    st.lists(st.binary(max_size=300) | st.binary(max_size=30).map(lambda data: data * 700), unique=True),
+    st.booleans(),
+)
+def test_what_is_packed_is_unpacked(bodies: list[bytes], with_dictionary: bool) -> None:
+    members = [Member(hash_bytes(body), Form(len(body) % 2), 3 * len(body), body) for body in bodies]
+    found: dict[Hash, tuple[int, int, bytes]] = {}
+    order: list[Hash] = []
+    for record, hashes in pack_records(members, (WORDS.hash, WORDS.data) if with_dictionary else None):
+        decoded, blobs = unpacked(record)
+        assert list(blobs) == hashes
+        if decoded.compression in (Compression.GROUP, Compression.GROUP_DICT):
+            assert hash_bytes(b"".join(body for _, _, body in blobs.values())) == decoded.hash
+        found |= blobs
+        order += hashes
+    assert found == {each.hash: (each.form, each.raw_len, each.body) for each in members}
+    assert sorted(order) == sorted(each.hash for each in members)
+
+
+def test_small_bodies_share_a_record_in_order() -> None:
+    members = [member(b"line %d of many" % number) for number in range(100)]
+    [(record, hashes)] = pack_records(members)
+    assert hashes == [each.hash for each in members]
+    assert decode_record(memoryview(record)).compression == Compression.GROUP
+
+
+def test_groups_have_a_size() -> None:
+    members = [member(b"%06d" % number * 500) for number in range(200)]
+    sizes = [sum(len(body) for _, _, body in unpacked(record)[1].values()) for record, _ in pack_records(members)]
+    assert all(GROUP_BYTES <= size < GROUP_BYTES + 3000 for size in sizes[:-1])
+
+
+def test_one_body_alone_is_no_group() -> None:
+    [(record, hashes)] = pack_records([member(b"alone")])
+    decoded = decode_record(memoryview(record))
+    assert (decoded.compression, decoded.hash, decoded.raw_len) == (Compression.ZSTD, hash_bytes(b"alone"), 5)
+    assert hashes == [decoded.hash]
+
+
+def test_nothing_is_packed_into_nothing() -> None:
+    assert pack_records([]) == []
+
+
+@pytest.mark.parametrize(
+    "body", [pytest.param(b"text " * 60_000, id="large"), pytest.param(os.urandom(9000), id="binary"), TRAINED]
+)
+def test_some_bodies_stand_alone(body: bytes) -> None:
+    around = [member(b"before"), member(body), member(b"behind")]
+    records = pack_records(around, (WORDS.hash, WORDS.data))
+    assert sorted(len(hashes) for _, hashes in records) == [1, 2]
+    alone = next(record for record, hashes in records if hashes == [hash_bytes(body)])
+    assert decode_record(memoryview(alone)).compression in (Compression.ZSTD, Compression.RAW)
+
+
+def test_little_is_compressed_with_the_dictionary_and_much_without() -> None:
+    dictionary = (WORDS.hash, WORDS.data)
+    little = [member(b'{"type":"assistant","message":{"role":"assistant","content":[%d' % n) for n in range(3)]
+    [(with_it, _)] = pack_records(little, dictionary)
+    [(without, _)] = pack_records(little)
+    assert decode_record(memoryview(with_it)).compression == Compression.GROUP_DICT
+    assert len(with_it) < len(without)
+    [(alone, _)] = pack_records(little[:1], dictionary)
+    assert decode_record(memoryview(alone)).compression == Compression.ZSTD_DICT
+    [(much, _)] = pack_records([member(b"%05d" % number * 100) for number in range(100)], dictionary)
+    assert decode_record(memoryview(much)).compression == Compression.GROUP
+
+
+def test_binary_content_that_does_not_shrink_is_stored_raw() -> None:
+    noise = os.urandom(5000)
+    assert compress(noise) == (Compression.RAW, noise)
+    assert compress(bytes(5000))[0] == Compression.ZSTD
+    [(record, _)] = pack_records([member(noise)])
+    assert unpacked(record)[1] == {hash_bytes(noise): (Form.PLAIN, 5000, noise)}
+
+
+def test_text_is_always_compressed() -> None:
+    assert compress(b"a")[0] == Compression.ZSTD
+    assert compress(b"")[0] == Compression.ZSTD
+
+
+def test_content_does_not_show_in_a_group() -> None:
+    members = [member(b'{"role":"user","content":"the password of number %d is swordfish"}' % n) for n in range(20)]
+    [(record, _)] = pack_records(members)
+    assert b"password" not in record
+
+
+def rewritten(record: bytes, **changes: object) -> Record:
+    decoded = decode_record(memoryview(record))
+    fields = {name: getattr(decoded, name) for name in ("codec", "raw_len", "hash", "stored")}
+    return Record(**(fields | changes))
+
+
+def no_dictionary(digest: Hash) -> Dictionary:
+    raise AssertionError(digest)
+
+
+def test_a_group_that_contradicts_itself_is_damage() -> None:
+    [(record, _)] = pack_records([member(b"one"), member(b"three")])
+    with pytest.raises(DamageError):
+        Opened(rewritten(record, raw_len=9), no_dictionary)
+    stored = bytearray(decode_record(memoryview(record)).stored)
+    stored[4 + 42 - 4 : 4 + 42] = (2).to_bytes(4, "little")
+    shorter = Opened(rewritten(record, raw_len=7, stored=memoryview(stored)), no_dictionary)
+    with pytest.raises(DamageError):
+        shorter.body(shorter.members[hash_bytes(b"three")])
+    stored[4 + 42 - 4 : 4 + 42] = (4).to_bytes(4, "little")
+    longer = Opened(rewritten(record, raw_len=9, stored=memoryview(stored)), no_dictionary)
+    with pytest.raises(DamageError):
+        longer.body(longer.members[hash_bytes(b"three")])
+
+
+def test_a_record_that_claims_more_than_any_body_has_is_damage() -> None:
+    [(record, _)] = pack_records([member(b"one"), member(b"three")])
+    stored = bytearray(decode_record(memoryview(record)).stored)
+    stored[4 + 42 - 4 : 4 + 42] = (1 << 30).to_bytes(4, "little")
+    with pytest.raises(DamageError):
+        Opened(rewritten(record, raw_len=(1 << 30) + 5, stored=memoryview(stored)), no_dictionary)
+
+
+def test_a_single_record_holds_no_more_than_it_says() -> None:
+    record = pack_single(member(b"a" * 1000))
+    opened = Opened(rewritten(record, raw_len=999), no_dictionary)
+    with pytest.raises(DamageError):
+        opened.body(opened.members[hash_bytes(b"a" * 1000)])
