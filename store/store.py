@@ -63,21 +63,21 @@ class Append(Struct, frozen=True):
 class Store(Library):
     """An open store. Made by :meth:`open`; a context manager that closes it."""
 
-    def __init__(self, root: Path, renderer: Renderer | None, create: bool) -> None:
+    def __init__(self, root: Path, renderer: Renderer | None, *, create: bool, reindex: bool) -> None:
         self.root = root
         self.settings: Settings
         self.settings, self.warnings = load(root)
-        self._files = files = open_files(root, create)
+        self.files = files = open_files(root, create=create, reindex=reindex)
         self.store_id = files.store_id
         self.recovered = files.notes
         index = files.index
         self._writer = Writer(files.turns, files.heads, files.packs, files.journal, index, files.seq)
         self._writer.committed = self._announce
-        self._resolver = Resolver(
+        self.resolver = Resolver(
             StoredBlobs(self._writer.pending, index, files.packs), self.settings.content_cache_bytes
         )
         self._intake = Intake(
-            files.packs, index, self._writer.pending, self._resolver, self.settings.inline_limit_bytes
+            files.packs, index, self._writer.pending, self.resolver, self.settings.inline_limit_bytes
         )
         self._checkpointer = Checkpointer(self._writer, self._intake)
         self._types = index.type_names()
@@ -86,7 +86,7 @@ class Store(Library):
         self._listeners: list[Callable[[Change], None]] = []
         views = Views(index.db)
         viewer = Viewer(
-            files.turns, views, self._turn_payloads, self._resolver.size, self.type_name, self.aliased, renderer
+            files.turns, views, self._turn_payloads, self.resolver.size, self.type_name, self.aliased, renderer
         )
         super().__init__(
             Catalogue(index.db), views, viewer, files.turns, self._writer.settle, self.settings.row_cache_branches
@@ -99,13 +99,17 @@ class Store(Library):
         self._checkpointer.start()
 
     @classmethod
-    def open(cls, root: Path, *, renderer: Renderer | None = None, create: bool = True) -> Store:
+    def open(
+        cls, root: Path, *, renderer: Renderer | None = None, create: bool = True, reindex: bool = False
+    ) -> Store:
         """Open the store in directory ``root``; make one if there is none and ``create``.
+
+        ``reindex`` throws the index away and makes it anew from the logs.
 
         Without a ``renderer`` the store keeps no sizes of rendered events, and the calls that return rows are not
         to be used. Raises StoreBusy while another process has it open, NotFound, FormatTooNew, UsageError.
         """
-        return cls(root, renderer, create)
+        return cls(root, renderer, create=create, reindex=reindex)
 
     def close(self) -> None:
         """Bring everything to disk and close; a failed write is raised here again."""
@@ -115,7 +119,7 @@ class Store(Library):
         try:
             self._checkpointer.close()
         finally:
-            self._files.close(clean=self._writer.failure is None)
+            self.files.close(clean=self._writer.failure is None)
 
     def __enter__(self) -> Store:
         return self
@@ -237,7 +241,7 @@ class Store(Library):
     def stats(self) -> Stats:
         """Return what the store holds and what it takes on disk."""
         self._writer.settle()
-        return collect(self.root, self._index.db, self._files.turns.count)
+        return collect(self.root, self._index.db, self.files.turns.count)
 
     # -- turns -----------------------------------------------------------------------------------------------------
 
@@ -247,7 +251,7 @@ class Store(Library):
 
     def turn(self, turn_id: int) -> Turn:
         """Return a turn; NotFound if there is none of that id."""
-        return self._files.turns.get(turn_id)
+        return self.files.turns.get(turn_id)
 
     def last(self, context_id: int, count: int) -> list[Turn]:
         """Return the last ``count`` turns of a context, oldest first."""
@@ -277,7 +281,7 @@ class Store(Library):
         self.turn(turn_id)
         found: list[Turn] = []
         for first, count in self.runs(turn_id):
-            found += self._files.turns.range(first, count)
+            found += self.files.turns.range(first, count)
         return found
 
     def _back_from(self, turn_id: int, count: int) -> list[Turn]:
@@ -296,15 +300,15 @@ class Store(Library):
 
     def blob(self, digest: Hash) -> bytes:
         """Return a blob, verified; NotFound, or DamageError where what is stored is not what was written."""
-        return self._resolver.blob(digest)
+        return self.resolver.blob(digest)
 
     def blob_size(self, digest: Hash) -> int:
         """Return the size of a blob in bytes without reading its content."""
-        return self._resolver.size(digest)
+        return self.resolver.size(digest)
 
     def blob_pieces(self, digest: Hash) -> Iterator[bytes]:
         """Yield a blob in pieces: for those that are too large to hold."""
-        return self._resolver.pieces(digest)
+        return self.resolver.pieces(digest)
 
     def aliased(self, algorithm: str, digest: bytes) -> bytes | None:
         """Return content by its digest in another algorithm (``sha256``), None if the store does not have it."""
@@ -325,7 +329,7 @@ class Store(Library):
         return ((turn.turn_id, payload) for turn, payload in self._turn_payloads(turns))
 
     def _turn_payloads(self, turns: Sequence[Turn]) -> Iterator[tuple[Turn, bytes | ConvfsError]]:
-        found = self._resolver.blobs([turn.payload_hash for turn in turns])
+        found = self.resolver.blobs([turn.payload_hash for turn in turns])
         return ((turn, found[turn.payload_hash]) for turn in turns)
 
     # -- events ----------------------------------------------------------------------------------------------------

@@ -14,9 +14,12 @@ def fsck(store: Path | None) -> None:
 
     Exits with 1 where an error is found; a warning alone is none.
     """
+    from fusefs.text.render import FileRenderer
+    from store.store import Store
     from store.upkeep.fsck import fsck as check
 
-    findings = check(_free(store))
+    with Store.open(_free(store), renderer=FileRenderer(), create=False) as opened:
+        findings = check(opened)
     for finding in findings:
         click.echo(f"{finding.severity}: {finding.check}: {escape(finding.message)}")
     errors = sum(finding.severity == "error" for finding in findings)
@@ -31,9 +34,11 @@ def fsck(store: Path | None) -> None:
 @click.pass_obj
 def reindex(store: Path | None) -> None:
     """Throw the index away and rebuild it from the logs, which are the truth."""
-    from store.upkeep.fsck import reindex as rebuild
+    from fusefs.text.render import FileRenderer
+    from store.upkeep.reindex import reindex as rebuild
 
-    rebuild(_free(store))
+    for damage in rebuild(_free(store), FileRenderer()):
+        click.echo(escape(damage))
     click.echo("The index was rebuilt.")
 
 

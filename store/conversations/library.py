@@ -68,6 +68,11 @@ class Library:
             raise NotFound(f"there is no conversation with id {context_id}: see convfs ls")
         return self._complete([entry])[0]
 
+    def entries(self) -> list[Entry]:
+        """Return every conversation as the logs describe it, without its sums."""
+        self._settle()
+        return self._catalogue.page(None, "", None)
+
     def by_source(self, source: str) -> Entry | None:
         """Return the context that was imported from the path ``source``."""
         self._settle()

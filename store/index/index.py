@@ -5,13 +5,13 @@ anew equals one that grew.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from store.disk import head_format as heads
+import store.disk.head_format as heads
 from store.ids import Hash, hash_key
 from store.index.database import Database
 from store.index.schema import SCHEMA_VERSION
@@ -173,10 +173,3 @@ def day_of(time_ms: object) -> str:
 
 def _signed(tag: int) -> int:
     return tag - (1 << 64) if tag >= 1 << 63 else tag
-
-
-def canonical_rows(index: Index, tables: Sequence[str]) -> Iterator[tuple[object, ...]]:
-    """Yield every row of ``tables`` in canonical order, led by the table's name (to compare two indexes)."""
-    for table in tables:
-        for row in sorted(index.db.reader.execute(f"SELECT * FROM {table}")):
-            yield (table, *row)

@@ -15,7 +15,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from store.content.compression import pack_records
+from store.content.compression import Member, pack_records
 from store.disk import durable, file_header
 from store.disk.file_header import HEADER_SIZE, TURN_LOG, Damage
 from store.disk.head_format import Commit
@@ -59,7 +59,7 @@ class Files:
         os.close(self._lock)
 
 
-def open_files(root: Path, create: bool) -> Files:
+def open_files(root: Path, *, create: bool, reindex: bool = False) -> Files:
     """Open the store at ``root``, recovering it where need be; make one if there is none and ``create``.
 
     Raises NotFound, StoreBusy, FormatTooNew, DamageError.
@@ -74,6 +74,8 @@ def open_files(root: Path, create: bool) -> Files:
         store_id = file_header.read(turns, TURN_LOG).store_id if turns.exists() else new_store_id()
         files = Files(root, lock, store_id)
         _recover(files)
+        if reindex:
+            remove_index(root)
         files.index = _open_index(files)
     except BaseException:
         os.close(lock)
@@ -105,7 +107,7 @@ def _recover(files: Files) -> None:
     files.notes += journal.problems
     _cut_torn_pack(files, reached)
     if waiting:
-        packs.append([record for record, _hashes in pack_records(waiting)])
+        packs.append([record for record, _hashes in pack_records([Member(*blob) for blob in waiting])])
     packs.sync()
     turns.sync()
     heads.sync()

@@ -2,9 +2,9 @@
 
 from store.events.event import Event
 from store.formats.claude_code import messages, notes
-from store.formats.claude_code.shown import BOOKKEEPING, View
 from store.formats.json_view import decode
 from store.formats.lens import Before
+from store.formats.shown import BOOKKEEPING, View
 from store.formats.times import milliseconds
 from store.formats.unknown import as_it_is
 

@@ -7,11 +7,11 @@ import re
 
 from store.events.event import Block, BlockType, Kind, Path, Resource
 from store.formats.blocks import argument_blocks
-from store.formats.claude_code.results import read_resources
-from store.formats.claude_code.shown import BOOKKEEPING, Header, Shown
+from store.formats.claude_code.results import pointers, read_resources
 from store.formats.json_view import JsonObject, as_list, as_object, as_text
 from store.formats.lens import Before
 from store.formats.media import file_uri, from_base64, mime_of, suffix_of
+from store.formats.shown import BOOKKEEPING, Header, Shown
 
 _CONTENT: Path = ("message", "content")
 _COMMAND_OUTPUT = ("<local-command-stdout>", "<local-command-stderr>", "<bash-stdout>", "<bash-stderr>")
@@ -36,6 +36,7 @@ def assistant(line: JsonObject, before: Before) -> Shown:
     tool = ""
     blocks: list[Block] = []
     defines: list[tuple[str, str]] = []
+    calls = 0
     parts = as_list(content)
     for at, part in enumerate(parts):
         if not isinstance(part, dict):
@@ -45,7 +46,7 @@ def assistant(line: JsonObject, before: Before) -> Shown:
             case "text":
                 if text := as_text(part.get("text")):
                     blocks.append(Block("text", text, path=(*path, "text")))
-                    kind = max(kind, Kind.ASSISTANT) if kind is not Kind.REASONING else Kind.ASSISTANT
+                    kind = kind if kind is Kind.TOOL_CALL else Kind.ASSISTANT
             case "thinking":
                 if text := as_text(part.get("thinking")):
                     name = "thinking" if len(parts) > 1 else ""
@@ -53,17 +54,18 @@ def assistant(line: JsonObject, before: Before) -> Shown:
                     kind = kind or Kind.REASONING
             case "redacted_thinking":
                 continue
-            case called if called in _CALLS:
+            case str(called) if called in _CALLS:
                 name, call = as_text(part.get("name")), as_text(part.get("id"))
                 label = "arguments"
-                if defines:
-                    label = f"call{len(defines) + 1}.arguments"
-                    header[f"tool_{len(defines) + 1}"] = name
-                    header[f"id_{len(defines) + 1}"] = call
+                if calls:
+                    label = f"call{calls + 1}.arguments"
+                    header |= {f"tool_{calls + 1}": name, f"id_{calls + 1}": call}
                 else:
                     tool = name
-                    header["id"] = call
-                defines.append((call, name))
+                    header |= {"id": call} if call else {}
+                calls += 1
+                if call:
+                    defines.append((call, name))
                 blocks += argument_blocks(part.get("input"), (*path, "input"), label)
                 kind = Kind.TOOL_CALL
             case other:
@@ -106,6 +108,7 @@ def user(line: JsonObject, before: Before) -> Shown:
             _content_block(line, part, (*_CONTENT, at), "", blocks, resources)
     if results:
         resources += read_resources(line)
+        header |= pointers(line)
         return Shown(Kind.TOOL_RESULT, tuple(blocks), tool, header, (), tuple(resources))
     if not blocks:
         return BOOKKEEPING
@@ -145,8 +148,7 @@ def _content_blocks(
     line: JsonObject, content: object, path: Path, label: str, blocks: list[Block], resources: list[Resource]
 ) -> None:
     if isinstance(content, str):
-        if content:
-            blocks.append(Block("text", content, name=label, path=path))
+        blocks.append(Block("text", content, name=label, path=path))
     elif isinstance(content, list):
         for at, part in enumerate(content):
             _content_block(line, part, (*path, at), label, blocks, resources)

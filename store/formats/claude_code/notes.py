@@ -4,11 +4,12 @@ import re
 
 from store.events.event import Block, Kind, Resource
 from store.formats.blocks import argument_blocks
+from store.formats.claude_code.envelope import beside_envelope
 from store.formats.claude_code.messages import prompt_blocks
-from store.formats.claude_code.shown import BOOKKEEPING, Header, Shown, beside_envelope
 from store.formats.json_view import JsonObject, as_object, as_text, scalar
 from store.formats.lens import Before
 from store.formats.media import file_uri, mime_of
+from store.formats.shown import BOOKKEEPING, Header, Shown
 
 BOOKKEEPING_TYPES = frozenset(
     [
@@ -61,9 +62,11 @@ _ATTACHMENT_BOOKKEEPING = frozenset(
         "exitCode",
         "hookEvent",
         "hookName",
+        "isInitial",
         "isSubAgent",
         "itemCount",
         "reminderType",
+        "skillCount",
         "stdout",
         "toolUseID",
         "type",
@@ -123,7 +126,8 @@ def attachment(line: JsonObject, before: Before) -> Shown:
     if what == "queued_command":
         blocks, resources = prompt_blocks(line, attached.get("prompt"), ("attachment", "prompt"))
         kind = Kind.USER if attached.get("commandMode", "prompt") == "prompt" else Kind.NOTE
-        return Shown(kind, blocks, header=header, resources=resources) if blocks else BOOKKEEPING
+        said = any(block.text or block.data for block in blocks)
+        return Shown(kind, blocks, header=header, resources=resources) if said else BOOKKEEPING
     kind = _ATTACHMENT_KINDS.get(what, Kind.NOTE)
     if (file := _attached_file(attached)) is not None:
         block, resource = file

@@ -1,12 +1,14 @@
 """What a tool's result says outside the message: ``toolUseResult``, the program's own copy.
 
 It repeats what the message shows, so it is not shown again; but a file that was read is there without line numbers,
-under its path, and that is a resource.
+under its path, and that is a resource. What else a reader would look for is named: the subagent that ran, the file
+that holds output too long for a line.
 """
 
 from store.events.event import Resource
-from store.formats.json_view import JsonObject
+from store.formats.json_view import JsonObject, as_object, scalar
 from store.formats.media import file_uri, mime_of
+from store.formats.shown import Header
 
 
 def read_resources(line: JsonObject) -> tuple[Resource, ...]:
@@ -18,6 +20,16 @@ def read_resources(line: JsonObject) -> tuple[Resource, ...]:
     if not isinstance(path, str) or not isinstance(content, str) or not path:
         return ()
     return (Resource(file_uri(path) + _fragment(file), mime_of(path), content),)
+
+
+def pointers(line: JsonObject) -> Header:
+    """Return where more of a result is: ``subagent`` (the id in its file's name), ``full_output`` (a path)."""
+    result = as_object(line.get("toolUseResult"))
+    header: Header = {}
+    for key, name in (("agentId", "subagent"), ("persistedOutputPath", "full_output")):
+        if (value := scalar(result.get(key))) is not None:
+            header[name] = value
+    return header
 
 
 def _fragment(file: JsonObject) -> str:

@@ -2,7 +2,8 @@
 
 Elements are found by their brackets outside string literals. A literal holds no raw newline, so a quote that is lost
 is noticed at the end of its line; a bracket that is lost, by an element that reaches over the beginning of the next.
-Either way reading goes on where the next event begins.
+Either way reading goes on where the next event begins: at an object with the indentation of the others, or, in a file
+without line breaks, at one that begins as events do.
 """
 
 import re
@@ -46,7 +47,7 @@ def array_spans(data: memoryview, start: int) -> Iterator[Span]:
         if end and sibling and (swallowed := sibling.search(data, position, end)):
             end = _without_separators(data, position, swallowed.start())
         if not end:
-            sense = _next_event(data, position + 1)
+            sense = sibling.search(data, position) if sibling else _next_event(data, position + 1)
             end = _without_separators(data, position, sense.start() if sense else len(data))
         yield Span(position, end)
         position = end

@@ -52,7 +52,7 @@ def result_blocks(content: object, path: Path, before: Before) -> tuple[tuple[Bl
     if isinstance(content, str):
         plain = plain_text(content)
         if plain is not None:
-            return (Block("text", plain, path=path, encoding="base64"),) if plain else (), ()
+            return (Block("text", plain, path=path, encoding="base64"),), ()
         return (Block("text", content, path=path),), ()
     if isinstance(content, dict):
         read = read_content({"content": content}, path[:-1], "text/plain", before)

@@ -1,30 +1,6 @@
-"""What the views of the several line types return to the lens."""
+"""What every line of a session may carry."""
 
-from collections.abc import Callable
-
-from msgspec import Struct
-
-from store.events.event import Block, Kind, Resource
 from store.formats.json_view import JsonObject
-from store.formats.lens import Before
-
-Header = dict[str, str | int | float | bool]
-
-
-class Shown(Struct, frozen=True, gc=False):
-    """The part of an event that depends on the type of the line; fields as in :class:`store.events.event.Event`."""
-
-    kind: Kind
-    blocks: tuple[Block, ...] = ()
-    tool: str = ""
-    header: Header = {}
-    defines: tuple[tuple[str, str], ...] = ()
-    resources: tuple[Resource, ...] = ()
-
-
-View = Callable[[JsonObject, Before], Shown]
-
-BOOKKEEPING = Shown(Kind.RECORD)
 
 ENVELOPE = frozenset(
     [

@@ -1,0 +1,234 @@
+"""Checking a store: one function an invariant, each reading what it checks and changing nothing.
+
+A finding says what does not hold and where. ``error`` is damage; ``warning`` is something that another program may
+have brought in, such as a reference to content that never was in the store.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from store.disk import blob_format
+from store.disk.blob_format import Compression
+from store.disk.file_header import Damage
+from store.disk.head_format import Alias, Commit, ContextCreated, Frame, HeadMoved
+from store.disk.turn_format import Turn
+from store.errors import ConvfsError, DamageError
+from store.ids import Hash
+from store.index.index import Index
+from store.index.schema import DERIVED_FROM_LOGS
+from store.store import Store
+from store.upkeep.rebuild import rebuild
+
+_BATCH = 512
+_UNKNOWN = 0xFFFF_FFFF
+
+
+class Finding(Struct, frozen=True):
+    """One thing that does not hold: the check that found it, and what it is."""
+
+    check: str
+    severity: Literal["error", "warning"]
+    message: str
+
+
+Check = Callable[[Store], Iterator[Finding]]
+
+
+def fsck(store: Store, progress: Callable[[str], None] | None = None) -> list[Finding]:
+    """Run every check on an open store; return what was found. Reads everything."""
+    store.flush()
+    findings: list[Finding] = []
+    for check in CHECKS:
+        if progress:
+            progress(check.__name__.removeprefix("check_").replace("_", " "))
+        findings += check(store)
+    return findings
+
+
+def _error(check: str, message: str) -> Finding:
+    return Finding(check, "error", message)
+
+
+def _turns(store: Store) -> Iterator[tuple[int, Turn | DamageError]]:
+    return store.files.turns.scan()
+
+
+def check_turns(store: Store) -> Iterator[Finding]:
+    """Ids are those of the places; a parent is 0 or an earlier turn; a depth is the parent's and one."""
+    depths = array("I")
+    for turn_id, turn in _turns(store):
+        if not isinstance(turn, Turn):
+            yield _error("turns", str(turn))
+            depths.append(_UNKNOWN)
+            continue
+        depths.append(turn.depth)
+        if turn.turn_id != turn_id:
+            yield _error("turns", f"the record at the place of turn {turn_id} calls itself {turn.turn_id}")
+        elif turn.parent >= turn_id:
+            yield _error("turns", f"turn {turn_id} has the later turn {turn.parent} as its parent")
+        elif turn.parent == 0 and turn.depth != 0:
+            yield _error("turns", f"turn {turn_id} is a root at depth {turn.depth}")
+        elif turn.parent and depths[turn.parent - 1] not in (turn.depth - 1, _UNKNOWN):
+            yield _error("turns", f"turn {turn_id} has depth {turn.depth} below one of depth {depths[turn.parent - 1]}")
+
+
+def check_payloads(store: Store) -> Iterator[Finding]:
+    """Every turn's payload resolves and has its hash."""
+    batch: list[tuple[int, Hash]] = []
+    sound: set[Hash] = set()
+
+    def resolve() -> Iterator[Finding]:
+        wanted = list(dict.fromkeys(digest for _turn, digest in batch if digest not in sound))
+        bad: dict[Hash, ConvfsError] = {}
+        for digest in wanted:
+            try:
+                store.resolver.check(digest)
+                sound.add(digest)
+            except ConvfsError as error:
+                bad[digest] = error
+        for turn_id, digest in batch:
+            if digest in bad:
+                yield _error("payloads", f"turn {turn_id}: {bad[digest]}")
+
+    for turn_id, turn in _turns(store):
+        if isinstance(turn, Turn):
+            batch.append((turn_id, turn.payload_hash))
+            if len(batch) == _BATCH:
+                yield from resolve()
+                batch.clear()
+    yield from resolve()
+
+
+def check_packs(store: Store) -> Iterator[Finding]:
+    """Every record's checksum holds, every blob has its hash, and what a blob is made of is there."""
+    packs = store.files.packs
+    for pack, offset, record in packs.scan():
+        where = f"{packs.path(pack).name}, offset {offset}"
+        if isinstance(record, Damage):
+            yield _error("packs", f"{where}: {record.length} bytes: {record.reason}")
+            continue
+        for digest in _blobs_of(record):
+            try:
+                store.resolver.check(digest)
+            except ConvfsError as error:
+                yield _error("packs", f"{where}: {error}")
+
+
+def _blobs_of(record: blob_format.Record) -> Sequence[Hash]:
+    if record.compression in (Compression.GROUP, Compression.GROUP_DICT):
+        return [member.hash for member in blob_format.decode_group_table(record.compression, record.stored).members]
+    return [record.hash]
+
+
+def _frames(store: Store) -> Iterator[Frame | Damage]:
+    return store.files.heads.frames()
+
+
+def check_head_log(store: Store) -> Iterator[Finding]:
+    """Frames are sound, their numbers rise, and each COMMIT says how many turns there were."""
+    last, turns = 0, 0
+    for frame in _frames(store):
+        if isinstance(frame, Damage):
+            yield _error("head log", f"heads.log, offset {frame.offset}: {frame.length} bytes: {frame.reason}")
+            continue
+        if frame.seq <= last:
+            yield _error("head log", f"heads.log, offset {frame.offset}: seq {frame.seq} comes after {last}")
+        last = frame.seq
+        if isinstance(frame.body, Commit):
+            if frame.body.turn_count < turns:
+                yield _error("head log", f"COMMIT {frame.seq} counts {frame.body.turn_count} turns after {turns}")
+            turns = frame.body.turn_count
+    if turns != store.files.turns.count:
+        yield _error("head log", f"the last COMMIT counts {turns} turns, but turns.log has {store.files.turns.count}")
+
+
+def check_heads(store: Store) -> Iterator[Finding]:
+    """A head is 0 or names a turn of its depth, and belongs to a context that was created."""
+    created: set[int] = set()
+    for frame in _frames(store):
+        if isinstance(frame, Damage):
+            continue
+        body = frame.body
+        if isinstance(body, ContextCreated):
+            if frame.context in created:
+                yield _error("heads", f"context {frame.context} was created twice")
+            created.add(frame.context)
+        elif isinstance(body, HeadMoved):
+            if frame.context not in created:
+                yield _error("heads", f"the head of context {frame.context} moved, but it was never created")
+            if body.turn:
+                try:
+                    depth = store.turn(body.turn).depth
+                except ConvfsError as error:
+                    yield _error("heads", f"the head of context {frame.context}: {error}")
+                    continue
+                if depth != body.depth:
+                    yield _error("heads", f"head {body.turn} of context {frame.context} has depth {depth}")
+
+
+def check_references(store: Store) -> Iterator[Finding]:
+    """What conversations keep beside their turns is there, and what other digests stand for."""
+    for conversation in store.conversations():
+        sidecars = conversation.metadata.get("sidecars")
+        for name, digest in sidecars.items() if isinstance(sidecars, dict) else ():
+            try:
+                store.resolver.check(Hash(bytes.fromhex(str(digest))))
+            except (ConvfsError, ValueError) as error:
+                yield _error("references", f"{conversation.project}/{conversation.name}, {name}: {error}")
+    for frame in _frames(store):
+        if isinstance(frame, Frame) and isinstance(frame.body, Alias):
+            try:
+                store.resolver.check(frame.body.hash)
+            except ConvfsError as error:
+                alias = f"{frame.body.algorithm}:{frame.body.digest.hex()}"
+                yield Finding("references", "warning", f"{alias}: {error}")
+
+
+def check_index(store: Store) -> Iterator[Finding]:
+    """The index says what the logs and packs say: one made anew has the same rows."""
+    scratch = store.root / "fsck.db"
+    _remove(scratch)
+    fresh = Index(scratch)
+    try:
+        rebuild(fresh, store.files.heads, store.files.packs)
+        for table in (*DERIVED_FROM_LOGS, "blobs"):
+            for place, row in differences(fresh, store.files.index.db.path, table):
+                yield _error("index", f"{table}: {place} has {row}: run convfs reindex")
+    finally:
+        fresh.close()
+        _remove(scratch)
+
+
+def differences(fresh: Index, other: Path, table: str) -> Iterator[tuple[str, tuple[object, ...]]]:
+    """Yield the rows of ``table`` that only one of two indexes has, and which: ``the index`` or ``the logs``."""
+    sql = fresh.db.reader
+    sql.execute("ATTACH DATABASE ? AS other", (str(other),))
+    try:
+        for place, mine, theirs in (("only the index", "other", "main"), ("only what the logs say", "main", "other")):
+            for row in sql.execute(f"SELECT * FROM {mine}.{table} EXCEPT SELECT * FROM {theirs}.{table}"):
+                yield place, row
+    finally:
+        sql.execute("DETACH DATABASE other")
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+CHECKS: tuple[Check, ...] = (
+    check_turns,
+    check_head_log,
+    check_heads,
+    check_packs,
+    check_payloads,
+    check_references,
+    check_index,
+)
+"""Every check, in the order in which they run."""
