@@ -3,9 +3,9 @@
 The file is an array, indented by two spaces. What a record's blocks show stands as ``{"$blob": "<64 hex>", "size":
 <bytes>}``: the BLAKE3 of the content's bytes, and how many they are. In a record that is then still larger than
 :data:`LARGE_RECORD`, so does every other long string (tools write many a text twice). What identifies an element is
-``"$event"``, the record's number, before its own keys; the array of ``jp`` is that tool's own file, which has no such
-key. A record that is not an object is ``{"$event": N, "$value": …}``, one that is not JSON ``{"$event": N, "$raw":
-{"$blob": …}}``.
+``"$event"``, the record's number, before its own keys; those of ``jp`` have no such key, and are as JP writes them. A
+record that is not an object is ``{"$event": N, "$value": …}``, one that is not JSON ``{"$event": N, "$raw": {"$blob":
+…}}``.
 
 The file is made of :func:`element` s: the first byte of the first becomes ``[``, and :data:`TAIL` follows the last.
 So its size is the sum of theirs and :data:`TAIL_SIZE`, also where there are none.

@@ -25,7 +25,7 @@ with EROFS, so nothing that you do here can harm a conversation.
 - Then read the event: `cat conversations/PROJECT/NAME/events/00007-*`.
 - `grep -rl PATTERN conversations/*/*/events/` gives the event files themselves. Do not search both trees: they hold
   the same text.
-- What was worked on last: `ls -l recent/`.
+- What was worked on last: `ls -t recent/`.
 
 ## Event files
 
@@ -52,6 +52,6 @@ Programs that walk directories do not meet these; name them to enter them.
     .convfs/settings.toml                     its settings
     .convfs/errors/                           what went wrong, and why
     .convfs/log                               what the mount has done
-    .convfs/blobs/HASH                        any content by the BLAKE3 of its bytes, 64 hex digits
+    .convfs/blobs/HASH                        a long text, an image … by the BLAKE3 of its bytes, 64 hex digits
     conversations/PROJECT/NAME/resources/…@00012.rs    what event 12 held, whether it is listed or not
 """
