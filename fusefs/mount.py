@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 NOTES = "mounts"
 _CONNECTIONS = Path("/sys/fs/fuse/connections")
-_OPTIONS = frozenset({"fsname=convfs", "subtype=convfs", "default_permissions", "ro", "nosuid", "nodev", "noatime"})
+_OPTIONS = frozenset({"subtype=convfs", "default_permissions", "ro", "nosuid", "nodev", "noatime"})
 _FUSERMOUNT_SECONDS = 10
 
 
@@ -59,7 +59,7 @@ def run(
     target = _checked(store.root, mountpoint)
     operations = Operations(Tree(store))
     install_polling(store.settings.poll_microseconds)
-    with _mounted(operations, target), _noted(store.root, target):
+    with _mounted(operations, target, store.root), _noted(store.root, target):
         trio.run(_serve, operations, ready, background)
     log.info("unmounted from %s", target)
 
@@ -110,9 +110,11 @@ async def _end_on_signal(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_I
 
 
 @contextmanager
-def _mounted(operations: Operations, target: Path) -> Iterator[None]:
+def _mounted(operations: Operations, target: Path, root: Path) -> Iterator[None]:
+    # the store's directory is what `mount` and `df` show as the source; a comma would end the option
+    source = str(root).replace("\\", "\\\\").replace(",", "\\,")
     try:
-        pyfuse3.init(operations, str(target), set(_OPTIONS))
+        pyfuse3.init(operations, str(target), {f"fsname={source}", *_OPTIONS})
     except RuntimeError as error:
         raise UsageError(f"{target} cannot be mounted ({error}): is FUSE available, and is it yours?") from error
     try:

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fusefs.cli.backend import Backend, reach, store_root
-from fusefs.cli.mounts import Mount, convfs_above
+from fusefs.cli.mounts import convfs_above, root_of
+from fusefs.mount_table import Mount
 from store.service.operations import FIND, ConversationLine, FindParams
 
 
@@ -18,8 +19,8 @@ def located(store: Path | None, text: str) -> Iterator[tuple[Backend, Conversati
     UsageError where a bare name is not unique.
     """
     name, mount = _in_a_mount(text) or (text, None)
-    if store is None and mount is not None and os.path.isabs(mount.source):
-        store = Path(mount.source)
+    if store is None and mount is not None:
+        store = root_of(mount)
     with reach(store_root(store)) as backend:
         yield backend, backend.call(FIND, FindParams(name))
 

@@ -32,7 +32,7 @@ def _checks(chosen: Path | None) -> Iterator[tuple[str, str]]:
     from fusefs.cli.machine import problems
 
     yield "ok", f"Python {platform.python_version()} ({sys.executable}), Linux {platform.release()}"
-    found = [problem.message for problem in problems()]
+    found = list(problems())
     for message in found:
         yield "wrong", message
     if not found:
@@ -49,8 +49,8 @@ def _checks(chosen: Path | None) -> Iterator[tuple[str, str]]:
 
 
 def _stale_mounts() -> Iterator[tuple[str, str]]:
-    from fusefs.cli.mount import answers
-    from fusefs.cli.mounts import FSTYPE, mounts
+    from fusefs.cli.mounts import answers
+    from fusefs.mount_table import FSTYPE, mounts
 
     for mount in mounts():
         if mount.fstype == FSTYPE and not answers(mount.path):

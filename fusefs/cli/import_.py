@@ -65,9 +65,13 @@ def _named(paths: tuple[Path, ...]) -> list[Path]:
 
 
 def _own_sessions(demo: bool) -> list[Path]:
-    from store.importing.walk import discover
+    from store.importing.walk import Skipped, Unreadable, discover, walk
 
-    found = discover(Path.home(), Path.cwd())
+    found = [
+        path
+        for path in discover(Path.home(), Path.cwd())
+        if any(not isinstance(each, Skipped | Unreadable) for each in walk(path, unchanged=lambda _: False))
+    ]
     if found:
         return found
     if demo:

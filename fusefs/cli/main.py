@@ -110,6 +110,8 @@ def explain(error: Exception) -> str:
     """Return what an error is told as, in one line."""
     from store.errors import ConvfsError
 
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
     if isinstance(error, ConvfsError):
         return str(error)
     if isinstance(error, OSError) and error.strerror:

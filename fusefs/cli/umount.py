@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-_PATIENCE_SECONDS = 120
+_PATIENCE_SECONDS = 60
 
 
 @click.command(short_help="Unmount DIR and wait until everything is written.")
@@ -15,21 +15,19 @@ _PATIENCE_SECONDS = 120
 def umount(store: Path | None, directory: Path) -> None:
     """Unmount DIR, and return when the daemon has written everything and ended."""
     from fusefs.cli.backend import running, store_root
-    from fusefs.cli.mounts import FSTYPE, mount_at, unmount
+    from fusefs.cli.mounts import mountpoint, root_of, unmount
+    from fusefs.mount_table import FSTYPE, mount_at
     from store.errors import ConvfsError, UsageError
 
-    path = Path(os.path.abspath(directory))
-    # The parent only: looking at a mount whose daemon hangs would hang, too.
-    path = Path(os.path.realpath(path.parent)) / path.name
+    path = mountpoint(directory)
     mount = mount_at(path)
     if mount is None:
         raise UsageError(f"nothing is mounted at {path}: `convfs stats` says where the store is mounted")
     if mount.fstype != FSTYPE:
         raise UsageError(f"what is mounted at {path} is not convfs but {mount.fstype}: `umount {path}` is for that")
-    root = Path(mount.source) if os.path.isabs(mount.source) else store_root(store)
-    client = running(root)
+    client = running(root_of(mount) or store_root(store))
     if client is None:
-        # Its daemon is dead, so nobody can have it in use to any good.
+        # Its daemon is dead, so nobody has anything to lose in it.
         unmount(path, lazy=True)
         return
     with client:
@@ -38,7 +36,7 @@ def umount(store: Path | None, directory: Path) -> None:
         unmount(path)
         if not select.select([daemon], [], [], _PATIENCE_SECONDS)[0]:
             raise ConvfsError(
-                f"{path} is unmounted, but its daemon (process {client.pid}) has not ended: look at its log"
+                f"{path} is unmounted, but process {client.pid} is still writing: wait until it has ended"
             )
     finally:
         os.close(daemon)
