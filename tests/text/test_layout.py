@@ -70,7 +70,7 @@ def demo(tmp_path: Path) -> Iterator[dict[str, list[bytes]]]:
 
 def test_examples_of_the_demo_are_from_the_demo(demo: dict[str, list[bytes]]) -> None:
     files = demo["2026-03-05-demo-fix-the-login-bug"]
-    shown = re.search(r"^\$ cat events/00006-it\.md\n(.*?)^```$", LAYOUT, re.MULTILINE | re.DOTALL)
+    shown = re.search(r"^\$ cat \S+/events/00006-it\.md\n(.*?)^```$", LAYOUT, re.MULTILINE | re.DOTALL)
     assert shown is not None
     assert files[5].decode() == shown[1]
     assert files[15].decode() in FILES
