@@ -1,0 +1,32 @@
+"""What the tests of ``store.disk`` share."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# how long an example takes depends on who else is using the machine and its disk
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
+
+STORE_ID = bytes(range(16))
+
+
+@pytest.fixture
+def store_id() -> bytes:
+    return STORE_ID
+
+
+@pytest.fixture
+def flip() -> Callable[[Path, int, int], None]:
+    """Return what flips one bit of a file: path, offset, bit."""
+
+    def flip(path: Path, offset: int, bit: int) -> None:
+        with path.open("r+b") as file:
+            file.seek(offset)
+            byte = file.read(1)[0]
+            file.seek(offset)
+            file.write(bytes([byte ^ 1 << bit]))
+
+    return flip

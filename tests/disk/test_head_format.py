@@ -1,0 +1,125 @@
+"""Frames of the head log."""
+
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.disk import head_format
+from store.disk.head_format import (
+    MAX_FRAME,
+    Alias,
+    Body,
+    Commit,
+    ContextCreated,
+    Dictionary,
+    Frame,
+    HeadMoved,
+    Metadata,
+    TypeRegistered,
+)
+from store.errors import DamageError, UsageError
+from store.ids import Hash
+
+u32 = st.integers(0, 2**32 - 1)
+u64 = st.integers(0, 2**64 - 1)
+hashes = st.binary(min_size=32, max_size=32).map(Hash)
+texts = st.text(max_size=40)
+bodies: st.SearchStrategy[Body] = st.one_of(
+    st.builds(ContextCreated, u64, u64, u32),
+    st.builds(HeadMoved, u64, u32, u64, texts),
+    st.builds(Metadata, u64, st.binary(max_size=60)),
+    st.builds(TypeRegistered, texts, u32, u64),
+    st.builds(Alias, st.text(st.characters(max_codepoint=127), max_size=255), st.binary(max_size=64), hashes),
+    st.builds(Dictionary, u64, hashes),
+    st.builds(Commit, u64, u32, u64, u64),
+)
+EXAMPLES: list[Body] = [
+    ContextCreated(0, 1_700_000_000_000, 0),
+    HeadMoved(9, 8, 1_700_000_000_000, "append"),
+    Metadata(1_700_000_000_000, b'{"title":"x"}'),
+    TypeRegistered("jp.event.v1", 1, 77),
+    Alias("sha256", bytes(32), Hash(bytes([7]) * 32)),
+    Dictionary(77, Hash(bytes([8]) * 32)),
+    Commit(9, 1, 32, 32),
+]
+
+
+def resealed(frame: bytes) -> bytes:
+    """Give changed bytes a checksum that holds."""
+    return frame[:-4] + zlib.crc32(frame[:-4]).to_bytes(4, "little")
+
+
+@given(seq=u64, context=u64, body=bodies, offset=u64)
+def test_round_trip(seq: int, context: int, body: Body, offset: int) -> None:
+    data = head_format.encode(seq, context, body)
+    assert head_format.frame_length(data) == len(data)
+    assert head_format.decode(data, offset) == Frame(offset, seq, context, body)
+    assert head_format.decode(memoryview(data)) == Frame(0, seq, context, body)
+
+
+@pytest.mark.parametrize("body", EXAMPLES, ids=lambda body: type(body).__name__)
+def test_every_flipped_bit_and_every_cut_shows(body: Body) -> None:
+    data = head_format.encode(3, 5, body)
+    for bit in range(len(data) * 8):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(DamageError):
+            head_format.decode(bytes(damaged))
+    for length in range(len(data)):
+        with pytest.raises(DamageError, match="cut off"):
+            head_format.decode(data[:length])
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        (head_format.encode(1, 2, EXAMPLES[0])[:4] + b"\x08\0" + head_format.encode(1, 2, EXAMPLES[0])[6:], "kind 8"),
+        (head_format.encode(1, 2, EXAMPLES[1])[:4] + b"\x01\0" + head_format.encode(1, 2, EXAMPLES[1])[6:], "26 bytes"),
+        (head_format.encode(1, 2, EXAMPLES[0])[:4] + b"\x06\0" + head_format.encode(1, 2, EXAMPLES[0])[6:], "20 bytes"),
+        (head_format.encode(1, 2, EXAMPLES[0])[:4] + b"\x05\0" + head_format.encode(1, 2, EXAMPLES[0])[6:], "ends"),
+        (head_format.encode(1, 2, HeadMoved(1, 1, 1, "x")).replace(b"x", b"\xff"), "utf-8"),
+    ],
+)
+def test_sound_checksum_over_nonsense(frame: bytes, reason: str) -> None:
+    with pytest.raises(DamageError, match=reason):
+        head_format.decode(resealed(frame))
+
+
+@pytest.mark.parametrize("kind", [2, 3, 4, 5])
+def test_a_body_too_short_for_its_kind(kind: int) -> None:
+    frame = (30).to_bytes(4, "little") + kind.to_bytes(2, "little") + bytes(16) + b"shrt" + bytes(4)
+    with pytest.raises(DamageError, match=f"kind {kind} makes no sense"):
+        head_format.decode(resealed(frame))
+
+
+@pytest.mark.parametrize("length", [0, 25, MAX_FRAME + 1, 0xFFFFFFFF])
+def test_lengths_that_cannot_be_true(length: int) -> None:
+    assert head_format.frame_length(length.to_bytes(4, "little")) == 0
+
+
+def test_the_longest_frame() -> None:
+    fits = MAX_FRAME - head_format.MIN_FRAME - 8
+    assert len(head_format.encode(1, 1, Metadata(0, bytes(fits)))) == MAX_FRAME
+    with pytest.raises(UsageError, match="too large"):
+        head_format.encode(1, 1, Metadata(0, bytes(fits + 1)))
+
+
+def test_an_algorithms_name_has_at_most_255_bytes() -> None:
+    with pytest.raises(UsageError, match="at most 255"):
+        head_format.encode(1, 0, Alias("x" * 256, b"", Hash(bytes(32))))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**48 - 1), u64, bodies), max_size=5), st.binary(max_size=50))
+def test_possible_frames_has_all_true_ones(frames: list[tuple[int, int, Body]], junk: bytes) -> None:
+    data, true = junk, []
+    for seq, context, body in frames:
+        true.append(len(data))
+        data += head_format.encode(seq, context, body)
+    assert set(true) <= set(head_format.possible_frames(data))
+
+
+def test_text_holds_no_possible_frame() -> None:
+    assert list(head_format.possible_frames(b'{"title": "Fix the login bug", "labels": ["a", "b"]}' * 100)) == []
+    assert list(head_format.possible_frames(bytes(10_000))) == []
