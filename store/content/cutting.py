@@ -21,6 +21,9 @@ from store.ids import Hash, hash_bytes
 MAX_CUT_BYTES = 64 << 20
 """Payloads larger than this are opaque: their blobs are chunked, never cut."""
 
+_MOST_CUTS = 1 << 20
+"""A table of so many takes 41 MiB; a payload that would need more is left whole."""
+
 references = skeleton_format.references
 
 _JSON_STARTS = frozenset(b'{["')
@@ -72,7 +75,7 @@ def cut(payload: bytes, limit: int) -> Cut | None:
         return None
     pieces = _long_pieces(payload, limit)
     pieces = _with_special_pieces(payload, pieces)
-    if not pieces:
+    if not pieces or len(pieces) > _MOST_CUTS:
         return None
     table: list[tuple[int, int, int, Hash]] = []
     rest: list[bytes] = []

@@ -22,44 +22,55 @@ _GROUPS = frozenset((Compression.GROUP, Compression.GROUP_DICT))
 class Opened:
     """A record whose bodies are decompressed when one is first asked for. Safe to share between threads.
 
-    ``members`` has the record's blobs. ``chunks`` is set instead of bodies where the blob is stored in pieces.
+    ``members`` has the record's blobs, ``size`` is about how many bytes it takes when it is decompressed. ``chunks`` is
+    set, and there is no body, where the blob is stored in pieces.
     """
 
     __slots__ = ("_data", "_dictionary", "_frame", "chunks", "members", "size")
 
     def __init__(self, record: Record, dictionary: Callable[[Hash], Dictionary]) -> None:
         """Read the table of a record; errors are DamageError and what ``dictionary`` raises."""
-        compression, stored = record.compression, record.stored
         self._data: bytes | None = None
         self._dictionary: Dictionary | None = None
+        self._frame = memoryview(b"")
         self.chunks: list[Chunk] | None = None
         self.members: dict[Hash, Entry] = {}
-        self.size = record.raw_len
-        if compression in _GROUPS:
-            table = decode_group_table(compression, stored)
-            position = 0
-            for digest, form, raw_len, body_len in table.members:
-                self.members[digest] = (form, raw_len, position, position + body_len)
-                position += body_len
-            if position != record.raw_len or position > MAX_BODY_BYTES:
-                raise DamageError(f"a group's bodies have {position} bytes where the record says {record.raw_len}")
-            if table.dictionary is not None:
-                self._dictionary = dictionary(table.dictionary)
-            self._frame = stored[table.frame_offset :]
-            return
-        self.members[record.hash] = (record.form, record.raw_len, 0, -1)
-        self._frame = stored
-        if compression == Compression.CHUNKS:
+        if record.compression in _GROUPS:
+            self._open_group(record, dictionary)
+        else:
+            self.members[record.hash] = (record.form, record.raw_len, 0, -1)
+            self._open_single(record, dictionary)
+
+    def _open_group(self, record: Record, dictionary: Callable[[Hash], Dictionary]) -> None:
+        table = decode_group_table(record.compression, record.stored)
+        position = 0
+        for digest, form, raw_len, body_len in table.members:
+            self.members[digest] = (form, raw_len, position, position + body_len)
+            position += body_len
+        if position != record.raw_len or position > MAX_BODY_BYTES:
+            raise DamageError(f"a group's bodies have {position} bytes where the record says {record.raw_len}")
+        if table.dictionary is not None:
+            self._dictionary = dictionary(table.dictionary)
+        self._frame = record.stored[table.frame_offset :]
+        self.size = position
+
+    def _open_single(self, record: Record, dictionary: Callable[[Hash], Dictionary]) -> None:
+        compression, stored = record.compression, record.stored
+        self.size = len(stored)
+        if compression == Compression.RAW:
+            self._data = bytes(stored)
+        elif compression == Compression.CHUNKS:
             self.chunks = decode_chunks(stored)
             if sum(chunk.length for chunk in self.chunks) != record.raw_len:
                 raise DamageError("the chunks of a blob do not add up to its length")
-        elif compression == Compression.RAW:
-            self._data = bytes(stored)
-        elif compression == Compression.ZSTD_DICT:
-            self._dictionary = dictionary(Hash(bytes(stored[:HASH_SIZE])))
-            self._frame = stored[HASH_SIZE:]
-        if record.form == Form.SKELETON:
-            self.size = MAX_BODY_BYTES
+        else:
+            if compression == Compression.ZSTD_DICT:
+                self._dictionary = dictionary(Hash(bytes(stored[:HASH_SIZE])))
+                stored = stored[HASH_SIZE:]
+            # how long a skeleton is, the record does not say
+            at_most = MAX_BODY_BYTES if record.form == Form.SKELETON else record.raw_len
+            self.size = zstd.declared_size(stored, at_most)
+            self._frame = stored
 
     def body(self, entry: Entry) -> bytes:
         """Return the body of a blob of this record; DamageError if it cannot be decompressed."""

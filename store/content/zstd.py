@@ -53,18 +53,27 @@ def compress(data: bytes | memoryview, level: int = LEVEL, dictionary: Dictionar
     return compressor.compress(data)
 
 
+def declared_size(frame: bytes | memoryview, at_most: int) -> int:
+    """Return how many bytes ``frame`` says it holds. DamageError if it is no frame, says nothing, or says too much."""
+    try:
+        declared = zstandard.frame_content_size(frame)
+    except zstandard.ZstdError as error:
+        raise DamageError(f"compressed content is damaged: {error}") from None
+    if declared < 0:
+        raise DamageError("compressed content does not say how large it is")
+    if declared > at_most:
+        raise DamageError(f"compressed content claims {declared} bytes where {at_most} is the most")
+    return declared
+
+
 def decompress(frame: bytes | memoryview, at_most: int, dictionary: Dictionary | None = None) -> bytes:
     """Return what ``frame`` holds.
 
     Raises DamageError if it is no frame, does not declare its size, or declares more than ``at_most`` bytes: the
     declared size is what the library takes memory for, so it is looked at first.
     """
+    declared_size(frame, at_most)
     try:
-        declared = zstandard.frame_content_size(frame)
-        if declared < 0:
-            raise DamageError("compressed content does not say how large it is")
-        if declared > at_most:
-            raise DamageError(f"compressed content claims {declared} bytes where {at_most} is the most")
         return _decompressor(dictionary).decompress(frame, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise DamageError(f"compressed content is damaged: {error}") from None

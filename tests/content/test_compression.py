@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from store.content.compression import GROUP_BYTES, Member, compress, pack_records, pack_single
 from store.content.opened import Opened
 from store.content.zstd import Dictionary
-from store.disk.blob_format import Compression, Form, Record, decode_record
+from store.disk.blob_format import Chunk, Compression, Form, Record, codec, decode_record, encode_chunks, encode_record
 from store.errors import DamageError
 from store.ids import Hash, hash_bytes
 
@@ -151,6 +151,16 @@ def test_a_record_that_claims_more_than_any_body_has_is_damage() -> None:
 
 def test_a_single_record_holds_no_more_than_it_says() -> None:
     record = pack_single(member(b"a" * 1000))
-    opened = Opened(rewritten(record, raw_len=999), no_dictionary)
     with pytest.raises(DamageError):
-        opened.body(opened.members[hash_bytes(b"a" * 1000)])
+        Opened(rewritten(record, raw_len=999), no_dictionary)
+
+
+def test_an_open_record_takes_what_it_holds() -> None:
+    noise = os.urandom(5000)
+    for body in (noise, b"text " * 1000):
+        for form in Form:
+            record = pack_single(Member(hash_bytes(body), form, 77_000, body))
+            assert Opened(decode_record(memoryview(record)), no_dictionary).size == 5000
+    listed = encode_chunks([Chunk(hash_bytes(b""), 1 << 31)])
+    record = encode_record(codec(Compression.CHUNKS, Form.PLAIN), 1 << 31, hash_bytes(b"whole"), listed)
+    assert Opened(decode_record(memoryview(record)), no_dictionary).size < 100

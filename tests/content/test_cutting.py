@@ -225,6 +225,12 @@ def test_too_large_a_payload_is_opaque() -> None:
     assert cut(b'{"text":"' + b"x" * cutting.MAX_CUT_BYTES + b'"}', 1024) is None
 
 
+def test_too_many_strings_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cutting, "_MOST_CUTS", 100)
+    assert cut(b"[" + b'"ab",' * 100 + b'"ab"]', 0) is None
+    assert cut(b"[" + b'"ab",' * 99 + b'"ab"]', 0) is not None
+
+
 def test_splicing_in_something_else_is_noticed() -> None:
     taken = cut(b'{"text":"' + b"x" * 3000 + b'"}', 1024)
     assert taken is not None

@@ -89,8 +89,9 @@ def test_an_unknown_spelling_is_damage() -> None:
 @pytest.mark.parametrize("style", ["js", "python", "go"])
 @pytest.mark.parametrize("offset", range(3))
 def test_a_large_literal_is_worked_on_in_pieces(style: str, offset: int) -> None:
-    text = "x" * offset + "a line of plain text with <é> and \U0001f600\ud7ff in it\n" * 200_000
-    literal = spell(text[:2000], style)[:-1] + spell(text[2000:], style)[1:]
+    line = "a line of plain text with <é> and \U0001f600\ud7ff in it\n"
+    text = "x" * offset + line * 200_000
+    literal = b'"' + b"x" * offset + spell(line, style)[1:-1] * 200_000 + b'"'
     assert len(literal) > 8 << 20
     read = spelling.read_literal(literal)
     assert read is not None
