@@ -56,6 +56,12 @@ def argument_blocks(value: object, path: Path, name: str, decode: Decode | None 
     return (Block("json", pretty(left), name=name, path=path, encoding="base64" if decode else "json"), *lifted)
 
 
+def numbered(name: str, path: Path) -> str:
+    """Return ``name`` with the list positions in ``path``, so that it is one of its kind; as it is for the first."""
+    positions = [step for step in path if isinstance(step, int)]
+    return name + "".join(f"[{position}]" for position in positions) if any(positions) else name
+
+
 def _lift(value: object, path: Path, name: str, decode: Decode | None, lifted: list[Block], depth: int) -> object:
     """Return ``value`` with strings to be escaped replaced by references to the blocks added to ``lifted``."""
     if isinstance(value, str):

@@ -10,6 +10,7 @@ from store.events.event import Kind
 from store.formats.format import Format, Source
 from store.formats.registry import FORMATS, format_named, lens_for
 from tests.formats.earlier import Earlier
+from tests.formats.places import check
 
 SAMPLES = Path(os.environ.get("CONVFS_SAMPLES") or Path(__file__).parents[3] / "shared" / "samples")
 
@@ -48,12 +49,13 @@ def test_every_record_is_an_event_and_every_byte_is_kept(name: str, folder: str)
         for record in records:
             event = earlier.add(lens.view(record, earlier))
             kinds[event.kind] += 1
-            for block in event.blocks:
-                assert (block.text is None) != (block.data is None)
+            check(event)
             if event.kind is Kind.TOOL_RESULT and event.tool == "":
                 assert event.header["id"] not in earlier.known
         for first in source.first:
-            assert lens_for(format_.first_type).view(first.read_bytes(), Earlier()).kind is Kind.CONFIG
+            event = lens_for(format_.first_type).view(first.read_bytes(), Earlier())
+            check(event)
+            assert event.kind is Kind.CONFIG
         about = format_.about(source, records[:200])
         assert about.project
         assert about.session_id

@@ -6,7 +6,7 @@ Shapes as in Anthropic's Messages API, one line a content block in files of toda
 import re
 
 from store.events.event import Block, BlockType, Kind, Path, Resource
-from store.formats.blocks import argument_blocks
+from store.formats.blocks import argument_blocks, numbered
 from store.formats.claude_code.results import pointers, read_resources
 from store.formats.json_view import JsonObject, as_list, as_object, as_text
 from store.formats.lens import Before
@@ -163,7 +163,7 @@ def _content_block(
         blocks.append(Block("text", part, name=label, path=path))
         return
     if not isinstance(part, dict):
-        blocks += argument_blocks(part, path, label or "content")
+        blocks += argument_blocks(part, path, numbered(label or "content", path))
         return
     what = part.get("type")
     text = part.get("text")
@@ -198,4 +198,5 @@ def _content_block(
 
 def _other(part: JsonObject, path: Path, label: str) -> tuple[Block, ...]:
     """Show a content block of another type as JSON."""
-    return argument_blocks({key: item for key, item in part.items() if key != "type"}, path, label or "content")
+    own = {key: item for key, item in part.items() if key != "type"}
+    return argument_blocks(own, path, numbered(label or "content", path))

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from store.formats.format import Span
+from store.formats.json_view import decode
 
 _LITERAL = rb'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"'
 _opening = re.compile(rb"(?:\xef\xbb\xbf)?\s*+\[").match
@@ -21,6 +22,10 @@ _next_event = re.compile(
     rb"(?:turn_start|config_delta|chat_re|tool_call_re|inquiry_re|compaction|event_overlay))"
 ).search
 _DEEPEST_INDENT = 64
+_FURTHER = 64 * 1024
+"""How far past the beginning of another element an element's end is looked for, in bytes."""
+_MOST_WASTE = 16 * 1024 * 1024
+"""How many bytes are read in vain, over all, before the rest is given up as one span."""
 _OPENERS, _SEPARATORS = b"[{", b" \t\r\n,"
 _OBJECT, _END_OF_ARRAY, _NEWLINE = b"{]\n"
 
@@ -30,7 +35,7 @@ def array_spans(data: memoryview, start: int) -> Iterator[Span]:
 
     What is no element (a file cut off, NULs, a conflict marker) is one span up to the next event, or to the end.
     """
-    position = start
+    position, size = start, len(data)
     if start == 0:
         opened = _opening(data)
         if opened is None:
@@ -38,41 +43,51 @@ def array_spans(data: memoryview, start: int) -> Iterator[Span]:
             return
         position = opened.end()
     sibling: re.Pattern[bytes] | None = None
-    while (position := _end(_between(data, position))) < len(data):
+    following = -1
+    waste = 0
+    while (position := _end(_between(data, position))) < size:
         if data[position] == _END_OF_ARRAY:
             yield from _rest(data, position + 1)
             return
         sibling = sibling or _beginning_like(data, position)
-        end = _element_end(data, position)
-        if end and sibling and (swallowed := sibling.search(data, position, end)):
-            end = _without_separators(data, position, swallowed.start())
-        if not end:
-            sense = sibling.search(data, position) if sibling else _next_event(data, position + 1)
-            end = _without_separators(data, position, sense.start() if sense else len(data))
+        if sibling and following < position:
+            found = sibling.search(data, position)
+            following = found.start() if found else size
+        bound = min(following + _FURTHER, size) if sibling else size
+        end, seen = _element_end(data, position, bound)
+        if not end or (sibling and end > following and decode(bytes(data[position:end])) is None):
+            waste += seen - position
+            if waste > _MOST_WASTE:
+                end = size
+            elif sibling:
+                end = following
+            else:
+                end = sense.start() if (sense := _next_event(data, position + 1)) else size
+            end = _without_separators(data, position, end)
         yield Span(position, end)
         position = end
 
 
-def _element_end(data: memoryview, position: int) -> int:
-    """Return where the value at ``position`` ends, 0 where it does not."""
+def _element_end(data: memoryview, position: int, bound: int) -> tuple[int, int]:
+    """Return where the value at ``position`` ends, 0 where it does not before ``bound``, and how far it was read."""
     if data[position] not in _OPENERS:
         scalar = _scalar(data, position)
-        return scalar.end() if scalar else 0
+        return (scalar.end() if scalar else 0), position
     depth = 0
-    while bracket := _to_bracket(data, position):
+    while bracket := _to_bracket(data, position, bound):
         position = bracket.end()
         depth += 1 if bracket.lastindex else -1
         if depth <= 0:
-            return position
-    return 0
+            return position, position
+    return 0, position
 
 
 def _beginning_like(data: memoryview, position: int) -> re.Pattern[bytes] | None:
-    """Return what an object beginning at the same indentation as that at ``position`` looks like."""
+    """Return what an object looks like that begins a line as the one at ``position`` does; None if it begins none."""
     at = position
     while at > 0 and position - at < _DEEPEST_INDENT and data[at - 1] in b" \t":
         at -= 1
-    if at == 0 or data[at - 1] != _NEWLINE or data[position] != _OBJECT:
+    if at in (0, position) or data[at - 1] != _NEWLINE or data[position] != _OBJECT:
         return None
     return re.compile(rb"\n" + re.escape(bytes(data[at:position])) + rb"\{")
 

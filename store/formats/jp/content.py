@@ -8,9 +8,9 @@ import binascii
 from typing import Literal, NamedTuple
 
 from store.events.event import Block, Path, Resource
-from store.formats.blocks import argument_blocks
+from store.formats.blocks import argument_blocks, numbered
 from store.formats.jp.encoding import plain_text
-from store.formats.json_view import JsonObject, as_object, as_text, scalar
+from store.formats.json_view import JsonObject, as_text, scalar
 from store.formats.lens import Before
 from store.formats.media import from_base64, mime_of
 
@@ -62,7 +62,7 @@ def result_blocks(content: object, path: Path, before: Before) -> tuple[tuple[Bl
     blocks: list[Block] = []
     resources: list[Resource] = []
     for at, part in enumerate(content):
-        _add_part(as_object(part) or {"value": part}, (*path, at), before, blocks, resources)
+        _add_part(part, (*path, at), before, blocks, resources)
     return tuple(blocks), tuple(resources)
 
 
@@ -76,18 +76,21 @@ def resource_blocks(listed: list[object], path: Path, before: Before) -> tuple[t
     return tuple(blocks), tuple(resources)
 
 
-def _add_part(part: JsonObject, path: Path, before: Before, blocks: list[Block], resources: list[Resource]) -> None:
+def _add_part(part: object, path: Path, before: Before, blocks: list[Block], resources: list[Resource]) -> None:
+    if not isinstance(part, dict):
+        blocks += argument_blocks(part, path, numbered("content", path))
+        return
     match part.get("type"):
         case "text" if read := read_content(part, path, "text/plain", before):
             blocks.append(_text_block(read))
         case "resource" if isinstance(resource := part.get("resource"), dict):
             _add_resource(resource, (*path, "resource"), before, blocks, resources)
-        case "image" if (data := from_base64(as_text(part.get("data")))) is not None:
+        case "image" if data := from_base64(as_text(part.get("data"))):
             mime = as_text(part.get("mimeType")) or "image/png"
             blocks.append(Block("image", data=data, mime=mime, path=(*path, "data"), encoding="base64"))
         case what:
             own = {key: value for key, value in part.items() if key != "type"}
-            blocks += argument_blocks(own, path, as_text(what) or "content")
+            blocks += argument_blocks(own, path, numbered(as_text(what) or "content", path))
 
 
 def _add_resource(
@@ -97,7 +100,7 @@ def _add_resource(
     mime = as_text(resource.get("mimeType"))
     read = read_content(resource, path, mime, before)
     if read is None:
-        blocks += argument_blocks(resource, path, "resource")
+        blocks += argument_blocks(resource, path, numbered("resource", path))
         return
     is_text = isinstance(read.value, str)
     mime = mime or (mime_of(uri.partition("#")[0]) if is_text else "application/octet-stream")

@@ -1,0 +1,34 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from store.errors import UsageError
+from store.formats import registry
+from store.formats.registry import FORMATS, format_named, lens_for
+from store.formats.unknown import UnknownLens
+
+STORE = Path(registry.__file__).parents[1]
+
+
+def test_every_format_is_found_by_its_names() -> None:
+    for format_ in FORMATS:
+        assert format_named(format_.name) is format_
+        assert lens_for(format_.main_type) in format_.lenses
+        assert not format_.first_type or lens_for(format_.first_type) in format_.lenses
+    types = [lens.type_name for format_ in FORMATS for lens in format_.lenses]
+    assert len(set(types)) == len(types)
+    assert isinstance(lens_for("none"), UnknownLens)
+
+
+def test_unknown_names_are_refused_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match=r"'emacs'.*claude-code, jp"):
+        format_named("emacs")
+
+
+def test_nothing_but_the_registry_knows_formats_by_name() -> None:
+    private = re.compile(r"store\.formats\.(?:claude_code|jp|example)\b")
+    for path in STORE.rglob("*.py"):
+        if path.parent.name in ("claude_code", "jp") or path.name == "registry.py":
+            continue
+        assert not private.search(path.read_text()), path
