@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
@@ -111,8 +112,8 @@ async def _end_on_signal(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_I
 
 @contextmanager
 def _mounted(operations: Operations, target: Path, root: Path) -> Iterator[None]:
-    # the store's directory is what `mount` and `df` show as the source; a comma would end the option
-    source = str(root).replace("\\", "\\\\").replace(",", "\\,")
+    # the store's directory is what `mount` and `df` show as the source; libfuse reads octal escapes in options
+    source = re.sub(rb"[^\w/.-]", lambda match: b"\\%03o" % ord(match[0]), os.fsencode(root)).decode()
     try:
         pyfuse3.init(operations, str(target), {f"fsname={source}", *_OPTIONS})
     except RuntimeError as error:

@@ -9,6 +9,7 @@ from fusefs.mount_table import FSTYPE, Mount, mount_at, mounts
 from store.errors import Conflict, ConvfsError
 
 _SECONDS = 10
+_ANSWER_SECONDS = 3
 _NAMED = 3
 
 
@@ -33,7 +34,7 @@ def mountpoint(directory: Path) -> Path:
 def answers(path: Path) -> bool:
     """Say whether what is mounted at ``path`` answers; asked by another process, which may hang in our place."""
     try:
-        return not subprocess.run(["stat", "--", path], capture_output=True, timeout=_SECONDS).returncode
+        return not subprocess.run(["stat", "--", path], capture_output=True, timeout=_ANSWER_SECONDS).returncode
     except subprocess.TimeoutExpired:
         return False
 

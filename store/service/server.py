@@ -170,10 +170,19 @@ class _Connection:
                 with contextlib.suppress(trio.WouldBlock):
                     trio.from_thread.run_sync(sender.send_nowait, item_frame(item))
 
+        failure: Exception | None = None
+        result: object = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._forward, receiver)
             async with sender:
-                return await trio.to_thread.run_sync(work, report, limiter=self._server.threads)
+                try:
+                    result = await trio.to_thread.run_sync(work, report, limiter=self._server.threads)
+                except Exception as error:
+                    # Raised below: out of the nursery it would come wrapped in a group.
+                    failure = error
+        if failure:
+            raise failure
+        return result
 
     async def _forward(self, receiver: trio.MemoryReceiveChannel[Frame]) -> None:
         async for frame in receiver:
