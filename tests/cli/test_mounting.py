@@ -1,0 +1,304 @@
+"""``convfs mount`` and ``umount``, and commands while a daemon holds the store."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fusefs.mount_table import mount_at, mounts
+from tests.cli.user import User
+
+pytestmark = pytest.mark.skipif(
+    not os.access("/dev/fuse", os.W_OK) or not shutil.which("fusermount3"), reason="FUSE is not available here"
+)
+
+SECONDS = 20
+
+
+@pytest.fixture
+def user() -> Iterator[User]:
+    # Not in /tmp, where some programs behave differently.
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="convfs-test-", dir=cache) as directory:
+        user = User(Path(directory))
+        try:
+            yield user
+        finally:
+            for mount in list(mounts()):
+                if mount.path.is_relative_to(directory):
+                    subprocess.run(["fusermount3", "-uz", mount.path], check=False)
+                    wait_until(lambda: holder(user) is None)
+
+
+@pytest.fixture
+def mnt(user: User) -> Path:
+    """Where the conversations of ``user``, who has one, are mounted."""
+    user.session("shop", "a", "Fix the login bug", "Done.")
+    user.run("import")
+    user.run("mount", "mnt")
+    return user.home / "mnt"
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < end, "this never came true"
+        time.sleep(0.02)
+
+
+def holder(user: User) -> int | None:
+    """Return the daemon that the user's store is held by."""
+    lock = user.store / "lock"
+    noted = lock.read_text().split() if lock.exists() else []
+    return int(noted[1]) if noted and runs(int(noted[1])) else None
+
+
+def runs(process: int) -> bool:
+    try:
+        # One that has ended stays as a zombie until whoever has to takes note.
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def titles(user: User) -> set[str]:
+    return {line["title"] for line in user.list()}
+
+
+def test_mount_returns_when_it_is_ready_and_umount_when_all_is_over(user: User) -> None:
+    user.session("shop", "a", "Fix the login bug", "Done.")
+    user.run("import")
+    mnt = user.home / "new/mnt"
+    assert user.run("mount", mnt) == f"Mounted at {mnt}; `convfs umount {mnt}` unmounts.\n"
+    assert (mnt / "README.md").read_text()
+    (transcript,) = (mnt / "transcripts").rglob("*.md")
+    assert "Fix the login bug" in transcript.read_text()
+    daemon = holder(user)
+    assert daemon is not None
+    assert user.run("umount", mnt) == ""
+    assert not runs(daemon)
+    assert list(mnt.iterdir()) == []
+    assert "sound" in user.run("fsck")
+
+
+def test_a_mount_says_which_store_it_shows(user: User, tmp_path: Path) -> None:
+    odd = user.home / "a store, with \\ and \u2603"
+    user.run("--store", odd, "import", "--demo")
+    user.run("--store", odd, "mount", "mnt")
+    mount = mount_at(user.home / "mnt")
+    assert mount is not None
+    assert mount.source == str(odd)
+    # Without being told, this is how the other commands know.
+    (conversation,) = (user.home / "mnt/conversations/reading-list").iterdir()
+    assert "Demo: plan a reading list" in user.run("show", conversation)
+    user.run("umount", "mnt")
+    assert mount_at(user.home / "mnt") is None
+
+
+def test_the_daemon_leaves_the_terminal_and_its_directory_alone(user: User, mnt: Path) -> None:
+    process = Path(f"/proc/{holder(user)}")
+    assert os.readlink(process / "cwd") == "/"
+    assert {os.readlink(process / "fd" / str(stream)) for stream in range(3)} == {"/dev/null"}
+    fields = (process / "stat").read_text().rpartition(")")[2].split()
+    terminal, session = int(fields[4]), int(fields[3])
+    assert terminal == 0
+    assert session != int(process.name)
+
+
+def test_in_the_foreground_it_stays_until_it_is_interrupted(user: User) -> None:
+    user.session("shop", "a", "One")
+    user.run("import")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fusefs.cli", "mount", "--foreground", "mnt"],
+        env=user.environment,
+        cwd=user.home,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == f"Mounted at {user.home / 'mnt'}; Ctrl-C unmounts.\n"
+    assert (user.home / "mnt/README.md").exists()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(SECONDS) == 0
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert mount_at(user.home / "mnt") is None
+
+
+# --- commands while it is mounted -----------------------------------------------------------------------
+
+
+def test_what_is_imported_shows_at_once(user: User, mnt: Path) -> None:
+    project = next((mnt / "conversations").iterdir())
+    assert len(list(project.iterdir())) == 1
+    assert len(list((mnt / "transcripts" / project.name).iterdir())) == 1
+    user.session("shop", "b", "Another question", "Another answer")
+    user.session("blog", "c", "A third")
+    assert "2 imported" in user.run("import")
+    assert len(list(project.iterdir())) == 2
+    assert len(list((mnt / "conversations").iterdir())) == 2
+    assert len(list((mnt / "transcripts" / project.name).iterdir())) == 2
+    assert any("Another answer" in path.read_text() for path in mnt.glob("transcripts/*/*.md"))
+
+
+def test_a_session_that_grows_shows_its_new_events(user: User, mnt: Path) -> None:
+    (events,) = mnt.glob("conversations/*/*/events")
+    assert len(list(events.iterdir())) == 2
+    (transcript,) = mnt.glob("transcripts/*/*.md")
+    size = transcript.stat().st_size
+    user.session("shop", "a", "And now this", "Also done.")
+    assert "1 grown" in user.run("import")
+    assert len(list(events.iterdir())) == 4
+    assert transcript.stat().st_size > size
+    assert transcript.read_text().endswith("Also done.\n")
+
+
+def test_commands_answer_the_same_with_and_without_a_daemon(user: User) -> None:
+    user.session("shop", "a", "Fix the login bug \u2603", "Done.")
+    user.session("blog", "b", "x" * 300_000)
+    user.run("import")
+    commands = [["ls"], ["show", "1"], ["show", "2"], ["show", "2", "--json"], ["export", "1", "-o", "out"]]
+    before = [user.run(*command) for command in commands]
+    shutil.rmtree(user.home / "out")
+    user.run("mount", "mnt")
+    assert [user.run(*command).replace(f"{user.home}/mnt/", "") for command in commands] == before
+    for line in user.list():
+        assert (Path(line["path"]) / "events").is_dir()
+        assert Path(line["path"]).is_relative_to(user.home / "mnt")
+
+
+def test_failures_are_told_the_same_with_a_daemon(user: User, mnt: Path) -> None:
+    assert "convfs ls" in user.fails("show", "nosuch")
+    assert "nosuch" in user.fails("ls", "nosuch")
+    assert "nosuch" in user.fails("import", "--format", "nosuch", ".")
+    assert str(mnt) in user.fails("fsck")
+    assert str(mnt) in user.fails("reindex")
+    assert str(mnt) in user.fails("export", "1", "-o", mnt / "out")
+    assert str(mnt) in user.fails("import", mnt)
+
+
+def test_a_conversation_may_be_named_by_any_of_its_paths(user: User, mnt: Path) -> None:
+    (line,) = user.list()
+    whole = user.run("show", line["id"])
+    inside = Path(line["path"])
+    assert inside.is_relative_to(mnt)
+    paths = [
+        inside,
+        inside / "events",
+        next((inside / "events").iterdir()),
+        next(mnt.glob("transcripts/*/*.md")),
+        next(mnt.glob("by-date/*/*/*/*")),
+        next((mnt / "recent").iterdir()),
+        inside.relative_to(user.home),
+    ]
+    for path in paths:
+        assert user.run("show", path) == whole
+    assert "convfs ls" in user.fails("show", mnt / "conversations")
+
+
+def test_stats_say_where_the_socket_and_the_mount_are(user: User, mnt: Path) -> None:
+    numbers = json.loads(user.run("stats", "--json"))
+    assert numbers["mountpoint"] == str(mnt)
+    socket = Path(numbers["socket"])
+    assert socket == user.runtime / "convfs" / f"{numbers['store_id']}.sock"
+    assert socket.is_socket()
+    # Also for somebody whose environment is another one.
+    assert json.loads(user.run("stats", "--json", XDG_RUNTIME_DIR=""))["socket"] == str(socket)
+
+
+def test_doctor_sees_the_mount(user: User, mnt: Path) -> None:
+    assert f"mounted at {mnt}" in user.convfs("doctor").stdout
+
+
+def test_a_listing_that_nobody_reads_to_its_end_harms_nothing(user: User, mnt: Path) -> None:
+    for number in range(5):
+        user.session("shop", f"long-{number}", "x" * 1_000_000)
+    user.run("import")
+    script = f"{sys.executable} -m fusefs.cli show 2 | head -c 10"
+    done = subprocess.run(["bash", "-c", script], env=user.environment, cwd=user.home, capture_output=True, timeout=60)
+    assert (done.stdout[:3], done.stderr) == (b"---", b"")
+    assert len(user.list()) == 6
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------
+
+
+def test_mounting_twice_is_told(user: User, mnt: Path) -> None:
+    assert "mounted already" in user.fails("mount", mnt)
+    assert str(mnt) in user.fails("mount", user.home / "elsewhere")
+    assert (mnt / "README.md").exists()
+
+
+def test_a_directory_with_files_in_it_is_not_hidden(user: User) -> None:
+    user.run("import", "--demo")
+    (user.home / "full").mkdir()
+    (user.home / "full/precious").write_text("mine")
+    assert "not empty" in user.fails("mount", "full")
+    assert (user.home / "full/precious").read_text() == "mine"
+    assert "precious" in user.fails("mount", "full/precious")
+
+
+def test_the_store_may_not_lie_in_its_mount(user: User) -> None:
+    assert "store" in user.fails("--store", "mnt/store", "mount", "mnt")
+    user.run("--store", "s", "import", "--demo")
+    assert "store" in user.fails("--store", "s", "mount", "s/mnt")
+
+
+def test_unmounting_what_is_not_mounted(user: User) -> None:
+    assert "nothing is mounted" in user.fails("umount", user.home)
+    assert "not convfs" in user.fails("umount", "/proc")
+
+
+def test_a_mount_in_use_is_not_unmounted_and_the_user_is_named(user: User, mnt: Path) -> None:
+    with subprocess.Popen(["sleep", "60"], cwd=mnt / "conversations") as process:
+        assert f"sleep ({process.pid})" in user.fails("umount", mnt)
+        process.kill()
+    user.run("umount", mnt)
+
+
+def test_after_a_daemon_was_killed_everything_goes_on(user: User, mnt: Path) -> None:
+    daemon = holder(user)
+    assert daemon is not None
+    os.kill(daemon, signal.SIGKILL)
+    wait_until(lambda: holder(user) is None)
+    assert "umount" in user.convfs("doctor").stdout
+    assert titles(user) == {"Fix the login bug"}
+    done = user.convfs("mount", mnt)
+    assert done.returncode == 0
+    assert "died" in done.stderr
+    assert (mnt / "README.md").exists()
+    user.run("umount", mnt)
+
+
+def test_the_mount_of_a_killed_daemon_can_be_unmounted(user: User, mnt: Path) -> None:
+    daemon = holder(user)
+    assert daemon is not None
+    os.kill(daemon, signal.SIGKILL)
+    wait_until(lambda: holder(user) is None)
+    user.run("umount", mnt)
+    assert mount_at(mnt) is None
+
+
+def test_a_daemon_that_cannot_start_says_why(user: User) -> None:
+    user.run("import", "--demo")
+    (user.store / "convfs.toml").write_text("inline_limit_bytes = 'x'\n")
+    assert "inline_limit_bytes" in user.fails("mount", "mnt")
+    assert mount_at(user.home / "mnt") is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_unmounts(user: User, mnt: Path, number: signal.Signals) -> None:
+    daemon = holder(user)
+    assert daemon is not None
+    os.kill(daemon, number)
+    wait_until(lambda: mount_at(mnt) is None and holder(user) is None)
+    assert titles(user) == {"Fix the login bug"}
