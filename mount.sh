@@ -209,6 +209,5 @@ convfs=("$venv/bin/convfs" "${options[@]}")
 case $action in
     umount) exec "${convfs[@]}" umount "$mountpoint" ;;
 esac
-"${convfs[@]}" doctor --quiet
 "${convfs[@]}" import --demo
 exec "${convfs[@]}" mount "${mount_options[@]}" "$mountpoint"
