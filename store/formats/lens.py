@@ -10,7 +10,11 @@ from store.events.event import Event
 
 
 class Before(Protocol):
-    """What a lens may ask about the records before the one that it looks at, and about content kept elsewhere."""
+    """What a lens may ask about the records before the one that it looks at, and about content kept elsewhere.
+
+    Answers about earlier records are kept: a lens asks :meth:`tool` and :meth:`parent` at most once each for a record,
+    for its event's ``tool`` and ``parent`` and nothing else, and later views of the record get the answers as kept.
+    """
 
     def tool(self, call_id: str) -> str:
         """Return the name of the tool that the call ``call_id`` was for, "" if no earlier record made it."""

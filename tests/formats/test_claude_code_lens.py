@@ -206,7 +206,7 @@ def test_several_calls_and_results_on_a_line() -> None:
     assert (event.tool, event.header) == ("A", {"id": "t1", "tool_2": "B", "id_2": "t2", "model": "opus"})
     assert texts(event) == [("arguments.x", "1\n"), ("call2.arguments.x", "2\n")]
     event = see(user([result("one", "t1"), result("two", "t2", is_error=True)]), earlier)
-    assert event.header == {"id": "t1", "is_error": False, "id_2": "t2", "is_error_2": True, "tool_2": "B"}
+    assert event.header == {"id": "t1", "is_error": False, "id_2": "t2", "is_error_2": True}
     assert texts(event) == [("", "one"), ("result2", "two")]
 
 
@@ -302,6 +302,27 @@ def test_a_damaged_line_is_a_note_with_its_text(payload: bytes) -> None:
 def test_text_that_is_no_unicode_is_marked() -> None:
     event = see(b'{"type":"user","message":{"content":"\xff \\ud800 x"}}')
     assert (event.kind, event.lossy, event.blocks[0].text) == (Kind.USER, True, "\ufffd \ufffd x")
+
+
+def test_a_record_is_the_same_when_seen_again_with_the_answers_kept() -> None:
+    class Kept(Earlier):
+        def __init__(self, event: Event) -> None:
+            super().__init__()
+            self.event = event
+
+        def tool(self, call_id: str) -> str:
+            return self.event.tool
+
+        def parent(self, key: str | None) -> int:
+            return self.event.parent
+
+    earlier = Earlier()
+    see(assistant(call("A", "t1"), call("B", "t2")), earlier)
+    see(user("x", uuid="u2", parent="u1"), earlier)
+    answers = json.dumps(user([result("one", "t1"), result("two", "t2")], uuid="u3", parent="u1")).encode()
+    first = see(answers, earlier)
+    assert (first.tool, first.parent) == ("A", 1)
+    assert see(answers, Kept(first)) == first
 
 
 FILE_LINES = [

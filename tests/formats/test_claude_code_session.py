@@ -104,7 +104,7 @@ def test_what_a_session_says_of_itself(tmp_path: Path) -> None:
         project="my-shop",
         started_ms=1768882500614,
         session_id=SESSION,
-        extra={"cwd": "/home/me/my-shop", "branch": "main", "version": "2.1"},
+        extra={"cwd": "/home/me/my-shop", "branch": "main", "tool_version": "2.1"},
     )
 
 

@@ -57,6 +57,17 @@ def test_empty_and_damaged_ones_are_claimed_by_where_they_lie(tmp_path: Path, ev
     assert not JP.claim(conversation(tmp_path / "17727523543", events))
 
 
+def test_archived_conversations_belong_to_the_same_workspace(tmp_path: Path) -> None:
+    assert about(conversation(tmp_path / "shop/.jp/conversations/.archive/17727523543")).project == "shop"
+
+
+def test_copies_that_jp_is_writing_are_no_conversations(tmp_path: Path) -> None:
+    for name in (".staging-17727523543-fix", ".old-17727523543-fix"):
+        folder = conversation(tmp_path / ".jp/conversations" / name)
+        assert not JP.claim(folder)
+        assert not JP.claim(folder / "events.json")
+
+
 def test_events_are_known_anywhere(tmp_path: Path) -> None:
     assert JP.claim(conversation(tmp_path / "copied"))
     assert not JP.claim(conversation(tmp_path / "other", [{"type": "message"}]))
@@ -64,7 +75,7 @@ def test_events_are_known_anywhere(tmp_path: Path) -> None:
 
 
 def test_what_a_conversation_says_of_itself(tmp_path: Path) -> None:
-    metadata = {"title": "Fix the login", "last_activated_at": "2026-03-05 23:12:34.3", "local": True}
+    metadata = {"title": "Fix the login", "last_activated_at": "2026-03-05 23:12:34.3", "local": True, "name": "x"}
     folder = conversation(tmp_path / "shop/.jp/conversations/17727523543-fix", metadata=metadata)
     assert about(folder) == About(
         title="Fix the login",

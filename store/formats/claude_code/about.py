@@ -74,7 +74,7 @@ def describe(path: Path, records: Sequence[bytes]) -> About:
                     aside = aside or spoken
     own = [text for leaf, text in summaries if leaf in uuids]
     summary = own[-1] if own else summaries[0][1] if summaries else ""
-    extra = {"cwd": first.get("cwd"), "branch": first.get("gitBranch"), "version": first.get("version")}
+    extra = {"cwd": first.get("cwd"), "branch": first.get("gitBranch"), "tool_version": first.get("version")}
     session = first.get("sessionId", "")
     if is_agent:
         extra |= {"agent": first.get("agentId") or path.stem.removeprefix("agent-"), "parent_session": session}

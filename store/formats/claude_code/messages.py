@@ -97,11 +97,8 @@ def user(line: JsonObject, before: Before) -> Shown:
             number = f"_{results}" if results > 1 else ""
             header[f"id{number}"] = call
             header[f"is_error{number}"] = part.get("is_error") is True
-            name = before.tool(call)
             if results == 1:
-                tool = name
-            else:
-                header[f"tool{number}"] = name
+                tool = before.tool(call)
             label = f"result{results}" if results > 1 else ""
             _content_blocks(line, part.get("content"), (*_CONTENT, at, "content"), label, blocks, resources)
         else:

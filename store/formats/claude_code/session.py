@@ -41,10 +41,15 @@ class ClaudeCode(Format):
         """Claim a ``.jsonl`` file by its first lines; one that is empty or damaged by its name and place."""
         if path.suffix != ".jsonl" or (head := read_head(path)) is None:
             return None
-        verdicts = [_is_ours(line) for line in head_lines(head)]
-        if True in verdicts or (False not in verdicts and _lies_like_one(path)):
-            return Source(self.name, path, path, sidecars=tuple(_sidecars(path)))
-        return None
+        foreign = False
+        for line in head_lines(head):
+            if ours := _is_ours(line):
+                break
+            foreign = foreign or ours is False
+        else:
+            if foreign or not _lies_like_one(path):
+                return None
+        return Source(self.name, path, path, sidecars=tuple(_sidecars(path)))
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         """Yield the lines that are not empty."""

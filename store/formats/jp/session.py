@@ -26,7 +26,9 @@ _looks_like_events = re.compile(
     rb"(?:turn_start|config_delta|chat_re|tool_call_re|inquiry_re|compaction|event_overlay)",
     re.DOTALL,
 ).match
+_BEING_WRITTEN = (".old-", ".staging-")
 _DECISECOND_DIGITS = 11
+_TIMES = ("last_activated_at", "expires_at")
 
 
 class Jp(Format):
@@ -50,8 +52,9 @@ class Jp(Format):
     def claim(self, path: Path) -> Source | None:
         """Claim a conversation's directory, or its ``events.json``, by how that begins or by where it lies."""
         folder = path.parent if path.name == _EVENTS else path
-        head = read_head(folder / _EVENTS)
-        if head is None or not (_looks_like_events(head) or _lies_like_one(folder)):
+        if folder.name.startswith(_BEING_WRITTEN) or (head := read_head(folder / _EVENTS)) is None:
+            return None
+        if not _looks_like_events(head) and not (_storage(folder) and _identifier(folder.name)):
             return None
         config = folder / _CONFIG
         return Source(
@@ -85,16 +88,17 @@ class Jp(Format):
             project=_project(source.path),
             started_ms=started,
             session_id=identifier or source.path.name,
-            extra={key: value for key, value in said.items() if key != "title" and isinstance(value, str)},
+            extra={key: value for key in _TIMES if (value := as_text(said.get(key)))},
         )
 
     def blobs(self, source: Source, payload: bytes) -> Iterator[ExternalBlob]:
         """Yield what ``$blob`` references of ``payload`` name in ``blobs/`` beside ``conversations/``."""
-        return referenced_blobs(source.path.parent.parent / "blobs", payload)
+        return referenced_blobs((_storage(source.path) or source.path.parent) / "blobs", payload)
 
 
-def _lies_like_one(folder: Path) -> bool:
-    return folder.parent.name == "conversations" and _identifier(folder.name) is not None
+def _storage(folder: Path) -> Path | None:
+    """Return the directory that holds ``conversations/``, in which a conversation lies or is archived."""
+    return next((above.parent for above in folder.parents[:2] if above.name == "conversations"), None)
 
 
 def _identity(name: str) -> tuple[str, str]:
@@ -103,16 +107,18 @@ def _identity(name: str) -> tuple[str, str]:
 
 
 def _sidecars(folder: Path) -> Iterator[tuple[str, Path]]:
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+    with os.scandir(folder) as entries:
+        listed = sorted(entries, key=lambda entry: entry.name)
+    for entry in listed:
         if entry.name not in (_EVENTS, _CONFIG) and entry.is_file(follow_symlinks=False):
             yield entry.name, folder / entry.name
 
 
 def _project(folder: Path) -> str:
     """Name the project whose workspace a conversation belongs to."""
-    if folder.parent.name != "conversations":
+    root = _storage(Path(os.path.abspath(folder)))
+    if root is None:
         return ""
-    root = Path(os.path.abspath(folder.parent.parent))
     if root.name == ".jp":
         return root.parent.name
     try:
