@@ -1,0 +1,111 @@
+"""The README's examples, run as they stand there."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+
+pytestmark = pytest.mark.skipif(
+    not os.access("/dev/fuse", os.W_OK) or not shutil.which("fusermount3"), reason="FUSE is not available here"
+)
+
+
+class Example(NamedTuple):
+    line: int
+    command: str
+    output: str
+
+
+def examples() -> list[list[Example]]:
+    """Return the console examples, in order; those of one block belong together."""
+    blocks = []
+    text = README.read_text(encoding="utf-8")
+    for block in re.finditer(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        first = text.count("\n", 0, block.start(1)) + 1
+        found: list[Example] = []
+        for number, line in enumerate(block[1].splitlines(keepends=True), first):
+            if line.startswith("$ "):
+                found.append(Example(number, line[2:].rstrip("\n"), ""))
+            else:
+                found[-1] = found[-1]._replace(output=found[-1].output + line)
+        blocks.append(found)
+    return blocks
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Path]:
+    """A user's home with the demo set mounted in it."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="convfs-readme-", dir=cache) as directory:
+        home = Path(directory)
+        (home / "bin").mkdir()
+        convfs = home / "bin/convfs"
+        convfs.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m fusefs.cli "$@"\n')
+        convfs.chmod(0o755)
+        run(home, "convfs import --demo && convfs mount ~/conversations")
+        try:
+            yield home
+        finally:
+            run(home, "convfs umount ~/conversations")
+
+
+def run(home: Path, script: str) -> str:
+    environment = {"HOME": str(home), "PATH": f"{home}/bin:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
+    environment["XDG_RUNTIME_DIR"] = str(home)
+    done = subprocess.run(
+        ["bash", "-c", script],
+        env=environment,
+        cwd=home,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_every_example_gives_what_the_readme_shows(home: Path) -> None:
+    directory = home / "conversations"
+    seen = 0
+    for block in examples():
+        for example in block:
+            shown = run(home, f"cd {directory} && {example.command} && pwd")
+            output, _, where = shown.removesuffix("\n").rpartition("\n")
+            directory = Path(where)
+            assert (output + "\n" if output else "") == example.output, f"README.md:{example.line}: {example.command}"
+            seen += 1
+    assert seen > 10
+
+
+def test_the_table_of_settings_is_true() -> None:
+    from store.settings import Settings
+
+    units = {"": 1, "MiB": 1 << 20}
+    rows = re.findall(r"^\| `(\w+)` \| (\d+) ?(\w*) \|", README.read_text(encoding="utf-8"), re.MULTILINE)
+    documented = {name: int(number) * units[unit] for name, number, unit in rows}
+    assert documented == {name: getattr(Settings(), name) for name in Settings.__struct_fields__}
+
+
+def test_the_table_of_commands_names_them_all() -> None:
+    from fusefs.cli.main import COMMANDS
+
+    text = README.read_text(encoding="utf-8")
+    assert [name for name in COMMANDS if f"`convfs {name}" not in text] == []
+
+
+def test_links_lead_somewhere() -> None:
+    targets = re.findall(r"\]\(([^)#:]+)\)", README.read_text(encoding="utf-8"))
+    assert targets
+    assert [target for target in targets if not (ROOT / target).exists()] == []
