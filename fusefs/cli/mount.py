@@ -10,6 +10,8 @@ from pathlib import Path
 
 import click
 
+from fusefs.cli.output import command_line
+
 _LOG_BYTES = 1 << 20
 
 
@@ -36,7 +38,7 @@ def mount(store: Path | None, directory: Path, foreground: bool) -> None:
         _serve(root, path, lambda: click.echo(f"Mounted at {path}; Ctrl-C unmounts.", err=True))
     else:
         in_background(partial(_serve, root, path), explain)
-        click.echo(f"Mounted at {path}; `convfs umount {directory}` unmounts.")
+        click.echo(f"Mounted at {path}; `{command_line('umount', directory)}` unmounts.")
 
 
 def _prepared(directory: Path) -> Path:

@@ -1,6 +1,9 @@
 """What goes to the terminal: control characters escaped, tables, JSON."""
 
+import os
 import re
+import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 
@@ -21,6 +24,13 @@ def escape_text(text: str) -> str:
 
 def _spelled(match: re.Match[str]) -> str:
     return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(match[0]) or match[0].encode("unicode_escape").decode()
+
+
+def command_line(*arguments: object) -> str:
+    """Return how the user would type a ``convfs`` command, to be shown: as a path where it is not on the PATH."""
+    script = sys.argv[0]
+    program = script if os.path.basename(script) == "convfs" and not shutil.which("convfs") else "convfs"
+    return shlex.join([program, *map(str, arguments)])
 
 
 def write_text(text: str) -> None:
