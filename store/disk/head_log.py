@@ -7,10 +7,9 @@ from pathlib import Path
 from store.disk import durable, file_header, head_format
 from store.disk.file_header import HEAD_LOG, HEADER_SIZE, Damage
 from store.disk.head_format import MIN_FRAME, Commit, Frame
-from store.disk.reading import Window, pread
+from store.disk.reading import BLOCK, Window, pread_around
 from store.errors import DamageError
 
-_BLOCK = 4096
 _SEARCH = 1 << 20
 
 
@@ -102,14 +101,10 @@ class HeadLog:
     def _next_frame(self, damaged: int, end: int) -> int:
         """Return where the first sound frame after the one at ``damaged`` begins, or ``end``."""
         # not by its length, which may be what is damaged
-        probe = Window(self._fd, _BLOCK)
+        probe = Window(self._fd, BLOCK)
         start = damaged + 1
         while start + MIN_FRAME <= end:
-            try:
-                data = pread(self._fd, min(_SEARCH, end - start), start)
-            except DamageError:
-                start += _BLOCK - start % _BLOCK
-                continue
+            data = pread_around(self._fd, min(_SEARCH, end - start), start)
             for place in head_format.possible_frames(data):
                 if self._sound(probe, start + place, end):
                     return start + place

@@ -17,12 +17,9 @@ from pathlib import Path
 
 from store.disk import durable, file_header, journal_format
 from store.disk.file_header import CHECKPOINT, HEADER_SIZE, JOURNAL
-from store.disk.journal_format import FRAME_OVERHEAD, MAGIC, SLOT_SIZE, Checkpoint, Entry, Slot
-from store.disk.reading import pread
+from store.disk.journal_format import BLOCK, FRAME_OVERHEAD, MAGIC, SLOT_SIZE, Checkpoint, Entry, Slot
+from store.disk.reading import pread_around
 from store.errors import DamageError, StoreFailed, UsageError
-
-BLOCK = 4096
-"""What no write shares with another: file headers, slots and entries begin in blocks of their own."""
 
 _SLOTS = 4
 
@@ -58,11 +55,10 @@ class Journal:
         self._files = [self._open_journal(directory / name, store_id, capacity) for name in ("1", "2")]
         self.capacity = min(file.size for file in self._files) - BLOCK
         epoch = self._slot.epoch if self._slot else 0
-        found = [self._find(file, epoch) for file in self._files]
-        self._found: list[tuple[int, memoryview]] = sorted(
-            ((journal_format.entry_seq(body), body) for bodies in found for _, body in bodies), key=lambda pair: pair[0]
-        )
-        self._epoch = max([epoch, *(number for bodies in found for number, _ in bodies)])
+        found = [entries for file in self._files if (entries := self._find(file, epoch))]
+        found.sort(key=lambda entries: entries[0][0])
+        self._epoch = max([epoch, *(entries[0][0] for entries in found)])
+        self._found = _in_force([body for entries in found for _, body in entries])
         self._replayed_to = self._found[-1][0] if self._found else 0
         self._current = 0
         self._ready = self._slot is not None and self._replayed_to <= self._slot.checkpoint.seq
@@ -224,7 +220,7 @@ class Journal:
 
     def _read_slots(self) -> Slot | None:
         offsets = (BLOCK * (1 + number) for number in range(_SLOTS))
-        slots = (journal_format.decode_slot(pread(self._slots_fd, SLOT_SIZE, offset)) for offset in offsets)
+        slots = (journal_format.decode_slot(pread_around(self._slots_fd, SLOT_SIZE, offset)) for offset in offsets)
         return max((slot for slot in slots if slot), key=lambda slot: slot.generation, default=None)
 
     def _find(self, file: _File, oldest: int) -> list[tuple[int, memoryview]]:
@@ -232,7 +228,7 @@ class Journal:
         first = self._first(file)
         if first is not None and first < oldest:
             return []
-        data = memoryview(pread(file.fd, file.size, 0))
+        data = memoryview(pread_around(file.fd, file.size, 0))
         entries: list[tuple[int, memoryview]] = []
         position: int | None = BLOCK
         while position is not None:
@@ -247,11 +243,11 @@ class Journal:
 
     def _first(self, file: _File) -> int | None:
         """Return the epoch of the sound entry at the beginning of a journal, None if there is none."""
-        length = int.from_bytes(pread(file.fd, 4, BLOCK + 4), "little")
+        length = int.from_bytes(pread_around(file.fd, 4, BLOCK + 4), "little")
         if not FRAME_OVERHEAD <= length <= file.size - BLOCK:
             return None
         # as if it lay at its place: unframe compares that
-        data = memoryview(bytes(BLOCK) + pread(file.fd, length, BLOCK))
+        data = memoryview(bytes(BLOCK) + pread_around(file.fd, length, BLOCK))
         framed = journal_format.unframe(data, BLOCK, self._seed)
         return framed.epoch if framed else None
 
@@ -264,6 +260,19 @@ class Journal:
                 return start
             start += 1
         return None
+
+
+def _in_force(bodies: list[memoryview]) -> list[tuple[int, memoryview]]:
+    """Return (seq, body) of entries, given in the order of writing; a later one of the same seq takes the place.
+
+    That happens where an entry could not be read once, was taken for unfinished, and could be read again later.
+    """
+    kept: list[tuple[int, memoryview]] = []
+    for body in reversed(bodies):
+        seq = journal_format.entry_seq(body)
+        if not kept or seq < kept[-1][0]:
+            kept.append((seq, body))
+    return kept[::-1]
 
 
 _NOTHING = journal_format.encode_entry(Entry(0, 1, b"", HEADER_SIZE, b"", (1, HEADER_SIZE), ()))

@@ -24,6 +24,9 @@ from store.disk.blob_format import Form
 from store.errors import DamageError, UsageError
 from store.ids import Hash
 
+BLOCK = 4096
+"""What no write shares with another: file headers, slots and a journal's first entry begin in blocks of their own."""
+
 MAGIC = b"CVJE"
 _FRAME = Layout("<4sIQQ")
 _CRC = Layout("<I")

@@ -14,12 +14,11 @@ from pathlib import Path
 from store.disk import blob_format, durable, file_header
 from store.disk.blob_format import HEAD_SIZE, MAGIC, OVERHEAD, Record
 from store.disk.file_header import HEADER_SIZE, PACK, Damage
-from store.disk.reading import Window, pread
+from store.disk.reading import Window, pread, pread_around
 from store.errors import ConvfsError, DamageError, FormatTooNew, StoreFailed, UsageError
 
 _OPEN_SEGMENTS = 64
 _NAME = re.compile(r"([0-9]{8,})\.pack")
-_BLOCK = 4096
 _NEAR = 64 << 10
 _LONGEST_READ = 1 << 20
 
@@ -258,11 +257,7 @@ class PackSet:
         # not by its length, which may be what is damaged
         start = damaged + 1
         while start + OVERHEAD <= end:
-            try:
-                data = pread(segment.fd, min(_LONGEST_READ, end - start), start)
-            except DamageError:
-                start += _BLOCK - start % _BLOCK
-                continue
+            data = pread_around(segment.fd, min(_LONGEST_READ, end - start), start)
             found = data.find(MAGIC)
             while found >= 0:
                 if self._sound(segment, start + found):

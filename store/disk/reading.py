@@ -7,6 +7,9 @@ import os
 
 from store.errors import DamageError
 
+BLOCK = 4096
+"""The least that a disk fails to read."""
+
 
 def pread(fd: int, length: int, offset: int) -> bytes:
     """Read ``length`` bytes at ``offset``; fewer only where the file ends. DamageError if the disk cannot."""
@@ -27,6 +30,24 @@ def pread(fd: int, length: int, offset: int) -> bytes:
         raise DamageError(f"the disk cannot read {length} bytes at offset {offset}: {error.strerror}") from error
 
 
+def pread_around(fd: int, length: int, offset: int) -> bytes:
+    """Read as :func:`pread`, but have zeros for every block of 4096 bytes that the disk cannot read."""
+    try:
+        return pread(fd, length, offset)
+    except DamageError:
+        pass
+    parts = []
+    end = min(offset + length, os.fstat(fd).st_size)
+    while offset < end:
+        size = min(BLOCK - offset % BLOCK, end - offset)
+        try:
+            parts.append(pread(fd, size, offset))
+        except DamageError:
+            parts.append(bytes(size))
+        offset += size
+    return b"".join(parts)
+
+
 class Window:
     """A file read mostly forwards, through one buffer of at least ``size`` bytes. For one thread."""
 
@@ -44,13 +65,17 @@ class Window:
         return begin >= 0 and begin + length <= len(self._data)
 
     def view(self, offset: int, length: int, ahead: int | None = None) -> memoryview:
-        """Return ``length`` bytes at ``offset``, or what there is of them.
+        """Return ``length`` bytes at ``offset``, or what there is of them; DamageError if the disk cannot read them.
 
         If they must be read, ``ahead`` bytes (None: the window's size) are, so that what follows is at hand.
         """
         begin = offset - self._start
         if begin < 0 or begin + length > len(self._data):
             want = max(length, self._size if ahead is None else ahead)
-            self._data = memoryview(pread(self._fd, want, offset))
+            try:
+                self._data = memoryview(pread(self._fd, want, offset))
+            except DamageError:
+                # perhaps it is only further on that the disk cannot read
+                self._data = memoryview(pread(self._fd, length, offset))
             self._start, begin = offset, 0
         return self._data[begin : begin + length]

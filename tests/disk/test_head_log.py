@@ -151,13 +151,38 @@ def test_overwritten_stretches_are_read_around(
 def test_a_large_hole_is_read_over(log: HeadLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(head_log, "_SEARCH", 1000)
     log.append(ENCODED[0])
-    assert log.cut(10_007) == len(ENCODED[0]) + HEADER_SIZE - 10_007
-    log.append(ENCODED[1])
-    first, damage, last = log.frames()
-    assert first == FRAMES[0]
-    assert damage == Damage(OFFSETS[1], 10_007 - OFFSETS[1], "the length of a frame cannot be true")
-    assert isinstance(last, Frame)
-    assert (last.offset, last.body) == (10_007, BODIES[1])
+    # at every distance from where a read ends
+    for end in range(3000, 4100, 7):
+        log.cut(OFFSETS[1])
+        assert log.cut(end) == OFFSETS[1] - end
+        log.append(ENCODED[1])
+        first, damage, last = log.frames()
+        assert first == FRAMES[0]
+        assert damage == Damage(OFFSETS[1], end - OFFSETS[1], "the length of a frame cannot be true")
+        assert isinstance(last, Frame)
+        assert (last.offset, last.body) == (end, BODIES[1])
+
+
+def test_blocks_that_cannot_be_read_are_read_around(log: HeadLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = [
+        Frame(log.append(head_format.encode(number, 1, body)), number, 1, body)
+        for number, body in enumerate(Metadata(number, bytes([number]) * 1000) for number in range(30))
+    ]
+    spared = [frame for frame in frames if frame.offset >= 12288 or frame.offset + 1034 <= 8192]
+    real = os.pread
+
+    def failing(fd: int, length: int, offset: int) -> bytes:
+        if offset < 12288 and offset + length > 8192:
+            raise OSError(5, "Input/output error")
+        return real(fd, length, offset)
+
+    monkeypatch.setattr(os, "pread", failing)
+    monkeypatch.setattr(head_log, "_SEARCH", 4096)
+    found = list(log.frames())
+    assert [frame for frame in found if isinstance(frame, Frame)] == spared
+    [damage] = [damage for damage in found if isinstance(damage, Damage)]
+    assert damage.offset + damage.length == min(frame.offset for frame in spared if frame.offset >= 12288)
+    assert "Input/output error" in damage.reason
 
 
 def test_last_commit(log: HeadLog, path: Path, flip: Flip) -> None:

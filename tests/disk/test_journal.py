@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from store.disk import durable, journal_format
 from store.disk.blob_format import Form
 from store.disk.file_header import HEADER_SIZE
-from store.disk.journal import BLOCK, Journal
-from store.disk.journal_format import FRAME_OVERHEAD, Checkpoint, Entry, JournalBlob
+from store.disk.journal import Journal
+from store.disk.journal_format import BLOCK, FRAME_OVERHEAD, Checkpoint, Entry, JournalBlob
 from store.errors import DamageError, StoreFailed, UsageError
 from store.ids import Hash
 
@@ -370,6 +370,85 @@ def test_a_torn_checkpoint_leaves_the_one_before(journal: Journal, directory: Pa
             again.retire(upto(1))
         with closing(Journal(directory, store_id, CAPACITY)) as again:
             assert again.checkpoint == upto(1)
+
+
+@pytest.mark.parametrize("other_file", [False, True])
+def test_an_entry_that_can_be_read_again_does_not_come_back(
+    journal: Journal, directory: Path, store_id: bytes, flip: Flip, other_file: bool
+) -> None:
+    """A read that fails once and then no more: what was committed in the meantime stays."""
+    for seq in (1, 2):
+        journal.append(encoded(seq))
+    place = BLOCK + journal.used + 50
+    journal.append(encoded(3))
+    flip(directory / "1", place, 0)
+    with closing(Journal(directory, store_id, CAPACITY)) as again:
+        assert seqs(again) == [1, 2]
+        again.retire(upto(2))
+        if other_file:
+            again.switch()
+        again.append(encoded(3, 7))
+    flip(directory / "1", place, 0)
+    with closing(Journal(directory, store_id, CAPACITY)) as again:
+        assert list(again.entries()) == [entry(3, 7)]
+        again.retire(upto(3))
+    with closing(Journal(directory, store_id, CAPACITY)) as again:
+        assert list(again.entries()) == []
+
+
+def test_the_same_in_one_file_without_a_checkpoint_in_between(
+    journal: Journal, directory: Path, store_id: bytes, flip: Flip
+) -> None:
+    journal.append(encoded(1))
+    journal.retire(upto(1))
+    journal.append(encoded(2))
+    place = BLOCK + journal.used + 50
+    journal.append(encoded(3))
+    flip(directory / "1", place, 0)
+    flip(directory / "1", place - 200, 0)
+    with closing(Journal(directory, store_id, CAPACITY)) as again:
+        assert seqs(again) == []
+        again.append(encoded(2, 7))
+    flip(directory / "1", place, 0)
+    with closing(Journal(directory, store_id, CAPACITY)) as again:
+        assert list(again.entries()) == [entry(2, 7)]
+
+
+def test_an_entry_that_can_be_read_again_without_a_checkpoint_in_between(
+    journal: Journal, directory: Path, store_id: bytes, flip: Flip
+) -> None:
+    journal.append(encoded(1))
+    journal.switch()
+    journal.retire(upto(1))
+    place = BLOCK + 50
+    journal.append(encoded(2))
+    flip(directory / "2", place, 0)
+    with closing(Journal(directory, store_id, CAPACITY)) as again:
+        assert seqs(again) == []
+        again.append(encoded(2, 7))
+        again.append(encoded(3, 7))
+    flip(directory / "2", place, 0)
+    with closing(Journal(directory, store_id, CAPACITY)) as again:
+        assert list(again.entries()) == [entry(2, 7), entry(3, 7)]
+
+
+def test_a_block_that_cannot_be_read_is_read_around(
+    journal: Journal, directory: Path, store_id: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seq in (1, 2, 3, 4):
+        journal.append(encoded(seq, 2600))
+    real = os.pread
+
+    def failing(fd: int, length: int, offset: int) -> bytes:
+        if offset <= 2 * BLOCK < offset + length and os.fstat(fd).st_ino == inode:
+            raise OSError(5, "Input/output error")
+        return real(fd, length, offset)
+
+    inode = (directory / "1").stat().st_ino
+    monkeypatch.setattr(os, "pread", failing)
+    with closing(Journal(directory, store_id, CAPACITY)) as again:
+        assert seqs(again) == [1, 4]
+        assert len(again.problems) == 1
 
 
 def test_an_entry_in_a_blob_is_not_an_entry(journal: Journal, opened: Callable[[], Journal], directory: Path) -> None:

@@ -240,11 +240,40 @@ def test_a_hole_longer_than_a_read_is_searched_through(packs: PackSet, monkeypat
     monkeypatch.setattr(pack, "_LONGEST_READ", 100)
     packs.append([record(b"first")])
     length = packs.end[1]
-    assert packs.cut(1, 1234) == length - 1234
-    packs.append([record(b"behind the hole")])
-    (_, _, first), (_, at, damage), (_, offset, last) = packs.scan()
-    assert (content_of(first), content_of(last), offset) == (b"first", b"behind the hole", 1234)
-    assert (at, damage) == (length, Damage(length, 1234 - length, "no blob record begins here"))
+    # at every distance from where a read ends
+    for end in range(1200, 1330):
+        packs.cut(1, length)
+        assert packs.cut(1, end) == length - end
+        packs.append([record(b"behind the hole")])
+        (_, _, first), (_, at, damage), (_, offset, last) = packs.scan()
+        assert (content_of(first), content_of(last), offset) == (b"first", b"behind the hole", end)
+        assert (at, damage) == (length, Damage(length, end - length, "no blob record begins here"))
+
+
+def test_blocks_that_cannot_be_read_are_read_around(packs: PackSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = [bytes([number]) * 1000 for number in range(30)]
+    places = packs.append([record(content) for content in written])
+    real = os.pread
+
+    def failing(fd: int, length: int, offset: int) -> bytes:
+        if offset < 12288 and offset + length > 8192:
+            raise OSError(5, "Input/output error")
+        return real(fd, length, offset)
+
+    spared = [
+        content
+        for (_, offset), content in zip(places, written, strict=True)
+        if offset >= 12288 or offset + 1052 <= 8192
+    ]
+    monkeypatch.setattr(os, "pread", failing)
+    monkeypatch.setattr(pack, "_LONGEST_READ", 4096)
+    found = [item for _, _, item in packs.scan()]
+    assert [content_of(item) for item in found if isinstance(item, Record)] == spared
+    [damage] = [item for item in found if isinstance(item, Damage)]
+    assert "Input/output error" in damage.reason
+    many = [item for _, item in packs.read_many(places)]
+    assert [content_of(item) for item in many if isinstance(item, Record)] == spared
+    assert len(many) == 30
 
 
 def test_a_torn_tail_is_damage_at_the_end(packs: PackSet, directory: Path, store_id: bytes) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.disk.reading import Window, pread
+from store.disk.reading import Window, pread, pread_around
 from store.errors import DamageError
 
 CONTENT = bytes(number * 7 % 251 for number in range(1000))
@@ -41,6 +41,26 @@ def test_what_the_disk_cannot_read_is_damage(tmp_path: Path) -> None:
     try:
         with pytest.raises(DamageError, match="cannot read 4 bytes at offset 0: Is a directory"):
             pread(fd, 4, 0)
+    finally:
+        os.close(fd)
+
+
+def test_what_cannot_be_read_comes_as_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = bytes(number % 255 + 1 for number in range(20_000))
+    (tmp_path / "file").write_bytes(content)
+    real = os.pread
+
+    def failing(fd: int, length: int, offset: int) -> bytes:
+        if offset < 8192 and offset + length > 4096:
+            raise OSError(5, "Input/output error")
+        return real(fd, length, offset)
+
+    monkeypatch.setattr(os, "pread", failing)
+    fd = os.open(tmp_path / "file", os.O_RDONLY)
+    try:
+        assert pread_around(fd, 30_000, 100) == content[100:4096] + bytes(4096) + content[8192:]
+        assert pread_around(fd, 100, 9000) == content[9000:9100]
+        assert pread_around(fd, 10, 4090) == content[4090:4096] + bytes(4)
     finally:
         os.close(fd)
 
