@@ -69,12 +69,12 @@ def _polling(microseconds: int) -> Callable[[int], object]:
         if served >= _REQUESTS_PER_CHECKPOINT:
             served = 0
             await trio.lowlevel.checkpoint()
+        if poller.poll(0):
+            return
         until = time.perf_counter() + patience
-        while True:
+        while time.perf_counter() < until:
             if poller.poll(0):
                 return
-            if time.perf_counter() > until:
-                break
         served = 0
         await trio.lowlevel.wait_readable(fd)
 
@@ -87,7 +87,7 @@ def install_polling(microseconds: int) -> None:
     pyfuse3 takes everything from its module attribute ``trio``, which is also how ``pyfuse3.asyncio`` replaces it.
     """
     if not microseconds:
-        pyfuse3.trio = trio
+        pyfuse3.trio = trio  # type: ignore[attr-defined]
         return
     lowlevel = SimpleNamespace(
         current_trio_token=trio.lowlevel.current_trio_token,
@@ -95,7 +95,7 @@ def install_polling(microseconds: int) -> None:
         notify_closing=trio.lowlevel.notify_closing,
         wait_readable=_polling(microseconds),
     )
-    pyfuse3.trio = SimpleNamespace(
+    pyfuse3.trio = SimpleNamespace(  # type: ignore[attr-defined]
         Lock=_Lock, lowlevel=lowlevel, open_nursery=trio.open_nursery, ClosedResourceError=trio.ClosedResourceError
     )
 
@@ -159,9 +159,8 @@ class Prefetch:
     def _push(self, ino: int) -> None:
         _space, view_id, number = inodes.split(ino)
         view = self._tree.view(view_id)
-        begin, length = self._windows.get(view_id, (0, 0))
-        going_on = begin <= number <= begin + _GAP
-        length = min(length * 2, _LARGEST_WINDOW) if going_on else _FIRST_WINDOW
+        begin, length = self._windows.get(view_id, (number, _FIRST_WINDOW // 2))
+        length = min(length * 2, _LARGEST_WINDOW) if begin <= number <= begin + _GAP else _FIRST_WINDOW
         rows: list[EventRow] = []
         size = 0
         first = ino - number

@@ -9,15 +9,15 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import wraps
 from itertools import chain
-from typing import Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestContext, StatvfsData
 
-from fusefs.inodes import Lookups
+from fusefs.inodes import MAX_NUMBER, Lookups
 from fusefs.kernel import Prefetch
 from fusefs.text.names import NAME_MAX
 from fusefs.tree.node import Attributes, Content, Directory, Entry, File, Link
@@ -49,24 +49,23 @@ def errno_of(error: ConvfsError) -> int:
     return next((ERRNO[kind] for kind in type(error).__mro__ if kind in ERRNO), errno.EIO)
 
 
-def handler(
-    answer: Callable[Concatenate[Operations, P], T],
-) -> Callable[Concatenate[Operations, P], Coroutine[object, object, T]]:
+def handler(answer: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Make a handler of a method that answers at once: whatever it raises becomes an errno."""
 
+    # pyfuse3 passes positions only, and a mapping of keywords would cost something
     @wraps(answer)
-    async def handle(self: Operations, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def handle(*args: P.args, **_kwargs: P.kwargs) -> T:
         try:
-            return answer(self, *args, **kwargs)
+            return answer(*args)  # type: ignore[call-arg]  # see above
         except FUSEError:
             raise
         except ConvfsError as error:
             code = errno_of(error)
             if code == errno.EIO:
-                log.error("%s%r: %s", answer.__name__, args, error)
+                log.error("%s%r: %s", answer.__name__, args[1:], error)
             raise FUSEError(code) from None
         except Exception:
-            log.exception("%s%r failed", answer.__name__, args)
+            log.exception("%s%r failed", answer.__name__, args[1:])
             raise FUSEError(errno.EIO) from None
 
     return handle
@@ -85,11 +84,11 @@ class OpenDirectory:
 
 
 class OpenFile:
-    """An open file."""
+    """An open file. Its content is looked for when it is first read: most come from the page cache."""
 
     __slots__ = ("content", "ino")
 
-    def __init__(self, ino: int, content: Content) -> None:
+    def __init__(self, ino: int, content: Content | None) -> None:
         self.ino = ino
         self.content = content
 
@@ -175,17 +174,29 @@ class Operations(pyfuse3.Operations):
             opened.entries = _listing(opened.node, start_id)
             opened.waiting = None
             opened.position = start_id
+        waiting = (opened.waiting,) if opened.waiting else ()
+        opened.waiting = None
+        try:
+            self._reply(opened, token, chain(waiting, opened.entries))
+        except Exception:
+            # what was replied so far must go out, since it was counted; the error comes when it is asked on
+            opened.entries = iter(())
+            if opened.position == start_id:
+                raise
+            log.exception("listing directory %d", opened.node.ino)
+            opened.position = -1
+
+    def _reply(self, opened: OpenDirectory, token: ReaddirToken, entries: Iterable[Entry]) -> None:
+        """Put entries into a reply until it is full."""
         reply = pyfuse3.readdir_reply
         counts = self.lookups.counts
         scratch = self._scratch
-        waiting = (opened.waiting,) if opened.waiting else ()
-        opened.waiting = None
-        for entry in chain(waiting, opened.entries):
+        for entry in entries:
             position, name, attributes = entry
             _fill(scratch, attributes)
             if not reply(token, name, scratch, position):
                 opened.waiting = entry
-                break
+                return
             opened.position = position
             # the kernel takes no reference for these two
             if position > 2:
@@ -206,26 +217,32 @@ class Operations(pyfuse3.Operations):
     def open(self, inode: int, flags: int, _ctx: RequestContext) -> FileInfo:
         if flags & (os.O_WRONLY | os.O_RDWR | os.O_TRUNC):
             raise FUSEError(errno.EROFS)
-        node = self.tree.node(inode)
-        if not isinstance(node, File):
-            raise FUSEError(errno.EISDIR)
+        handle = self._next_handle = self._next_handle + 1
+        answer = FileInfo(handle)
+        content = None
+        if inode <= MAX_NUMBER:
+            node = self._file(inode)
+            if node.direct:
+                answer.direct_io = True
+                answer.keep_cache = False
+                content = node.open()
         self.prefetch.opening(inode)
-        self._next_handle += 1
-        self._files[self._next_handle] = OpenFile(inode, node.open())
-        return FileInfo(fh=self._next_handle, direct_io=node.direct, keep_cache=not node.direct)
+        self._files[handle] = OpenFile(inode, content)
+        return answer
 
     @handler
     def read(self, fh: int, off: int, size: int) -> bytes:
         opened = self._files[fh]
         self.prefetch.missed(opened.ino, off)
         try:
+            if opened.content is None:
+                opened.content = self._file(opened.ino).open()
             return opened.content.read(off, size)
         except DamageError as error:
             self.tree.errors.add(self.tree.describe(opened.ino), str(error))
             raise
 
-    @handler
-    def flush(self, _fh: int) -> None:
+    async def flush(self, _fh: int) -> None:
         return
 
     @handler
@@ -236,19 +253,24 @@ class Operations(pyfuse3.Operations):
     def fsync(self, _fh: int, _datasync: bool) -> None:
         return
 
+    def _file(self, inode: int) -> File:
+        node = self.tree.node(inode)
+        if not isinstance(node, File):
+            raise FUSEError(errno.EISDIR)
+        return node
+
     # -- the rest --------------------------------------------------------------------------------------------------
 
     @handler
     def statfs(self, _ctx: RequestContext) -> StatvfsData:
-        disk = os.statvfs(self.tree.store.root)
+        space = self.tree.space()
         answer = StatvfsData()
-        answer.f_bsize = answer.f_frsize = disk.f_frsize
-        used = -(-self.tree.store_bytes() // disk.f_frsize)
-        answer.f_blocks = used + disk.f_bfree
-        answer.f_bfree = disk.f_bfree
-        answer.f_bavail = disk.f_bavail
-        answer.f_files = self.tree.store.conversation_count()
-        answer.f_ffree = answer.f_favail = 0
+        answer.f_bsize = answer.f_frsize = space.block
+        answer.f_blocks = -(-space.used // space.block) + space.free
+        answer.f_bfree = space.free
+        answer.f_bavail = space.available
+        # no number of inodes is set aside, so there is none to run out of
+        answer.f_files = answer.f_ffree = answer.f_favail = 0
         answer.f_namemax = NAME_MAX
         return answer
 
@@ -270,12 +292,14 @@ class Operations(pyfuse3.Operations):
     def access(self, _inode: int, _mode: int, _ctx: RequestContext) -> bool:
         return True
 
-    @handler
-    def _refuse(self, *_args: object) -> NoReturn:
-        raise FUSEError(errno.EROFS)
 
-    setattr = mknod = mkdir = unlink = rmdir = symlink = rename = link = write = create = _refuse
-    setxattr = removexattr = _refuse
+async def _refuse(_self: Operations, *_args: object) -> NoReturn:
+    raise FUSEError(errno.EROFS)
+
+
+_CHANGES = "setattr setxattr removexattr write create mknod mkdir symlink link unlink rmdir rename"
+for _change in _CHANGES.split():
+    setattr(Operations, _change, _refuse)
 
 
 def _listing(directory: Directory, start: int) -> Iterator[Entry]:

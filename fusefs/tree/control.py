@@ -33,11 +33,14 @@ class ControlDirectory(Directory):
 
     __slots__ = ("tree",)
 
-    parent = inodes.ROOT
-
     def __init__(self, tree: Tree, ino: int) -> None:
         super().__init__(ino)
         self.tree = tree
+
+    @property
+    def parent(self) -> int:
+        """The inode number of the root."""
+        return inodes.ROOT
 
     def attributes(self) -> Attributes:
         return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 4, SHORT)

@@ -109,8 +109,10 @@ class Directory(Node):
 
     __slots__ = ()
 
-    parent: int
-    """The inode number of the directory that it is in."""
+    @property
+    def parent(self) -> int:
+        """The inode number of the directory that it is in."""
+        raise NotImplementedError
 
     def lookup(self, name: str) -> Node | None:
         """Return the node with that name, listed or not; None if there is none."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from fusefs import inodes
 from fusefs.inodes import FIRST_HANDED_OUT_VIEW, ROOT, Handed, Place, Space
@@ -31,7 +33,7 @@ Key = tuple[str, ...]
 
 _DAY_LENGTH = len("2026-03-05")
 _VIEWS_KEPT = 256
-_BYTES_SECONDS = 10.0
+_SPACE_SECONDS = 5.0
 
 _PLACES = {
     Place.CONVERSATION: ConversationDirectory,
@@ -43,6 +45,15 @@ _PLACES = {
     Place.RECORDS: RecordsDirectory,
     Place.TRANSCRIPT: Transcript,
 }
+
+
+class DiskSpace(NamedTuple):
+    """What ``df`` shows: the bytes that the store takes; the free blocks of its disk, and those left to this user."""
+
+    block: int
+    used: int
+    free: int
+    available: int
 
 
 class Tree:
@@ -57,8 +68,8 @@ class Tree:
         self._view_keys: Handed[tuple[int, int]] = Handed(FIRST_HANDED_OUT_VIEW)
         self._views: OrderedDict[int, View] = OrderedDict()
         self._shown: dict[int, Shown] = {}
-        self._bytes = 0
-        self._bytes_until = 0.0
+        self._space: DiskSpace | None = None
+        self._space_until = 0.0
         self._changed_ms: int | None = None
         self._projects: dict[str, None] | None = None
         self.fixed(())
@@ -196,13 +207,15 @@ class Tree:
             self._projects = dict.fromkeys(self.store.projects())
         return self._projects
 
-    def store_bytes(self) -> int:
-        """Return the size of the store's files, as of at most some seconds ago."""
+    def space(self) -> DiskSpace:
+        """Return how much the store takes and how much room there is beside it, as of some seconds ago."""
         now = time.monotonic()
-        if now > self._bytes_until:
-            self._bytes = sum(file.stat().st_size for file in self.store.root.rglob("*") if file.is_file())
-            self._bytes_until = now + _BYTES_SECONDS
-        return self._bytes
+        if self._space is None or now > self._space_until:
+            disk = os.statvfs(self.store.root)
+            used = sum(file.stat().st_size for file in self.store.root.rglob("*") if file.is_file())
+            self._space = DiskSpace(disk.f_frsize, used, disk.f_bfree, disk.f_bavail)
+            self._space_until = now + _SPACE_SECONDS
+        return self._space
 
     def describe(self, ino: int) -> str:
         """Return the path of a file, as people would name it, for messages."""
