@@ -233,9 +233,9 @@ class Journal:
         position: int | None = BLOCK
         while position is not None:
             framed = journal_format.unframe(data, position, self._seed)
-            if framed is None or framed.epoch < oldest or (entries and framed.epoch != entries[0][0]):
-                # the end of this use: unless there is more of it behind
-                position = self._next(data, position + 1, entries[0][0] if entries else None, oldest)
+            if framed is None or (entries and framed.epoch != entries[0][0]):
+                # the end of this use, unless there is more of it behind
+                position = self._next(data, position + 1, oldest)
                 continue
             entries.append((framed.epoch, framed.body))
             position += framed.length
@@ -251,12 +251,13 @@ class Journal:
         framed = journal_format.unframe(data, BLOCK, self._seed)
         return framed.epoch if framed else None
 
-    def _next(self, data: memoryview, start: int, epoch: int | None, oldest: int) -> int | None:
+    def _next(self, data: memoryview, start: int, oldest: int) -> int | None:
+        """Return where the next sound entry begins that is of the epoch ``oldest`` or a later one."""
         raw = data.obj
         assert isinstance(raw, bytes)
         while (start := raw.find(MAGIC, start)) >= 0:
             framed = journal_format.unframe(data, start, self._seed)
-            if framed and framed.epoch >= oldest and epoch in (None, framed.epoch):
+            if framed and framed.epoch >= oldest:
                 return start
             start += 1
         return None
