@@ -1,15 +1,12 @@
-"""How the mount deals with the kernel: waiting for requests, filling the page cache ahead, taking back what changed."""
+"""What the kernel keeps for the mount: filling its page cache ahead, and taking back what changed."""
 
 from __future__ import annotations
 
 import logging
 import queue
-import select
 import threading
-import time
 from collections.abc import Callable
 from itertools import islice
-from types import SimpleNamespace
 from typing import TypeVar
 
 import pyfuse3
@@ -26,79 +23,6 @@ log = logging.getLogger(__name__)
 
 A = TypeVar("A")
 R = TypeVar("R")
-
-# -- waiting for requests ----------------------------------------------------------------------------------------------
-
-_REQUESTS_PER_CHECKPOINT = 16
-
-
-class _Lock:
-    """A lock between tasks that costs nothing while nobody waits; trio's is a checkpoint each time."""
-
-    def __init__(self) -> None:
-        self._held = False
-        self._waiting = trio.lowlevel.ParkingLot()
-
-    async def __aenter__(self) -> None:
-        while self._held:
-            await self._waiting.park()
-        self._held = True
-
-    async def __aexit__(self, *_exc: object) -> None:
-        self._held = False
-        self._waiting.unpark()
-
-
-def _polling(microseconds: int) -> Callable[[int], object]:
-    """Return a ``wait_readable`` that looks for a next request for a while before it sleeps.
-
-    The next request of a busy program comes within microseconds, and waking up from epoll costs more than answering
-    it. Every few requests other tasks get their turn.
-    """
-    pollers: dict[int, select.poll] = {}
-    served = 0
-    patience = microseconds / 1e6
-
-    async def wait_readable(fd: int) -> None:
-        nonlocal served
-        poller = pollers.get(fd)
-        if poller is None:
-            poller = pollers[fd] = select.poll()
-            poller.register(fd, select.POLLIN)
-        served += 1
-        if served >= _REQUESTS_PER_CHECKPOINT:
-            served = 0
-            await trio.lowlevel.checkpoint()
-        if poller.poll(0):
-            return
-        until = time.perf_counter() + patience
-        while time.perf_counter() < until:
-            if poller.poll(0):
-                return
-        served = 0
-        await trio.lowlevel.wait_readable(fd)
-
-    return wait_readable
-
-
-def install_polling(microseconds: int) -> None:
-    """Make pyfuse3 wait for requests by polling first (0: make it use trio as it is).
-
-    pyfuse3 takes everything from its module attribute ``trio``, which is also how ``pyfuse3.asyncio`` replaces it.
-    """
-    if not microseconds:
-        pyfuse3.trio = trio  # type: ignore[attr-defined]
-        return
-    lowlevel = SimpleNamespace(
-        current_trio_token=trio.lowlevel.current_trio_token,
-        current_task=trio.lowlevel.current_task,
-        notify_closing=trio.lowlevel.notify_closing,
-        wait_readable=_polling(microseconds),
-    )
-    pyfuse3.trio = SimpleNamespace(  # type: ignore[attr-defined]
-        Lock=_Lock, lowlevel=lowlevel, open_nursery=trio.open_nursery, ClosedResourceError=trio.ClosedResourceError
-    )
-
 
 # -- filling the page cache ahead --------------------------------------------------------------------------------------
 

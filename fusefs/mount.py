@@ -20,7 +20,8 @@ import pyfuse3
 import trio
 from msgspec import Struct
 
-from fusefs.kernel import Invalidations, install_polling
+from fusefs import polling
+from fusefs.kernel import Invalidations
 from fusefs.mount_table import FSTYPE, mount_at
 from fusefs.operations import Operations
 from fusefs.tree.tree import Tree
@@ -59,7 +60,7 @@ def run(
     clean(store.root)
     target = _checked(store.root, mountpoint)
     operations = Operations(Tree(store))
-    install_polling(store.settings.poll_microseconds)
+    polling.install(store.settings.poll_microseconds)
     with _mounted(operations, target, store.root), _noted(store.root, target):
         trio.run(_serve, operations, ready, background)
     log.info("unmounted from %s", target)
@@ -113,7 +114,7 @@ async def _end_on_signal(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_I
 @contextmanager
 def _mounted(operations: Operations, target: Path, root: Path) -> Iterator[None]:
     # the store's directory is what `mount` and `df` show as the source; libfuse reads octal escapes in options
-    source = re.sub(rb"[^\w/.-]", lambda match: b"\\%03o" % ord(match[0]), os.fsencode(root)).decode()
+    source = re.sub(rb"[^\w/.-]", lambda match: b"\\%03o" % ord(match[0]), os.fsencode(os.path.abspath(root))).decode()
     try:
         pyfuse3.init(operations, str(target), {f"fsname={source}", *_OPTIONS})
     except RuntimeError as error:

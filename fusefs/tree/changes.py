@@ -10,6 +10,7 @@ from fusefs import inodes
 from fusefs.inodes import Place, Space
 from fusefs.text.names import event_name
 from fusefs.tree.projects import MARKDOWN
+from fusefs.tree.shown_names import shown_name
 from store.events.conversation import EventRow
 from store.events.event import Kind
 from store.store import Store
@@ -33,6 +34,7 @@ class Shown(NamedTuple):
     view: int
     head: int
     records: int
+    project_name: str
     name: str
     project: int
     transcripts: int
@@ -55,7 +57,7 @@ def stale_since(store: Store, old: Shown) -> Iterator[Stale]:
         kept = store.range_by_depth(old.context, old.records - 1, 1) if old.head else ()
         if old.head and not (kept and kept[0].turn_id == old.head):
             yield from _stale_events(store, old, conversation.head)
-    if old.name != conversation.name:
+    if (old.project_name, old.name) != (conversation.project, shown_name(conversation)):
         yield Stale(old.project, old.name.encode())
         yield Stale(old.transcripts, (old.name + MARKDOWN).encode())
 

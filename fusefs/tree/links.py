@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from fusefs import inodes
 from fusefs.inodes import Place, Space
-from fusefs.text.names import cut, unique
+from fusefs.text.names import safe_name, unique
 from fusefs.tree.node import DIRECTORY, LONG, SHORT, Attributes, Directory, Entry, Link, Node
 from fusefs.tree.projects import CONVERSATIONS
+from fusefs.tree.shown_names import shown_name
 from fusefs.tree.view import FIRST_POSITION
 from store.events.conversation import Conversation
 
@@ -32,9 +33,9 @@ def link_names(conversations: Sequence[Conversation]) -> dict[str, Conversation]
     """
     names: dict[str, Conversation] = {}
     for conversation in sorted(conversations, key=lambda conversation: conversation.id):
-        name = conversation.name
+        name = shown_name(conversation)
         if name in names:
-            name = unique(cut(f"{name}@{conversation.project}", _NAME_LIMIT), names)
+            name = unique(safe_name(f"{name}@{conversation.project}", limit=_NAME_LIMIT), names)
         names[name] = conversation
     return names
 
@@ -43,7 +44,7 @@ def make_link(tree: Tree, place: Place, conversation: Conversation) -> Link:
     """Return the link of a conversation in one of the directories here."""
     above = "../" * (4 if place is Place.DAY_LINK else 1)
     ino = inodes.base(Space.PLACE, tree.view_id(conversation.id)) + place
-    target = f"{above}{CONVERSATIONS}/{conversation.project}/{conversation.name}"
+    target = f"{above}{CONVERSATIONS}/{tree.project_name(conversation.project)}/{shown_name(conversation)}"
     return Link(ino, target, conversation.updated_ms, LONG if place is Place.DAY_LINK else SHORT)
 
 

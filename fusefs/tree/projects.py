@@ -10,6 +10,7 @@ from fusefs.inodes import Place, Space
 from fusefs.tree.conversation import conversation_attributes
 from fusefs.tree.documents import transcript_attributes
 from fusefs.tree.node import DIRECTORY, SHORT, UNCOUNTED, Attributes, Directory, Entry, Node
+from fusefs.tree.shown_names import numbered, shown_name
 from fusefs.tree.view import FIRST_POSITION
 from store.errors import NotFound
 from store.events.conversation import Conversation
@@ -44,11 +45,12 @@ class ProjectsDirectory(Directory):
         return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 2 + len(self.tree.projects()), SHORT)
 
     def lookup(self, name: str) -> Node | None:
-        return self.tree.fixed((self.key, name)) if name in self.tree.projects() else None
+        project = self.tree.projects().get(name)
+        return None if project is None else self.tree.fixed((self.key, project))
 
     def entries(self, after: int) -> Iterator[Entry]:
-        found = {name: self.tree.fixed((self.key, name)) for name in self.tree.projects()}
-        for name, node in sorted(found.items(), key=lambda item: item[1].ino):
+        found = [(name, self.tree.fixed((self.key, project))) for name, project in self.tree.projects().items()]
+        for name, node in sorted(found, key=lambda item: item[1].ino):
             position = FIRST_POSITION + node.ino
             if position > after:
                 yield Entry(position, name.encode(), node.attributes())
@@ -76,7 +78,7 @@ class ProjectDirectory(Directory):
         return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), self.links, SHORT)
 
     def lookup(self, name: str) -> Node | None:
-        conversation = self.tree.store.find(self.project, name)
+        conversation = self._find(name)
         return self.tree.place(self.tree.view_id(conversation.id), Place.CONVERSATION) if conversation else None
 
     def entries(self, after: int) -> Iterator[Entry]:
@@ -84,9 +86,22 @@ class ProjectDirectory(Directory):
             ino = inodes.base(Space.PLACE, self.tree.view_id(conversation.id)) + Place.CONVERSATION
             yield Entry(
                 conversation.id + FIRST_POSITION - 1,
-                conversation.name.encode(),
+                shown_name(conversation).encode(),
                 conversation_attributes(ino, conversation.updated_ms),
             )
+
+    def _find(self, name: str) -> Conversation | None:
+        conversation = self.tree.store.find(self.project, name)
+        if conversation is not None:
+            return conversation if shown_name(conversation) == name else None
+        number = numbered(name)
+        if number is None:
+            return None
+        try:
+            conversation = self.tree.store.conversation(number)
+        except NotFound:
+            return None
+        return conversation if (conversation.project, shown_name(conversation)) == (self.project, name) else None
 
     def _beyond(self, after: int) -> Iterator[Conversation]:
         """Yield conversations by name, fetched in pages; positions are context ids, which a rename does not change."""
@@ -112,7 +127,7 @@ class TranscriptsDirectory(ProjectDirectory):
 
     def lookup(self, name: str) -> Node | None:
         stem = name.removesuffix(MARKDOWN)
-        conversation = self.tree.store.find(self.project, stem) if stem != name else None
+        conversation = self._find(stem) if stem != name else None
         return self.tree.place(self.tree.view_id(conversation.id), Place.TRANSCRIPT) if conversation else None
 
     def entries(self, after: int) -> Iterator[Entry]:
@@ -120,6 +135,6 @@ class TranscriptsDirectory(ProjectDirectory):
             ino = inodes.base(Space.PLACE, self.tree.view_id(conversation.id)) + Place.TRANSCRIPT
             yield Entry(
                 conversation.id + FIRST_POSITION - 1,
-                (conversation.name + MARKDOWN).encode(),
+                (shown_name(conversation) + MARKDOWN).encode(),
                 transcript_attributes(ino, conversation),
             )

@@ -21,6 +21,7 @@ from fusefs.tree.node import Node
 from fusefs.tree.projects import CONVERSATIONS, TRANSCRIPTS, ProjectDirectory, ProjectsDirectory, TranscriptsDirectory
 from fusefs.tree.records import RecordFile, RecordsDirectory
 from fusefs.tree.resources import ResourceDirectory, resource_node
+from fusefs.tree.shown_names import shown_name, shown_projects
 from fusefs.tree.versions import VersionsDirectory
 from fusefs.tree.view import View
 from fusefs.tree.view_node import ViewNode
@@ -71,7 +72,7 @@ class Tree:
         self._space: DiskSpace | None = None
         self._space_until = 0.0
         self._changed_ms: int | None = None
-        self._projects: dict[str, None] | None = None
+        self._projects: dict[str, str] | None = None
         self.fixed(())
 
     # -- nodes -----------------------------------------------------------------------------------------------------
@@ -179,7 +180,8 @@ class Tree:
             view_id,
             conversation.head,
             conversation.records,
-            conversation.name,
+            conversation.project,
+            shown_name(conversation),
             self.fixed((CONVERSATIONS, conversation.project)).ino,
             self.fixed((TRANSCRIPTS, conversation.project)).ino,
         )
@@ -201,11 +203,17 @@ class Tree:
             self._changed_ms = latest[0].updated_ms if latest else self.mounted_ms
         return self._changed_ms
 
-    def projects(self) -> Mapping[str, None]:
-        """Return the names of all projects, in order."""
+    def projects(self) -> Mapping[str, str]:
+        """Return all projects by the names of their directories."""
         if self._projects is None:
-            self._projects = dict.fromkeys(self.store.projects())
+            self._projects = shown_projects(self.store.projects())
         return self._projects
+
+    def project_name(self, project: str) -> str:
+        """Return the name of a project's directory."""
+        if self.projects().get(project) == project:
+            return project
+        return next((name for name, named in self.projects().items() if named == project), project)
 
     def space(self) -> DiskSpace:
         """Return how much the store takes and how much room there is beside it, as of some seconds ago."""
@@ -223,4 +231,4 @@ class Tree:
         if not isinstance(node, ViewNode):
             return "/".join(self._keys.key(ino) or (str(ino),))
         conversation = node.view.conversation
-        return f"{conversation.project}/{conversation.name}/{node.label()}"
+        return f"{conversation.project}/{shown_name(conversation)}/{node.label()}"

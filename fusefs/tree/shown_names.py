@@ -1,0 +1,43 @@
+"""The names that conversations and projects are shown under.
+
+Almost always they are the conversations' own; but whoever speaks to the store's socket may call a conversation
+anything, and one name that no file can have would make its whole directory unreadable.
+"""
+
+import re
+from collections.abc import Iterable
+
+from fusefs.text.names import NAME_MAX, cut, safe_name, unique
+from store.events.conversation import Conversation
+
+_LONGEST = NAME_MAX - 25
+"""Bytes of a conversation's name: what is added to it still has room."""
+
+_NUMBERED = re.compile(r"~([1-9][0-9]{0,17})\Z")
+
+
+def shown_name(conversation: Conversation) -> str:
+    """Return the name of a conversation's directory: its own where that will do, else it ends in ``~`` and its id."""
+    name = conversation.name
+    safe = safe_name(name, limit=_LONGEST)
+    return name if safe == name else f"{cut(safe, _LONGEST - 20)}~{conversation.id}"
+
+
+def numbered(name: str) -> int | None:
+    """Return the id that a name ends in, None if it does not end in one."""
+    found = _NUMBERED.search(name)
+    return int(found[1]) if found else None
+
+
+def shown_projects(projects: Iterable[str]) -> dict[str, str]:
+    """Return the projects by the names of their directories."""
+    shown: dict[str, str] = {}
+    unsafe: list[str] = []
+    for project in projects:
+        if safe_name(project) == project:
+            shown[project] = project
+        else:
+            unsafe.append(project)
+    for project in unsafe:
+        shown[unique(safe_name(project), shown)] = project
+    return shown
