@@ -1,6 +1,6 @@
 """Packs: ``blobs/00000001.pack`` and following, append-only segments of BlobRecords.
 
-One thread at a time appends; any number read meanwhile. A reader takes the segment's open file out of a small cache
+Any number of threads append (one after the other), sync and read. A reader takes the segment's open file out of a small cache
 and reads with pread; a file that the cache drops stays open until its last reader lets go of it.
 """
 
@@ -68,6 +68,7 @@ class PackSet:
         self._segment_bytes = segment_bytes
         self._files: dict[int, _Segment] = {}
         self._lock = threading.Lock()
+        self._append_lock = threading.Lock()
         self._sync_lock = threading.Lock()
         self._failed = False
         durable.make_directory(directory)
@@ -99,6 +100,10 @@ class PackSet:
 
     def append(self, records: Sequence[bytes]) -> list[Place]:
         """Write encoded records at the end and return their places, in order. Syncs only a pack that is full."""
+        with self._append_lock:
+            return self._append(records)
+
+    def _append(self, records: Sequence[bytes]) -> list[Place]:
         places: list[Place] = []
         run: list[bytes] = []
         number, length = self._end

@@ -469,6 +469,32 @@ def test_readers_beside_the_writer(small: PackSet, monkeypatch: pytest.MonkeyPat
     assert [content_of(item) for _, _, item in small.scan()] == [content for _, content in written]
 
 
+def test_many_threads_append(small: PackSet) -> None:
+    written: dict[tuple[int, int], bytes] = {}
+    errors: list[BaseException] = []
+
+    def write(seed: int) -> None:
+        try:
+            for content in contents(100 + seed):
+                [place, again] = small.append([record(content), record(content)])
+                written[place] = written[again] = content
+                small.sync()
+                assert small.synced >= again
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert len(written) == 2 * sum(100 + seed for seed in range(4))
+    found = list(small.scan())
+    assert {(number, offset): content_of(item) for number, offset, item in found} == written
+    assert len(found) == len(written)
+
+
 def test_names_that_are_no_packs_are_left_alone(packs: PackSet, directory: Path, store_id: bytes) -> None:
     for name in ("00000002.pack.new", "notes", "2.pack", "x00000003.pack"):
         (directory / name).write_bytes(b"")
