@@ -21,11 +21,12 @@ LAYERS = (
     ("store.conversations",),
     ("store.upkeep",),
     ("store.store", "store.files", "store.sources"),
+    ("store.upkeep.fsck", "store.upkeep.reindex"),
     ("store.importing",),
     ("store.service",),
     ("fusefs.text",),
     ("fusefs.tree", "fusefs.inodes"),
-    ("fusefs.mount", "fusefs.operations", "fusefs.kernel"),
+    ("fusefs.mount", "fusefs.mount_table", "fusefs.operations", "fusefs.kernel"),
     ("fusefs.cli",),
 )
 

@@ -55,7 +55,7 @@ def store_root(chosen: Path | None) -> Path:
 
 def running(root: Path) -> Client | None:
     """Return a connection to the daemon that holds the store at ``root``, None if no daemon does."""
-    path = address.noted(root)
+    path = address.noted_socket(root)
     try:
         return Client(path) if path else None
     except ServiceGone:
@@ -78,6 +78,7 @@ def open_store(root: Path, *, create: bool = False) -> Store:
     if not create:
         require(root)
     store = Store.open(root, renderer=FileRenderer(), create=create)
+    address.note(root)
     for line in (*store.warnings, *store.recovered):
         click.echo(f"convfs: {escape(str(line))}", err=True)
     return store
@@ -97,8 +98,18 @@ def daemon_or_store(root: Path, *, create: bool = False) -> Client | Store:
             return open_store(root, create=create)
         except StoreBusy as error:
             if time.monotonic() > until:
-                raise StoreBusy(f"another convfs command is at work on {root}: try again when it has ended") from error
+                holder = _holder(root)
+                raise StoreBusy(f"{holder} is at work on the store at {root}: try again when it has ended") from error
             time.sleep(_RETRY_SECONDS)
+
+
+def _holder(root: Path) -> str:
+    process = address.noted_process(root)
+    try:
+        words = Path(f"/proc/{process}/cmdline").read_text(errors="replace").split("\0")
+    except OSError:
+        return "another process"
+    return f"process {process} ({' '.join(words).strip()})"
 
 
 @contextmanager

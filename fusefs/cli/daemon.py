@@ -1,5 +1,6 @@
 """Going into the background: the command returns when the daemon is ready, or with the reason why it is not."""
 
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -57,6 +58,7 @@ def _run(work: Callable[[Callable[[], None]], None], explain: Callable[[Exceptio
         work(lambda: tell(_READY + str(os.getpid()).encode()))
         status = 0
     except Exception as error:
+        logging.getLogger(__name__).exception("the daemon ends in an error")
         tell(explain(error).encode("utf-8", "replace"))
     finally:
         # Exits here, whatever happens: the caller's own clean-up is its parent's to do.

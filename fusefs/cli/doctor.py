@@ -84,7 +84,7 @@ def _store(root: Path) -> Iterator[tuple[str, str]]:
         with client:
             status = client.call(STATUS, Nothing())
         yield "ok", f"mounted at {status.mountpoint} by process {status.pid}, socket {client.path}"
-    elif address.noted(root):
+    elif address.noted_socket(root):
         yield "note", "the last daemon did not end by itself; the next command recovers what it was at"
     else:
         yield "ok", "not mounted"

@@ -38,5 +38,5 @@ def export(store: Path | None, conversations: tuple[str, ...], format_name: str,
     directory = Path(os.path.abspath(output))
     for name in conversations:
         with located(store, name) as (backend, conversation):
-            for path in backend.call(EXPORT, ExportParams(conversation.id, str(directory))):
-                click.echo(escape(path))
+            for path in backend.call(EXPORT, ExportParams(conversation.id, os.fsencode(directory))):
+                click.echo(escape(os.fsdecode(path)))

@@ -36,7 +36,7 @@ def import_(store: Path | None, paths: tuple[Path, ...], format_name: str, dry_r
     chosen = _named(paths) if paths else _own_sessions(demo)
     if not chosen:
         return
-    params = ImportParams(tuple(map(str, chosen)), format_name, dry_run)
+    params = ImportParams(tuple(map(os.fsencode, chosen)), format_name, dry_run)
     with ExitStack() as stack:
         root = store_root(store)
         if dry_run and not exists(root):

@@ -26,9 +26,12 @@ def root_of(mount: Mount) -> Path | None:
 
 
 def mountpoint(directory: Path) -> Path:
-    """Return a directory's absolute path without links, and without looking at itself: what hangs there, hangs us."""
+    """Return a directory's absolute path without links, and without looking at what is mounted there: it may hang."""
     path = Path(os.path.abspath(directory))
-    return Path(os.path.realpath(path.parent)) / path.name
+    path = Path(os.path.realpath(path.parent)) / path.name
+    if mount_at(path) or not path.is_symlink():
+        return path
+    return mountpoint(path.parent / path.readlink())
 
 
 def answers(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,8 @@ from store.service.operations import ImportProgress
 
 _SESSION_SUFFIXES = (".jsonl", ".json")
 _NAME_WIDTH = 36
+# Told of every record; drawing each would take longer than importing it.
+_SECONDS = 0.1
 
 
 @contextmanager
@@ -31,7 +34,13 @@ def import_progress(paths: Sequence[Path]) -> Iterator[Callable[[ImportProgress]
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task("Importing", total=_size_of(paths))
 
+        last = 0.0
+
         def show(progress: ImportProgress) -> None:
+            nonlocal last
+            if time.monotonic() - last < _SECONDS:
+                return
+            last = time.monotonic()
             bars.update(task, completed=progress.bytes, description=escape(progress.session)[-_NAME_WIDTH:])
 
         yield show

@@ -63,22 +63,33 @@ def new_socket_path(store_id: bytes) -> Path:
     raise ConvfsError(f"there is no safe place for the socket ({reason}): set XDG_RUNTIME_DIR to a directory of yours")
 
 
-def note(root: Path, path: Path | None) -> None:
-    """Note in the store's lock file, which this process holds, where its socket is (None: nowhere any more)."""
-    text = f"pid {os.getpid()}\nsocket {path}\n" if path else ""
+def note(root: Path, path: Path | None = None) -> None:
+    """Note in the store's lock file that this process holds it, and where its socket is (None: it has none)."""
+    text = f"pid {os.getpid()}\n" + (f"socket {path}\n" if path else "")
     # Opened beside the descriptor that holds the lock: flock belongs to that one alone and is not disturbed.
     with (root / LOCK_NAME).open("w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(text)
 
 
-def noted(root: Path) -> Path | None:
+def noted_socket(root: Path) -> Path | None:
     """Return the socket's path as noted in the store's lock file, None if there is none; it may be a stale one."""
+    path = _noted(root, "socket")
+    return Path(path) if path else None
+
+
+def noted_process(root: Path) -> int:
+    """Return the process that noted itself last in the store's lock file, 0 if none did; it may be gone."""
+    number = _noted(root, "pid")
+    return int(number) if number.isascii() and number.isdecimal() else 0
+
+
+def _noted(root: Path, key: str) -> str:
     try:
         with (root / LOCK_NAME).open("rb") as file:
             lines = os.fsdecode(file.read(_MAX_NOTE)).split("\n")
     except OSError:
-        return None
-    return next((Path(line[len("socket ") :]) for line in lines if line.startswith("socket ")), None)
+        return ""
+    return next((line.removeprefix(f"{key} ") for line in lines if line.startswith(f"{key} ")), "")
 
 
 class _HasOptions(Protocol):

@@ -53,9 +53,9 @@ class FindParams(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ImportParams(Struct, frozen=True, forbid_unknown_fields=True):
-    """``paths`` are absolute; ``format`` is the name of one ("" to find out from the content)."""
+    """``paths`` are absolute, and bytes since not every path is text; ``format`` is the name of one ("": any)."""
 
-    paths: tuple[str, ...]
+    paths: tuple[bytes, ...]
     format: str = ""
     dry_run: bool = False
 
@@ -68,10 +68,10 @@ class ImportProgress(Struct, frozen=True):
 
 
 class ExportParams(Struct, frozen=True, forbid_unknown_fields=True):
-    """``directory`` is absolute."""
+    """``directory`` is an absolute path."""
 
     id: int
-    directory: str
+    directory: bytes
 
 
 def iso(ms: int) -> str:
@@ -153,7 +153,7 @@ def _find(holder: Holder, params: FindParams, emit: Callable[[Nothing], None]) -
 
 
 def _import(holder: Holder, params: ImportParams, emit: Callable[[ImportProgress], None]) -> ImportReport:
-    paths = [Path(path) for path in params.paths]
+    paths = [Path(os.fsdecode(path)) for path in params.paths]
     _outside_the_mount(holder, paths)
     done = 0
 
@@ -166,11 +166,11 @@ def _import(holder: Holder, params: ImportParams, emit: Callable[[ImportProgress
     return importer.run(paths, format_name=params.format or None, dry_run=params.dry_run, progress=progress)
 
 
-def _export(holder: Holder, params: ExportParams, emit: Callable[[Nothing], None]) -> list[str]:
-    directory = Path(params.directory)
+def _export(holder: Holder, params: ExportParams, emit: Callable[[Nothing], None]) -> list[bytes]:
+    directory = Path(os.fsdecode(params.directory))
     _outside_the_mount(holder, [directory])
     written = export_native(holder.store, holder.store.conversation(params.id), directory)
-    return [str(path) for path in written]
+    return [os.fsencode(path) for path in written]
 
 
 def _stats(holder: Holder, params: Nothing, emit: Callable[[Nothing], None]) -> dict[str, object]:
@@ -195,7 +195,7 @@ STOP = Operation(257, Nothing, Nothing, Nothing, _stop)
 LIST = Operation(258, ListParams, list[ConversationLine], Nothing, _list)
 FIND = Operation(259, FindParams, Nothing, ConversationLine, _find)
 IMPORT = Operation(260, ImportParams, ImportProgress, ImportReport, _import, progress=True)
-EXPORT = Operation(261, ExportParams, Nothing, list[str], _export)
+EXPORT = Operation(261, ExportParams, Nothing, list[bytes], _export)
 STATS = Operation(262, Nothing, Nothing, dict[str, object], _stats)
 
 OPERATIONS = (STATUS, STOP, LIST, FIND, IMPORT, EXPORT, STATS)

@@ -60,7 +60,7 @@ async def serve(
             task_status.started(path)
             await Server(Holder(store, mountpoint, str(path), stop), operations).run(listener)
         finally:
-            address.note(store.root, None)
+            address.note(store.root)
             path.unlink(missing_ok=True)
 
 

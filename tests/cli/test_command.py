@@ -5,14 +5,18 @@ import os
 import pty
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import click
 import pytest
 
+from fusefs.cli import backend
 from fusefs.cli.main import COMMANDS, cli
+from store.errors import StoreBusy
 from tests.cli.user import ROOT, User
 
 ESCAPE_SEQUENCE = "\x1b[31mred\x1b[0m"
@@ -344,3 +348,48 @@ def test_doctor_looks_at_this_machine(user: User) -> None:
     assert "Python" in said
     assert str(user.store) in said
     assert str(user.home / ".claude/projects") in said
+
+
+def test_an_import_that_is_interrupted_ends_quietly_and_goes_on_the_next_time(user: User) -> None:
+    for number in range(200):
+        user.session("shop", f"large-{number}", *[os.urandom(40_000).hex() for _ in range(4)])
+    importing = subprocess.Popen(
+        [sys.executable, "-m", "fusefs.cli", "import"],
+        env=user.environment,
+        cwd=user.home,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    blobs = user.store / "blobs"
+    end = time.monotonic() + 30
+    while not (blobs.exists() and sum(file.stat().st_size for file in blobs.iterdir()) > 3_000_000):
+        assert time.monotonic() < end
+    importing.send_signal(signal.SIGINT)
+    said, _ = importing.communicate(timeout=60)
+    assert (importing.returncode, said) == (130, "")
+    assert 0 < len(user.list()) < 200
+    assert "sound" in user.run("fsck")
+    user.run("import")
+    assert len(user.list()) == 200
+    assert "sound" in user.run("fsck")
+
+
+def test_one_who_holds_the_store_for_long_is_named(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    user.session("shop", "a", "One")
+    user.run("import")
+    monkeypatch.setattr(backend, "_PATIENCE_SECONDS", 0.2)
+    with backend.open_store(user.store), pytest.raises(StoreBusy) as caught, backend.reach(user.store):
+        pass
+    assert str(os.getpid()) in str(caught.value)
+    assert "pytest" in str(caught.value)
+
+
+def test_paths_that_are_no_text_are_taken(user: User) -> None:
+    directory = Path(os.fsdecode(os.fsencode(user.home) + b"/odd \xff"))
+    directory.mkdir()
+    user.session("shop", "a", "One").rename(directory / "a.jsonl")
+    user.run("import", directory)
+    assert [line["title"] for line in user.list()] == ["One"]
+    user.run("export", "1", "-o", directory / "out")
+    assert (directory / "out/a.jsonl").read_bytes() == (directory / "a.jsonl").read_bytes()

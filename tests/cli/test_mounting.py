@@ -14,6 +14,10 @@ from pathlib import Path
 import pytest
 
 from fusefs.mount_table import mount_at, mounts
+from store.service import address
+from store.service.client import Client
+from store.service.operation import Nothing
+from store.service.operations import STOP
 from tests.cli.user import User
 
 pytestmark = pytest.mark.skipif(
@@ -57,9 +61,8 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 def holder(user: User) -> int | None:
     """Return the daemon that the user's store is held by."""
-    lock = user.store / "lock"
-    noted = lock.read_text().split() if lock.exists() else []
-    return int(noted[1]) if noted and runs(int(noted[1])) else None
+    process = address.noted_process(user.store)
+    return process if address.noted_socket(user.store) and runs(process) else None
 
 
 def runs(process: int) -> bool:
@@ -302,3 +305,47 @@ def test_a_signal_unmounts(user: User, mnt: Path, number: signal.Signals) -> Non
     os.kill(daemon, number)
     wait_until(lambda: mount_at(mnt) is None and holder(user) is None)
     assert titles(user) == {"Fix the login bug"}
+
+
+def test_a_stop_over_the_socket_unmounts(user: User, mnt: Path) -> None:
+    socket = address.noted_socket(user.store)
+    assert socket is not None
+    with Client(socket) as client:
+        client.call(STOP, Nothing())
+    wait_until(lambda: mount_at(mnt) is None and holder(user) is None)
+    assert not socket.exists()
+
+
+def test_a_link_to_the_mountpoint_serves_as_well(user: User) -> None:
+    user.run("import", "--demo")
+    (user.home / "real").mkdir()
+    (user.home / "link").symlink_to("real")
+    user.run("mount", "link")
+    assert mount_at(user.home / "real") is not None
+    assert "mounted already" in user.fails("mount", "link")
+    user.run("umount", "link")
+    assert mount_at(user.home / "real") is None
+
+
+def test_unmounting_ends_an_import_and_what_it_lacks_comes_with_the_next(user: User, mnt: Path) -> None:
+    for number in range(100):
+        user.session("shop", f"large-{number}", *[os.urandom(40_000).hex() for _ in range(4)])
+    importing = subprocess.Popen(
+        [sys.executable, "-m", "fusefs.cli", "import"],
+        env=user.environment,
+        cwd=user.home,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_until(lambda: len(user.list()) > 3)
+    user.run("umount", mnt)
+    _, said = importing.communicate(timeout=60)
+    assert importing.returncode == 1
+    assert said.startswith("convfs: ")
+    assert said.count("\n") == 1
+    assert 3 < len(user.list()) < 101
+    assert "sound" in user.run("fsck")
+    user.run("import")
+    assert len(user.list()) == 101
+    assert "sound" in user.run("fsck")

@@ -58,15 +58,19 @@ def test_with_no_safe_place_it_says_what_to_do(tmp_path: Path, monkeypatch: pyte
 
 
 def test_what_is_noted_is_found(tmp_path: Path) -> None:
-    assert address.noted(tmp_path) is None
+    assert address.noted_socket(tmp_path) is None
+    assert address.noted_process(tmp_path) == 0
     odd = Path(os.fsdecode(b"/run/odd \xff name.sock"))
     address.note(tmp_path, odd)
-    assert address.noted(tmp_path) == odd
-    address.note(tmp_path, None)
-    assert address.noted(tmp_path) is None
+    assert address.noted_socket(tmp_path) == odd
+    assert address.noted_process(tmp_path) == os.getpid()
+    address.note(tmp_path)
+    assert address.noted_socket(tmp_path) is None
+    assert address.noted_process(tmp_path) == os.getpid()
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\x00", b"socket", b"pid 1\nsock x\n", b"x" * 100_000])
+@pytest.mark.parametrize("content", [b"", b"\xff\x00", b"socket", b"pid x\nsock x\n", b"x" * 100_000])
 def test_any_lock_file_is_read(tmp_path: Path, content: bytes) -> None:
     (tmp_path / address.LOCK_NAME).write_bytes(content)
-    assert address.noted(tmp_path) is None
+    assert address.noted_socket(tmp_path) is None
+    assert address.noted_process(tmp_path) == 0

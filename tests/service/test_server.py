@@ -99,10 +99,10 @@ async def test_the_socket_is_private_noted_and_removed_at_the_end(store: Store, 
     async with serving(store) as path:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-        assert address.noted(store.root) == path
+        assert address.noted_socket(store.root) == path
         assert (await call(path, STATUS, Nothing())).pid == os.getpid()
     assert not path.exists()
-    assert address.noted(store.root) is None
+    assert address.noted_socket(store.root) is None
 
 
 async def test_a_socket_left_over_is_replaced(store: Store, work: Work) -> None:
