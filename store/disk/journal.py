@@ -50,9 +50,15 @@ class Journal:
         self._lock = threading.Lock()
         self._failed = False
         durable.make_directory(directory)
+        self._files: list[_File] = []
         self._slots_fd = self._open(directory / "checkpoint", store_id, (_SLOTS + 1) * BLOCK)[0]
+        try:
+            for name in ("1", "2"):
+                self._files.append(self._open_journal(directory / name, store_id, capacity))
+        except BaseException:
+            self.close()
+            raise
         self._slot = self._read_slots()
-        self._files = [self._open_journal(directory / name, store_id, capacity) for name in ("1", "2")]
         self.capacity = min(file.size for file in self._files) - BLOCK
         epoch = self._slot.epoch if self._slot else 0
         found = [entries for file in self._files if (entries := self._find(file, epoch))]

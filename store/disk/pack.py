@@ -1,7 +1,7 @@
 """Packs: ``blobs/00000001.pack`` and following, append-only segments of BlobRecords.
 
-Any number of threads append (one after the other), sync and read. A reader takes the segment's open file out of a small cache
-and reads with pread; a file that the cache drops stays open until its last reader lets go of it.
+Any number of threads append (one after the other), sync and read. A reader takes the segment's open file out of a
+small cache and reads with pread; a file that the cache drops stays open until its last reader lets go of it.
 """
 
 import os
