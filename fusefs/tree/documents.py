@@ -24,11 +24,15 @@ class MetadataFile(ViewNode, File):
         return Lazy(lambda: metadata_text(self.view.conversation))
 
 
+_IMPORTERS_OWN = frozenset({"cursor", "envelope", "first", "main", "sidecars", "started_ms", "updated_ms"})
+"""What importers keep in a conversation's metadata for themselves."""
+
+
 def metadata_text(conversation: Conversation) -> bytes:
     """Return the text of ``metadata.json``: the metadata, and what the store knows besides."""
     table: dict[str, object] = {
         "title": conversation.title,
-        **conversation.metadata,
+        **{key: value for key, value in conversation.metadata.items() if key not in _IMPORTERS_OWN},
         "project": conversation.project,
         "name": conversation.name,
         "format": conversation.format,

@@ -1,0 +1,34 @@
+"""Mounts a store and does what standard input asks for: ``python serve.py STORE MOUNTPOINT``.
+
+Says ``ready`` once it is mounted. Each line of input is a JSON object, ``{"append": [context, [payload, …]]}`` or
+``{"metadata": [context, {…}]}`` or ``{"branch": [context, parent turn, payload]}``, answered by a line ``done`` when
+it is committed.
+"""
+
+import json
+import sys
+import threading
+from pathlib import Path
+
+from fusefs import mount
+from fusefs.text.render import FileRenderer
+from store.store import Append, Store
+
+TYPE = "claude-code.line.v1"
+
+
+def obey(store: Store) -> None:
+    for line in sys.stdin:
+        match json.loads(line):
+            case {"append": [context, payloads]}:
+                store.append_many(context, [Append(payload.encode(), TYPE) for payload in payloads])
+            case {"metadata": [context, changes]}:
+                store.set_metadata(context, changes)
+            case {"branch": [context, parent, payload]}:
+                store.append(context, payload.encode(), TYPE, parent=parent)
+        print("done", flush=True)
+
+
+with Store.open(Path(sys.argv[1]), renderer=FileRenderer()) as opened:
+    threading.Thread(target=obey, args=(opened,), daemon=True).start()
+    mount.run(opened, Path(sys.argv[2]), ready=lambda: print("ready", flush=True))
