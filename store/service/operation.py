@@ -22,7 +22,7 @@ class Holder:
     """The process that holds a store: a daemon, or a command that opened the store for itself.
 
     ``mountpoint`` is where this process mounts the store and ``socket`` where it answers, "" for nowhere; ``stop``
-    unmounts and so ends a daemon (raising Conflict while the mount is in use), None where there is nothing to end.
+    has a daemon unmount and end, and returns at once; None where there is nothing to end.
     """
 
     store: Store

@@ -128,9 +128,9 @@ def _status(holder: Holder, params: Nothing, emit: Callable[[Nothing], None]) ->
 
 
 def _stop(holder: Holder, params: Nothing, emit: Callable[[Nothing], None]) -> Nothing:
+    # The server stops once the answer is out; this only says whether it will.
     if holder.stop is None:
         raise UsageError(f"process {os.getpid()} mounts nothing that could be unmounted")
-    holder.stop()
     return Nothing()
 
 

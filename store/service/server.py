@@ -21,6 +21,7 @@ from store.errors import ConvfsError
 from store.service import address, frames
 from store.service.frames import Frame
 from store.service.operation import Holder, Operation
+from store.service.operations import STOP
 from store.store import Store
 
 _LOG = logging.getLogger(__name__)
@@ -119,7 +120,11 @@ class _Connection:
 
     async def _answer(self, frame: Frame) -> None:
         try:
-            await self._send(await self._perform(frame))
+            answer = await self._perform(frame)
+            await self._send(answer)
+            if answer.msg_type == STOP.number and self._server.holder.stop:
+                # Not before: it may end this server at once.
+                self._server.holder.stop()
         finally:
             self._in_flight.release()
 

@@ -361,13 +361,13 @@ def test_an_import_that_is_interrupted_ends_quietly_and_goes_on_the_next_time(us
         stderr=subprocess.STDOUT,
         text=True,
     )
-    blobs = user.store / "blobs"
+    pack = user.store / "blobs/00000001.pack"
     end = time.monotonic() + 30
-    while not (blobs.exists() and sum(file.stat().st_size for file in blobs.iterdir()) > 3_000_000):
+    while not (pack.exists() and pack.stat().st_size > 3_000_000):
         assert time.monotonic() < end
     importing.send_signal(signal.SIGINT)
     said, _ = importing.communicate(timeout=60)
-    assert (importing.returncode, said) == (130, "")
+    assert (importing.returncode, said.strip()) == (130, "")
     assert 0 < len(user.list()) < 200
     assert "sound" in user.run("fsck")
     user.run("import")
@@ -385,11 +385,9 @@ def test_one_who_holds_the_store_for_long_is_named(user: User, monkeypatch: pyte
     assert "pytest" in str(caught.value)
 
 
-def test_paths_that_are_no_text_are_taken(user: User) -> None:
-    directory = Path(os.fsdecode(os.fsencode(user.home) + b"/odd \xff"))
-    directory.mkdir()
-    user.session("shop", "a", "One").rename(directory / "a.jsonl")
-    user.run("import", directory)
-    assert [line["title"] for line in user.list()] == ["One"]
-    user.run("export", "1", "-o", directory / "out")
-    assert (directory / "out/a.jsonl").read_bytes() == (directory / "a.jsonl").read_bytes()
+def test_a_path_that_is_no_text_is_exported_to(user: User) -> None:
+    session = user.session("shop", "a", "One")
+    user.run("import")
+    out = Path(os.fsdecode(os.fsencode(user.home) + b"/odd \xff"))
+    user.run("export", "1", "-o", out)
+    assert (out / "a.jsonl").read_bytes() == session.read_bytes()
