@@ -32,7 +32,7 @@ def import_progress(paths: Sequence[Path]) -> Iterator[Callable[[ImportProgress]
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task("Importing", total=_size_of(paths))
+        task = bars.add_task("Importing".ljust(_NAME_WIDTH), total=_size_of(paths))
 
         last = 0.0
 
@@ -41,7 +41,8 @@ def import_progress(paths: Sequence[Path]) -> Iterator[Callable[[ImportProgress]
             if time.monotonic() - last < _SECONDS:
                 return
             last = time.monotonic()
-            bars.update(task, completed=progress.bytes, description=escape(progress.session)[-_NAME_WIDTH:])
+            name = escape(progress.session)[:_NAME_WIDTH].ljust(_NAME_WIDTH)
+            bars.update(task, completed=progress.bytes, description=name)
 
         yield show
 
