@@ -51,7 +51,7 @@ class Journal:
         self._failed = False
         durable.make_directory(directory)
         self._files: list[_File] = []
-        self._slots_fd = self._open(directory / "checkpoint", store_id, (_SLOTS + 1) * BLOCK)[0]
+        self._slots_fd = self._open(directory / "checkpoint", store_id, (_SLOTS + 1) * BLOCK)
         try:
             for name in ("1", "2"):
                 self._files.append(self._open_journal(directory / name, store_id, capacity))
@@ -197,31 +197,30 @@ class Journal:
 
     # -- opening ---------------------------------------------------------------------------------------------------
 
-    def _open(self, path: Path, store_id: bytes, size: int) -> tuple[int, bool]:
-        """Open one file, at least ``size`` long; return its descriptor and whether it is new."""
+    def _open(self, path: Path, store_id: bytes, size: int, first: bytes = b"") -> int:
+        """Open one file, or make it; where it has none yet, ``first`` goes into its second block."""
         kind = CHECKPOINT if path.name == "checkpoint" else JOURNAL
-        new = not path.exists()
-        if new:
+        if not path.exists():
             file_header.create(path, kind, store_id)
         fd = durable.open_file(path)
         try:
             problem = file_header.check(fd, kind, store_id, path)
             if problem:
                 self.problems.append(str(problem))
-            if os.fstat(fd).st_size < size:
+            present = os.fstat(fd).st_size
+            if present < size:
                 durable.fill_zeros(fd, size)
+                if present <= BLOCK:
+                    durable.pwrite_all(fd, first, BLOCK)
                 durable.fdatasync(fd)
         except BaseException:
             os.close(fd)
             raise
-        return fd, new
+        return fd
 
     def _open_journal(self, path: Path, store_id: bytes, capacity: int) -> _File:
-        fd, new = self._open(path, store_id, capacity)
-        if new:
-            # a sound entry of an epoch long past: shows at every opening, at a glance, that nothing here is live
-            durable.pwrite_all(fd, journal_format.frame(_NOTHING, 0, BLOCK, self._seed), BLOCK)
-            durable.fdatasync(fd)
+        # a sound entry of an epoch long past: shows at every opening, at a glance, that nothing here is live
+        fd = self._open(path, store_id, capacity, journal_format.frame(_NOTHING, 0, BLOCK, self._seed))
         return _File(path, fd, os.fstat(fd).st_size)
 
     def _read_slots(self) -> Slot | None:
