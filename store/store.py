@@ -6,7 +6,6 @@ for writes.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -17,22 +16,24 @@ from msgspec import Struct
 from store.commit.blob_source import StoredBlobs
 from store.commit.checkpointer import Checkpointer
 from store.commit.intake import Intake, Load
+from store.commit.learning import Learning
 from store.commit.request import ContextHead, NewTurn, Request
 from store.commit.writer import Writer
 from store.content.resolver import Resolver
 from store.conversations import branch
 from store.conversations.library import Library
 from store.conversations.viewer import LARGEST_VIEWED, Viewer
+from store.disk import turn_format
 from store.disk.blob_format import Form
+from store.disk.journal_format import JournalBlob
 from store.disk.turn_format import Encoding, Turn
-from store.errors import ConvfsError, NotFound, UsageError
+from store.errors import ConvfsError, NotFound, StoreFailed, UsageError
 from store.events.conversation import EventRow, ResourceRow
 from store.events.event import Event
 from store.events.renderer import Renderer
-from store.disk.journal_format import JournalBlob
 from store.ids import Hash, hash_bytes, now_ms, type_tag
 from store.index.catalogue import Catalogue
-from store.index.views import Views
+from store.index.views import Run, Views
 from store.settings import Settings, load
 from store.upkeep.recovery import open_files
 from store.upkeep.stats import Stats, collect
@@ -40,7 +41,7 @@ from store.upkeep.stats import Stats, collect
 _JOURNALLED_BYTES = 1 << 20
 """Appends that bring more new content than this write it to the packs, not through the journal."""
 
-_BATCH_BYTES = 16 << 20
+_PAYLOADS_AT_ONCE = 256
 
 
 class Change(Struct, frozen=True):
@@ -68,33 +69,45 @@ class Store(Library):
         self.settings: Settings
         self.settings, self.warnings = load(root)
         self.files = files = open_files(root, create=create, reindex=reindex)
-        self.store_id = files.store_id
-        self.recovered = files.notes
-        index = files.index
-        self._writer = Writer(files.turns, files.heads, files.packs, files.journal, index, files.seq)
-        self._writer.committed = self._announce
-        self.resolver = Resolver(
-            StoredBlobs(self._writer.pending, index, files.packs), self.settings.content_cache_bytes
-        )
-        self._intake = Intake(
-            files.packs, index, self._writer.pending, self.resolver, self.settings.inline_limit_bytes
-        )
-        self._checkpointer = Checkpointer(self._writer, self._intake)
-        self._types = index.type_names()
-        self._types_lock = threading.Lock()
-        self._index = index
-        self._listeners: list[Callable[[Change], None]] = []
-        views = Views(index.db)
-        viewer = Viewer(
-            files.turns, views, self._turn_payloads, self.resolver.size, self.type_name, self.aliased, renderer
-        )
-        super().__init__(
-            Catalogue(index.db), views, viewer, files.turns, self._writer.settle, self.settings.row_cache_branches
-        )
-        if renderer is not None and views.renderer() != renderer.version:
-            views.reset(renderer.version)
-        self.viewer = viewer
-        self.views = views
+        try:
+            self.store_id = files.store_id
+            self.recovered = files.notes
+            index = files.index
+            self._index = index
+            self._listeners: list[Callable[[Change], None]] = []
+            self._writer = Writer(files.turns, files.heads, files.packs, files.journal, index, files.seq)
+            self._writer.committed = self._announce
+            source = StoredBlobs(self._writer.pending, index, files.packs)
+            self.resolver = Resolver(source, self.settings.content_cache_bytes)
+            self._intake = Intake(self._writer, self.resolver, self.settings.inline_limit_bytes)
+            self._checkpointer = Checkpointer(self._writer, self._intake, Learning(self._intake))
+            self.views = Views(index.db)
+            self.viewer = Viewer(
+                files.turns,
+                self.views,
+                self._turn_payloads,
+                self.resolver.size,
+                self.type_name,
+                self.aliased,
+                renderer,
+            )
+            super().__init__(
+                Catalogue(index.db),
+                self.views,
+                self.viewer,
+                files.turns,
+                self._writer.settle,
+                self.settings.row_cache_branches,
+            )
+            if renderer is not None and self.views.renderer() != renderer.version:
+                self.views.reset(renderer.version)
+            recovered = self._intake.repack()
+            recovered.payloads([blob.body for blob in files.waiting])
+            recovered.sync()
+            files.settle()
+        except BaseException:
+            files.close(clean=False)
+            raise
         self._closed = False
         self._checkpointer.start()
 
@@ -112,37 +125,47 @@ class Store(Library):
         return cls(root, renderer, create=create, reindex=reindex)
 
     def close(self) -> None:
-        """Bring everything to disk and close; a failed write is raised here again."""
+        """Bring everything to disk and close; a write that failed is raised here again."""
         if self._closed:
             return
         self._closed = True
+        clean = False
         try:
             self._checkpointer.close()
+            clean = True
         finally:
-            self.files.close(clean=self._writer.failure is None)
+            self.files.close(clean=clean)
 
     def __enter__(self) -> Store:
         return self
 
     def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+        self, _type: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except StoreFailed:
+            # what is already on its way says why
+            if error is None:
+                raise
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def create_context(self, base_turn: int = 0, *, metadata: dict[str, object] | None = None) -> ContextHead:
         """Create a context whose branch is empty, or ends in ``base_turn``; durable when it returns."""
-        changes = msgspec.json.encode(metadata) if metadata else None
+        changes = _json(metadata) if metadata else None
         return self.submit(Request(None, parent=base_turn, changes=changes, action="create")).head
 
     def fork(self, context_id: int, at: int = 0, *, metadata: dict[str, object] | None = None) -> ContextHead:
-        """Create a context that branches off another at turn ``at`` (0: its head). Copies nothing."""
+        """Create a context that branches off another at turn ``at`` (0: its head). Copies nothing.
+
+        NotFound if there is no such context, or ``at`` is not in it.
+        """
         base = at or self._writer.head(context_id).turn
+        if at:
+            self._position(context_id, at)
         forked: dict[str, object] = {"forked_from": {"context": context_id, "turn": base}, **(metadata or {})}
-        return self.submit(
-            Request(None, parent=base, changes=msgspec.json.encode(forked), action="fork")
-        ).head
+        return self.submit(Request(None, parent=base, changes=_json(forked), action="fork")).head
 
     def append(
         self,
@@ -163,6 +186,9 @@ class Store(Library):
 
     def append_many(self, context_id: int, items: Sequence[Append], *, parent: int = 0) -> list[Turn]:
         """Append turns that follow each other; all of them become durable, or none."""
+        if not items:
+            return []
+        self._known(context_id)
         turns: list[NewTurn] = []
         blobs: dict[Hash, JournalBlob] = {}
         for item in items:
@@ -177,7 +203,7 @@ class Store(Library):
             load.payloads([blob.body for blob in fresh])
             load.sync()
             fresh = []
-        types = self._unregistered({item.type_name for item in items})
+        types = self.types_for([item.type_name for item in items])
         request = self.submit(Request(context_id, parent=parent, turns=turns, blobs=fresh, types=types))
         return request.written
 
@@ -190,8 +216,13 @@ class Store(Library):
 
     def set_metadata(self, context_id: int, changes: dict[str, object]) -> None:
         """Change metadata of a context: keys replace, None removes."""
-        self._writer.head(context_id)
-        self.submit(Request(context_id, changes=msgspec.json.encode(changes)))
+        self._known(context_id)
+        self.submit(Request(context_id, changes=_json(changes)))
+
+    def _known(self, context_id: int) -> None:
+        # a request for context 0 is one for none, which is not for callers to make
+        if context_id <= 0:
+            raise NotFound(f"there is no context {context_id}")
 
     # What importers use: blobs in bulk, then turns and head in one request.
 
@@ -202,23 +233,23 @@ class Store(Library):
     def new_turn(
         self, digest: Hash, type_name: str, encoding: Encoding, type_version: int = 0, created_ms: int = 0
     ) -> NewTurn:
-        """Describe a turn whose payload is the blob ``digest``."""
-        codec = encoding | type_version << 16
+        """Describe a turn whose payload is the blob ``digest``. UsageError where a number is out of range."""
+        if not 0 <= created_ms < 1 << 63:
+            raise UsageError(f"{created_ms} is no time in milliseconds since 1970")
+        try:
+            codec = turn_format.codec(encoding, type_version)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
         return NewTurn(digest, type_tag(type_name), codec, 0, created_ms or now_ms())
 
     def submit(self, request: Request) -> Request:
         """Make a request durable; types that it is the first to use must be in it (:meth:`types_for`)."""
-        done = self._writer.submit(request)
-        for name, tag in request.types:
-            self._types[tag] = name
-        return done
+        return self._writer.submit(request)
 
     def types_for(self, names: Iterable[str]) -> tuple[tuple[str, int], ...]:
         """Return (name, tag) of those types that the store does not know yet."""
-        return self._unregistered(set(names))
-
-    def _unregistered(self, names: set[str]) -> tuple[tuple[str, int], ...]:
-        return tuple((name, tag) for name in sorted(names) if (tag := type_tag(name)) not in self._types)
+        known = self._writer.types
+        return tuple((name, tag) for name in sorted(set(names)) if (tag := type_tag(name)) not in known)
 
     def flush(self) -> None:
         """Bring everything that was committed from the journal into packs and logs."""
@@ -259,30 +290,28 @@ class Store(Library):
 
     def before(self, context_id: int, turn_id: int, count: int) -> list[Turn]:
         """Return the ``count`` turns before ``turn_id`` in a context, oldest first, without it."""
-        turn = self.turn(turn_id)
-        head = self.head(context_id)
-        if not head.turn or branch.position(self.runs(head.turn), turn.depth + 1) != turn_id:
-            raise NotFound(f"turn {turn_id} is not in context {context_id}")
-        return self._back_from(turn.parent, count)
+        return self._back_from(self._position(context_id, turn_id).parent, count)
 
     def range_by_depth(self, context_id: int, start: int, count: int) -> list[Turn]:
         """Return up to ``count`` turns of a context from depth ``start`` (the root's is 0) on, oldest first."""
         if start < 0 or count < 0:
             raise UsageError("a range starts at depth 0 or later and has no negative length")
-        head = self.head(context_id)
-        if not head.turn or start > head.depth:
-            return []
-        wanted = min(count, head.depth + 1 - start)
-        runs = self.runs(head.turn)
-        return [self.turn(branch.position(runs, start + 1 + i)) for i in range(wanted)]
+        return self._turns_of(branch.part(self.runs(self.head(context_id).turn), start, count))
 
     def path_to_root(self, turn_id: int) -> list[Turn]:
         """Return every turn from the root to ``turn_id``."""
         self.turn(turn_id)
-        found: list[Turn] = []
-        for first, count in self.runs(turn_id):
-            found += self.files.turns.range(first, count)
-        return found
+        return self._turns_of(self.runs(turn_id))
+
+    def _position(self, context_id: int, turn_id: int) -> Turn:
+        """Return a turn that must be in a context."""
+        turn = self.turn(turn_id)
+        if branch.position(self.runs(self.head(context_id).turn), turn.depth + 1) != turn_id:
+            raise NotFound(f"turn {turn_id} is not in context {context_id}")
+        return turn
+
+    def _turns_of(self, runs: Iterable[Run]) -> list[Turn]:
+        return [turn for first, count in runs for turn in self.files.turns.range(first, count)]
 
     def _back_from(self, turn_id: int, count: int) -> list[Turn]:
         found: list[Turn] = []
@@ -294,7 +323,7 @@ class Store(Library):
 
     def type_name(self, tag: int) -> str:
         """Return the name of a payload type, its tag in hex if it was never registered."""
-        return self._types.get(tag) or f"{tag:016x}"
+        return self._writer.types.get(tag) or f"{tag:016x}"
 
     # -- content ---------------------------------------------------------------------------------------------------
 
@@ -325,8 +354,17 @@ class Store(Library):
 
     def payloads(self, turn_ids: Sequence[int]) -> Iterator[tuple[int, bytes | ConvfsError]]:
         """Yield the payloads of turns, read in sorted passes over the packs; errors in place of what is damaged."""
-        turns = [self.turn(turn_id) for turn_id in turn_ids]
-        return ((turn.turn_id, payload) for turn, payload in self._turn_payloads(turns))
+        for start in range(0, len(turn_ids), _PAYLOADS_AT_ONCE):
+            some: dict[int, Turn | ConvfsError] = {}
+            for turn_id in turn_ids[start : start + _PAYLOADS_AT_ONCE]:
+                try:
+                    some[turn_id] = self.turn(turn_id)
+                except ConvfsError as error:
+                    some[turn_id] = error
+            found = self.resolver.blobs([turn.payload_hash for turn in some.values() if isinstance(turn, Turn)])
+            for turn_id in turn_ids[start : start + _PAYLOADS_AT_ONCE]:
+                turn = some[turn_id]
+                yield turn_id, found[turn.payload_hash] if isinstance(turn, Turn) else turn
 
     def _turn_payloads(self, turns: Sequence[Turn]) -> Iterator[tuple[Turn, bytes | ConvfsError]]:
         found = self.resolver.blobs([turn.payload_hash for turn in turns])
@@ -355,3 +393,10 @@ class Store(Library):
                 content = resources[row.seq].content
                 return content.encode("utf-8", "replace") if isinstance(content, str) else content
         raise NotFound(f"event {row.number} no longer holds {row.uri}")
+
+
+def _json(metadata: dict[str, object]) -> bytes:
+    try:
+        return msgspec.json.encode(metadata)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise UsageError(f"metadata must be what JSON can hold: {error}") from None

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from store.commit.pending import Pending
 from store.disk.blob_format import Form, Record
-from store.errors import ConvfsError
 from store.disk.pack import PackSet
+from store.errors import ConvfsError
 from store.ids import Hash
 from store.index.index import Index, Place
 

@@ -10,33 +10,45 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+
+from msgspec import Struct
 
 from store.commit.intake import Intake
+from store.commit.learning import Learning
 from store.commit.writer import Writer
-from store.content.compression import Member, pack_records
 from store.disk.journal_format import Checkpoint, JournalBlob
-from store.errors import StoreFailed
 
 _IDLE_SECONDS = 1.0
 _LONGEST_SECONDS = 15.0
+_SLICE_BYTES = 1 << 20
+
+
+class _Task(Struct, frozen=True):
+    """One journal to be packed: its blobs, and what it brought the store to."""
+
+    blobs: list[JournalBlob]
+    seq: int
+    turn_count: int
+    heads_length: int
 
 
 class Checkpointer:
-    """Runs the checkpoints of one writer. One thread, started with the first commit that needs it."""
+    """Runs the checkpoints of one writer, in a thread of its own from :meth:`start` on."""
 
-    def __init__(self, writer: Writer, intake: Intake) -> None:
+    def __init__(self, writer: Writer, intake: Intake, learning: Learning) -> None:
         self._writer = writer
         self._intake = intake
+        self._learning = learning
         self._work = threading.Condition()
-        self._task: tuple[list[JournalBlob], Checkpoint] | None = None
+        self._task: _Task | None = None
+        self._awake = False
         self._closing = False
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._run, name="convfs-checkpoint", daemon=True)
         writer.journal_full = self.switch
+        writer.wanted = self._wake
 
     def start(self) -> None:
         """Start the background thread."""
-        self._thread = threading.Thread(target=self._run, name="convfs-checkpoint", daemon=True)
         self._thread.start()
 
     def switch(self) -> None:
@@ -44,83 +56,114 @@ class Checkpointer:
         writer = self._writer
         with self._work:
             while self._task is not None:
-                if writer.failure is not None:
-                    raise StoreFailed(f"the last checkpoint failed: {writer.failure}")
-                self._work.wait(0.1)
+                self._work.wait()
+            writer.check()
             writer.journal.switch()
-            pack, length = writer.packs.end
-            state = Checkpoint(writer.seq, writer.turns.count, writer.head_log.length, pack, length)
-            self._task = (writer.pending.take(), state)
+            self._task = _Task(writer.pending.take(), writer.seq, writer.turns.count, writer.head_log.length)
             self._work.notify_all()
 
     def flush(self) -> None:
-        """Pack and sync everything that has been committed, now."""
-        if self._writer.failure is None and self._writer.journal.used:
-            with self._writer.commit_lock:
+        """Pack and sync everything that has been committed, now. Raises StoreFailed."""
+        writer = self._writer
+        with writer.commit_lock:
+            if writer.journal.used and not writer.failed:
                 self.switch()
         with self._work:
-            while self._task is not None and self._writer.failure is None:
-                self._work.wait(0.1)
+            while self._task is not None:
+                self._work.wait()
+        if writer.failed:
+            writer.check()
 
     def close(self) -> None:
-        """Flush, and end the thread."""
-        self.flush()
-        with self._work:
-            self._closing = True
-            self._work.notify_all()
-        if self._thread is not None:
-            self._thread.join()
+        """Flush, and end the thread. Raises StoreFailed if anything may be missing from the disk."""
+        try:
+            self._intake.sync()
+            self.flush()
+            if self._learning.due:
+                self._learning.learn()
+                self.flush()
+        finally:
+            self._writer.close()
+            with self._work:
+                self._closing = True
+                self._work.notify_all()
+            if self._thread.is_alive():
+                self._thread.join()
 
     # -- the thread ------------------------------------------------------------------------------------------------
 
+    def _wake(self) -> None:
+        with self._work:
+            self._awake = True
+            self._work.notify_all()
+
     def _run(self) -> None:
-        seen, since, began = self._writer.seq, time.monotonic(), time.monotonic()
+        while (task := self._next()) is not None:
+            try:
+                self._pack(task)
+            except Exception as error:
+                # the journal stays as it is, so nothing is lost; but no more may be taken in
+                self._writer.fail(error)
+            with self._work:
+                self._task = None
+                self._work.notify_all()
+            if self._learning.due and not self._closing:
+                self._learning.learn()
+
+    def _next(self) -> _Task | None:
+        """Wait for work, and see to it that there is some when the store is idle; None to end."""
+        writer = self._writer
+        began = since = time.monotonic()
+        seen = writer.seq
         while True:
             with self._work:
-                if self._task is None and not self._closing:
-                    self._work.wait(_IDLE_SECONDS / 2)
+                if self._task is None and not self._closing and not self._awake:
+                    # nothing in the journal: nothing to do before somebody commits
+                    self._work.wait(_IDLE_SECONDS / 2 if writer.journal.used and not writer.failed else None)
+                self._awake = False
+                if self._task is not None:
+                    return self._task
                 if self._closing:
-                    return
-                task = self._task
-            if task is not None:
-                self._guard(lambda task=task: self._pack(*task))  # type: ignore[misc]  # bound now, run now
-                with self._work:
-                    self._task = None
-                    self._work.notify_all()
-                began = time.monotonic()
-                continue
-            now = time.monotonic()
-            if self._writer.seq != seen:
-                seen, since = self._writer.seq, now
-            if not self._writer.journal.used:
-                began = now
-            elif now - since > _IDLE_SECONDS or now - began > _LONGEST_SECONDS:
-                self._guard(self._switch_when_idle)
+                    return None
+            try:
+                writer.settle()
+                now = time.monotonic()
+                if writer.seq != seen:
+                    seen, since = writer.seq, now
+                if not writer.journal.used:
+                    began = now
+                elif now - since > _IDLE_SECONDS or now - began > _LONGEST_SECONDS:
+                    self._switch_when_idle()
+            except Exception as error:
+                writer.fail(error)
 
     def _switch_when_idle(self) -> None:
-        if self._writer.commit_lock.acquire(timeout=_IDLE_SECONDS):
+        # not waiting for the lock: its holder may be waiting for this thread
+        if self._writer.commit_lock.acquire(blocking=False):
             try:
-                self.switch()
+                with self._work:
+                    free = self._task is None
+                if free and self._writer.journal.used:
+                    self.switch()
             finally:
                 self._writer.commit_lock.release()
 
-    def _guard(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except Exception as error:
-            # the journal stays as it is, so nothing is lost; but no more may be taken in
-            self._writer.failure = self._writer.failure or error
-
-    def _pack(self, blobs: list[JournalBlob], state: Checkpoint) -> None:
+    def _pack(self, task: _Task) -> None:
         writer = self._writer
         load = self._intake.repack()
-        load.payloads([blob.body for blob in blobs])
+        size, some = 0, []
+        for blob in task.blobs:
+            some.append(blob.body)
+            size += len(blob.body)
+            if size >= _SLICE_BYTES:
+                load.payloads(some)
+                size, some = 0, []
+        load.payloads(some)
         load.sync()
         writer.turns.sync()
         writer.head_log.sync()
         writer.settle()
-        writer.pending.drop(blobs)
+        writer.pending.drop(task.blobs)
+        self._learning.packed(task.blobs)
         pack, length = writer.packs.synced
-        writer.journal.retire(Checkpoint(state.seq, state.turn_count, state.heads_length, pack, length))
-
-
+        writer.journal.retire(Checkpoint(task.seq, task.turn_count, task.heads_length, pack, length))

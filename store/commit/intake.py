@@ -7,46 +7,51 @@ only its turns are journalled, after the packs are synced. Both do it by a :clas
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 
-from store.commit.pending import Pending
+from store.commit.writer import Writer
 from store.content.chunking import chunk_list, chunks
-from store.content.compression import GROUP_BYTES, Member, pack_records
+from store.content.compression import GROUP_BYTES, SMALL_GROUP_BYTES, Member, pack_records
 from store.content.cutting import cut
+from store.content.opened import MAX_BODY_BYTES
 from store.content.resolver import Resolver
 from store.disk.blob_format import Compression, Form, codec, encode_record
-from store.disk.pack import PackSet
 from store.errors import ConvfsError
 from store.ids import Hash, hash_bytes
-from store.index.index import Index, Place
+from store.index.index import Place
 
 _REMEMBERED = 100_000
+_CHUNKED_BYTES = MAX_BODY_BYTES // 2
 
 
 class Intake:
-    """Knows for one store which blobs it holds, and begins loads."""
+    """Knows for one store which blobs it holds, and begins loads. Safe to share between threads."""
 
-    def __init__(
-        self, packs: PackSet, index: Index, pending: Pending, resolver: Resolver, inline_limit: int
-    ) -> None:
-        self.packs = packs
-        self.index = index
+    def __init__(self, writer: Writer, resolver: Resolver, inline_limit: int) -> None:
+        self.writer = writer
+        self.resolver = resolver
         self.inline_limit = inline_limit
-        self._pending = pending
-        self._resolver = resolver
+        names = writer.index.dictionaries()
+        self._dictionary_name = names[-1][1] if names else None
+        self._dictionary: tuple[Hash, bytes] | None = None
         self._sound: dict[Hash, None] = {}
+        self._append_lock = threading.Lock()
+        self._sync_lock = threading.Lock()
+        self._unfiled: list[tuple[Hash, Place]] = []
 
     def held(self, digests: Sequence[Hash]) -> set[Hash]:
         """Return those blobs that the store has, intact, in a pack or in the journal."""
-        waiting = {digest for digest in digests if self._pending.get(digest) is not None}
+        pending = self.writer.pending
+        waiting = {digest for digest in digests if pending.get(digest) is not None}
         return waiting | self.packed([digest for digest in digests if digest not in waiting])
 
     def packed(self, digests: Sequence[Hash]) -> set[Hash]:
         """Return those blobs that a pack has, intact: a damaged one is not deduplicated onto, it is written anew."""
         sound = {digest for digest in digests if digest in self._sound}
-        for digest in self.index.locate([digest for digest in digests if digest not in sound]):
+        for digest in self.writer.index.locate([digest for digest in digests if digest not in sound]):
             try:
-                self._resolver.check(digest)
+                self.resolver.check(digest)
             except ConvfsError:
                 continue
             self.remember(digest)
@@ -56,7 +61,7 @@ class Intake:
     def remember(self, digest: Hash) -> None:
         """Note that the blob was seen intact in a pack (for a while: the memory is bounded)."""
         if len(self._sound) >= _REMEMBERED:
-            self._sound.clear()
+            self._sound = {}
         self._sound[digest] = None
 
     def load(self) -> Load:
@@ -67,11 +72,70 @@ class Intake:
         """Begin to move blobs from the journal into the packs."""
         return Load(self, self.packed)
 
+    # -- the dictionary --------------------------------------------------------------------------------------------
+
+    @property
+    def has_dictionary(self) -> bool:
+        """Whether the store has a dictionary, readable or not."""
+        return self._dictionary_name is not None
+
+    def dictionary(self) -> tuple[Hash, bytes] | None:
+        """Return what small groups are compressed with, hash and bytes; None if there is none, or it is damaged."""
+        if self._dictionary is None and self._dictionary_name is not None:
+            try:
+                self.use_dictionary(self._dictionary_name, self.resolver.blob(self._dictionary_name))
+            except ConvfsError:
+                return None
+        return self._dictionary
+
+    def use_dictionary(self, digest: Hash, data: bytes) -> None:
+        """Compress small groups with a dictionary from now on; it is in the packs and registered."""
+        self._dictionary_name = digest
+        self._dictionary = (digest, data)
+
+    # -- packs -----------------------------------------------------------------------------------------------------
+
+    def write(self, records: Sequence[tuple[bytes, list[Hash]]]) -> None:
+        """Append records, each with the hashes of its blobs, to the packs. Raises StoreFailed."""
+        writer = self.writer
+        writer.check()
+        try:
+            with self._append_lock:
+                at = writer.packs.append([record for record, _hashes in records])
+                for (pack, offset), (_record, hashes) in zip(at, records, strict=True):
+                    self._unfiled += [(digest, (pack, offset, member)) for member, digest in enumerate(hashes)]
+        except Exception as error:
+            raise writer.fail(error) from error
+        except BaseException:
+            # interrupted (Ctrl-C): what lies in the packs may never be filed
+            writer.index.db.damaged = True
+            raise
+
+    def sync(self) -> None:
+        """Bring everything that was written to disk, and file it. Raises StoreFailed."""
+        writer = self.writer
+        if not self._unfiled:
+            return
+        writer.check()
+        try:
+            # whoever comes first does it for all
+            with self._sync_lock:
+                with self._append_lock:
+                    places = self._unfiled[:]
+                if places:
+                    writer.packs.sync()
+                    writer.index.add_blobs(places)
+                    with self._append_lock:
+                        del self._unfiled[: len(places)]
+        except Exception as error:
+            raise writer.fail(error) from error
+
 
 class Load:
     """Writes many blobs straight into the packs, in groups, in the order in which they are added.
 
-    What was added can be read, and named by turns, after :meth:`sync`. For one thread.
+    What was added can be read, and named by turns, after :meth:`sync`. For one thread. A write that fails raises
+    StoreFailed, and the store takes no more.
     """
 
     def __init__(self, intake: Intake, held: Callable[[Sequence[Hash]], set[Hash]]) -> None:
@@ -80,7 +144,6 @@ class Load:
         self._group: list[Member] = []
         self._group_bytes = 0
         self._new: set[Hash] = set()
-        self._places: list[tuple[Hash, Place]] = []
 
     def payloads(self, payloads: Sequence[bytes]) -> list[Hash]:
         """Add payloads of turns, whose large strings become blobs of their own; return their hashes."""
@@ -104,13 +167,15 @@ class Load:
         return digests
 
     def blob(self, data: bytes) -> Hash:
-        """Add a blob as it is."""
+        """Add a blob as it is; a very large one in chunks."""
+        if len(data) > _CHUNKED_BYTES:
+            return self.huge(memoryview(data))
         digest = hash_bytes(data)
         if self._missing([digest]):
             self._add(Member(digest, Form.PLAIN, len(data), data))
         return digest
 
-    def huge(self, data: memoryview, passed: Callable[[int], None]) -> Hash:
+    def huge(self, data: memoryview, passed: Callable[[int], None] = lambda _position: None) -> Hash:
         """Add a blob of any size without holding it: in chunks; ``passed`` is told how far reading has come."""
         digest, listed = chunk_list(data, passed)
         if not self._missing([digest]):
@@ -119,18 +184,15 @@ class Load:
             self.blob(bytes(data[start:end]))
             passed(end)
         self._flush()
-        self._write([(encode_record(codec(Compression.CHUNKS, Form.PLAIN), len(data), digest, listed), [digest])])
+        record = encode_record(codec(Compression.CHUNKS, Form.PLAIN), len(data), digest, listed)
+        self._intake.write([(record, [digest])])
         self._new.add(digest)
         return digest
 
     def sync(self) -> None:
         """Make what was added durable and readable."""
         self._flush()
-        if not self._places:
-            return
-        self._intake.packs.sync()
-        self._intake.index.add_blobs(self._places)
-        self._places = []
+        self._intake.sync()
         for digest in self._new:
             self._intake.remember(digest)
         self._new.clear()
@@ -148,10 +210,6 @@ class Load:
 
     def _flush(self) -> None:
         if self._group:
+            dictionary = self._intake.dictionary() if self._group_bytes < SMALL_GROUP_BYTES else None
             group, self._group, self._group_bytes = self._group, [], 0
-            self._write(pack_records(group))
-
-    def _write(self, records: list[tuple[bytes, list[Hash]]]) -> None:
-        at = self._intake.packs.append([record for record, _hashes in records])
-        for (pack, offset), (_record, hashes) in zip(at, records, strict=True):
-            self._places += [(digest, (pack, offset, member)) for member, digest in enumerate(hashes)]
+            self._intake.write(pack_records(group, dictionary))

@@ -13,7 +13,6 @@ class Pending:
         self._blobs: dict[Hash, JournalBlob] = {}
         self._fresh: list[JournalBlob] = []
         self._lock = threading.Lock()
-        self.size = 0
 
     def get(self, digest: Hash) -> JournalBlob | None:
         """Return the blob if it waits to be packed."""
@@ -26,7 +25,6 @@ class Pending:
                 if blob.hash not in self._blobs:
                     self._blobs[blob.hash] = blob
                     self._fresh.append(blob)
-                    self.size += len(blob.body)
 
     def take(self) -> list[JournalBlob]:
         """Begin a new generation; return the blobs of the one that ends, in order (they stay readable)."""
@@ -38,8 +36,4 @@ class Pending:
         """Forget blobs that can now be read from a pack."""
         with self._lock:
             for blob in blobs:
-                if self._blobs.pop(blob.hash, None) is not None:
-                    self.size -= len(blob.body)
-
-    def __len__(self) -> int:
-        return len(self._fresh)
+                self._blobs.pop(blob.hash, None)

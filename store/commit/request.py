@@ -33,10 +33,11 @@ class Request:
     """One unit of work: all of it becomes durable, or none.
 
     ``context`` None creates one, whose branch begins at ``parent`` (0: empty); 0 is none at all: turns that no branch
-    shows yet. Else ``parent`` 0 means the context's
-    head. Turns follow each other. ``move_head`` False leaves the head where it is: the turns are durable, but no
-    branch shows them yet. ``changes`` is a JSON object of metadata. ``action`` names the move for ``versions``;
-    "append" makes no version of its own.
+    shows yet. Else ``parent`` 0 means the context's head. Turns follow each other. ``move_head`` False leaves the
+    head where it is: the turns are durable, but no branch shows them yet. ``changes`` is a JSON object of metadata.
+    ``action`` names the move for ``versions``; "append" makes no version of its own.
+
+    The writer fills in ``written`` and ``head``, or ``error``.
     """
 
     __slots__ = (
@@ -52,6 +53,7 @@ class Request:
         "leads",
         "move_head",
         "parent",
+        "size",
         "turns",
         "types",
         "written",
@@ -81,9 +83,21 @@ class Request:
         self.types = types
         self.aliases = aliases
         self.dictionaries = dictionaries
+        self.size = 0
+        """About how many bytes it takes in the journal; the writer measures it."""
         self.gate = threading.Lock()
         self.gate.acquire()
         self.leads = False
         self.error: Exception | None = None
         self.written: list[Turn] = []
         self.head = ContextHead(0, 0, 0)
+
+    def measure(self) -> int:
+        """Set and return :attr:`size`."""
+        size = 256 + 80 * len(self.turns) + 100 * len(self.aliases) + len(self.changes or b"") + len(self.action)
+        for blob in self.blobs:
+            size += 48 + len(blob.body)
+        for name, _tag in self.types:
+            size += 64 + len(name) * 4
+        self.size = size
+        return size

@@ -16,24 +16,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from store.commit.draft import Draft
 from store.commit.pending import Pending
 from store.commit.request import ContextHead, Request
 from store.disk import head_format as heads
-from store.disk import turn_format
 from store.disk.head_log import HeadLog
 from store.disk.journal import Journal
-from store.disk.journal_format import Entry, JournalBlob, encode_entry
+from store.disk.journal_format import encode_entry
 from store.disk.pack import PackSet
-from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
-from store.errors import ConvfsError, NotFound, StoreFailed, UsageError
-from store.ids import now_ms
+from store.errors import NotFound, StoreFailed, UsageError
 from store.index.catalogue import Catalogue
 from store.index.index import Index
 
 _GROUP_BYTES = 4 << 20
 _CACHED_HEADS = 65_536
-_UNAPPLIED_FRAMES = 8192
+_UNAPPLIED_FRAMES = 4096
+_MOST_UNAPPLIED_FRAMES = 65_536
 
 
 class Writer:
@@ -55,9 +54,19 @@ class Writer:
         self.index = index
         self.pending = Pending()
         self.seq = seq
-        self.failure: Exception | None = None
+        self.types = index.type_names()
+        """The names of the payload types that turns may have, by tag."""
+        self.commit_lock = threading.Lock()
         self.journal_full: Callable[[], None] = lambda: None
+        """Called under ``commit_lock`` to make room in the journal."""
+        self.wanted: Callable[[], None] = lambda: None
+        """Called after a commit when there is work for the background."""
         self.committed: Callable[[list[Request]], None] = lambda _requests: None
+        """Called with every group, after its callers have been answered."""
+        self._largest = journal.capacity // 2
+        self._group_bytes = min(_GROUP_BYTES, journal.capacity // 4)
+        self._failure: str = ""
+        self._closed = False
         self._catalogue = Catalogue(index.db)
         self._next_context = self._catalogue.last_id() + 1
         self._heads: dict[int, ContextHead] = {}
@@ -66,18 +75,29 @@ class Writer:
         self._mutex = threading.Lock()
         self._queue: list[Request] = []
         self._leading = False
-        self.commit_lock = threading.Lock()
 
     # -- callers ---------------------------------------------------------------------------------------------------
 
     def submit(self, request: Request) -> Request:
-        """Make ``request`` durable and return it, filled in. Raises what went wrong, if nothing of it happened."""
+        """Make ``request`` durable and return it, filled in.
+
+        Raises StoreFailed if a write failed, now or before, or what is wrong with the request: then nothing of it
+        happened.
+        """
+        if request.measure() > self._largest:
+            raise UsageError(
+                f"{request.size} bytes in one request are too many, {self._largest} the most: make several of it"
+            )
         with self._mutex:
             self._queue.append(request)
             leads = not self._leading
             self._leading = True
         if not leads:
-            request.gate.acquire()
+            try:
+                request.gate.acquire()
+            except BaseException:
+                self._withdraw(request)
+                raise
             leads = request.leads
         if leads:
             self._lead(request)
@@ -96,19 +116,49 @@ class Writer:
 
     def head(self, context: int) -> ContextHead:
         """Return the head of ``context`` as last committed; NotFound if there is no such context."""
-        known = self._heads.get(context)
+        # A commit files its frames before it changes the cache; so what the index says after settling is not older
+        # than the cache as it was found empty. The cache may be replaced meanwhile: then this one is garbage.
+        cache = self._heads
+        known = cache.get(context)
         if known is not None:
             return known
         self.settle()
-        entry = self._catalogue.by_id(context)
-        if entry is None:
+        found = self._catalogue.head(context)
+        if found is None:
             raise NotFound(f"there is no context {context}")
-        head = ContextHead(context, entry.head, max(entry.records - 1, 0))
-        if len(self._heads) >= _CACHED_HEADS:
-            self.settle()
-            self._heads = {}
-        self._heads[context] = head
-        return head
+        turn, records = found
+        head = ContextHead(context, turn, max(records - 1, 0))
+        return cache.setdefault(context, head) if len(cache) < _CACHED_HEADS else cache.get(context, head)
+
+    # -- failing ---------------------------------------------------------------------------------------------------
+
+    @property
+    def failed(self) -> bool:
+        """Whether a write has failed."""
+        return bool(self._failure)
+
+    def fail(self, error: BaseException) -> StoreFailed:
+        """Take no more writes, since ``error`` has left the disk in an unknown state; return what to raise."""
+        self._failure = self._failure or str(error) or type(error).__name__
+        return self._refusal()
+
+    def check(self) -> None:
+        """Raise StoreFailed if a write has failed or the store is closed."""
+        if self._failure or self._closed:
+            raise self._refusal()
+
+    def close(self) -> None:
+        """Take no more requests."""
+        with self.commit_lock:
+            self._closed = True
+
+    def _refusal(self) -> StoreFailed:
+        if not self._failure:
+            return StoreFailed("the store has been closed")
+        return StoreFailed(
+            f"a write to the store failed ({self._failure}); it takes no more writes: free space or repair the disk,"
+            " then open it again"
+        )
 
     # -- the leader ------------------------------------------------------------------------------------------------
 
@@ -117,156 +167,86 @@ class Writer:
         with self._mutex:
             size = 0
             for request in self._queue:
-                size += sum(len(blob.body) for blob in request.blobs) + 80 * len(request.turns)
-                if group and size > _GROUP_BYTES:
+                size += request.size
+                if group and size > self._group_bytes:
                     break
                 group.append(request)
             del self._queue[: len(group)]
-        with self.commit_lock:
-            self._commit(group)
+        try:
+            with self.commit_lock:
+                self._commit(group)
+        except BaseException as error:
+            # interrupted between writing and saying so
+            for request in group:
+                request.error = self.fail(error)
+            raise
+        finally:
+            self._hand_over()
+            for request in group:
+                if request is not own:
+                    request.leads = False
+                    request.gate.release()
+        self.committed(group)
+
+    def _hand_over(self) -> None:
         with self._mutex:
             if self._queue:
                 self._queue[0].leads = True
                 self._queue[0].gate.release()
             else:
                 self._leading = False
-        for request in group:
-            if request is not own:
-                request.leads = False
-                request.gate.release()
-        self.committed(group)
+
+    def _withdraw(self, request: Request) -> None:
+        """Give up waiting (Ctrl-C): if nothing has been done yet, nothing will be."""
+        with self._mutex:
+            waiting = request in self._queue
+            if waiting:
+                self._queue.remove(request)
+        if waiting and request.leads:
+            self._hand_over()
 
     def _commit(self, group: list[Request]) -> None:
-        if self.failure is not None:
+        if self._failure or self._closed:
             for request in group:
-                request.error = self._failed()
+                request.error = self._refusal()
             return
-        draft = _Draft(self)
+        draft = Draft(self.turns, self.seq, self._next_context, self.head_log.length, self.head)
         for request in group:
             try:
                 draft.add(request)
-            except ConvfsError as error:
+            except Exception as error:
                 request.error = error
         if draft.empty:
             return
         try:
             self._write(draft)
         except Exception as error:
-            # whatever it was, the disk's state is unknown now: see the module's docstring
-            self.failure = error
             for request in group:
-                request.error = request.error or self._failed()
+                request.error = request.error or self.fail(error)
 
-    def _write(self, draft: _Draft) -> None:
-        entry = draft.close()
+    def _write(self, draft: Draft) -> None:
+        entry = draft.close(self.packs.synced)
         encoded = encode_entry(entry)
         while not self.journal.room(len(encoded)):
             self.journal_full()
+        first = not self.journal.used
         self.journal.append(encoded)
         self.turns.append(entry.turns)
         self.head_log.append(entry.heads)
         self.pending.add(draft.blobs)
+        # in this order: see head()
+        for frame in draft.frames:
+            if isinstance(frame.body, heads.TypeRegistered):
+                self.types[frame.body.tag] = frame.body.name
+        self._unapplied += draft.frames
+        waiting = len(self._unapplied)
+        if waiting > _MOST_UNAPPLIED_FRAMES:
+            self.settle()
+        if len(self._heads) >= _CACHED_HEADS:
+            self.settle()
+            self._heads = {}
+        self._heads.update(draft.heads)
         self.seq = draft.seq
         self._next_context = draft.next_context
-        self._heads.update(draft.heads)
-        self._unapplied.extend(draft.frames)
-        if len(self._unapplied) > _UNAPPLIED_FRAMES:
-            self.settle()
-
-    def _failed(self) -> StoreFailed:
-        return StoreFailed(
-            f"a write to the store failed ({self.failure}); it takes no more writes: free space or repair the disk,"
-            " then open it again"
-        )
-
-
-class _Draft:
-    """What one group will change, worked out before anything is written."""
-
-    def __init__(self, writer: Writer) -> None:
-        self.writer = writer
-        self.seq = writer.seq
-        self.next_context = writer._next_context
-        self.next_turn = writer.turns.count + 1
-        self.heads: dict[int, ContextHead] = {}
-        self.turns: list[bytes] = []
-        self.frames: list[heads.Frame] = []
-        self.encoded: list[bytes] = []
-        self.blobs: list[JournalBlob] = []
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to write."""
-        return not (self.frames or self.turns or self.blobs)
-
-    def add(self, request: Request) -> None:
-        """Work out one request; raises (and changes nothing) if it cannot be done."""
-        writer = self.writer
-        now = now_ms()
-        created = request.context is None
-        context = self.next_context if request.context is None else request.context
-        if created or context == 0:
-            head = ContextHead(context, 0, 0)
-        else:
-            head = self.heads.get(context) or writer.head(context)
-        parent, depth = head.turn, head.depth
-        if request.parent:
-            base = self._turn(request.parent)
-            parent, depth = base.turn_id, base.depth
-        if created:
-            self.next_context += 1
-            self._frame(context, heads.ContextCreated(request.parent, now, 0))
-        for name, tag in request.types:
-            self._frame(0, heads.TypeRegistered(name, 0, tag))
-        for algorithm, digest, target in request.aliases:
-            self._frame(0, heads.Alias(algorithm, digest, target))
-        for tag, target in request.dictionaries:
-            self._frame(0, heads.Dictionary(tag, target))
-        for new in request.turns:
-            depth = depth + 1 if parent else 0
-            turn = Turn(
-                self.next_turn, parent, depth, new.codec, new.type_tag, new.payload_hash, new.flags, new.created_ms
-            )
-            self.next_turn += 1
-            self.turns.append(turn_format.encode(turn))
-            request.written.append(turn)
-            parent = turn.turn_id
-        if context and request.move_head and (request.turns or request.parent) and parent != head.turn:
-            head = ContextHead(context, parent, depth)
-            self._frame(context, heads.HeadMoved(parent, depth, now, request.action))
-        if request.changes is not None:
-            self._frame(context, heads.Metadata(now, request.changes))
-        if context:
-            self.heads[context] = head
-        request.head = head
-        self.blobs.extend(request.blobs)
-
-    def _turn(self, turn_id: int) -> Turn:
-        written = self.writer.turns.count
-        if turn_id <= written:
-            return self.writer.turns.get(turn_id)
-        position = turn_id - written - 1
-        if position >= len(self.turns):
-            raise UsageError(f"there is no turn {turn_id} to follow")
-        return turn_format.decode(self.turns[position])
-
-    def _frame(self, context: int, body: heads.Body) -> None:
-        self.seq += 1
-        self.encoded.append(heads.encode(self.seq, context, body))
-        self.frames.append(heads.Frame(0, self.seq, context, body))
-
-    def close(self) -> Entry:
-        """End the group with its COMMIT and return it as one journal entry."""
-        writer = self.writer
-        offset = writer.head_log.length
-        pack, length = writer.packs.synced
-        self._frame(0, heads.Commit(self.next_turn - 1, pack, length, offset))
-        return Entry(
-            self.seq,
-            writer.turns.count + 1,
-            b"".join(self.turns),
-            offset,
-            b"".join(self.encoded),
-            (pack, length),
-            self.blobs,
-        )
+        if first or waiting > _UNAPPLIED_FRAMES:
+            self.wanted()

@@ -19,9 +19,11 @@ from store.ids import Hash, hash_bytes
 GROUP_BYTES = 128 << 10
 """How much a group holds, roughly: no body is added to a group that has reached this."""
 
+SMALL_GROUP_BYTES = 48 << 10
+"""Groups that stay smaller than this gain by a dictionary."""
+
 _ALONE = 256 << 10
 _BINARY_ALONE = 8 << 10
-_WITH_DICTIONARY = 48 << 10
 _DICTIONARY_MAGIC = b"\x37\xa4\x30\xec"
 
 
@@ -84,7 +86,7 @@ def pack_records(
 
     def finish() -> None:
         nonlocal size
-        helping = opened if size < _WITH_DICTIONARY else None
+        helping = opened if size < SMALL_GROUP_BYTES else None
         if len(group) == 1:
             records.append((pack_single(group[0], helping), [group[0].hash]))
         elif group:

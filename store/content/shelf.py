@@ -7,7 +7,7 @@ from store.content.opened import Opened
 from store.content.source import BlobSource, Place
 from store.content.zstd import Dictionary
 from store.disk.blob_format import Form, Record
-from store.errors import DamageError, NotFound
+from store.errors import ConvfsError, DamageError, NotFound
 from store.ids import Hash, hash_bytes
 
 _DICTIONARIES = 8 << 20
@@ -46,15 +46,19 @@ class Shelf:
         pending = self.source.pending(digest)
         if pending is not None and pending[0] == Form.PLAIN:
             return pending[1]
+        reason: ConvfsError = NotFound(f"no dictionary {digest.hex()} in this store")
         for pack, offset, _member in self.source.locations((digest,)).get(digest, ()):
-            opened = Opened(self.source.read(pack, offset), _no_dictionary)
-            entry = opened.members.get(digest)
-            if entry is not None and opened.chunks is None and entry[0] == Form.PLAIN:
-                data = bytes(opened.body(entry))
-                if hash_bytes(data) == digest:
-                    return data
-                raise DamageError(f"dictionary {digest.hex()} is damaged: its bytes do not have its hash")
-        raise NotFound(f"no dictionary {digest.hex()} in this store")
+            try:
+                opened = Opened(self.source.read(pack, offset), _no_dictionary)
+                entry = opened.members.get(digest)
+                if entry is not None and opened.chunks is None and entry[0] == Form.PLAIN:
+                    data = bytes(opened.body(entry))
+                    if hash_bytes(data) == digest:
+                        return data
+                    reason = DamageError(f"dictionary {digest.hex()} is damaged: its bytes do not have its hash")
+            except ConvfsError as error:
+                reason = error
+        raise reason
 
 
 def _no_dictionary(digest: Hash) -> Dictionary:

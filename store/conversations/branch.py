@@ -4,15 +4,21 @@ What was imported in one go lies together in the turn log, so a branch is a hand
 a run is one range query.
 """
 
+from collections.abc import Iterator
+
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
+from store.errors import DamageError
 from store.index.views import Run
 
 _BLOCK = 512
 
 
 def runs_to(log: TurnLog, head: int) -> tuple[Run, ...]:
-    """Return the branch that ends in turn ``head``, root first; empty if ``head`` is 0."""
+    """Return the branch that ends in turn ``head``, root first; empty if ``head`` is 0.
+
+    DamageError if the record of a turn of the branch is damaged: what is before it cannot be known.
+    """
     runs: list[Run] = []
     turn = head
     block: list[Turn] = []
@@ -21,7 +27,12 @@ def runs_to(log: TurnLog, head: int) -> tuple[Run, ...]:
     while turn:
         if turn < low:
             low = max(1, turn - _BLOCK + 1)
-            block = log.range(low, turn - low + 1)
+            try:
+                block = log.range(low, turn - low + 1)
+            except DamageError:
+                # perhaps not of this branch
+                low = turn
+                block = [log.get(turn)]
         parent = block[turn - low].parent
         if parent != turn - 1 or parent == 0:
             runs.append((turn, last - turn + 1))
@@ -38,6 +49,18 @@ def position(runs: tuple[Run, ...], number: int) -> int:
             return first + number - at if number >= at else 0
         at += count
     return 0
+
+
+def part(runs: tuple[Run, ...], start: int, count: int) -> Iterator[Run]:
+    """Yield the runs of up to ``count`` records of a branch from depth ``start`` (the first record's is 0) on."""
+    for first, length in runs:
+        if count <= 0:
+            return
+        if start < length:
+            taken = min(length - start, count)
+            yield first + start, taken
+            count -= taken
+        start = max(start - length, 0)
 
 
 def length(runs: tuple[Run, ...]) -> int:

@@ -1,14 +1,13 @@
 """Look-ups of conversations in the index: by project and name, by day, by last change, by source."""
 
-from typing import Any
-
 import msgspec
 from msgspec import Struct
 
 from store.events.conversation import Version
-from store.index.database import Database
+from store.index.database import Database, Row
 
-_COLUMNS = "id, project, name, title, format, source, head, records, created_ms, updated_ms, metadata"
+_HEAD = "id, head, records, updated_ms, head_sum"
+_COLUMNS = f"{_HEAD}, id, created_ms, project, name, title, format, source, day, metadata, sum"
 
 
 class Entry(Struct, frozen=True):
@@ -27,37 +26,41 @@ class Entry(Struct, frozen=True):
     metadata: dict[str, object]
 
 
-def _entry(row: tuple[Any, ...]) -> Entry:
-    # Any: what a column holds is the schema's to say
-    context, project, name, title, format_, source, head, records, created, updated, metadata = row
-    return Entry(
-        context,
-        project or "",
-        name or "",
-        title,
-        format_,
-        source,
-        head,
-        records,
-        created,
-        updated,
-        msgspec.json.decode(metadata),
-    )
-
-
 class Catalogue:
-    """Reads the ``contexts`` and ``versions`` tables."""
+    """Reads the ``contexts`` and ``versions`` tables. All methods raise DamageError where these are damaged."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
+    def _entry(self, row: Row) -> Entry:
+        context, head, records, updated = self._db.checked("contexts", row[:5])
+        _, created, project, name, title, format_, source, _day, metadata = self._db.checked("contexts", row[5:])
+        return Entry(
+            context,
+            project or "",
+            name or "",
+            title,
+            format_,
+            source,
+            head,
+            records,
+            created,
+            updated,
+            msgspec.json.decode(metadata),
+        )
+
     def _entries(self, where: str, *parameters: object) -> list[Entry]:
-        rows = self._db.reader.execute(f"SELECT {_COLUMNS} FROM contexts WHERE {where}", parameters)
-        return [_entry(row) for row in rows]
+        rows = self._db.query(f"SELECT {_COLUMNS} FROM contexts WHERE {where}", parameters)
+        return [self._entry(row) for row in rows]
 
     def _first(self, where: str, *parameters: object) -> Entry | None:
-        row = self._db.reader.execute(f"SELECT {_COLUMNS} FROM contexts WHERE {where} LIMIT 1", parameters).fetchone()
-        return _entry(row) if row else None
+        row = self._db.one(f"SELECT {_COLUMNS} FROM contexts WHERE {where} LIMIT 1", parameters)
+        return self._entry(row) if row else None
+
+    def head(self, context_id: int) -> tuple[int, int] | None:
+        """Return (head turn, records) of a context, None if there is none of that id."""
+        row = self._db.one(f"SELECT {_HEAD} FROM contexts WHERE id = ?", (context_id,))
+        return self._db.checked("contexts", row)[1:3] if row else None
 
     def by_id(self, context_id: int) -> Entry | None:
         """Return the context with that id."""
@@ -65,7 +68,10 @@ class Catalogue:
 
     def by_name(self, project: str, name: str) -> Entry | None:
         """Return the conversation ``project/name``."""
-        return self._first("project = ? AND name = ?", project, name)
+        found = self._first("project = ? AND name = ?", project, name)
+        if found is not None and (found.project, found.name) != (project, name):
+            raise self._db.damage("a row of contexts is out of place")
+        return found
 
     def by_source(self, source: str) -> Entry | None:
         """Return the newest conversation that was imported from ``source``."""
@@ -91,13 +97,13 @@ class Catalogue:
         # a skip scan: one look-up a project, however many conversations it has
         found: list[str] = []
         step = "SELECT min(project) FROM contexts WHERE name IS NOT NULL AND project > ?"
-        while (row := self._db.reader.execute(step, (found[-1] if found else "",)).fetchone())[0] is not None:
+        while (row := self._db.one(step, (found[-1] if found else "",))) and row[0] is not None:
             found.append(row[0])
         return found
 
     def days(self, prefix: str, length: int) -> list[str]:
         """Return the distinct first ``length`` characters of the days that begin with ``prefix``."""
-        rows = self._db.reader.execute(
+        rows = self._db.query(
             "SELECT DISTINCT substr(day, 1, ?) FROM contexts"
             " WHERE day >= ? AND day < ? AND day != '' AND name IS NOT NULL ORDER BY 1",
             (length, prefix, prefix + "\x7f"),
@@ -106,23 +112,26 @@ class Catalogue:
 
     def count(self) -> int:
         """Return the number of conversations."""
-        row = self._db.reader.execute("SELECT count(*) FROM contexts WHERE name IS NOT NULL").fetchone()
-        return int(row[0])
+        row = self._db.one("SELECT count(*) FROM contexts WHERE name IS NOT NULL")
+        return row[0] if row else 0
 
     def names_like(self, project: str, stem: str) -> set[str]:
         """Return the names within ``project`` that begin with ``stem``."""
-        rows = self._db.reader.execute(
-            "SELECT name FROM contexts WHERE project = ? AND name >= ? AND name < ?", (project, stem, stem + "\U0010ffff")
+        rows = self._db.query(
+            "SELECT name FROM contexts WHERE project = ? AND name >= ? AND name < ?",
+            (project, stem, stem + "\U0010ffff"),
         )
         return {row[0] for row in rows}
 
     def versions(self, context_id: int) -> list[Version]:
         """Return the states that a context has been in, oldest first."""
-        rows = self._db.reader.execute(
-            "SELECT seq, time_ms, head, records, action FROM versions WHERE context = ? ORDER BY seq", (context_id,)
+        rows = self._db.query(
+            "SELECT context, seq, time_ms, head, records, action, sum FROM versions WHERE context = ? ORDER BY seq",
+            (context_id,),
         )
-        return [Version(number, *row) for number, row in enumerate(rows, 1)]
+        return [Version(number, *self._db.checked("versions", row)[1:]) for number, row in enumerate(rows, 1)]
 
     def last_id(self) -> int:
         """Return the highest context id, 0 if there is none."""
-        return int(self._db.reader.execute("SELECT coalesce(max(id), 0) FROM contexts").fetchone()[0])
+        row = self._db.one("SELECT coalesce(max(id), 0) FROM contexts")
+        return row[0] if row else 0

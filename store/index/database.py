@@ -1,52 +1,142 @@
-"""The connection to ``index.db``: one writer, a reader a thread, no syncs."""
+"""The connection to ``index.db``: one writer, a reader a thread, no syncs but where it says whether it can be trusted.
+
+SQLite without syncs loses rows after a power failure, or keeps half of a change, and its own check says ok. So the
+first change after an opening notes, synced, in which boot of the machine it is made; closing takes that note back
+once everything is on disk. A database with a note of another boot is not to be trusted.
+"""
+
+from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from store.errors import ConvfsError, DamageError, StoreFailed
 from store.index.schema import SCHEMA_VERSION, TABLES
+from store.index.sums import holds
 
 _PRAGMAS = ("journal_mode = WAL", "synchronous = OFF", "temp_store = MEMORY", "cache_size = -8192")
+
+Row = tuple[Any, ...]
+"""A row of any table: what its columns hold is the schema's to say."""
+
+
+class _Reader:
+    """One thread's connection for reading, closed when the thread ends or the database is closed."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    def __del__(self) -> None:
+        self.connection.close()
 
 
 class Database:
     """Opens ``path``; makes the tables where there are none.
 
-    Writers take :meth:`writing`, one at a time; :attr:`reader` is the calling thread's own connection and sees
-    what was last committed.
+    Writers take :meth:`writing`, one at a time; :meth:`query` and :meth:`one` use the calling thread's own connection
+    and see what was last committed. What SQLite complains of is a DamageError: everything here can be made anew.
+    ``boot`` names this boot of the machine ("": no notes are kept, for a database that nobody opens again).
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, boot: str = "") -> None:
+        """Open the database. Raises DamageError if the file is none."""
         self.path = path
+        self._boot = boot
         self._local = threading.local()
-        self._readers: list[sqlite3.Connection] = []
+        self._readers: weakref.WeakSet[_Reader] = weakref.WeakSet()
         self._lock = threading.RLock()
+        self._closed = False
+        self._noted = True
+        self.damaged = False
+        """Whether it turned out, since it was opened, that it must be made anew."""
         self._writer = self._connect()
-        self.fresh = not self._writer.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-        if self.fresh:
-            self._writer.executescript("BEGIN;" + TABLES + "COMMIT;")
-            self.set_state("schema", SCHEMA_VERSION)
+        try:
+            if not self._writer.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+                self._writer.executescript("BEGIN;" + TABLES + "COMMIT;")
+                self.set_state("schema", SCHEMA_VERSION)
+                self.set_state("boot", boot)
+            noted = self._writer.execute("SELECT value FROM state WHERE key = 'boot'").fetchone()
+        except sqlite3.Error as error:
+            self._writer.close()
+            raise self._error(error) from error
+        except BaseException:
+            self._writer.close()
+            raise
+        self._noted = not boot or noted == (boot,)
+        self.clean = noted == ("",)
+        """Whether it was on disk, all of it, when it was last closed."""
+        self.trusted = self.clean or noted == (boot,)
+        """Whether every change that was made to it is there."""
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self.path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=60
-        )
-        for pragma in _PRAGMAS:
-            connection.execute(f"PRAGMA {pragma}").fetchone()
+        connection: sqlite3.Connection | None = None
+        try:
+            connection = sqlite3.connect(
+                self.path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=60
+            )
+            for pragma in _PRAGMAS:
+                connection.execute(f"PRAGMA {pragma}").fetchone()
+        except sqlite3.Error as error:
+            if connection is not None:
+                connection.close()
+            raise self._error(error) from error
         return connection
 
+    def _error(self, error: sqlite3.Error) -> ConvfsError:
+        if self._closed:
+            return StoreFailed(f"{self.path}: the store has been closed")
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+            return StoreFailed(f"{self.path}: {error}: free space, then open the store again")
+        return self.damage(str(error))
+
+    def damage(self, what: str) -> DamageError:
+        """Take note that the database is damaged; return what to raise."""
+        self.damaged = True
+        return DamageError(f"{self.path}: {what}: run convfs reindex")
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
     @property
-    def reader(self) -> sqlite3.Connection:
-        """The calling thread's connection for reading."""
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = self._connect()
-            connection.execute("PRAGMA query_only = ON")
+    def _reader(self) -> sqlite3.Connection:
+        reader: _Reader | None = getattr(self._local, "reader", None)
+        if reader is None:
+            reader = self._local.reader = _Reader(self._connect())
+            reader.connection.execute("PRAGMA query_only = ON")
             with self._lock:
-                self._readers.append(connection)
-        return connection
+                self._readers.add(reader)
+        return reader.connection
+
+    def query(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Return the rows of a SELECT; none where a parameter is a number too large for any row to hold."""
+        try:
+            return self._reader.execute(sql, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+        except OverflowError:
+            return []
+
+    def one(self, sql: str, parameters: Sequence[object] = ()) -> Row | None:
+        """Return the first row of a SELECT, None if there is none."""
+        rows = self.query(sql, parameters)
+        return rows[0] if rows else None
+
+    def checked(self, table: str, row: Row) -> Row:
+        """Return a row without the checksum that it ends in (``store.index.sums``); DamageError if it is wrong."""
+        if not holds(row):
+            raise self.damage(f"a row of {table} is damaged")
+        return row[:-1]
+
+    def state(self, key: str) -> object:
+        """Return the value kept under ``key``, None if there is none."""
+        row = self.one("SELECT value FROM state WHERE key = ?", (key,))
+        return row[0] if row else None
+
+    # -- writing ---------------------------------------------------------------------------------------------------
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -55,27 +145,62 @@ class Database:
             if self._writer.in_transaction:
                 yield self._writer
                 return
-            self._writer.execute("BEGIN IMMEDIATE")
             try:
+                if not self._noted:
+                    self._note(self._boot)
+                    self._noted = True
+                self._writer.execute("BEGIN IMMEDIATE")
                 yield self._writer
-            except BaseException:
-                self._writer.execute("ROLLBACK")
+                self._writer.execute("COMMIT")
+            except BaseException as error:
+                self._roll_back()
+                if isinstance(error, sqlite3.Error):
+                    raise self._error(error) from error
                 raise
-            self._writer.execute("COMMIT")
-
-    def state(self, key: str) -> object:
-        """Return the value kept under ``key``, None if there is none."""
-        row = self.reader.execute("SELECT value FROM state WHERE key = ?", (key,)).fetchone()
-        return row[0] if row else None
 
     def set_state(self, key: str, value: str | int) -> None:
         """Keep ``value`` under ``key``."""
         with self.writing() as sql:
             sql.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (key, value))
 
-    def close(self) -> None:
-        """Close every connection; SQLite folds its write-ahead log into the file."""
+    def _roll_back(self) -> None:
+        # some errors end the transaction by themselves
+        try:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+        except sqlite3.Error:
+            return
+
+    def _note(self, boot: str) -> None:
+        """Say, on disk, in which boot changes are being made; "" that all are on disk."""
+        self._writer.execute("PRAGMA synchronous = FULL")
+        self._writer.execute("INSERT OR REPLACE INTO state VALUES ('boot', ?)", (boot,))
+        self._writer.execute("PRAGMA synchronous = OFF")
+
+    def close(self, *, sync: bool = False) -> None:
+        """Close every connection; SQLite folds its write-ahead log into the file.
+
+        With ``sync``, bring everything to disk and note that. Without, only the rest of this boot may trust it.
+        """
         with self._lock:
-            for connection in self._readers:
-                connection.close()
-            self._writer.close()
+            self._closed = True
+            for reader in list(self._readers):
+                reader.connection.close()
+            try:
+                if sync and self._noted and self._boot:
+                    self._sync()
+            finally:
+                self._writer.close()
+
+    def _sync(self) -> None:
+        try:
+            # the note once more, so that there is something to fold in: only then is the file itself synced
+            self._note(self._boot)
+            self._writer.execute("PRAGMA synchronous = FULL")
+            busy, _pages, _folded = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not busy:
+                self._note("")
+                self._writer.execute("PRAGMA synchronous = FULL")
+        except sqlite3.Error:
+            # untrusted, it is made anew after the next boot
+            return

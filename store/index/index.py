@@ -4,6 +4,7 @@
 anew equals one that grew.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -12,75 +13,80 @@ from pathlib import Path
 import msgspec
 
 import store.disk.head_format as heads
-from store.ids import Hash, hash_key
+from store.disk import durable
+from store.ids import Hash, hash_key, type_tag
 from store.index.database import Database
 from store.index.schema import SCHEMA_VERSION
+from store.index.sums import sum_of
 
 Place = tuple[int, int, int]
 """Where a blob lies: pack number, offset of the record in it, member of the group (0 if it is none)."""
 
 _LOOKUPS_AT_ONCE = 500
+_LARGEST = (1 << 63) - 1
 
 
 class Index:
-    """``index.db`` of one store."""
+    """``index.db`` of one store; ``boot`` as of :class:`Database`."""
 
-    def __init__(self, path: Path) -> None:
-        self.db = Database(path)
+    def __init__(self, path: Path, boot: str = "") -> None:
+        """Open the index. Raises DamageError if the file is no database."""
+        # for its owner alone, as every file of a store
+        os.close(durable.open_file(path, create=True))
+        self.db = Database(path, boot)
 
     @property
     def usable(self) -> bool:
-        """Whether the tables are of this version (else the index must be rebuilt)."""
-        return self.db.state("schema") == SCHEMA_VERSION
+        """Whether the tables are of this version and nothing can be missing (else the index must be rebuilt)."""
+        return self.db.trusted and self.db.state("schema") == SCHEMA_VERSION
 
-    def close(self) -> None:
-        """Close the database."""
-        self.db.close()
+    def close(self, *, sync: bool = False) -> None:
+        """Close the database, see there."""
+        self.db.close(sync=sync)
 
     # -- blobs ---------------------------------------------------------------------------------------------------
 
     def add_blobs(self, places: Iterable[tuple[Hash, Place]]) -> None:
         """File where blobs lie."""
-        with self.db.writing() as sql:
-            sql.executemany(
-                "INSERT OR IGNORE INTO blobs VALUES (?, ?, ?, ?)",
-                [(hash_key(digest), *place) for digest, place in places],
-            )
+        rows = [(hash_key(digest), *place) for digest, place in places]
+        if rows:
+            with self.db.writing() as sql:
+                sql.executemany("INSERT OR IGNORE INTO blobs VALUES (?, ?, ?, ?)", rows)
 
     def locate(self, digests: Sequence[Hash]) -> dict[Hash, list[Place]]:
         """Return, for each hash, the places that may hold it (usually one; hashes not filed are left out)."""
-        found: dict[Hash, list[Place]] = {}
-        reader = self.db.reader
         if len(digests) == 1:
-            places = reader.execute(
+            places: list[Place] = self.db.query(
                 "SELECT pack, offset, member FROM blobs WHERE key = ?", (hash_key(digests[0]),)
-            ).fetchall()
+            )
             return {digests[0]: places} if places else {}
-        by_key = {hash_key(digest): digest for digest in digests}
-        keys = list(by_key)
-        for start in range(0, len(keys), _LOOKUPS_AT_ONCE):
-            some = keys[start : start + _LOOKUPS_AT_ONCE]
-            rows = reader.execute(
+        keys = {digest: hash_key(digest) for digest in digests}
+        wanted = list(set(keys.values()))
+        by_key: dict[int, list[Place]] = {}
+        for start in range(0, len(wanted), _LOOKUPS_AT_ONCE):
+            some = wanted[start : start + _LOOKUPS_AT_ONCE]
+            rows = self.db.query(
                 f"SELECT key, pack, offset, member FROM blobs WHERE key IN ({','.join('?' * len(some))})", some
             )
             for key, pack, offset, member in rows:
-                found.setdefault(by_key[key], []).append((pack, offset, member))
-        return found
+                by_key.setdefault(key, []).append((pack, offset, member))
+        return {digest: by_key[key] for digest, key in keys.items() if key in by_key}
 
     def alias(self, algorithm: str, digest: bytes) -> Hash | None:
         """Return the blob that is also known as ``digest`` in another hash algorithm, None if none is."""
-        row = self.db.reader.execute(
-            "SELECT hash FROM aliases WHERE algorithm = ? AND digest = ?", (algorithm, digest)
-        ).fetchone()
-        return row[0] if row else None
+        row = self.db.one("SELECT * FROM aliases WHERE algorithm = ? AND digest = ?", (algorithm, digest))
+        return Hash(self.db.checked("aliases", row)[2]) if row else None
 
     def type_names(self) -> dict[int, str]:
         """Return the names of all registered payload types by tag."""
-        return {tag & 0xFFFF_FFFF_FFFF_FFFF: name for tag, name in self.db.reader.execute("SELECT * FROM types")}
+        names = {tag & 0xFFFF_FFFF_FFFF_FFFF: name for tag, name in self.db.query("SELECT tag, name FROM types")}
+        if any(type_tag(name) != tag for tag, name in names.items()):
+            raise self.db.damage("a row of types is damaged")
+        return names
 
     def dictionaries(self) -> list[tuple[int, Hash]]:
         """Return (type tag, hash) of the registered compression dictionaries."""
-        rows = self.db.reader.execute("SELECT tag, hash FROM dictionaries")
+        rows = self.db.query("SELECT tag, hash FROM dictionaries")
         return [(tag & 0xFFFF_FFFF_FFFF_FFFF, Hash(digest)) for tag, digest in rows]
 
     # -- frames of the head log ----------------------------------------------------------------------------------
@@ -95,9 +101,18 @@ class Index:
         """File what ``frames`` say; they come in the order of the log."""
         with self.db.writing() as sql:
             last = 0
+            # of the moves that appends make, only a context's last one shows
+            moved: dict[int, heads.HeadMoved] = {}
             for frame in frames:
-                _apply(sql, frame)
-                last = frame.seq
+                last, body = frame.seq, frame.body
+                if isinstance(body, heads.HeadMoved) and body.action == "append":
+                    moved[frame.context] = body
+                elif not isinstance(body, heads.Commit):
+                    if (move := moved.pop(frame.context, None)) is not None:
+                        _move(sql, frame.context, move)
+                    _apply(sql, frame)
+            for context, move in moved.items():
+                _move(sql, context, move)
             if last:
                 sql.execute("INSERT OR REPLACE INTO state VALUES ('seq', ?)", (last,))
 
@@ -105,55 +120,94 @@ class Index:
 def _apply(sql: sqlite3.Connection, frame: heads.Frame) -> None:
     body, context = frame.body, frame.context
     if isinstance(body, heads.HeadMoved):
-        records = body.depth + 1 if body.turn else 0
-        sql.execute(
-            "UPDATE contexts SET head = ?, records = ?, updated_ms = ? WHERE id = ?",
-            (body.turn, records, body.time_ms, context),
-        )
-        if body.action != "append":
-            sql.execute(
-                "INSERT OR REPLACE INTO versions VALUES (?, ?, ?, ?, ?, ?)",
-                (context, frame.seq, body.time_ms, body.turn, records, body.action),
-            )
+        _move(sql, context, body)
+        version = (context, frame.seq, body.time_ms, body.turn, _records(body), body.action)
+        sql.execute("INSERT OR REPLACE INTO versions VALUES (?, ?, ?, ?, ?, ?, ?)", (*version, sum_of(version)))
     elif isinstance(body, heads.Metadata):
         _apply_metadata(sql, context, body.changes)
     elif isinstance(body, heads.ContextCreated):
+        head = (context, 0, 0, body.created_ms)
+        described = (context, body.created_ms, *_described(context, {}, body.created_ms))
         sql.execute(
-            "INSERT OR IGNORE INTO contexts (id, head, records, created_ms, updated_ms) VALUES (?, 0, 0, ?, ?)",
-            (context, body.created_ms, body.created_ms),
+            "INSERT OR IGNORE INTO contexts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*head, sum_of(head), *described[1:], sum_of(described)),
         )
     elif isinstance(body, heads.TypeRegistered):
         sql.execute("INSERT OR REPLACE INTO types VALUES (?, ?)", (_signed(body.tag), body.name))
     elif isinstance(body, heads.Alias):
-        sql.execute("INSERT OR REPLACE INTO aliases VALUES (?, ?, ?)", (body.algorithm, body.digest, body.hash))
+        alias = (body.algorithm, body.digest, body.hash)
+        sql.execute("INSERT OR REPLACE INTO aliases VALUES (?, ?, ?, ?)", (*alias, sum_of(alias)))
     elif isinstance(body, heads.Dictionary):
         sql.execute("INSERT OR IGNORE INTO dictionaries VALUES (?, ?)", (_signed(body.tag), body.hash))
 
 
+def _records(move: heads.HeadMoved) -> int:
+    return move.depth + 1 if move.turn else 0
+
+
+def _move(sql: sqlite3.Connection, context: int, move: heads.HeadMoved) -> None:
+    _set_head(sql, context, move.turn, _records(move), move.time_ms)
+
+
+def _set_head(sql: sqlite3.Connection, context: int, head: int, records: int, updated: int) -> None:
+    sql.execute(
+        "UPDATE contexts SET head = ?, records = ?, updated_ms = ?, head_sum = ? WHERE id = ?",
+        (head, records, updated, sum_of((context, head, records, updated)), context),
+    )
+
+
 def _apply_metadata(sql: sqlite3.Connection, context: int, changes: bytes) -> None:
-    row = sql.execute("SELECT metadata, created_ms, updated_ms FROM contexts WHERE id = ?", (context,)).fetchone()
+    row = sql.execute("SELECT metadata, created_ms, head, records FROM contexts WHERE id = ?", (context,)).fetchone()
+    changed = _object(changes)
     if row is None:
         return
-    changed = msgspec.json.decode(changes)
     metadata = merge(msgspec.json.decode(row[0]), changed)
-    created = metadata.get("started_ms") or row[1]
-    updated = changed.get("updated_ms") or row[2]
+    created = _time(metadata.get("started_ms")) or row[1]
+    described = (context, created, *_described(context, metadata, created))
+    taken = sql.execute(
+        "SELECT 1 FROM contexts WHERE project = ? AND name = ? AND id != ?", (described[2], described[3], context)
+    ).fetchone()
+    if taken:
+        # two programs chose the same name at the same moment: the later one's is made unique
+        described = (*described[:3], f"{described[3]}~{context}", *described[4:])
     sql.execute(
-        "UPDATE contexts SET project = ?, name = ?, title = ?, format = ?, source = ?, created_ms = ?,"
-        " updated_ms = ?, day = ?, metadata = ? WHERE id = ?",
-        (
-            metadata.get("project"),
-            metadata.get("name"),
-            metadata.get("title", ""),
-            metadata.get("format", ""),
-            metadata.get("source", ""),
-            created,
-            updated,
-            day_of(created),
-            msgspec.json.encode(metadata, order="sorted").decode(),
-            context,
-        ),
+        "UPDATE contexts SET created_ms = ?, project = ?, name = ?, title = ?, format = ?, source = ?, day = ?,"
+        " metadata = ?, sum = ? WHERE id = ?",
+        (*described[1:], sum_of(described), context),
     )
+    if updated := _time(changed.get("updated_ms")):
+        _set_head(sql, context, row[2], row[3], updated)
+
+
+def _described(context: int, metadata: dict[str, object], created: int) -> tuple[str | None, ...]:
+    """Return project, name, title, format, source, day and metadata as the columns have them."""
+    project, name, title, format_, source = (
+        value if isinstance(value := metadata.get(key), str) else ""
+        for key in ("project", "name", "title", "format", "source")
+    )
+    named = bool(project and name)
+    return (
+        project if named else None,
+        name if named else None,
+        title,
+        format_,
+        source,
+        day_of(created),
+        msgspec.json.encode(metadata, order="sorted").decode(),
+    )
+
+
+def _object(changes: bytes) -> dict[str, object]:
+    try:
+        changed = msgspec.json.decode(changes)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return changed if isinstance(changed, dict) else {}
+
+
+def _time(value: object) -> int:
+    """Return a time that metadata gives, 0 if it is none."""
+    return value if type(value) is int and 0 < value <= _LARGEST else 0
 
 
 def merge(metadata: dict[str, object], changes: dict[str, object]) -> dict[str, object]:

@@ -3,9 +3,11 @@
 The index is derived from the logs and the packs, so SQLite runs without syncs; after a power failure it is rebuilt
 (see ``store.upkeep.recovery``). A hash is filed under its first eight bytes only, as a signed integer: half the
 size of the whole hash, and the whole one is checked where the location points anyway.
+
+SQLite has no checksums, so rows that nothing else vouches for carry one: see ``store.index.sums``.
 """
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 TABLES = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -16,7 +18,7 @@ CREATE TABLE blobs (
 ) WITHOUT ROWID;
 
 CREATE TABLE aliases (
-    algorithm TEXT NOT NULL, digest BLOB NOT NULL, hash BLOB NOT NULL,
+    algorithm TEXT NOT NULL, digest BLOB NOT NULL, hash BLOB NOT NULL, sum INTEGER NOT NULL,
     PRIMARY KEY (algorithm, digest)
 ) WITHOUT ROWID;
 
@@ -24,14 +26,16 @@ CREATE TABLE types (tag INTEGER PRIMARY KEY, name TEXT NOT NULL);
 
 CREATE TABLE dictionaries (tag INTEGER NOT NULL, hash BLOB NOT NULL, PRIMARY KEY (tag, hash)) WITHOUT ROWID;
 
+-- head_sum covers what changes with the head (id, head, records, updated_ms), sum all the rest with the id.
 CREATE TABLE contexts (
     id INTEGER PRIMARY KEY,
-    head INTEGER NOT NULL, records INTEGER NOT NULL,
-    created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL,
-    project TEXT, name TEXT, title TEXT NOT NULL DEFAULT '',
-    format TEXT NOT NULL DEFAULT '', source TEXT NOT NULL DEFAULT '',
-    day TEXT NOT NULL DEFAULT '',
-    metadata TEXT NOT NULL DEFAULT '{}'
+    head INTEGER NOT NULL, records INTEGER NOT NULL, updated_ms INTEGER NOT NULL, head_sum INTEGER NOT NULL,
+    created_ms INTEGER NOT NULL,
+    project TEXT, name TEXT, title TEXT NOT NULL,
+    format TEXT NOT NULL, source TEXT NOT NULL,
+    day TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    sum INTEGER NOT NULL
 );
 CREATE UNIQUE INDEX contexts_by_name ON contexts (project, name) WHERE name IS NOT NULL;
 CREATE INDEX contexts_by_day ON contexts (day, project, name) WHERE name IS NOT NULL;
@@ -40,7 +44,7 @@ CREATE INDEX contexts_by_source ON contexts (source) WHERE source != '';
 
 CREATE TABLE versions (
     context INTEGER NOT NULL, seq INTEGER NOT NULL, time_ms INTEGER NOT NULL,
-    head INTEGER NOT NULL, records INTEGER NOT NULL, action TEXT NOT NULL,
+    head INTEGER NOT NULL, records INTEGER NOT NULL, action TEXT NOT NULL, sum INTEGER NOT NULL,
     PRIMARY KEY (context, seq)
 ) WITHOUT ROWID;
 
@@ -48,15 +52,15 @@ CREATE TABLE versions (
 CREATE TABLE views (
     turn INTEGER PRIMARY KEY, kind INTEGER NOT NULL, tool TEXT NOT NULL, parent INTEGER NOT NULL,
     time_ms INTEGER NOT NULL, file_size INTEGER NOT NULL, section_size INTEGER NOT NULL,
-    json_size INTEGER NOT NULL, payload_size INTEGER NOT NULL
+    json_size INTEGER NOT NULL, payload_size INTEGER NOT NULL, sum INTEGER NOT NULL
 );
 CREATE TABLE resources (
     turn INTEGER NOT NULL, seq INTEGER NOT NULL, uri TEXT NOT NULL, mime TEXT NOT NULL, size INTEGER NOT NULL,
-    hash BLOB NOT NULL, PRIMARY KEY (turn, seq)
+    hash BLOB NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (turn, seq)
 ) WITHOUT ROWID;
 CREATE TABLE measures (
     context INTEGER PRIMARY KEY, head INTEGER NOT NULL, events INTEGER NOT NULL,
-    transcript_size INTEGER NOT NULL, json_size INTEGER NOT NULL
+    transcript_size INTEGER NOT NULL, json_size INTEGER NOT NULL, sum INTEGER NOT NULL
 );
 """
 

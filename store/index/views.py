@@ -8,8 +8,10 @@ from store.events.conversation import EventRow, ResourceRow
 from store.events.event import Kind
 from store.index.database import Database
 from store.index.schema import DERIVED_FROM_RENDERER
+from store.index.sums import sum_of
 
 _KINDS = tuple(Kind)
+_AT_ONCE = 500
 
 Run = tuple[int, int]
 """Consecutive turns of a branch: the first turn's id and how many there are."""
@@ -44,83 +46,66 @@ class Views:
 
     def add(self, rows: Iterable[EventRow], resources: Iterable[ResourceRow]) -> None:
         """File measured records."""
+        views = [
+            (
+                row.turn,
+                int(row.kind),
+                row.tool,
+                row.parent,
+                row.time_ms,
+                row.file_size,
+                row.section_size,
+                row.json_size,
+                row.payload_size,
+            )
+            for row in rows
+        ]
+        held = [(r.turn, r.seq, r.uri, r.mime, r.size, r.hash) for r in resources]
         with self._db.writing() as sql:
             sql.executemany(
-                "INSERT OR REPLACE INTO views VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    (
-                        row.turn,
-                        row.kind,
-                        row.tool,
-                        row.parent,
-                        row.time_ms,
-                        row.file_size,
-                        row.section_size,
-                        row.json_size,
-                        row.payload_size,
-                    )
-                    for row in rows
-                ],
+                "INSERT OR REPLACE INTO views VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [(*values, sum_of(values)) for values in views],
             )
             sql.executemany(
-                "INSERT OR REPLACE INTO resources VALUES (?, ?, ?, ?, ?, ?)",
-                [(r.turn, r.seq, r.uri, r.mime, r.size, r.hash) for r in resources],
+                "INSERT OR REPLACE INTO resources VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [(*values, sum_of(values)) for values in held],
             )
 
     def rows(self, run: Run, number: int) -> list[EventRow]:
         """Return the rows that are there of a run of turns whose first is event ``number``."""
         first, count = run
-        return [
-            EventRow(turn, turn - first + number, _KINDS[kind], *rest)
-            for turn, kind, *rest in self._db.reader.execute(
-                "SELECT turn, kind, tool, parent, time_ms, file_size, section_size, json_size, payload_size"
-                " FROM views WHERE turn BETWEEN ? AND ?",
-                (first, first + count - 1),
-            )
-        ]
+        shift = number - first
+        found = []
+        for row in self._db.query("SELECT * FROM views WHERE turn BETWEEN ? AND ?", (first, first + count - 1)):
+            turn, kind, *rest = self._db.checked("views", row)
+            found.append(EventRow(turn, turn + shift, _KINDS[kind], *rest))
+        return found
 
     def resources(self, run: Run, number: int) -> list[ResourceRow]:
         """Return the resources that a run of turns holds."""
         first, count = run
-        return [
-            ResourceRow(turn, turn - first + number, seq, uri, mime, size, time_ms, digest)
-            for turn, seq, uri, mime, size, digest, time_ms in self._db.reader.execute(
-                "SELECT r.turn, seq, uri, mime, size, hash, time_ms FROM resources r JOIN views v ON v.turn = r.turn"
-                " WHERE r.turn BETWEEN ? AND ? ORDER BY r.turn, seq",
-                (first, first + count - 1),
-            )
-        ]
-
-    def measure(self, context_id: int) -> Measure | None:
-        """Return the sums of a conversation, None if they were never taken."""
-        row = self._db.reader.execute(
-            "SELECT head, events, transcript_size, json_size FROM measures WHERE context = ?", (context_id,)
-        ).fetchone()
-        return Measure(*row) if row else None
+        found = []
+        for *row, time_ms in self._db.query(
+            "SELECT r.*, time_ms FROM resources r JOIN views v ON v.turn = r.turn"
+            " WHERE r.turn BETWEEN ? AND ? ORDER BY r.turn, seq",
+            (first, first + count - 1),
+        ):
+            turn, seq, uri, mime, size, digest = self._db.checked("resources", tuple(row))
+            found.append(ResourceRow(turn, turn - first + number, seq, uri, mime, size, time_ms, digest))
+        return found
 
     def measures(self, context_ids: Sequence[int]) -> dict[int, Measure]:
-        """Return the sums of several conversations."""
+        """Return the sums of several conversations; those that were never taken are left out."""
         found: dict[int, Measure] = {}
-        for start in range(0, len(context_ids), 500):
-            some = context_ids[start : start + 500]
-            for context, *row in self._db.reader.execute(
-                "SELECT context, head, events, transcript_size, json_size FROM measures"
-                f" WHERE context IN ({','.join('?' * len(some))})",
-                some,
-            ):
-                found[context] = Measure(*row)
+        for start in range(0, len(context_ids), _AT_ONCE):
+            some = context_ids[start : start + _AT_ONCE]
+            for row in self._db.query(f"SELECT * FROM measures WHERE context IN ({','.join('?' * len(some))})", some):
+                context, *sums = self._db.checked("measures", row)
+                found[context] = Measure(*sums)
         return found
 
     def set_measure(self, context_id: int, measure: Measure) -> None:
         """File the sums of a conversation."""
+        values = (context_id, measure.head, measure.events, measure.transcript_size, measure.json_size)
         with self._db.writing() as sql:
-            sql.execute(
-                "INSERT OR REPLACE INTO measures VALUES (?, ?, ?, ?, ?)",
-                (
-                    context_id,
-                    measure.head,
-                    measure.events,
-                    measure.transcript_size,
-                    measure.json_size,
-                ),
-            )
+            sql.execute("INSERT OR REPLACE INTO measures VALUES (?, ?, ?, ?, ?, ?)", (*values, sum_of(values)))

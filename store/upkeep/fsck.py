@@ -16,7 +16,7 @@ from msgspec import Struct
 from store.disk import blob_format
 from store.disk.blob_format import Compression
 from store.disk.file_header import Damage
-from store.disk.head_format import Alias, Commit, ContextCreated, Frame, HeadMoved
+from store.disk.head_format import Alias, Commit, ContextCreated, Dictionary, Frame, HeadMoved
 from store.disk.turn_format import Turn
 from store.errors import ConvfsError, DamageError
 from store.ids import Hash
@@ -45,9 +45,13 @@ def fsck(store: Store, progress: Callable[[str], None] | None = None) -> list[Fi
     store.flush()
     findings: list[Finding] = []
     for check in CHECKS:
+        name = check.__name__.removeprefix("check_").replace("_", " ")
         if progress:
-            progress(check.__name__.removeprefix("check_").replace("_", " "))
-        findings += check(store)
+            progress(name)
+        try:
+            findings += check(store)
+        except ConvfsError as error:
+            findings.append(_error(name, str(error)))
     return findings
 
 
@@ -174,7 +178,7 @@ def check_heads(store: Store) -> Iterator[Finding]:
 
 def check_references(store: Store) -> Iterator[Finding]:
     """What conversations keep beside their turns is there, and what other digests stand for."""
-    for conversation in store.conversations():
+    for conversation in store.entries():
         sidecars = conversation.metadata.get("sidecars")
         for name, digest in sidecars.items() if isinstance(sidecars, dict) else ():
             try:
@@ -182,12 +186,17 @@ def check_references(store: Store) -> Iterator[Finding]:
             except (ConvfsError, ValueError) as error:
                 yield _error("references", f"{conversation.project}/{conversation.name}, {name}: {error}")
     for frame in _frames(store):
-        if isinstance(frame, Frame) and isinstance(frame.body, Alias):
+        if isinstance(frame, Damage):
+            continue
+        body = frame.body
+        if isinstance(body, Alias | Dictionary):
             try:
-                store.resolver.check(frame.body.hash)
+                store.resolver.check(body.hash)
             except ConvfsError as error:
-                alias = f"{frame.body.algorithm}:{frame.body.digest.hex()}"
-                yield Finding("references", "warning", f"{alias}: {error}")
+                if isinstance(body, Dictionary):
+                    yield _error("references", f"the dictionary of small groups: {error}")
+                else:
+                    yield Finding("references", "warning", f"{body.algorithm}:{body.digest.hex()}: {error}")
 
 
 def check_index(store: Store) -> Iterator[Finding]:
@@ -207,14 +216,14 @@ def check_index(store: Store) -> Iterator[Finding]:
 
 def differences(fresh: Index, other: Path, table: str) -> Iterator[tuple[str, tuple[object, ...]]]:
     """Yield the rows of ``table`` that only one of two indexes has, and which: ``the index`` or ``the logs``."""
-    sql = fresh.db.reader
-    sql.execute("ATTACH DATABASE ? AS other", (str(other),))
+    query = fresh.db.query
+    query("ATTACH DATABASE ? AS other", (str(other),))
     try:
         for place, mine, theirs in (("only the index", "other", "main"), ("only what the logs say", "main", "other")):
-            for row in sql.execute(f"SELECT * FROM {mine}.{table} EXCEPT SELECT * FROM {theirs}.{table}"):
+            for row in query(f"SELECT * FROM {mine}.{table} EXCEPT SELECT * FROM {theirs}.{table}"):
                 yield place, row
     finally:
-        sql.execute("DETACH DATABASE other")
+        query("DETACH DATABASE other")
 
 
 def _remove(path: Path) -> None:

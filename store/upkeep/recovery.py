@@ -12,140 +12,176 @@ trace) it is made anew.
 from __future__ import annotations
 
 import os
-import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
-from store.content.compression import Member, pack_records
 from store.disk import durable, file_header
-from store.disk.file_header import HEADER_SIZE, TURN_LOG, Damage
+from store.disk.file_header import CHECKPOINT, HEAD_LOG, HEADER_SIZE, JOURNAL, PACK, TURN_LOG, Damage, FileKind
 from store.disk.head_format import Commit
 from store.disk.head_log import HeadLog
 from store.disk.journal import Journal
 from store.disk.journal_format import Checkpoint, JournalBlob
 from store.disk.pack import PackSet
 from store.disk.turn_log import TurnLog
-from store.errors import ConvfsError, NotFound
+from store.errors import ConvfsError, DamageError, NotFound, StoreFailed
 from store.ids import new_store_id
 from store.index.index import Index
 from store.upkeep.rebuild import blob_places, catch_up, rebuild
+
+JOURNAL_BYTES = 16 << 20
+"""How large each of the two journals grows."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Files:
-    """The open files of a store. ``notes`` says, a line each, what recovery cut, replayed or found damaged."""
+    """The open files of a store, recovered. ``notes`` says, a line each, what was cut, replayed or found damaged.
 
-    def __init__(self, root: Path, lock: int, store_id: bytes) -> None:
+    ``waiting`` are the blobs that the journal brings. Once they are in the packs, :meth:`settle` frees it; before,
+    nothing can be committed.
+    """
+
+    def __init__(self, root: Path, store_id: bytes, held: ExitStack) -> None:
         self.root = root
         self.store_id = store_id
         self.notes: list[str] = []
-        self._lock = lock
-        self.turns = TurnLog(root / "turns" / "turns.log", store_id)
-        self.heads = HeadLog(root / "turns" / "heads.log", store_id)
-        self.packs = PackSet(root / "blobs", store_id)
-        self.journal = Journal(root / "journal", store_id)
+        self.waiting: list[JournalBlob] = []
         self.seq = 0
-        self.index: Index
+        self._replayed = 0
+        self.turns = TurnLog(root / "turns" / "turns.log", store_id)
+        held.callback(self.turns.close)
+        self.heads = HeadLog(root / "turns" / "heads.log", store_id)
+        held.callback(self.heads.close)
+        self.packs = PackSet(root / "blobs", store_id)
+        held.callback(self.packs.close)
+        self.journal = Journal(root / "journal", store_id, JOURNAL_BYTES)
+        held.callback(self.journal.close)
+        self._recover()
+        self.index = _open_index(self)
+        self._held = held.pop_all()
 
-    def close(self, clean: bool) -> None:
-        """Close everything and unlock; ``clean`` says that the index needs no second look."""
-        if clean:
-            self.index.db.set_state("clean", 1)
-        self.index.close()
-        self.journal.close()
-        self.packs.close()
-        self.heads.close()
-        self.turns.close()
-        os.close(self._lock)
+    def settle(self) -> None:
+        """Note that everything is where it belongs: the journal is free."""
+        self.packs.sync()
+        pack, length = self.packs.end
+        state = Checkpoint(self.seq, self.turns.count, self.heads.length, pack, length)
+        if self._replayed or state != self.journal.checkpoint:
+            self.turns.sync()
+            self.heads.sync()
+            self.journal.retire(state)
+        self.waiting = []
+
+    def close(self, *, clean: bool) -> None:
+        """Close everything and unlock; ``clean`` says that everything has been brought to disk."""
+        with self._held:
+            self.index.close(sync=clean)
+            if self.index.db.damaged:
+                # made anew at the next opening
+                remove_index(self.root)
+
+    def _recover(self) -> None:
+        turns, heads, journal = self.turns, self.heads, self.journal
+        reached = journal.checkpoint or self._from_logs()
+        # what was not certain to be on disk is cut, and comes back from the journal if it was acknowledged
+        turns.cut(reached.turn_count)
+        heads.cut(reached.heads_length)
+        self.seq = reached.seq
+        packed = (reached.pack, reached.pack_length)
+        for entry in journal.entries(reached.seq):
+            if turns.count != entry.first_turn - 1:
+                turns.cut(entry.first_turn - 1)
+            if heads.length != entry.heads_offset:
+                heads.cut(entry.heads_offset)
+            turns.append(entry.turns)
+            heads.append(entry.heads)
+            self.waiting += entry.blobs
+            self.seq = entry.seq
+            packed = max(packed, entry.pack)
+            self._replayed += 1
+        if self._replayed:
+            self.notes.append(f"recovered {self._replayed} commits from the journal")
+        self.notes += journal.problems
+        self._cut_torn_pack(packed)
+
+    def _from_logs(self) -> Checkpoint:
+        """Work out how far the logs reach from their own last COMMIT: of a new store, or where the note is lost."""
+        found = self.heads.last_commit()
+        if found is None:
+            return Checkpoint(0, 0, HEADER_SIZE, 1, HEADER_SIZE)
+        frame, end = found
+        self.notes.append("the journal's checkpoint is lost: went by the last COMMIT of the head log")
+        commit = frame.body
+        assert isinstance(commit, Commit)
+        return Checkpoint(frame.seq, commit.turn_count, end, commit.pack_number, commit.pack_length)
+
+    def _cut_torn_pack(self, packed: tuple[int, int]) -> None:
+        """Cut what is no whole record at the very end of the packs, if it lies beyond what is known to be on disk.
+
+        Damage before that, or with sound records behind it, stays where it is.
+        """
+        packs = self.packs
+        if packs.end < packed:
+            self.notes.append(f"the packs end at {packs.end}, but were written up to {packed}: content is lost")
+            packs.cut(*packed)
+            return
+        torn: tuple[int, int] | None = None
+        for pack, offset, found in packs.scan(packed):
+            if not isinstance(found, Damage):
+                torn = None
+            elif torn is None:
+                torn = (pack, offset)
+        if torn is not None:
+            went = packs.cut(*torn)
+            self.notes.append(f"cut {went} bytes of an unfinished write from the packs")
 
 
 def open_files(root: Path, *, create: bool, reindex: bool = False) -> Files:
     """Open the store at ``root``, recovering it where need be; make one if there is none and ``create``.
 
-    Raises NotFound, StoreBusy, FormatTooNew, DamageError.
+    Raises NotFound, StoreBusy, FormatTooNew, DamageError, and StoreFailed if the disk does not take what it must.
     """
-    turns = root / "turns" / "turns.log"
-    if not turns.exists() and not create:
+    found = _store_id(root)
+    if found is None and not create:
         raise NotFound(f"there is no store at {root}: make one with convfs import or convfs mount")
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = durable.lock_exclusive(root / "lock")
     try:
-        durable.make_directory(root / "turns")
-        store_id = file_header.read(turns, TURN_LOG).store_id if turns.exists() else new_store_id()
-        files = Files(root, lock, store_id)
-        _recover(files)
-        if reindex:
-            remove_index(root)
-        files.index = _open_index(files)
-    except BaseException:
-        os.close(lock)
-        raise
-    return files
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with ExitStack() as held:
+            held.callback(os.close, durable.lock_exclusive(root / "lock"))
+            durable.make_directory(root / "turns")
+            if reindex:
+                remove_index(root)
+            return Files(root, found or _store_id(root) or new_store_id(), held)
+    except OSError as error:
+        raise StoreFailed(f"{root}: the store cannot be opened: {error}") from error
 
 
-def _recover(files: Files) -> None:
-    turns, heads, packs, journal = files.turns, files.heads, files.packs, files.journal
-    reached = journal.checkpoint or _from_logs(files)
-    # what was not certain to be on disk is cut, and comes back from the journal if it was acknowledged
-    turns.cut(reached.turn_count)
-    heads.cut(reached.heads_length)
-    files.seq = reached.seq
-    waiting: list[JournalBlob] = []
-    replayed = 0
-    for entry in journal.entries(reached.seq):
-        if turns.count != entry.first_turn - 1:
-            turns.cut(entry.first_turn - 1)
-        if heads.length != entry.heads_offset:
-            heads.cut(entry.heads_offset)
-        turns.append(entry.turns)
-        heads.append(entry.heads)
-        waiting += entry.blobs
-        files.seq = entry.seq
-        replayed += 1
-    if replayed:
-        files.notes.append(f"recovered {replayed} commits from the journal")
-    files.notes += journal.problems
-    _cut_torn_pack(files, reached)
-    if waiting:
-        packs.append([record for record, _hashes in pack_records([Member(*blob) for blob in waiting])])
-    packs.sync()
-    turns.sync()
-    heads.sync()
-    pack, length = packs.end
-    state = Checkpoint(files.seq, turns.count, heads.length, pack, length)
-    if replayed or state != journal.checkpoint:
-        journal.retire(state)
+def _store_id(root: Path) -> bytes | None:
+    """Return the id that the files of a store have in their headers; None if there is no store.
+
+    Any one file will do: a damaged header costs no more than a report.
+    """
+    damage: ConvfsError | None = None
+    for path, kind in _headed(root):
+        try:
+            return file_header.read(path, kind).store_id
+        except FileNotFoundError:
+            continue
+        except DamageError as error:
+            damage = damage or error
+    if damage is not None:
+        raise damage
+    return None
 
 
-def _from_logs(files: Files) -> Checkpoint:
-    """Work out how far the logs reach from their own last COMMIT: of a new store, or where the note is lost."""
-    found = files.heads.last_commit()
-    if found is None:
-        return Checkpoint(0, 0, HEADER_SIZE, 1, HEADER_SIZE)
-    frame, end = found
-    files.notes.append("the journal's checkpoint is lost: went by the last COMMIT of the head log")
-    commit = frame.body
-    assert isinstance(commit, Commit)
-    return Checkpoint(frame.seq, commit.turn_count, end, commit.pack_number, commit.pack_length)
-
-
-def _cut_torn_pack(files: Files, reached: Checkpoint) -> None:
-    """Cut what is no whole record at the very end of the packs; damage with sound records behind it stays."""
-    torn: tuple[int, int] | None = None
-    packs = files.packs
-    if packs.end < (reached.pack, reached.pack_length):
-        missing = (reached.pack, reached.pack_length)
-        files.notes.append(f"the packs end at {packs.end}, but were written up to {missing}: content is lost")
-        packs.cut(*missing)
-        return
-    for pack, offset, found in packs.scan((reached.pack, reached.pack_length)):
-        if not isinstance(found, Damage):
-            torn = None
-        elif torn is None:
-            torn = (pack, offset)
-    if torn is not None:
-        went = packs.cut(*torn)
-        files.notes.append(f"cut {went} bytes of an unfinished write from the packs")
+def _headed(root: Path) -> Iterator[tuple[Path, FileKind]]:
+    yield root / "turns" / "turns.log", TURN_LOG
+    yield root / "turns" / "heads.log", HEAD_LOG
+    yield root / "journal" / "checkpoint", CHECKPOINT
+    yield root / "journal" / "1", JOURNAL
+    yield root / "journal" / "2", JOURNAL
+    for path in sorted((root / "blobs").glob("*.pack")):
+        yield path, PACK
 
 
 # -- the index -----------------------------------------------------------------------------------------------------
@@ -154,51 +190,43 @@ def _cut_torn_pack(files: Files, reached: Checkpoint) -> None:
 def _open_index(files: Files) -> Index:
     path = files.root / "index.db"
     boot = _BOOT_ID.read_text().strip()
-    index = _sound_index(files, path, boot)
+    index = _sound_index(files, path, boot) if path.exists() else None
     if index is None:
         remove_index(files.root)
-        index = Index(path)
-        index.db.set_state("store", files.store_id.hex())
-        files.notes += rebuild(index, files.heads, files.packs)
-    index.db.set_state("clean", 0)
-    index.db.set_state("boot", boot)
+        index = Index(path, boot)
+        try:
+            index.db.set_state("store", files.store_id.hex())
+            files.notes += rebuild(index, files.heads, files.packs)
+        except BaseException:
+            index.close()
+            raise
     return index
 
 
 def _sound_index(files: Files, path: Path, boot: str) -> Index | None:
     """Return the index, brought up to the logs, or None if it cannot be trusted."""
-    if not path.exists():
-        return None
+    index: Index | None = None
     try:
-        index = Index(path)
-    except sqlite3.DatabaseError:
-        return None
-    try:
-        clean, same_boot = index.db.state("clean") == 1, index.db.state("boot") == boot
-        if (
-            index.usable
-            and index.db.state("store") == files.store_id.hex()
-            and (clean or same_boot)
-            and index.seq <= files.seq
-        ):
-            if index.seq < files.seq or not clean:
+        index = Index(path, boot)
+        reached = index.seq
+        if index.usable and index.db.state("store") == files.store_id.hex() and reached <= files.seq:
+            if reached < files.seq or not index.db.clean:
                 catch_up(index, files.heads)
                 index.add_blobs(blob_places(files.packs, _last_filed_pack(index)))
             return index
-    except (sqlite3.DatabaseError, ConvfsError) as error:
+    except DamageError as error:
         files.notes.append(f"the index could not be used ({error}); made it anew")
-    index.close()
+    if index is not None:
+        index.close()
     return None
 
 
 def _last_filed_pack(index: Index) -> tuple[int, int]:
-    row = index.db.reader.execute("SELECT max(pack) FROM blobs").fetchone()
-    return row[0] or 1, HEADER_SIZE
+    row = index.db.one("SELECT max(pack) FROM blobs")
+    return (row[0] if row and row[0] else 1), HEADER_SIZE
 
 
 def remove_index(root: Path) -> None:
     """Delete the index, so that it is made anew."""
     for suffix in ("", "-wal", "-shm"):
         (root / f"index.db{suffix}").unlink(missing_ok=True)
-
-

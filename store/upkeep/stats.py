@@ -29,7 +29,8 @@ def collect(root: Path, db: Database, turns: int) -> Stats:
     """Count what the index knows of, and the files under ``root``."""
 
     def one(query: str) -> int:
-        return int(db.reader.execute(query).fetchone()[0])
+        row = db.one(query)
+        return int(row[0]) if row else 0
 
     packs, logs = _allocated(root / "blobs"), _allocated(root / "turns")
     index = sum(_blocks(path) for path in root.glob("index.db*"))

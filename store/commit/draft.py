@@ -1,0 +1,121 @@
+"""What one group of requests will change, worked out before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from store.commit.request import ContextHead, Request
+from store.disk import head_format as heads
+from store.disk import turn_format
+from store.disk.journal_format import Entry, JournalBlob
+from store.disk.turn_format import Turn
+from store.disk.turn_log import TurnLog
+from store.errors import NotFound
+from store.ids import now_ms
+
+
+class Draft:
+    """Collects requests; :meth:`close` makes one journal entry of them.
+
+    ``seq`` and ``next_context`` are the numbers that come next, ``heads_offset`` is where the first frame will lie.
+    ``head`` returns the committed head of a context.
+    """
+
+    def __init__(
+        self, turns: TurnLog, seq: int, next_context: int, heads_offset: int, head: Callable[[int], ContextHead]
+    ) -> None:
+        self.seq = seq
+        self.next_context = next_context
+        self.heads: dict[int, ContextHead] = {}
+        self.frames: list[heads.Frame] = []
+        self.blobs: list[JournalBlob] = []
+        self._log = turns
+        self._first_turn = self._next_turn = turns.count + 1
+        self._heads_offset = self._offset = heads_offset
+        self._head = head
+        self._turns: list[bytes] = []
+        self._encoded: list[bytes] = []
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not (self.frames or self._turns or self.blobs)
+
+    def add(self, request: Request) -> None:
+        """Work out one request, and fill in its ``written`` and ``head``.
+
+        Raises what is wrong with it, and changes nothing then.
+        """
+        now = now_ms()
+        created = request.context is None
+        context = self.next_context if request.context is None else request.context
+        head = ContextHead(context, 0, 0)
+        if not created and context:
+            head = self.heads.get(context) or self._head(context)
+        parent, depth = head.turn, head.depth
+        if request.parent:
+            base = self._turn(request.parent)
+            parent, depth = base.turn_id, base.depth
+
+        written: list[Turn] = []
+        for turn_id, new in enumerate(request.turns, self._next_turn):
+            depth = depth + 1 if parent else 0
+            written.append(
+                Turn(turn_id, parent, depth, new.codec, new.type_tag, new.payload_hash, new.flags, new.created_ms)
+            )
+            parent = turn_id
+        records = [turn_format.encode(turn) for turn in written]
+
+        bodies: list[tuple[int, heads.Body]] = []
+        if created:
+            bodies.append((context, heads.ContextCreated(request.parent, now, 0)))
+        bodies += [(0, heads.TypeRegistered(name, 0, tag)) for name, tag in request.types]
+        bodies += [(0, heads.Alias(algorithm, digest, target)) for algorithm, digest, target in request.aliases]
+        bodies += [(0, heads.Dictionary(tag, target)) for tag, target in request.dictionaries]
+        if context and request.move_head and parent != head.turn:
+            head = ContextHead(context, parent, depth)
+            bodies.append((context, heads.HeadMoved(parent, depth, now, request.action)))
+        if request.changes is not None:
+            bodies.append((context, heads.Metadata(now, request.changes)))
+        encoded = [heads.encode(seq, *body) for seq, body in enumerate(bodies, self.seq + 1)]
+
+        # from here on nothing can fail
+        for frame, (owner, body) in zip(encoded, bodies, strict=True):
+            self._note(frame, owner, body)
+        self._turns += records
+        self._next_turn += len(written)
+        self.next_context += created
+        if context:
+            self.heads[context] = head
+        self.blobs += request.blobs
+        request.written = written
+        request.head = head
+
+    def close(self, packed: tuple[int, int]) -> Entry:
+        """End the group with its COMMIT and return it; ``packed`` is how far the packs are on disk."""
+        commit = heads.Commit(self._next_turn - 1, *packed, self._heads_offset)
+        self._note(heads.encode(self.seq + 1, 0, commit), 0, commit)
+        return Entry(
+            self.seq,
+            self._first_turn,
+            b"".join(self._turns),
+            self._heads_offset,
+            b"".join(self._encoded),
+            packed,
+            self.blobs,
+        )
+
+    def _note(self, encoded: bytes, context: int, body: heads.Body) -> None:
+        self.seq += 1
+        self.frames.append(heads.Frame(self._offset, self.seq, context, body))
+        self._encoded.append(encoded)
+        self._offset += len(encoded)
+
+    def _turn(self, turn_id: int) -> Turn:
+        """Return a turn, also one of this group."""
+        if turn_id < self._first_turn:
+            return self._log.get(turn_id)
+        position = turn_id - self._first_turn
+        if position >= len(self._turns):
+            raise NotFound(f"there is no turn {turn_id} to follow")
+        return turn_format.decode(self._turns[position])
