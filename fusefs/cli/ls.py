@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusefs.cli.output import escape, write_row
+from fusefs.cli.output import columns, escape, write_row
 
 if TYPE_CHECKING:
     from store.service.operations import ConversationLine
@@ -57,13 +57,17 @@ def _table(lines: "list[ConversationLine]") -> None:
     rows += [
         (str(line.id), line.updated[:10], str(line.events), escape(f"{line.project}/{line.name}")) for line in lines
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(columns, column)) for column in zip(*rows, strict=True)]
     room = shutil.get_terminal_size().columns - sum(widths) - 8 if sys.stdout.isatty() else None
     for row, title in zip(rows, ["TITLE", *(_fit(escape(line.title), room) for line in lines)], strict=True):
         write_row((*row, title), widths)
 
 
 def _fit(title: str, room: int | None) -> str:
-    if room is None or len(title) <= room:
+    if room is None or columns(title) <= room:
         return title
-    return title[: room - 1] + "…" if room > 10 else ""
+    if room < 10:
+        return ""
+    while columns(title) >= room:
+        title = title[:-1]
+    return title + "…"

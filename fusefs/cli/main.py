@@ -78,6 +78,9 @@ def cli(ctx: click.Context, store: Path | None) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command and exit."""
+    if sys.stdout is None:
+        # Closed by whoever started this: there is nobody to tell, but still something to do.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (it lives as long as the process)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # Names on disk may hold bytes that are no text; a listing must not fail on them.

@@ -44,15 +44,18 @@ def mount(store: Path | None, directory: Path, foreground: bool) -> None:
 def _prepared(directory: Path) -> Path:
     """Return the directory to mount at: made, empty, and free of what a dead daemon left there."""
     from fusefs.cli.mounts import answers, mountpoint, unmount
-    from fusefs.mount_table import mount_at
+    from fusefs.mount_table import FSTYPE, mount_at
     from store.errors import UsageError
 
     path = mountpoint(directory)
-    if mounted := mount_at(path):
+    mounted = mount_at(path)
+    if mounted and mounted.fstype == FSTYPE:
         if answers(path):
-            raise UsageError(f"{path} is mounted already ({mounted.fstype}): use it, or `convfs umount {path}` first")
+            raise UsageError(f"{path} is mounted already: use it, or `{command_line('umount', path)}` first")
         unmount(path, lazy=True)
         click.echo(f"convfs: cleaned up {path} after a daemon that had died.", err=True)
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path} is a file: name a directory to mount at")
     path.mkdir(parents=True, exist_ok=True)
     if any(path.iterdir()):
         raise UsageError(f"{path} is not empty, and mounting would hide what is in it: name another directory")

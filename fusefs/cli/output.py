@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import sys
+import unicodedata
 from collections.abc import Sequence
 
 # C0 and C1 controls, and the characters that change the direction of text around them.
@@ -38,9 +39,17 @@ def write_text(text: str) -> None:
     sys.stdout.write(escape_text(text) if sys.stdout.isatty() else text)
 
 
+def columns(text: str) -> int:
+    """Return how many columns of a terminal ``text`` takes."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide - sum(unicodedata.combining(character) > 0 for character in text)
+
+
 def write_row(cells: Sequence[str], widths: Sequence[int]) -> None:
     """Write one line of a table; the last cell is as long as it is."""
-    padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
+    padded = [cell + " " * (width - columns(cell)) for cell, width in zip(cells, widths, strict=False)]
     sys.stdout.write("  ".join([*padded, *cells[len(widths) :]]).rstrip() + "\n")
 
 
