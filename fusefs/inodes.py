@@ -108,6 +108,10 @@ class Lookups:
         """Count one reply that named ``ino``."""
         self.counts[ino] = self.counts.get(ino, 0) + 1
 
+    def drop(self, ino: int) -> None:
+        """Take note that the kernel does not know ``ino``, whatever was counted."""
+        self.counts.pop(ino, None)
+
     def forget(self, forgotten: Iterable[tuple[int, int]]) -> list[int]:
         """Take back (ino, count) pairs; return the inodes that the kernel no longer knows."""
         gone: list[int] = []

@@ -6,7 +6,6 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from itertools import islice
 from typing import TypeVar
 
 import pyfuse3
@@ -56,7 +55,11 @@ class Prefetch:
     def opening(self, ino: int) -> None:
         """Take note that ``ino`` is about to be opened; push it, and what follows it, if that is worth it."""
         if ino not in self._there and ino not in self._open and inodes.split(ino)[0] == Space.EVENT:
-            self._push(ino)
+            try:
+                self._push(ino)
+            except Exception:
+                # whatever is wrong will be told to the one who reads it
+                log.exception("nothing was pushed for %d", ino)
         self._open[ino] = self._open.get(ino, 0) + 1
 
     def released(self, ino: int) -> None:
@@ -88,7 +91,7 @@ class Prefetch:
         rows: list[EventRow] = []
         size = 0
         first = ino - number
-        for row in islice(view.rows, number - 1, number - 1 + length * _GAP):
+        for row in view.rows[number - 1 : number - 1 + length * _GAP]:
             candidate = first + row.number
             if candidate in self._lookups and candidate not in self._open and candidate not in self._there:
                 if 0 < row.file_size <= _FILE_BYTES:
@@ -96,18 +99,23 @@ class Prefetch:
                     size += row.file_size
                 if len(rows) == length or size >= _WINDOW_BYTES:
                     break
-        if len(rows) < 2:
+        if len(rows) < 2 or rows[0].number != number:
             return
         self._windows[view_id] = (rows[-1].number + 1, length)
         for row, data in view.drawn_events(rows):
             if isinstance(data, ConvfsError) or len(data) != row.file_size:
                 continue
+            candidate = first + row.number
             try:
-                pyfuse3.notify_store(first + row.number, 0, data)
+                pyfuse3.notify_store(candidate, 0, data)
+            except FileNotFoundError:
+                # the reply that named it never arrived, because whoever asked was killed
+                self._lookups.drop(candidate)
             except OSError as error:
-                log.debug("event %d was not pushed: %s", row.number, error)
+                log.warning("the page cache takes nothing: %s", error)
                 return
-            self._there.add(first + row.number)
+            else:
+                self._there.add(candidate)
 
 
 # -- taking back what changed ------------------------------------------------------------------------------------------

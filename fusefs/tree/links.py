@@ -51,26 +51,35 @@ def make_link(tree: Tree, place: Place, conversation: Conversation) -> Link:
 class LinksDirectory(Directory):
     """A directory of links to conversations."""
 
-    __slots__ = ("tree",)
+    __slots__ = ("_names", "_names_of", "tree")
 
     place = Place.RECENT_LINK
 
     def __init__(self, tree: Tree, ino: int) -> None:
         super().__init__(ino)
         self.tree = tree
+        self._names: dict[str, Conversation] = {}
+        self._names_of = -1
 
     def _conversations(self) -> Sequence[Conversation]:
         raise NotImplementedError
+
+    def names(self) -> dict[str, Conversation]:
+        """Return the conversations by the names of their links, made anew after a change."""
+        if self._names_of != self.tree.changes:
+            self._names = link_names(self._conversations())
+            self._names_of = self.tree.changes
+        return self._names
 
     def attributes(self) -> Attributes:
         return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 2, SHORT)
 
     def lookup(self, name: str) -> Node | None:
-        conversation = link_names(self._conversations()).get(name)
+        conversation = self.names().get(name)
         return make_link(self.tree, self.place, conversation) if conversation else None
 
     def entries(self, after: int) -> Iterator[Entry]:
-        for name, conversation in link_names(self._conversations()).items():
+        for name, conversation in self.names().items():
             position = conversation.id + FIRST_POSITION - 1
             if position > after:
                 yield Entry(position, name.encode(), make_link(self.tree, self.place, conversation).attributes())

@@ -4,6 +4,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
+from store.errors import DamageError
+
 _REMEMBERED = 4
 
 Draw = Callable[[int, int], Iterator[bytes]]
@@ -39,15 +41,21 @@ class Pieces:
         return data[offset - start : end - start]
 
     def _pieces(self, first: int, beyond: int) -> Iterator[bytes]:
-        piece = self._remembered.get(first)
-        if piece is not None:
-            yield piece
+        remembered = self._remembered.get(first)
+        if remembered is not None:
+            yield remembered
             first += 1
-        if first < beyond:
-            for number, piece in enumerate(self._draw(first, beyond), first):  # noqa: B007  # used after the loop
-                yield piece
-            assert piece is not None
-            self._remember(number, piece)
+        if first == beyond:
+            return
+        piece = b""
+        for number, piece in enumerate(self._draw(first, beyond), first):
+            start = self._ends[number - 1] if number else 0
+            if len(piece) != self._ends[number] - start:
+                raise DamageError(
+                    f"piece {number} has {len(piece)} bytes and not {self._ends[number] - start}: reindex"
+                )
+            yield piece
+        self._remember(beyond - 1, piece)
 
     def _remember(self, number: int, piece: bytes) -> None:
         if len(self._remembered) >= _REMEMBERED:

@@ -64,6 +64,8 @@ class Tree:
         self.store = store
         self.errors = Errors()
         self.mounted_ms = now_ms()
+        self.changes = 0
+        """Counts the changes that were told of: what was made before another number is out of date."""
         self._keys: Handed[Key] = Handed(ROOT)
         self._fixed: dict[int, Node] = {}
         self._view_keys: Handed[tuple[int, int]] = Handed(FIRST_HANDED_OUT_VIEW)
@@ -160,6 +162,7 @@ class Tree:
 
     def changed(self, view_id: int) -> Shown | None:
         """Take note that a conversation has changed; return what was shown of it before."""
+        self.changes += 1
         self._changed_ms = None
         self._projects = None
         self._views.pop(view_id, None)

@@ -168,3 +168,12 @@ def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not come about"
         time.sleep(0.02)
+
+
+def errno_of(attempt: Callable[[], object]) -> int:
+    """Return the errno that a call fails with, 0 if it does not."""
+    try:
+        attempt()
+    except OSError as error:
+        return error.errno or 0
+    return 0

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ CONVERSATIONS = 12
 
 
 @pytest.fixture(scope="module")
-def large_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def large_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("large") / "store"
     words = [f"word{number}" for number in range(2000)]
     choice = random.Random(1)
@@ -32,7 +31,7 @@ def large_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                     text += " NEEDLE"
                 lines.append(user(text, event) if event % 2 else assistant(text, event))
             add(store, lines, name=f"2026-03-05-talk-{number}")
-    yield path
+    return path
 
 
 def grep(mount: Mounted, output: int = subprocess.PIPE) -> "subprocess.Popen[bytes]":

@@ -3,13 +3,14 @@
 import errno
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from fusefs.text.readme import README
 from store.store import Store
-from tests.mount.mounting import Mounted, add, assistant, bookkeeping, mounted, new_store, user
+from tests.mount.mounting import Mounted, add, assistant, bookkeeping, errno_of, mounted, new_store, user
 
 TALK = "conversations/project/2026-03-05-talk"
 LINES = [
@@ -162,9 +163,7 @@ def test_extended_attributes(mount: Mounted) -> None:
         ("user.convfs.nothing", errno.ENODATA),
         ("system.posix_acl_access", errno.EOPNOTSUPP),
     ):
-        with pytest.raises(OSError) as caught:
-            os.getxattr(event, name)
-        assert caught.value.errno == expected, name
+        assert errno_of(partial(os.getxattr, event, name)) == expected, name
 
 
 def test_every_write_is_refused(mount: Mounted) -> None:
@@ -189,17 +188,13 @@ def test_every_write_is_refused(mount: Mounted) -> None:
         lambda: os.mkfifo(event.with_name("fifo")),
     ]
     for attempt in attempts:
-        with pytest.raises(OSError) as caught:
-            attempt()
-        assert caught.value.errno == errno.EROFS
+        assert errno_of(attempt) == errno.EROFS
     assert event.read_bytes() == before
 
 
 def test_names_that_cannot_be(mount: Mounted) -> None:
     for directory in (mount.root, mount.root / "conversations", mount.root / TALK / "events"):
-        with pytest.raises(OSError) as caught:
-            (directory / ("n" * 256)).stat()
-        assert caught.value.errno == errno.ENAMETOOLONG
+        assert errno_of((directory / ("n" * 256)).stat) == errno.ENAMETOOLONG
         with pytest.raises(FileNotFoundError):
             os.stat(os.fsencode(directory) + b"/\xff\xfe")
         assert not (directory / ("n" * 255)).exists()
