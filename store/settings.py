@@ -20,14 +20,12 @@ class Settings(Struct, frozen=True):
 
     ``inline_limit_bytes``: a string of a payload that is this long or longer is stored as a blob of its own (0: every
     string); holds for new writes only. ``content_cache_bytes``: how much decompressed content is remembered.
-    ``page_cache_bytes``: how much the mount may push into the kernel's page cache when a directory is first read.
     ``row_cache_branches``: of how many branches the event rows are remembered. ``poll_microseconds``: how long the
     mount looks for a next request before it sleeps (0: not at all); costs a little processor time, saves waking up.
     """
 
     inline_limit_bytes: int = 1024
     content_cache_bytes: int = 64 * _MIB
-    page_cache_bytes: int = 256 * _MIB
     row_cache_branches: int = 256
     poll_microseconds: int = 50
 
