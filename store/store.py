@@ -6,6 +6,7 @@ for writes.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -108,6 +109,8 @@ class Store(Library):
         except BaseException:
             files.close(clean=False)
             raise
+        self.importing = threading.Lock()
+        """Held while a session is imported."""
         self._closed = False
         self._checkpointer.start()
 

@@ -65,12 +65,13 @@ def _named(paths: tuple[Path, ...]) -> list[Path]:
 
 
 def _own_sessions(demo: bool) -> list[Path]:
-    from store.importing.walk import Skipped, Unreadable, discover, walk
+    from store.formats.format import Source
+    from store.importing.walk import discover, walk
 
     found = [
         path
         for path in discover(Path.home(), Path.cwd())
-        if any(not isinstance(each, Skipped | Unreadable) for each in walk(path, unchanged=lambda _: False))
+        if any(isinstance(found, Source) for found in walk(path))
     ]
     if found:
         return found

@@ -56,6 +56,8 @@ class Draft:
         if request.parent:
             base = self._turn(request.parent)
             parent, depth = base.turn_id, base.depth
+        elif request.parent is None:
+            parent, depth = 0, 0
 
         written: list[Turn] = []
         for turn_id, new in enumerate(request.turns, self._next_turn):
@@ -68,7 +70,7 @@ class Draft:
 
         bodies: list[tuple[int, heads.Body]] = []
         if created:
-            bodies.append((context, heads.ContextCreated(request.parent, now, 0)))
+            bodies.append((context, heads.ContextCreated(request.parent or 0, now, 0)))
         bodies += [(0, heads.TypeRegistered(name, 0, tag)) for name, tag in request.types]
         bodies += [(0, heads.Alias(algorithm, digest, target)) for algorithm, digest, target in request.aliases]
         bodies += [(0, heads.Dictionary(tag, target)) for tag, target in request.dictionaries]

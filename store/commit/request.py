@@ -33,9 +33,10 @@ class Request:
     """One unit of work: all of it becomes durable, or none.
 
     ``context`` None creates one, whose branch begins at ``parent`` (0: empty); 0 is none at all: turns that no branch
-    shows yet. Else ``parent`` 0 means the context's head. Turns follow each other. ``move_head`` False leaves the
-    head where it is: the turns are durable, but no branch shows them yet. ``changes`` is a JSON object of metadata.
-    ``action`` names the move for ``versions``; "append" makes no version of its own.
+    shows yet. Else ``parent`` 0 means the context's head, and None that nothing precedes: the branch begins anew.
+    Turns follow each other. ``move_head`` False leaves the head where it is: the turns are durable, but no branch
+    shows them yet. ``changes`` is a JSON object of metadata. ``action`` names the move for ``versions``; "append"
+    makes no version of its own.
 
     The writer fills in ``written`` and ``head``, or ``error``.
     """
@@ -63,7 +64,7 @@ class Request:
         self,
         context: int | None = None,
         *,
-        parent: int = 0,
+        parent: int | None = 0,
         turns: list[NewTurn] | None = None,
         blobs: list[JournalBlob] | None = None,
         changes: bytes | None = None,

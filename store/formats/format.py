@@ -88,7 +88,17 @@ class Format(Protocol):
         """
 
     def about(self, source: Source, records: Sequence[bytes]) -> About:
-        """Say what the session is called and belongs to, from its first records (some 200) and its sidecars."""
+        """Say what the session is called and belongs to, from its sidecars and from records, in order.
+
+        These are its first ones (some 200), and of the later ones those for which :meth:`titles` said yes.
+        """
+
+    def titles(self, record: bytes) -> bool:
+        """Say whether a record, wherever it stands, may give the session its title.
+
+        Asked of every record of up to 64 KB, so it must cost next to nothing; it may say yes too often.
+        """
+        return False
 
     def blobs(self, source: Source, payload: bytes) -> Iterator[ExternalBlob]:
         """Yield the content beside the session that ``payload`` refers to; opens no file until it is read."""

@@ -3,37 +3,56 @@
 from __future__ import annotations
 
 import os
+import time
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
 from store.formats.format import Source
+from store.importing.paths import path_text, text_path
+
+Stamp = tuple[int, int]
+"""A file's size in bytes and the time of its last change in ns: what differs after anything was written to it."""
+
+_CLOCK_TICK_NS = 20_000_000
+"""The clock that stamps files goes in steps of up to 10 ms: a file may change again within one."""
 
 
 class Cursor(Struct, frozen=True):
     """``offset`` is where the last finished record of the main file ends, ``prefix`` the BLAKE3 of the bytes before
-    it in hex, ``records`` how many records that is (those of ``first`` files too), ``files`` the size and
-    modification time in ns of every file of the session, by path."""
+    it in hex, ``records`` how many records that is (those of ``Source.first`` too), ``stamp`` the main file's."""
 
     offset: int
     prefix: str
     records: int
-    files: dict[str, tuple[int, int]]
-
-    def unchanged(self) -> bool:
-        """Whether every file is as it was."""
-        try:
-            return all(_stamp(Path(path)) == tuple(stamp) for path, stamp in self.files.items())
-        except OSError:
-            return False
+    stamp: Stamp
 
 
-def stamps(source: Source) -> dict[str, tuple[int, int]]:
-    """Return the size and modification time of every file of a session, by path."""
-    paths = (source.main, *source.first, *(path for _name, path in source.sidecars))
-    return {str(path): _stamp(path) for path in paths}
+def stamp(path: Path) -> Stamp:
+    """Return the stamp of a file; that of one that has just changed is unlike any other."""
+    status, now = os.stat(path), time.time_ns()
+    fresh = now - status.st_ctime_ns < _CLOCK_TICK_NS
+    return status.st_size, -now if fresh else status.st_ctime_ns
 
 
-def _stamp(path: Path) -> tuple[int, int]:
-    status = os.stat(path)
-    return status.st_size, status.st_mtime_ns
+def stamps_beside(source: Source) -> dict[str, Stamp]:
+    """Return the stamps of what belongs to a session beside its main file: other files, and directories of these."""
+    files = (*source.first, *(path for _name, path in source.sidecars))
+    folders = {path.parent for path in files} - {source.path.parent}
+    if source.path != source.main:
+        folders.add(source.path)
+    found: dict[str, Stamp] = {}
+    for path in (*files, *sorted(folders)):
+        # what has gone meanwhile has no stamp
+        with suppress(OSError):
+            found[path_text(path)] = stamp(path)
+    return found
+
+
+def unchanged(main: Path, cursor: Cursor, beside: dict[str, Stamp]) -> bool:
+    """Whether a session's main file and all that is kept in ``beside`` are as they were."""
+    try:
+        return stamp(main) == cursor.stamp and all(stamp(text_path(path)) == known for path, known in beside.items())
+    except OSError:
+        return False

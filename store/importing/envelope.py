@@ -12,53 +12,47 @@ from msgspec import Struct
 
 
 class Envelope(Struct, frozen=True, omit_defaults=True):
-    """Bytes as latin-1 text, so that any byte survives JSON. ``odd`` holds separators that differ from
-    ``separator``, by the position (from 1) of the record of the main file that they stand before."""
+    """Bytes as latin-1 text, so that any byte survives JSON.
 
-    prefix: str = ""
-    separator: str = ""
+    ``gaps`` says what stands before each record of the main file: (position, text) pairs, rising, each for the
+    records from that position (0 is the first record) up to the next pair's. ``suffix`` follows the last record.
+    """
+
+    gaps: tuple[tuple[int, str], ...] = ()
     suffix: str = ""
-    odd: dict[str, str] = {}
 
     def join(self, records: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
         """Yield the bytes of the file that holds ``records``, each given in pieces."""
-        yield _bytes(self.prefix)
-        separator = _bytes(self.separator)
+        changes = iter(self.gaps)
+        change = next(changes, None)
+        gap = b""
         for position, pieces in enumerate(records):
-            if position:
-                odd = self.odd.get(str(position))
-                yield separator if odd is None else _bytes(odd)
+            if change is not None and change[0] == position:
+                gap = change[1].encode("latin-1")
+                change = next(changes, None)
+            yield gap
             yield from pieces
-        yield _bytes(self.suffix)
+        yield self.suffix.encode("latin-1")
 
 
 class EnvelopeBuilder:
-    """Collects an envelope while the records of a file are gone through, from its start or from where it grew."""
+    """Collects an envelope while the records of a file are gone through, from its start or from where it grew.
+
+    To go on at the record ``position``, it needs the envelope ``known`` so far.
+    """
 
     def __init__(self, known: Envelope | None = None, position: int = 0) -> None:
-        self._prefix = known.prefix if known else ""
-        self._separator: str | None = known.separator if known and position > 1 else None
-        self._odd = {at: odd for at, odd in known.odd.items() if int(at) < position} if known else {}
+        self._gaps = [gap for gap in known.gaps if gap[0] < position] if known else []
         self._position = position
+        self._last = self._gaps[-1][1].encode("latin-1") if self._gaps else None
 
     def gap(self, between: bytes) -> None:
         """Take in what stands before the next record."""
-        text = between.decode("latin-1")
-        if self._position == 0:
-            self._prefix = text
-        elif self._separator is None:
-            self._separator = text
-        elif text != self._separator:
-            self._odd[str(self._position)] = text
+        if between != self._last:
+            self._gaps.append((self._position, between.decode("latin-1")))
+            self._last = between
         self._position += 1
 
     def close(self, rest: bytes) -> Envelope:
         """Return the envelope of a file that ends in ``rest`` after its last record."""
-        text = rest.decode("latin-1")
-        if self._position == 0:
-            return Envelope(prefix=text)
-        return Envelope(self._prefix, self._separator or "", text, self._odd)
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("latin-1")
+        return Envelope(tuple(self._gaps), rest.decode("latin-1"))

@@ -2,68 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePath
 
-import msgspec
-
-from store.errors import Conflict, UsageError
+from store.disk import durable
+from store.errors import Conflict, ConvfsError, UsageError
 from store.events.conversation import Conversation
 from store.ids import Hash
-from store.importing.envelope import Envelope
+from store.importing.imported import Imported, read_imported
+from store.importing.paths import text_path
 from store.store import Store
 
-_LARGE = 8 << 20
+_RECORDS_AT_ONCE = 256
+_BYTES_AT_ONCE = 8 << 20
+_NO_LINKS = frozenset((errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS))
 
 
 def export_native(store: Store, conversation: Conversation, directory: Path) -> list[Path]:
     """Write a conversation into ``directory`` as it was imported and return the files' paths.
 
-    A session that was one file becomes one file, one that was a directory becomes one. Never overwrites: Conflict
-    if a file is there already. UsageError for a conversation that came from no tool.
+    A session that was one file becomes one of the same name, one that was a directory becomes one. Where such a name
+    is taken, all goes into ``PROJECT/NAME/`` under ``directory`` instead; where that is taken too, Conflict. Nothing
+    is overwritten, and nothing appears under its name before it is whole and on disk. UsageError for a conversation
+    that came from no tool, and where the directory cannot be written to.
     """
-    metadata = conversation.metadata
-    if "envelope" not in metadata:
-        raise UsageError(f"{conversation.project}/{conversation.name} was not imported from a tool: nothing to export as")
-    envelope = msgspec.convert(metadata["envelope"], Envelope)
-    first = msgspec.convert(metadata.get("first", []), list[str])
-    sidecars = msgspec.convert(metadata.get("sidecars", {}), dict[str, str])
-    main = str(metadata["main"])
-    source = Path(conversation.source)
-    target = directory if source.name == main else directory / source.name
-    records = [
-        turn for start, count in store.runs(conversation.head) for turn in range(start, start + count)
-    ]
-    files: list[tuple[Path, Iterator[bytes]]] = [
-        (target / name, _pieces(store, turn)) for name, turn in zip(first, records, strict=False)
-    ]
-    files.append((target / main, envelope.join(_pieces(store, turn) for turn in records[len(first) :])))
-    files += [(target / name, store.blob_pieces(Hash(bytes.fromhex(digest)))) for name, digest in sidecars.items()]
-    for path, pieces in files:
-        _write(path, pieces)
-    return [path for path, _pieces_ in files]
+    imported = read_imported(conversation.metadata)
+    if imported is None:
+        who = f"{conversation.project}/{conversation.name}"
+        raise UsageError(f"{who} was not imported from a tool: there are no files to export it as")
+    files = dict(_files(store, conversation, imported))
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".convfs-export-", dir=directory) as staging:
+            for name, pieces in files.items():
+                _write(Path(staging, name), pieces)
+            target = _put(Path(staging), directory, PurePath(conversation.project, conversation.name))
+    except OSError as error:
+        raise UsageError(f"cannot export to {error.filename or directory}: {error.strerror}") from error
+    return [target / name for name in files]
 
 
-def _pieces(store: Store, turn_id: int) -> Iterator[bytes]:
-    digest = store.turn(turn_id).payload_hash
-    if store.blob_size(digest) > _LARGE:
-        return store.blob_pieces(digest)
-    return iter((store.blob(digest),))
+# -- what is written -----------------------------------------------------------------------------------------------
 
 
-def _write(path: Path, pieces: Iterator[bytes]) -> None:
+def _files(store: Store, conversation: Conversation, imported: Imported) -> Iterator[tuple[PurePath, Iterable[bytes]]]:
+    """Yield the files of a session, each with its content in pieces."""
+    source = text_path(conversation.source)
+    folder = PurePath(source.name if imported.main else "")
+    turns = [turn for start, count in store.runs(conversation.head) for turn in range(start, start + count)]
+    first = len(imported.first)
+    for name, record in zip(imported.first, _records(store, turns[:first]), strict=False):
+        yield _inside(folder, name), record
+    main = _inside(folder, imported.main or source.name)
+    yield main, imported.read_envelope(store).join(_records(store, turns[first:]))
+    for name, digest in imported.sidecars.items():
+        yield _inside(folder, name), store.blob_pieces(Hash(bytes.fromhex(digest)))
+
+
+def _inside(folder: PurePath, name: str) -> PurePath:
+    path = folder / text_path(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise UsageError(f"{name} is no name for a file within a session: see metadata.json of the conversation")
+    return path
+
+
+def _records(store: Store, turns: list[int]) -> Iterator[Iterable[bytes]]:
+    """Yield the payloads of turns, each in pieces, many small ones read in one pass."""
+    batch: list[int] = []
+    size = 0
+    for turn in turns:
+        digest = store.turn(turn).payload_hash
+        length = store.blob_size(digest)
+        if batch and (len(batch) == _RECORDS_AT_ONCE or size + length > _BYTES_AT_ONCE):
+            yield from _payloads(store, batch)
+            batch, size = [], 0
+        if length > _BYTES_AT_ONCE:
+            yield store.blob_pieces(digest)
+            continue
+        batch.append(turn)
+        size += length
+    yield from _payloads(store, batch)
+
+
+def _payloads(store: Store, turns: list[int]) -> Iterator[tuple[bytes]]:
+    for _turn, payload in store.payloads(turns):
+        if isinstance(payload, ConvfsError):
+            raise payload
+        yield (payload,)
+
+
+# -- where it goes -------------------------------------------------------------------------------------------------
+
+
+def _write(path: Path, pieces: Iterable[bytes]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        file = path.open("xb")
-    except FileExistsError as error:
-        raise Conflict(f"{path} exists already: export into another directory, or move it away") from error
-    try:
-        with file:
-            for piece in pieces:
-                file.write(piece)
-    except BaseException:
-        # half a file would look like a whole one
-        path.unlink()
-        raise
+    with path.open("xb") as file:
+        for piece in pieces:
+            file.write(piece)
+        file.flush()
+        durable.fdatasync(file.fileno())
 
 
+def _put(staging: Path, directory: Path, own: PurePath) -> Path:
+    """Move what was staged into ``directory``, or into ``own`` within it, and return where it went."""
+    names = sorted(os.listdir(staging))
+    for target in (directory, directory / own):
+        if any(os.path.lexists(target / name) for name in names):
+            continue
+        target.mkdir(parents=True, exist_ok=True)
+        placed: list[Path] = []
+        try:
+            for name in names:
+                _move(staging / name, target / name)
+                placed.append(target / name)
+        except BaseException:
+            for path in placed:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            raise
+        durable.sync_directory(target)
+        return target
+    raise Conflict(f"{directory / own / names[0]} exists already: export into another directory, or move it away")
+
+
+def _move(staged: Path, target: Path) -> None:
+    """Give what was staged its name, unless that has been taken meanwhile."""
+    if staged.is_dir():
+        os.rename(staged, target)
+        return
+    try:
+        os.link(staged, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # a file system without links; here a name that is taken in this very moment is lost
+        os.rename(staged, target)

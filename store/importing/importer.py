@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
-from store.errors import ConvfsError
+from store.errors import ConvfsError, StoreFailed
 from store.formats.format import Format, Source
-from store.formats.registry import FORMATS
-from store.importing.cursor import Cursor
+from store.formats.registry import FORMATS, format_named
+from store.importing.cursor import unchanged
+from store.importing.imported import read_imported
+from store.importing.paths import path_text, text_path
 from store.importing.session import SessionImport
-from store.importing.walk import Skipped, Unreadable, format_named, walk
+from store.importing.walk import Skipped, Unreadable, walk
+from store.index.catalogue import Entry
 from store.store import Store
 
 Progress = Callable[[int, str], None]
@@ -26,7 +28,11 @@ Progress = Callable[[int, str], None]
 
 
 class ImportReport(Struct):
-    """What an import did; counts of sessions, but ``skipped`` of files and ``records`` of records."""
+    """What an import did; counts of sessions, but ``skipped`` of files and ``records`` of records.
+
+    ``opaque`` counts records too large to be looked into. ``errors`` says, a line each, what could not be imported,
+    or was left out of a session that was.
+    """
 
     imported: int = 0
     grown: int = 0
@@ -55,29 +61,35 @@ class Importer:
     ) -> ImportReport:
         """Import the sessions at or under ``paths``; ``dry_run`` only counts them.
 
-        What cannot be imported is an entry in the report's ``errors`` and stops nothing else.
+        What cannot be imported is an entry in the report's ``errors`` and stops nothing else, but for StoreFailed:
+        then nothing more can be.
         """
         formats: tuple[Format, ...] = (format_named(format_name),) if format_name else FORMATS
         report = ImportReport()
         for path in paths:
-            before = report.imported + report.grown + report.unchanged + len(report.errors)
-            for found in walk(path, formats, unchanged=self._unchanged):
+            nothing = True
+            for found in walk(path, formats, self._unchanged):
+                if isinstance(found, Skipped):
+                    report.skipped += 1
+                    continue
+                nothing = False
                 if isinstance(found, Source):
                     self._import(found, formats, report, dry_run, progress)
-                elif isinstance(found, Skipped):
-                    report.skipped += 1
                 elif isinstance(found, Unreadable):
-                    report.errors.append(f"{found.path}: {found.reason}")
+                    report.errors.append(f"{path_text(found.path)}: {found.reason}")
                 else:
                     report.unchanged += 1
-            if before == report.imported + report.grown + report.unchanged + len(report.errors):
-                report.errors.append(f"{path}: holds no session of {', '.join(f.name for f in formats)}")
+            if nothing:
+                report.errors.append(f"{path_text(path)}: holds no session of {', '.join(f.name for f in formats)}")
         return report
 
-    def _unchanged(self, path: Path) -> bool:
-        entry = self._store.by_source(str(path))
-        cursor = entry.metadata.get("cursor") if entry else None
-        return cursor is not None and msgspec.convert(cursor, Cursor).unchanged()
+    def _unchanged(self, path: Path) -> list[Path] | None:
+        """Return what belongs to the session at ``path`` if it is known and as it was."""
+        entry = self._known(path)
+        return _beside(entry, path) if entry else None
+
+    def _known(self, path: Path) -> Entry | None:
+        return self._store.by_source(path_text(path))
 
     def _import(
         self,
@@ -88,27 +100,37 @@ class Importer:
         progress: Progress | None,
     ) -> None:
         format_ = next(f for f in formats if f.name == source.format)
-        known = self._store.by_source(str(source.path))
-        if dry_run:
-            if known:
-                report.grown += 1
-            else:
-                report.imported += 1
-            return
         try:
-            session = SessionImport(self._store, format_, source, known)
-            done = session.run(progress)
+            # two at once would find the session new both, or take the same name
+            with self._store.importing:
+                known = self._known(source.path)
+                if known and _beside(known, source.path) is not None:
+                    report.unchanged += 1
+                    return
+                done = None if dry_run else SessionImport(self._store, format_, source, known).run(progress)
+        except StoreFailed:
+            raise
         except (ConvfsError, OSError) as error:
-            report.errors.append(f"{source.path}: {error}")
+            report.errors.append(f"{path_text(source.path)}: {error}")
             return
-        report.records += done.records
-        report.opaque += done.opaque
-        report.bytes_read += done.bytes_read
-        report.conversations.append(f"{done.project}/{done.name}")
+        if done:
+            report.records += done.records
+            report.opaque += done.opaque
+            report.bytes_read += done.bytes_read
+            report.conversations.append(f"{done.project}/{done.name}")
+            report.errors += done.problems
         if known is None:
             report.imported += 1
-        elif done.records:
+        elif done is None or done.records:
             report.grown += 1
         else:
             report.unchanged += 1
 
+
+def _beside(entry: Entry, path: Path) -> list[Path] | None:
+    """Return the files that belong to the session at ``path`` beside it if it is as ``entry`` says, else None."""
+    imported = read_imported(entry.metadata)
+    if imported is None or not unchanged(path / text_path(imported.main), imported.cursor, imported.beside):
+        return None
+    folder = path if imported.main else path.parent
+    return [folder / text_path(name) for name in (*imported.first, *imported.sidecars)]

@@ -8,25 +8,26 @@ from store.index.index import day_of
 from store.store import Store
 
 _LONGEST_SLUG = 60
-_LONGEST_PROJECT = 100
-_CONTROL = re.compile(r"[\x00-\x1f\x7f/]+")
+_LONGEST_SLUG_BYTES = 180
+_LONGEST_PROJECT_BYTES = 100
+_UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f/\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
+"""What no name may hold: separators of paths and lines, controls, marks that turn the direction of text."""
 
 
 def slug(title: str) -> str:
     """Return a title as lower-case words joined by hyphens, letters of any script kept; "" if it has none."""
-    words = re.findall(r"\w+", unicodedata.normalize("NFC", title).lower().replace("_", " "))
+    words = re.findall(r"\w+", unicodedata.normalize("NFC", title.lower()).replace("_", " "))
     short = ""
     for word in words:
         if len(short) + 1 + len(word) > _LONGEST_SLUG:
             break
         short = f"{short}-{word}" if short else word
-    return short or "".join(words)[:_LONGEST_SLUG]
+    return _cut(short or "".join(words)[:_LONGEST_SLUG], _LONGEST_SLUG_BYTES).rstrip("-")
 
 
 def project_name(name: str) -> str:
     """Return a project's name made safe as the name of a directory."""
-    safe = _CONTROL.sub("-", name).strip(" .") or "unnamed"
-    return safe.encode("utf-8", "replace")[:_LONGEST_PROJECT].decode("utf-8", "ignore")
+    return _cut(_UNFIT.sub("-", name).strip(" ."), _LONGEST_PROJECT_BYTES) or "unnamed"
 
 
 def name_conversation(store: Store, about: About, source: Source, started_ms: int) -> tuple[str, str]:
@@ -40,3 +41,8 @@ def name_conversation(store: Store, about: About, source: Source, started_ms: in
         count += 1
         name = f"{stem}-{count}"
     return project, name
+
+
+def _cut(text: str, size: int) -> str:
+    """Return as much of ``text`` as fits ``size`` bytes of UTF-8."""
+    return text.encode()[:size].decode("utf-8", "ignore")

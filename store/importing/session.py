@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import msgspec
 from blake3 import blake3
@@ -10,26 +12,31 @@ from msgspec import Struct
 
 from store.content.cutting import MAX_CUT_BYTES
 from store.conversations import branch
-from store.formats.format import About, Format, Source, Span
+from store.errors import UsageError
+from store.formats.format import Format, Source, Span
 from store.ids import Hash, hash_bytes
 from store.importing.appender import Appender
-from store.importing.cursor import Cursor, stamps
-from store.importing.envelope import Envelope, EnvelopeBuilder
+from store.importing.cursor import Cursor, Stamp, stamp, stamps_beside
+from store.importing.envelope import EnvelopeBuilder
+from store.importing.imported import Imported, read_imported
 from store.importing.naming import name_conversation
-from store.importing.snapshot import Snapshot
+from store.importing.paths import path_text
+from store.importing.samples import Samples, recalled
+from store.importing.snapshot import Prefix, Snapshot
 from store.index.catalogue import Entry
-from store.index.views import Run
+from store.index.views import Measure, Run
 from store.store import Store
 
-_ABOUT_RECORDS = 200
-_ABOUT_BYTES = 256 << 10
 _HASHED_AT_ONCE = 4 << 20
+_LARGEST_ENVELOPE = 16 << 10
+_LONGEST_GAP = 64 << 10
+"""What stands between records and is longer than this is a record itself."""
 
 
-class Done(Struct):
+class Done(Struct, frozen=True):
     """What came of one session: its conversation, and how many records and bytes were new.
 
-    ``opaque`` counts records too large to be looked into.
+    ``opaque`` counts records too large to be looked into, ``problems`` says what was left out, a line each.
     """
 
     project: str
@@ -37,178 +44,240 @@ class Done(Struct):
     records: int
     opaque: int
     bytes_read: int
+    problems: list[str]
 
 
 class SessionImport:
-    """Imports one session into ``store``; ``known`` is the conversation that it was imported as before."""
+    """Imports one session into ``store``; ``known`` is the conversation that it was imported as before. Used once."""
 
     def __init__(self, store: Store, format_: Format, source: Source, known: Entry | None) -> None:
         self._store = store
         self._format = format_
         self._source = source
+        self._scratch = store.root / "scratch"
         self._known = known
+        self._imported = read_imported(known.metadata) if known else None
         self._runs: tuple[Run, ...] = store.runs(known.head) if known else ()
         self._kept = branch.length(self._runs)
+        self._envelope = EnvelopeBuilder()
+        self._samples = Samples(format_)
+        self._titled: tuple[int, ...] = ()
+        """Numbers of records before those that are gone through, see :class:`Imported`."""
+        self._begun = 0
+        """How many records there are before those that are gone through."""
         self._number = 0
+        """The record at hand."""
         self._appender: Appender | None = None
-        self._sampled: list[bytes] = []
-        self._opaque = 0
+        self._problems: list[str] = []
 
     def run(self, progress: Callable[[int, str], None] | None) -> Done:
         """Bring in what is new, and return what that was."""
-        source = self._source
-        files = stamps(source)
-        with Snapshot(source.main, self._store.root / "scratch") as snapshot:
+        source, known = self._source, self._known
+        # before anything is read: what changes after this is looked at again next time
+        modified = os.stat(source.main).st_mtime_ns // 1_000_000
+        main, beside = stamp(source.main), stamps_beside(source)
+        with Snapshot(source.main, self._scratch) as snapshot:
             data = snapshot.data
-            prefix = _Prefix(snapshot)
-            start, builder = self._begin(data, prefix)
+            prefix = Prefix(snapshot)
+            start = end = finished = self._begin(snapshot, prefix, beside)
             for path in source.first if start == 0 else ():
-                self._record(self._format.first_type, path.read_bytes())
-            end = finished = start
-            for span in self._format.spans(data, start):
-                builder.gap(bytes(data[end : span.start]))
-                self._span(data, span, snapshot.passed)
-                finished, end = end, span.end
-                prefix.extend(finished)
+                self._file(path)
+            for span in self._spans(data, start):
+                self._envelope.gap(bytes(data[end : span.start]))
+                self._record(self._format.main_type, data[span.start : span.end], snapshot, span.start)
+                prefix.follow(end)
                 if progress:
-                    progress(end - finished, source.path.name)
+                    progress(span.end - end, path_text(source.path.name))
+                finished, end = end, span.end
             rest = bytes(data[end:])
             # a last record that nothing follows may still be being written: it is looked at again next time
-            unfinished = not rest and end > start
-            if not unfinished:
-                finished = end
-            prefix.extend(finished)
-            size = len(data)
-        appender = self._appender or self._append()
-        sidecars = {name: appender.load.blob(path.read_bytes()).hex() for name, path in source.sidecars}
-        envelope = builder.close(rest)
-        described: dict[str, object] = {}
-
-        def describe() -> dict[str, object]:
-            cursor = Cursor(finished, prefix.hexdigest(), appender.number - unfinished, files)
-            described.update(self._metadata(cursor, envelope, sidecars, appender.last_ms, whole=start == 0))
-            return described
-
-        appender.finish(self._known.id if self._known else None, describe)
+            unfinished = end > start and not rest
+            finished = finished if unfinished else end
+            cursor = Cursor(finished, prefix.at(finished), self._number - unfinished, main)
+            size = len(data) - start
+        imported = self._files(cursor, beside, rest)
+        changes = imported.changes(known.metadata if known else {})
+        if start == 0 or self._samples.tell or "sidecars" in changes or not (known and known.title):
+            changes |= self._describe(modified)
+        if changes or self._appender or self._number < self._kept:
+            if known:
+                changes["updated_ms"] = known.updated_ms
+            self._appending().finish(known.id if known else None, changes)
+        appender = self._appender
         return Done(
-            str(described.get("project") or (self._known.project if self._known else "")),
-            str(described.get("name") or (self._known.name if self._known else "")),
-            appender.appended,
-            self._opaque,
-            size - start,
+            known.project if known else str(changes["project"]),
+            known.name if known else str(changes["name"]),
+            appender.appended if appender else 0,
+            appender.opaque if appender else 0,
+            size,
+            self._problems + (appender.problems if appender else []),
         )
 
     # -- what is known already -------------------------------------------------------------------------------------
 
-    def _begin(self, data: memoryview, prefix: _Prefix) -> tuple[int, EnvelopeBuilder]:
-        """Return the offset to go on from: where the last import ended, if all before it is as it was."""
-        known = self._known
-        cursor = msgspec.convert(known.metadata["cursor"], Cursor) if known and "cursor" in known.metadata else None
-        if known and cursor and 0 < cursor.offset <= len(data) and cursor.records <= self._kept:
-            prefix.extend(cursor.offset)
-            if prefix.hexdigest() == cursor.prefix:
-                envelope = msgspec.convert(known.metadata["envelope"], Envelope)
-                self._number = cursor.records
-                return cursor.offset, EnvelopeBuilder(envelope, cursor.records - len(self._source.first))
+    def _begin(self, snapshot: Snapshot, prefix: Prefix, beside: dict[str, Stamp]) -> int:
+        """Return the offset to go on from: where the last import ended, if all before it is as it was, else 0."""
+        imported = self._imported
+        if imported is None or not self._may_go_on(snapshot.data, imported, beside):
+            return 0
+        cursor = imported.cursor
+        if prefix.at(cursor.offset) != cursor.prefix:
             prefix.restart()
-        return 0, EnvelopeBuilder()
+            return 0
+        self._number = self._begun = cursor.records
+        self._titled = tuple(number for number in imported.titled if number <= cursor.records)
+        self._envelope = EnvelopeBuilder(imported.read_envelope(self._store), cursor.records - len(imported.first))
+        return cursor.offset
 
-    def _same_as_known(self, digest: Hash) -> bool:
-        """Whether the next record is in the store already, as the conversation has it; if so, go past it."""
-        if self._appender is not None or self._number >= self._kept:
+    def _may_go_on(self, data: memoryview, imported: Imported, beside: dict[str, Stamp]) -> bool:
+        """Whether the file may be the one that was imported, and more."""
+        cursor = imported.cursor
+        if not 0 < cursor.offset < len(data) or cursor.records > self._kept:
             return False
-        if self._store.turn(branch.position(self._runs, self._number + 1)).payload_hash != digest:
+        first = [path_text(path) for path in self._source.first]
+        if imported.first != tuple(path_text(path.name) for path in self._source.first):
             return False
-        self._number += 1
-        return True
+        if any(beside.get(path) != imported.beside.get(path) for path in first):
+            return False
+        # else the last record itself went on
+        following = next(iter(self._format.spans(data, cursor.offset)), None)
+        return following is None or following.start > cursor.offset
 
-    def _append(self) -> Appender:
-        """From here on records are new."""
-        if self._appender is None:
-            parent = branch.position(self._runs, self._number) if self._number else 0
-            self._appender = Appender(self._store, self._runs, self._number, parent)
-        return self._appender
+    def _has(self, digest: Hash) -> bool:
+        """Whether the record at hand is the one that the conversation has in its place."""
+        turn = branch.position(self._runs, self._number)
+        return self._store.turn(turn).payload_hash == digest
 
     # -- records ---------------------------------------------------------------------------------------------------
 
-    def _span(self, data: memoryview, span: Span, passed: Callable[[int], None]) -> None:
-        if span.end - span.start <= MAX_CUT_BYTES:
-            self._record(self._format.main_type, bytes(data[span.start : span.end]))
-            return
-        self._opaque += 1
-        with data[span.start : span.end] as record:
-            if self._number < self._kept and self._appender is None and self._same_as_known(_hash_of(record)):
-                return
-            self._append().add_huge(self._format.main_type, record, lambda at: passed(span.start + at))
+    def _spans(self, data: memoryview, start: int) -> Iterator[Span]:
+        """Yield the records from ``start`` on, and what is long between them."""
+        end = start
+        for span in self._format.spans(data, start):
+            if span.start - end > _LONGEST_GAP:
+                yield Span(end, span.start)
+            yield span
+            end = span.end
+        if len(data) - end > _LONGEST_GAP:
+            yield Span(end, len(data))
 
-    def _record(self, type_name: str, payload: bytes) -> None:
-        if len(self._sampled) < _ABOUT_RECORDS and len(payload) < _ABOUT_BYTES:
-            self._sampled.append(payload)
-        if self._number < self._kept and self._appender is None and self._same_as_known(hash_bytes(payload)):
-            return
-        appender = self._append()
-        for blob in self._format.blobs(self._source, payload):
-            appender.external(blob)
-        appender.add(type_name, payload)
+    def _file(self, path: Path) -> None:
+        """Take a whole file as a record."""
+        with Snapshot(path, self._scratch) as snapshot:
+            self._record(self._format.first_type, snapshot.data[:], snapshot, 0)
+
+    def _record(self, type_name: str, data: memoryview, snapshot: Snapshot, offset: int) -> None:
+        """Go past the next record if the conversation has it; from the first that it has not on, append."""
+        self._number += 1
+        comparing = self._appender is None and self._number <= self._kept
+        with data:
+            if len(data) > MAX_CUT_BYTES:
+                passed = _shifted(snapshot.passed, offset)
+                if not comparing or not self._has(_hash_of(data, passed)):
+                    self._appending(self._number - 1).add_huge(type_name, data, passed)
+                return
+            payload = bytes(data)
+        self._samples.see(self._number, payload)
+        if not comparing or not self._has(hash_bytes(payload)):
+            appender = self._appending(self._number - 1)
+            for blob in self._format.blobs(self._source, payload):
+                appender.external(blob)
+            appender.add(type_name, payload)
+
+    def _appending(self, after: int = -1) -> Appender:
+        """Append, from here on if not already: after record ``after`` (-1: the one at hand)."""
+        if self._appender is None:
+            after = self._number if after < 0 else after
+            parent = branch.position(self._runs, after) if after else None
+            self._appender = Appender(self._store, self._runs, after, parent, self._sums(after))
+        return self._appender
+
+    def _sums(self, after: int) -> Measure | None:
+        """Return the measures of the records up to ``after``, if they are at hand."""
+        if after == 0:
+            return Measure(0, 0, 0, 0)
+        if self._known is None or after != self._kept:
+            return None
+        sums = self._store.views.measures([self._known.id]).get(self._known.id)
+        return sums if sums and sums.head == self._known.head else None
 
     # -- the conversation ------------------------------------------------------------------------------------------
 
-    def _metadata(
-        self, cursor: Cursor, envelope: Envelope, sidecars: dict[str, str], last_ms: int, *, whole: bool
-    ) -> dict[str, object]:
-        """Return what is to change in the conversation's metadata."""
+    def _files(self, cursor: Cursor, beside: dict[str, Stamp], rest: bytes) -> Imported:
+        """Return what the conversation is to remember of its files."""
+        envelope = self._envelope.close(rest)
+        encoded = msgspec.json.encode(envelope)
+        large = len(encoded) > _LARGEST_ENVELOPE
+        return Imported(
+            cursor,
+            "" if self._source.main == self._source.path else path_text(self._source.main.name),
+            envelope=None if large else envelope,
+            envelope_blob=self._appending().blob(memoryview(encoded), _nowhere).hex() if large else "",
+            first=tuple(path_text(path.name) for path in self._source.first),
+            sidecars=self._sidecars(beside),
+            beside=beside,
+            titled=self._samples.titled(self._titled),
+        )
+
+    def _sidecars(self, beside: dict[str, Stamp]) -> dict[str, str]:
+        """Bring in the files beside the session that are new or changed; return the blobs of all that ever were."""
+        imported = self._imported
+        known = imported.beside if imported else {}
+        found = dict(imported.sidecars) if imported else {}
+        for name, path in self._source.sidecars:
+            key, where = path_text(name), path_text(path)
+            if key in found and where in beside and known.get(where) == beside[where]:
+                continue
+            try:
+                with Snapshot(path, self._scratch) as snapshot:
+                    found[key] = self._appending().blob(snapshot.data, snapshot.passed).hex()
+            except UsageError as error:
+                self._problems.append(str(error))
+        return found
+
+    def _describe(self, modified_ms: int) -> dict[str, object]:
+        """Return what the session says of itself, as far as the conversation does not say it yet."""
         source, known = self._source, self._known
-        changes: dict[str, object] = {"cursor": cursor, "envelope": envelope, "sidecars": sidecars}
-        modified = source.main.stat().st_mtime_ns // 1_000_000
-        about = self._format.about(source, self._sampled) if whole else About()
+        earlier = recalled(self._store, self._runs, self._begun, self._titled)
+        about = self._format.about(source, [*earlier, *self._samples.records])
+        told: dict[str, object] = {key: _clean(value) for key, value in about.extra.items()}
         if about.title:
-            changes["title"] = about.title
+            told["title"] = _clean(about.title)
+        if about.started_ms:
+            told["started_ms"] = about.started_ms
         if known is not None:
-            changes["updated_ms"] = last_ms or known.updated_ms
-            return changes
-        started = about.started_ms or modified
+            return {key: value for key, value in told.items() if known.metadata.get(key) != value}
+        started = about.started_ms or modified_ms
         project, name = name_conversation(self._store, about, source, started)
-        return changes | {
+        return told | {
             "project": project,
             "name": name,
             "format": source.format,
-            "source": str(source.path),
-            "first": [path.name for path in source.first],
-            "main": source.main.name,
+            "source": path_text(source.path),
+            "session": _clean(about.session_id),
             "started_ms": started,
-            "updated_ms": last_ms or modified,
-            "session": about.session_id,
-            **about.extra,
+            "updated_ms": modified_ms,
         }
 
 
-class _Prefix:
-    """The hash of a file from its beginning to a point that moves on; what has been passed takes no memory."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-        self.restart()
-
-    def restart(self) -> None:
-        """Go back to the beginning."""
-        self._hash = blake3()
-        self._offset = 0
-
-    def extend(self, offset: int) -> None:
-        """Move on to ``offset``."""
-        while self._offset < offset:
-            end = min(offset, self._offset + _HASHED_AT_ONCE)
-            self._hash.update(self._snapshot.data[self._offset : end])
-            self._snapshot.passed(end)
-            self._offset = end
-
-    def hexdigest(self) -> str:
-        """Return the hash of what lies before the point."""
-        return self._hash.hexdigest()
+def _clean(text: str) -> str:
+    """Return text without halves of surrogate pairs, as names of files may hold."""
+    return text.encode("utf-8", "replace").decode()
 
 
-def _hash_of(data: memoryview) -> Hash:
+def _nowhere(_offset: int) -> None:
+    """Take no notice of how far reading has come."""
+
+
+def _shifted(passed: Callable[[int], None], start: int) -> Callable[[int], None]:
+    """Return ``passed`` for offsets that count from ``start``."""
+    return lambda offset: passed(start + offset)
+
+
+def _hash_of(data: memoryview, passed: Callable[[int], None]) -> Hash:
+    """Return the hash of what may be larger than memory."""
     whole = blake3()
     for start in range(0, len(data), _HASHED_AT_ONCE):
         whole.update(data[start : start + _HASHED_AT_ONCE])
+        passed(start)
     return Hash(whole.digest())

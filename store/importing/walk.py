@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import re
+import stat
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
-from store.errors import UsageError
 from store.formats.format import Format, Source
 from store.formats.registry import FORMATS
+
+_OWN_TYPE = "fuse.convfs"
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
+
+
+class Unchanged(Struct, frozen=True):
+    """A session that is known and as it was."""
+
+    path: Path
 
 
 class Skipped(Struct, frozen=True):
@@ -26,67 +36,112 @@ class Unreadable(Struct, frozen=True):
     reason: str
 
 
-Found = Source | Skipped | Unreadable
+Found = Source | Unchanged | Skipped | Unreadable
+
+Known = Callable[[Path], "Collection[Path] | None"]
+"""Returns the files that a session is made of beside the path that names it, None if it is new or has changed."""
 
 
-def walk(path: Path, formats: tuple[Format, ...] = FORMATS, *, unchanged: Callable[[Path], bool]) -> Iterator[Found | Path]:
-    """Yield what is at or under ``path``, sorted by name; a bare Path is a session that ``unchanged`` knows.
+def walk(path: Path, formats: tuple[Format, ...] = FORMATS, known: Known = lambda _path: None) -> Iterator[Found]:
+    """Yield what is at or under ``path``: by name, a directory's files before what is in its directories.
 
-    Mounts of convfs itself are passed by (asking the system's mount table: touching one from its own daemon would
-    hang), and symbolic links to directories are not followed.
+    Files that belong to a session are not yielded. Mounts of convfs itself are passed by (asking the system's mount
+    table: touching one from its own daemon would hang), and symbolic links to directories are not followed.
     """
-    if not path.exists():
-        yield Unreadable(path, "there is no such file or directory")
-        return
-    yield from _walk(Path(os.path.abspath(path)), formats, unchanged, own_mounts())
-
-
-def _walk(
-    path: Path, formats: tuple[Format, ...], unchanged: Callable[[Path], bool], mounts: frozenset[str]
-) -> Iterator[Found | Path]:
-    if str(path) in mounts:
-        return
-    if unchanged(path):
-        yield path
-        return
-    for format_ in formats:
-        source = format_.claim(path)
-        if source is not None:
-            yield source
-            return
-    if not path.is_dir():
-        yield Skipped(path)
+    mounts = own_mounts()
+    start = Path(os.path.abspath(path))
+    if _within(start, mounts):
+        yield Unreadable(path, "it lies in a mounted store: name the session files themselves")
         return
     try:
-        entries = sorted(os.scandir(path), key=lambda entry: entry.name)
-    except OSError as error:
-        yield Unreadable(path, error.strerror or str(error))
+        mode = os.stat(start).st_mode
+    except (OSError, ValueError) as error:
+        yield Unreadable(path, _reason(error))
         return
-    for entry in entries:
-        if not (entry.is_symlink() and entry.is_dir()):
-            yield from _walk(path / entry.name, formats, unchanged, mounts)
-
-
-def own_mounts() -> frozenset[str]:
-    """Return the mount points of every convfs on this machine."""
-    mounts = set()
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
-        for line in table:
-            fields, _dash, kind = line.partition(" - ")
-            if kind.split(" ", 1)[0] in ("fuse.convfs", "fuse"):
-                where = fields.split(" ")[4]
-                mounts.add(where.encode("utf-8", "surrogateescape").decode("unicode_escape"))
-    return frozenset(mounts)
-
-
-def format_named(name: str) -> Format:
-    """Return the format called ``name``; UsageError, naming those there are, if there is none."""
-    for format_ in FORMATS:
-        if format_.name == name:
-            return format_
-    raise UsageError(f"there is no format {name!r}: use one of {', '.join(f.name for f in FORMATS)}")
+    belonging: set[Path] = set()
+    # a stack, not recursion: directories nest deeper than calls may
+    waiting = [(start, mode)]
+    while waiting:
+        path, mode = waiting.pop()
+        if path in belonging:
+            continue
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            yield Skipped(path)
+            continue
+        files = known(path)
+        if files is not None:
+            belonging.update(files)
+            yield Unchanged(path)
+            continue
+        try:
+            source = _claim(path, formats)
+            if source is not None:
+                belonging.update(source.first, (beside for _name, beside in source.sidecars))
+                yield source
+            elif stat.S_ISREG(mode):
+                yield Skipped(path) if os.access(path, os.R_OK) else Unreadable(path, "permission denied")
+            else:
+                waiting += reversed(_entries(path, mounts))
+        except FileNotFoundError:
+            # gone since it was listed
+            continue
+        except OSError as error:
+            yield Unreadable(path, _reason(error))
 
 
 def discover(home: Path, cwd: Path) -> list[Path]:
     """Return the directories in which this user's tools keep sessions."""
     return [path for format_ in FORMATS for path in format_.homes(home, cwd)]
+
+
+def own_mounts(table: Path = Path("/proc/self/mountinfo")) -> frozenset[Path]:
+    """Return the mount points of every convfs on this machine."""
+    mounts = set()
+    for line in table.read_bytes().splitlines():
+        fields, _dash, kind = line.partition(b" - ")
+        if kind.split(b" ", 1)[0] == _OWN_TYPE.encode():
+            where = _ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), fields.split(b" ")[4])
+            mounts.add(Path(os.fsdecode(where)))
+    return frozenset(mounts)
+
+
+def _claim(path: Path, formats: tuple[Format, ...]) -> Source | None:
+    for format_ in formats:
+        source = format_.claim(path)
+        if source is not None:
+            return source
+    return None
+
+
+def _entries(folder: Path, mounts: frozenset[Path]) -> list[tuple[Path, int]]:
+    """Return the paths in a directory and their modes, files first; without links to directories and own mounts."""
+    found: list[tuple[bool, str, Path, int]] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            path = folder / entry.name
+            mode = None if path in mounts else _mode(entry, mounts)
+            if mode is not None:
+                found.append((mode == stat.S_IFDIR, entry.name, path, mode))
+    found.sort()
+    return [(path, mode) for _is_folder, _name, path, mode in found]
+
+
+def _mode(entry: os.DirEntry[str], mounts: frozenset[Path]) -> int | None:
+    """Return S_IFREG or S_IFDIR, 0 for anything else, None for links that are not followed."""
+    try:
+        if not entry.is_symlink():
+            return stat.S_IFDIR if entry.is_dir() else stat.S_IFREG if entry.is_file() else 0
+        target = Path(os.path.abspath(os.path.join(os.path.dirname(entry.path), os.readlink(entry.path))))
+        if _within(target, mounts) or entry.is_dir():
+            return None
+        return stat.S_IFREG if entry.is_file() else 0
+    except OSError:
+        return 0
+
+
+def _within(path: Path, mounts: frozenset[Path]) -> bool:
+    return bool(mounts) and not mounts.isdisjoint((path, *path.parents))
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -18,6 +18,8 @@ from store.formats.lines import head_lines, line_spans, read_head
 
 _agent_name = re.compile(r"agent-[\w-]+").fullmatch
 _cut_off_line = re.compile(rb'\s*\{.*?(?<!\\)"(?:parentUuid|leafUuid|isSidechain|sessionId)"\s*:', re.DOTALL).match
+_title_line = re.compile(rb'"type"\s*+:\s*+"(?:ai-title|custom-title|summary)"').search
+_LONGEST_TITLE_LINE = 4096
 _MOST_SIDECARS = 10_000
 
 
@@ -58,6 +60,10 @@ class ClaudeCode(Format):
     def about(self, source: Source, records: Sequence[bytes]) -> About:
         """Describe a session: its title or else its first request; the project by its working directory."""
         return describe(source.path, records)
+
+    def titles(self, record: bytes) -> bool:
+        """Say whether a line is of a type that carries a title."""
+        return len(record) <= _LONGEST_TITLE_LINE and _title_line(record) is not None
 
 
 def _is_ours(line: bytes) -> bool | None:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from store.errors import DamageError, NotFound
+from store.formats.files import open_regular
 from store.formats.format import ExternalBlob
 
 ALGORITHM = "sha256"
@@ -36,7 +37,7 @@ def read_blob(root: Path, digest: bytes) -> bytes:
     bucket = root / name[:2] / name[2:4]
     for path in (bucket / f"{name[4:]}.blob.gz", bucket / f"{name}.blob.gz", root / f"{name}.blob.gz"):
         try:
-            with gzip.open(path) as file:
+            with open_regular(path) as raw, gzip.open(raw) as file:
                 content = file.read(LARGEST + 1)
         except (FileNotFoundError, NotADirectoryError):
             continue
