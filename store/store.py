@@ -36,11 +36,8 @@ from store.ids import Hash, hash_bytes, now_ms, type_tag
 from store.index.catalogue import Catalogue
 from store.index.views import Run, Views
 from store.settings import Settings, load
-from store.upkeep.recovery import open_files
+from store.upkeep.recovery import cannot_open, open_files
 from store.upkeep.stats import Stats, collect
-
-_JOURNALLED_BYTES = 1 << 20
-"""Appends that bring more new content than this write it to the packs, not through the journal."""
 
 _PAYLOADS_AT_ONCE = 256
 
@@ -106,8 +103,10 @@ class Store(Library):
             recovered.payloads([blob.body for blob in files.waiting])
             recovered.sync()
             files.settle()
-        except BaseException:
+        except BaseException as error:
             files.close(clean=False)
+            if isinstance(error, OSError):
+                raise cannot_open(root, error) from error
             raise
         self.importing = threading.Lock()
         """Held while a session is imported."""
@@ -123,7 +122,8 @@ class Store(Library):
         ``reindex`` throws the index away and makes it anew from the logs.
 
         Without a ``renderer`` the store keeps no sizes of rendered events, and the calls that return rows are not
-        to be used. Raises StoreBusy while another process has it open, NotFound, FormatTooNew, UsageError.
+        to be used. Raises StoreBusy while another process has it open, NotFound, FormatTooNew, UsageError, and
+        StoreFailed where the disk does not take what must be written.
         """
         return cls(root, renderer, create=create, reindex=reindex)
 
@@ -201,7 +201,7 @@ class Store(Library):
             blobs[digest] = JournalBlob(digest, Form.PLAIN, len(item.payload), item.payload)
             turns.append(self.new_turn(digest, item.type_name, item.encoding, item.type_version, item.created_ms))
         fresh = list(blobs.values())
-        if sum(blob.raw_len for blob in fresh) > _JOURNALLED_BYTES:
+        if sum(blob.raw_len for blob in fresh) > self._writer.journalled_bytes:
             load = self.load()
             load.payloads([blob.body for blob in fresh])
             load.sync()

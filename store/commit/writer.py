@@ -30,6 +30,7 @@ from store.index.catalogue import Catalogue
 from store.index.index import Index
 
 _GROUP_BYTES = 4 << 20
+_JOURNALLED_BYTES = 1 << 20
 _CACHED_HEADS = 65_536
 _UNAPPLIED_FRAMES = 4096
 _MOST_UNAPPLIED_FRAMES = 65_536
@@ -63,6 +64,8 @@ class Writer:
         """Called after a commit when there is work for the background."""
         self.committed: Callable[[list[Request]], None] = lambda _requests: None
         """Called with every group, after its callers have been answered."""
+        self.journalled_bytes = min(_JOURNALLED_BYTES, journal.capacity // 4)
+        """Who brings more new content than this should write it to the packs, not through the journal."""
         self._largest = journal.capacity // 2
         self._group_bytes = min(_GROUP_BYTES, journal.capacity // 4)
         self._failure: str = ""

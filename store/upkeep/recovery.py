@@ -153,7 +153,12 @@ def open_files(root: Path, *, create: bool, reindex: bool = False) -> Files:
                 remove_index(root)
             return Files(root, found or _store_id(root) or new_store_id(), held)
     except OSError as error:
-        raise StoreFailed(f"{root}: the store cannot be opened: {error}") from error
+        raise cannot_open(root, error) from error
+
+
+def cannot_open(root: Path, error: OSError) -> StoreFailed:
+    """Return what to raise when the system does not let a store be opened."""
+    return StoreFailed(f"{root}: the store cannot be opened: {error}")
 
 
 def _store_id(root: Path) -> bytes | None:

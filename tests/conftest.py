@@ -1,0 +1,33 @@
+"""What tests of several areas share."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from store.upkeep import recovery
+
+
+def scratch() -> Path:
+    """Make a directory in memory, where there is one: for tests of many stores, whose syncs need not reach a disk."""
+    memory = Path("/dev/shm")
+    return Path(tempfile.mkdtemp(prefix="convfs-test-", dir=memory if os.access(memory, os.W_OK) else None))
+
+
+@pytest.fixture
+def memory_path() -> Iterator[Path]:
+    """Return an empty directory of :func:`scratch`, removed afterwards."""
+    directory = scratch()
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory)
+
+
+@pytest.fixture
+def small_journals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make journals so small that a test fills them."""
+    monkeypatch.setattr(recovery, "JOURNAL_BYTES", 64 << 10)
