@@ -114,9 +114,7 @@ class Store(Library):
         self._checkpointer.start()
 
     @classmethod
-    def open(
-        cls, root: Path, *, renderer: Renderer | None = None, create: bool = True, reindex: bool = False
-    ) -> Store:
+    def open(cls, root: Path, *, renderer: Renderer | None = None, create: bool = True, reindex: bool = False) -> Store:
         """Open the store in directory ``root``; make one if there is none and ``create``.
 
         ``reindex`` throws the index away and makes it anew from the logs.

@@ -26,12 +26,14 @@ JOURNAL_BYTES = 64 << 10
 
 WORDS = st.builds(
     lambda text, times: text * times,
-    st.sampled_from(["", "Zeile ", "say \\\"no\\\"", "\\u00e9"]),
+    st.sampled_from(["", "Zeile ", 'say \\"no\\"', "\\u00e9"]),
     st.sampled_from([1, 2, 700]),
 )
 LINES = st.builds(
-    lambda kind, text, more: b'{"type":"%s","content":"%s","more":[%s]}'
-    % (kind.encode(), text.encode(), b",".join(b'"%s"' % word.encode() for word in more)),
+    lambda kind, text, more: (
+        b'{"type":"%s","content":"%s","more":[%s]}'
+        % (kind.encode(), text.encode(), b",".join(b'"%s"' % word.encode() for word in more))
+    ),
     st.sampled_from(["user", "assistant"]),
     WORDS,
     st.lists(WORDS, max_size=3),

@@ -33,8 +33,6 @@ class StoredBlobs:
         """Read one record of a pack."""
         return self._packs.read(pack, offset)
 
-    def read_many(
-        self, places: Sequence[tuple[int, int]]
-    ) -> Iterator[tuple[tuple[int, int], Record | ConvfsError]]:
+    def read_many(self, places: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], Record | ConvfsError]]:
         """Read many records in one sorted pass."""
         return self._packs.read_many(places)

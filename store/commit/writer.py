@@ -75,6 +75,7 @@ class Writer:
         self._heads: dict[int, ContextHead] = {}
         self._unapplied: list[heads.Frame] = []
         self._apply_lock = threading.Lock()
+        self._publishing = threading.Lock()
         self._mutex = threading.Lock()
         self._queue: list[Request] = []
         self._leading = False
@@ -119,19 +120,23 @@ class Writer:
 
     def head(self, context: int) -> ContextHead:
         """Return the head of ``context`` as last committed; NotFound if there is no such context."""
-        # A commit files its frames before it changes the cache; so what the index says after settling is not older
-        # than the cache as it was found empty. The cache may be replaced meanwhile: then this one is garbage.
-        cache = self._heads
-        known = cache.get(context)
+        known = self._heads.get(context)
         if known is not None:
             return known
         self.settle()
-        found = self._catalogue.head(context)
-        if found is None:
-            raise NotFound(f"there is no context {context}")
-        turn, records = found
-        head = ContextHead(context, turn, max(records - 1, 0))
-        return cache.setdefault(context, head) if len(cache) < _CACHED_HEADS else cache.get(context, head)
+        with self._publishing:
+            known = self._heads.get(context)
+            if known is None:
+                # what has been committed since, so little that commits can wait for it
+                self.settle()
+                found = self._catalogue.head(context)
+                if found is None:
+                    raise NotFound(f"there is no context {context}")
+                turn, records = found
+                known = ContextHead(context, turn, max(records - 1, 0))
+                if len(self._heads) < _CACHED_HEADS:
+                    self._heads[context] = known
+        return known
 
     # -- failing ---------------------------------------------------------------------------------------------------
 
@@ -237,18 +242,17 @@ class Writer:
         self.turns.append(entry.turns)
         self.head_log.append(entry.heads)
         self.pending.add(draft.blobs)
-        # in this order: see head()
         for frame in draft.frames:
             if isinstance(frame.body, heads.TypeRegistered):
                 self.types[frame.body.tag] = frame.body.name
-        self._unapplied += draft.frames
-        waiting = len(self._unapplied)
-        if waiting > _MOST_UNAPPLIED_FRAMES:
-            self.settle()
-        if len(self._heads) >= _CACHED_HEADS:
-            self.settle()
-            self._heads = {}
-        self._heads.update(draft.heads)
+        with self._publishing:
+            self._unapplied += draft.frames
+            waiting = len(self._unapplied)
+            if waiting > _MOST_UNAPPLIED_FRAMES or len(self._heads) >= _CACHED_HEADS:
+                self.settle()
+                if len(self._heads) >= _CACHED_HEADS:
+                    self._heads = {}
+            self._heads.update(draft.heads)
         self.seq = draft.seq
         self._next_context = draft.next_context
         if first or waiting > _UNAPPLIED_FRAMES:

@@ -59,9 +59,7 @@ class Measured:
             content = resource.content
             data = content.encode("utf-8", "replace") if isinstance(content, str) else content
             self.resources.append(
-                ResourceRow(
-                    turn, number, seq, resource.uri, resource.mime, len(data), event.time_ms, hash_bytes(data)
-                )
+                ResourceRow(turn, number, seq, resource.uri, resource.mime, len(data), event.time_ms, hash_bytes(data))
             )
 
 

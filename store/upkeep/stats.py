@@ -48,9 +48,7 @@ def collect(root: Path, db: Database, turns: int) -> Stats:
 
 
 def _allocated(directory: Path) -> int:
-    return sum(
-        _blocks(Path(folder, name)) for folder, _folders, names in os.walk(directory) for name in names
-    )
+    return sum(_blocks(Path(folder, name)) for folder, _folders, names in os.walk(directory) for name in names)
 
 
 def _blocks(path: Path) -> int:
