@@ -121,6 +121,9 @@ class Prefetch:
 # -- taking back what changed ------------------------------------------------------------------------------------------
 
 
+_END_SECONDS = 1.0
+
+
 class Invalidations:
     """Follows the store, and has the kernel forget what a change has made untrue.
 
@@ -134,16 +137,22 @@ class Invalidations:
         self._lookups = lookups
         self._changed: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._token: trio.lowlevel.TrioToken | None = None
+        self._thread = threading.Thread(target=self._run, name="invalidations", daemon=True)
 
     def start(self) -> None:
         """Begin; called in the loop that answers requests."""
         self._token = trio.lowlevel.current_trio_token()
         self._tree.store.subscribe(lambda change: self._changed.put(change.context_id))
-        threading.Thread(target=self._run, name="invalidations", daemon=True).start()
+        self._thread.start()
 
-    def stop(self) -> None:
-        """Let the thread end when it has done what it is at."""
+    def end(self) -> None:
+        """Let the thread end when it has done what it is at; called when the loop has ended, before the mount does.
+
+        Waits a little only: the kernel may keep the thread until the mount has ended.
+        """
         self._changed.put(None)
+        if self._thread.is_alive():
+            self._thread.join(_END_SECONDS)
 
     def _run(self) -> None:
         while (context_id := self._changed.get()) is not None:

@@ -62,12 +62,15 @@ def run(
     operations = Operations(Tree(store))
     polling.install(store.settings.poll_microseconds)
     with _mounted(operations, target, store.root), _noted(store.root, target):
-        trio.run(_serve, operations, ready, background)
+        invalidations = Invalidations(operations.tree, operations.lookups)
+        try:
+            trio.run(_serve, invalidations, ready, background)
+        finally:
+            invalidations.end()
     log.info("unmounted from %s", target)
 
 
-async def _serve(operations: Operations, ready: Callable[[], object], background: Background | None) -> None:
-    invalidations = Invalidations(operations.tree, operations.lookups)
+async def _serve(invalidations: Invalidations, ready: Callable[[], object], background: Background | None) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(_end_on_signal)
         if background is not None:
@@ -77,7 +80,6 @@ async def _serve(operations: Operations, ready: Callable[[], object], background
         try:
             await _answer()
         finally:
-            invalidations.stop()
             nursery.cancel_scope.cancel()
 
 

@@ -6,6 +6,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from fusefs import inodes
@@ -223,7 +224,7 @@ class Tree:
         now = time.monotonic()
         if self._space is None or now > self._space_until:
             disk = os.statvfs(self.store.root)
-            used = sum(file.stat().st_size for file in self.store.root.rglob("*") if file.is_file())
+            used = _size_below(self.store.root)
             self._space = DiskSpace(disk.f_frsize, used, disk.f_bfree, disk.f_bavail)
             self._space_until = now + _SPACE_SECONDS
         return self._space
@@ -235,3 +236,16 @@ class Tree:
             return "/".join(self._keys.key(ino) or (str(ino),))
         conversation = node.view.conversation
         return f"{conversation.project}/{shown_name(conversation)}/{node.label()}"
+
+
+def _size_below(directory: str | os.PathLike[str]) -> int:
+    """Return the size of the files below a directory. Follows no link: one could lead into this mount."""
+    size = 0
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                size += _size_below(entry)
+            elif entry.is_file(follow_symlinks=False):
+                with suppress(FileNotFoundError):  # it may have gone by now
+                    size += entry.stat(follow_symlinks=False).st_size
+    return size
