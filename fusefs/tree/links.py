@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -61,8 +62,8 @@ class LinksDirectory(Directory):
         self._names: dict[str, Conversation] = {}
         self._names_of = -1
 
-    def _conversations(self) -> Sequence[Conversation]:
-        raise NotImplementedError
+    @abstractmethod
+    def _conversations(self) -> Sequence[Conversation]: ...
 
     def names(self) -> dict[str, Conversation]:
         """Return the conversations by the names of their links, made anew after a change."""

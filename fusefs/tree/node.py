@@ -1,6 +1,7 @@
 """What every node of the tree can do: say its attributes, list and look up, open, point somewhere."""
 
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
@@ -87,7 +88,7 @@ class Lazy:
         return self._data[offset : offset + size]
 
 
-class Node:
+class Node(ABC):
     """Anything that has an inode number."""
 
     __slots__ = ("ino",)
@@ -95,9 +96,9 @@ class Node:
     def __init__(self, ino: int) -> None:
         self.ino = ino
 
+    @abstractmethod
     def attributes(self) -> Attributes:
         """Return what ``stat`` shows, without touching content."""
-        raise NotImplementedError
 
     def xattrs(self) -> Mapping[str, str]:
         """Return the extended attributes, without the ``user.convfs.`` before each name."""
@@ -110,17 +111,17 @@ class Directory(Node):
     __slots__ = ()
 
     @property
+    @abstractmethod
     def parent(self) -> int:
         """The inode number of the directory that it is in."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lookup(self, name: str) -> Node | None:
         """Return the node with that name, listed or not; None if there is none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def entries(self, after: int) -> Iterator[Entry]:
         """Yield the listed entries, by position, from the first beyond ``after`` (0: from the beginning)."""
-        raise NotImplementedError
 
 
 class File(Node):
@@ -130,9 +131,9 @@ class File(Node):
 
     direct: bool = False
 
+    @abstractmethod
     def open(self) -> Content:
         """Return the content; what is costly is done when it is read."""
-        raise NotImplementedError
 
 
 class Link(Node):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -37,7 +37,7 @@ _DAY_LENGTH = len("2026-03-05")
 _VIEWS_KEPT = 256
 _SPACE_SECONDS = 5.0
 
-_PLACES = {
+_PLACES: dict[Place, Callable[[Tree, int, int], Node]] = {
     Place.CONVERSATION: ConversationDirectory,
     Place.EVENTS: EventsDirectory,
     Place.EVENTS_JSON: EventsJson,

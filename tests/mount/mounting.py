@@ -20,6 +20,8 @@ SERVE = Path(__file__).with_name("serve.py")
 TYPE = "claude-code.line.v1"
 PATIENCE = 20.0
 
+_SESSION = {"sessionId": "0b1f8d5e-7a55-4d0e-9c3d-2f4e6a1b7c90", "cwd": "/home/dev/project", "version": "2.0.0"}
+
 
 def work_directory() -> Path:
     """Return where mounts and their stores go: on a disk, and not below /tmp, where programs behave differently."""
@@ -37,13 +39,16 @@ def can_mount() -> bool:
 def user(text: str, second: int = 0) -> str:
     """Return a line of a session in which the user says ``text``."""
     message = {"role": "user", "content": text}
-    return json.dumps({"type": "user", "message": message, "uuid": f"u{second}", "timestamp": stamp(second)})
+    return json.dumps(
+        {"type": "user", "message": message, "uuid": f"u{second}", "timestamp": stamp(second), **_SESSION}
+    )
 
 
 def assistant(text: str, second: int = 0) -> str:
     """Return a line of a session in which the model says ``text``."""
     message = {"role": "assistant", "model": "claude-test-1", "content": [{"type": "text", "text": text}]}
-    return json.dumps({"type": "assistant", "message": message, "uuid": f"a{second}", "timestamp": stamp(second)})
+    line = {"type": "assistant", "message": message, "uuid": f"a{second}", "timestamp": stamp(second)}
+    return json.dumps({**line, **_SESSION})
 
 
 def bookkeeping() -> str:
