@@ -75,9 +75,8 @@ class Prefetch:
         if offset == 0:
             if ino in self._there:
                 # it was there and was dropped; so, most likely, were its neighbours
-                self._there.difference_update(range(ino, ino + _LARGEST_WINDOW))
-            else:
-                self._there.add(ino)
+                self._there.difference_update(range(ino + 1, ino + _LARGEST_WINDOW))
+            self._there.add(ino)
 
     def forget(self, ino: int) -> None:
         """Take note that the kernel no longer knows ``ino``."""
