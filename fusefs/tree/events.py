@@ -49,7 +49,11 @@ class EventFile(RowNode, File):
         shown["kind"] = names.kind_word(row.kind)
         if row.tool:
             shown["tool"] = row.tool
-        event = self.tree.store.event(row)
+        try:
+            event = self.tree.store.event(row)
+        except ConvfsError:
+            # which record is damaged can be told all the same
+            return shown
         if "model" in event.header:
             shown["model"] = str(event.header["model"])
         uri = next((block.uri for block in event.blocks if block.uri), "")

@@ -1,6 +1,7 @@
 """A store with damaged content: what is whole can be read, what is not is an error, and the mount lives."""
 
 import errno
+import os
 import random
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def test_damage_is_an_error_of_the_files_that_need_it(store_path: Path) -> None:
             assert failure in (0, errno.EIO)
             if failure:
                 damaged += 1
+                assert len(os.getxattr(event, "user.convfs.hash")) == 64
                 continue
             content = event.read_bytes()
             assert len(content) == event.stat().st_size
