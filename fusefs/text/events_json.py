@@ -40,11 +40,11 @@ _to_json = msgspec.json.Encoder().encode
 _pretty = msgspec.json.format
 
 
-def element(number: int, event: Event, format: str, payload: bytes) -> bytes:
-    """Return the element of record ``number``, led by its separator; ``format`` is its conversation's."""
+def element(number: int, event: Event, format: str, payload_hash: bytes, payload_size: int) -> bytes:
+    """Return the element of record ``number``, led by its separator; ``format`` is that of its payload's type."""
     text = _native(number, event, format, hashed=True)
     if text is None:
-        text = _raw(number, blake3(payload).hexdigest(), len(payload))
+        text = _raw(number, payload_hash.hex(), payload_size)
     return _LEAD + text.replace(b"\n", b"\n  ")
 
 

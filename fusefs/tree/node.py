@@ -5,9 +5,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
-DIRECTORY = stat.S_IFDIR | 0o755
-FILE = stat.S_IFREG | 0o644
-DERIVED_FILE = stat.S_IFREG | 0o444
+DIRECTORY = stat.S_IFDIR | 0o700
+FILE = stat.S_IFREG | 0o600
+DERIVED_FILE = stat.S_IFREG | 0o400
 LINK = stat.S_IFLNK | 0o777
 
 UNCOUNTED = 1

@@ -125,6 +125,10 @@ class Viewer:
             start = end
         return found
 
+    def format_name(self, type_tag: int) -> str:
+        """Return the name of the format that payloads of a type are in, which the type's name begins with."""
+        return self._type_name(type_tag).partition(".")[0]
+
     # -- measuring -------------------------------------------------------------------------------------------------
 
     def chain(self, runs: tuple[Run, ...], number: int, blobs: Blobs | None = None) -> Chain:
@@ -181,9 +185,7 @@ class Viewer:
         """Measure one event of a branch."""
         if self.renderer is None:
             raise ConvfsError("this store was opened without a renderer, so nothing can be measured")
-        # the type's name begins with the format's
-        format_name = self._type_name(turn.type_tag).partition(".")[0]
-        sizes = self.renderer.measure(number, event, format_name, payload_size)
+        sizes = self.renderer.measure(number, event, self.format_name(turn.type_tag), payload_size)
         into.add(turn.turn_id, number, event, sizes, payload_size)
 
 

@@ -8,9 +8,14 @@ from blake3 import blake3
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fusefs.text.events_json import LONG_STRING, TAIL_SIZE, document, element, element_size
+from fusefs.text import events_json
+from fusefs.text.events_json import LONG_STRING, TAIL_SIZE, document, element_size
 from store.events.event import Block, Event, Kind, Path
 from tests.text import strategies
+
+
+def element(number: int, event: Event, format: str, payload: bytes) -> bytes:
+    return events_json.element(number, event, format, blake3(payload).digest(), len(payload))
 
 
 def reference(content: str | bytes) -> dict[str, object]:

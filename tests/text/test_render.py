@@ -1,6 +1,7 @@
 import re
 from urllib.parse import unquote
 
+from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,8 +26,11 @@ def test_an_event_is_a_head_and_its_text() -> None:
 @given(strategies.events(), st.integers(1, 10**7), st.sampled_from(["jp", "claude-code", ""]), st.binary(max_size=20))
 def test_sizes_are_those_of_what_is_drawn(event: Event, number: int, format: str, payload: bytes) -> None:
     renderer: Renderer = FileRenderer()
+    digest = blake3(payload).digest()
     drawn = Sizes(
-        len(render_event(number, event)), len(section(number, event)), len(element(number, event, format, payload))
+        len(render_event(number, event)),
+        len(section(number, event)),
+        len(element(number, event, format, digest, len(payload))),
     )
     if event.kind is Kind.RECORD:
         drawn = Sizes(0, 0, drawn.json)
