@@ -69,9 +69,7 @@ def _own_sessions(demo: bool) -> list[Path]:
     from store.importing.walk import discover, walk
 
     found = [
-        path
-        for path in discover(Path.home(), Path.cwd())
-        if any(isinstance(found, Source) for found in walk(path))
+        path for path in discover(Path.home(), Path.cwd()) if any(isinstance(found, Source) for found in walk(path))
     ]
     if found:
         return found

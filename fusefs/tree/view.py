@@ -128,9 +128,7 @@ class View:
                         raise event
                     turn = self.store.turn(row.turn)
                     format_name = self.store.viewer.format_name(turn.type_tag)
-                    element = events_json.element(
-                        row.number, event, format_name, turn.payload_hash, row.payload_size
-                    )
+                    element = events_json.element(row.number, event, format_name, turn.payload_hash, row.payload_size)
                     yield events_json.OPENING + element[1:] if row.number == 1 else element
                 if beyond > len(rows):
                     yield events_json.TAIL if rows else events_json.EMPTY
