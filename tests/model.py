@@ -19,14 +19,6 @@ class Model:
         self.metadata: dict[int, dict[str, object]] = {}
         self.blobs: dict[Hash, bytes] = {}
 
-    def copy(self) -> "Model":
-        other = Model()
-        other.turns = dict(self.turns)
-        other.heads = dict(self.heads)
-        other.metadata = {context: dict(values) for context, values in self.metadata.items()}
-        other.blobs = dict(self.blobs)
-        return other
-
     def append(self, context: int, turn: Turn, payload: bytes, type_name: str, parent: int = 0) -> None:
         assert turn.turn_id not in self.turns
         assert turn.parent == (parent or self.heads[context])

@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from store.disk import durable, file_header
+from store.disk.blob_format import encode_record
 from store.disk.file_header import CHECKPOINT, HEAD_LOG, HEADER_SIZE, JOURNAL, PACK, TURN_LOG, Damage, FileKind
 from store.disk.head_format import Commit
 from store.disk.head_log import HeadLog
@@ -102,7 +103,7 @@ class Files:
         if self._replayed:
             self.notes.append(f"recovered {self._replayed} commits from the journal")
         self.notes += journal.problems
-        self._cut_torn_pack(packed)
+        self._mend_packs(packed)
 
     def _from_logs(self) -> Checkpoint:
         """Work out how far the logs reach from their own last COMMIT: of a new store, or where the note is lost."""
@@ -115,10 +116,11 @@ class Files:
         assert isinstance(commit, Commit)
         return Checkpoint(frame.seq, commit.turn_count, end, commit.pack_number, commit.pack_length)
 
-    def _cut_torn_pack(self, packed: tuple[int, int]) -> None:
-        """Cut what is no whole record at the very end of the packs, if it lies beyond what is known to be on disk.
+    def _mend_packs(self, packed: tuple[int, int]) -> None:
+        """Take out what is no whole record at the end of the packs, beyond what is known to be on disk.
 
-        Damage before that, or with sound records behind it, stays where it is.
+        Sound records behind it are blobs that somebody may have been told are stored: they move up. Damage before
+        that place stays where it is, to be reported.
         """
         packs = self.packs
         if packs.end < packed:
@@ -126,14 +128,29 @@ class Files:
             packs.cut(*packed)
             return
         torn: tuple[int, int] | None = None
+        behind: list[bytes] = []
         for pack, offset, found in packs.scan(packed):
-            if not isinstance(found, Damage):
-                torn = None
-            elif torn is None:
-                torn = (pack, offset)
+            if isinstance(found, Damage):
+                if torn is None:
+                    _refuse_newer(packs, pack, offset)
+                    torn = (pack, offset)
+            elif torn is not None:
+                behind.append(encode_record(found.codec, found.raw_len, found.hash, found.stored))
         if torn is not None:
             went = packs.cut(*torn)
-            self.notes.append(f"cut {went} bytes of an unfinished write from the packs")
+            packs.append(behind)
+            self.notes.append(f"cut {went - sum(map(len, behind))} bytes of an unfinished write from the packs")
+            if behind:
+                # it may know them where they were
+                remove_index(self.root)
+
+
+def _refuse_newer(packs: PackSet, pack: int, offset: int) -> None:
+    """Raise FormatTooNew if what looks like damage is a record that a newer version has written."""
+    try:
+        packs.read(pack, offset)
+    except DamageError:
+        return
 
 
 def open_files(root: Path, *, create: bool, reindex: bool = False) -> Files:
