@@ -1,6 +1,7 @@
 """Files of one record a line (JSONL and its kin): cut them, and look at their beginning."""
 
 import mmap
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ HEAD_SIZE = 64 * 1024
 """How much of a file is read, in bytes, to tell whose it is."""
 
 _WINDOW = 1 << 20
+_not_newline = re.compile(rb"[^\n]").search
 
 
 def line_spans(data: memoryview, start: int) -> Iterator[Span]:
@@ -19,21 +21,24 @@ def line_spans(data: memoryview, start: int) -> Iterator[Span]:
     for at in range(start, len(data), _WINDOW):
         # a copy: searching bytes is many times faster than searching a view
         window = bytes(data[at : at + _WINDOW])
+        _let_go(data, at, at + len(window))
         newline = window.find(b"\n")
         while newline >= 0:
-            end = at + newline
-            if end > begin:
-                yield Span(begin, end)
-            begin = end + 1
-            newline = window.find(b"\n", newline + 1)
-        if begin < at:
-            _let_go(data, at, at + len(window))
+            if at + newline > begin:
+                yield Span(begin, at + newline)
+                after = newline + 1
+            else:
+                # of empty lines there may be many
+                found = _not_newline(window, newline)
+                after = found.start() if found else len(window)
+            begin = at + after
+            newline = window.find(b"\n", after)
     if begin < len(data):
         yield Span(begin, len(data))
 
 
 def _let_go(data: memoryview, start: int, end: int) -> None:
-    """Let what was looked at of a mapped file go: a line may be larger than memory."""
+    """Let pages of a mapped file go, so that they take no memory: a line may be larger than that is."""
     whole = data.obj
     if isinstance(whole, mmap.mmap):
         start -= start % mmap.PAGESIZE

@@ -43,6 +43,8 @@ def export_native(store: Store, conversation: Conversation, directory: Path) -> 
             target = _put(Path(staging), directory, PurePath(conversation.project, conversation.name))
     except OSError as error:
         raise UsageError(f"cannot export to {error.filename or directory}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"cannot export to {directory!r}: {error}") from error
     return [target / name for name in files]
 
 
@@ -65,7 +67,7 @@ def _files(store: Store, conversation: Conversation, imported: Imported) -> Iter
 
 def _inside(folder: PurePath, name: str) -> PurePath:
     path = folder / text_path(name)
-    if path.is_absolute() or ".." in path.parts or not path.parts:
+    if path.is_absolute() or ".." in path.parts or path == folder:
         raise UsageError(f"{name} is no name for a file within a session: see metadata.json of the conversation")
     return path
 

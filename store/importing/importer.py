@@ -7,6 +7,7 @@ session again and finds its content already there.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -31,7 +32,7 @@ class ImportReport(Struct):
     """What an import did; counts of sessions, but ``skipped`` of files and ``records`` of records.
 
     ``opaque`` counts records too large to be looked into. ``errors`` says, a line each, what could not be imported,
-    or was left out of a session that was.
+    or was left out of a session that was; ``conversations`` are the names of those that are new or have changed.
     """
 
     imported: int = 0
@@ -50,6 +51,7 @@ class Importer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._apart = frozenset([Path(os.path.abspath(store.root))])
 
     def run(
         self,
@@ -68,7 +70,7 @@ class Importer:
         report = ImportReport()
         for path in paths:
             nothing = True
-            for found in walk(path, formats, self._unchanged):
+            for found in walk(path, formats, self._unchanged, self._apart):
                 if isinstance(found, Skipped):
                     report.skipped += 1
                     continue
@@ -117,14 +119,15 @@ class Importer:
             report.records += done.records
             report.opaque += done.opaque
             report.bytes_read += done.bytes_read
-            report.conversations.append(f"{done.project}/{done.name}")
             report.errors += done.problems
+            if not done.changed:
+                report.unchanged += 1
+                return
+            report.conversations.append(f"{done.project}/{done.name}")
         if known is None:
             report.imported += 1
-        elif done is None or done.records:
-            report.grown += 1
         else:
-            report.unchanged += 1
+            report.grown += 1
 
 
 def _beside(entry: Entry, path: Path) -> list[Path] | None:

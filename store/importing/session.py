@@ -36,11 +36,13 @@ _LONGEST_GAP = 64 << 10
 class Done(Struct, frozen=True):
     """What came of one session: its conversation, and how many records and bytes were new.
 
-    ``opaque`` counts records too large to be looked into, ``problems`` says what was left out, a line each.
+    ``changed`` says that there is a conversation that was not, or is not as it was. ``opaque`` counts records too large
+    to be looked into, ``problems`` says what was left out, a line each.
     """
 
     project: str
     name: str
+    changed: bool
     records: int
     opaque: int
     bytes_read: int
@@ -77,29 +79,14 @@ class SessionImport:
         modified = os.stat(source.main).st_mtime_ns // 1_000_000
         main, beside = stamp(source.main), stamps_beside(source)
         with Snapshot(source.main, self._scratch) as snapshot:
-            data = snapshot.data
-            prefix = Prefix(snapshot)
-            start = end = finished = self._begin(snapshot, prefix, beside)
-            for path in source.first if start == 0 else ():
-                self._file(path)
-            for span in self._spans(data, start):
-                self._envelope.gap(bytes(data[end : span.start]))
-                self._record(self._format.main_type, data[span.start : span.end], snapshot, span.start)
-                prefix.follow(end)
-                if progress:
-                    progress(span.end - end, path_text(source.path.name))
-                finished, end = end, span.end
-            rest = bytes(data[end:])
-            # a last record that nothing follows may still be being written: it is looked at again next time
-            unfinished = end > start and not rest
-            finished = finished if unfinished else end
-            cursor = Cursor(finished, prefix.at(finished), self._number - unfinished, main)
-            size = len(data) - start
-        imported = self._files(cursor, beside, rest)
-        changes = imported.changes(known.metadata if known else {})
+            start, cursor, rest = self._read(snapshot, main, beside, progress)
+            size = len(snapshot.data) - start
+        changes = self._files(cursor, beside, rest).changes(known.metadata if known else {})
         if start == 0 or self._samples.tell or "sidecars" in changes or not (known and known.title):
             changes |= self._describe(modified)
-        if changes or self._appender or self._number < self._kept:
+        # fewer records than there were: the head moves back
+        changed = known is None or self._appender is not None or self._number < self._kept
+        if changes or changed:
             if known:
                 changes["updated_ms"] = known.updated_ms
             self._appending().finish(known.id if known else None, changes)
@@ -107,11 +94,38 @@ class SessionImport:
         return Done(
             known.project if known else str(changes["project"]),
             known.name if known else str(changes["name"]),
+            changed,
             appender.appended if appender else 0,
             appender.opaque if appender else 0,
             size,
             self._problems + (appender.problems if appender else []),
         )
+
+    def _read(
+        self,
+        snapshot: Snapshot,
+        main: Stamp,
+        beside: dict[str, Stamp],
+        progress: Callable[[int, str], None] | None,
+    ) -> tuple[int, Cursor, bytes]:
+        """Go through what is new; return where that began, where to go on next time, and what follows the records."""
+        data, label = snapshot.data, path_text(self._source.path.name)
+        prefix = Prefix(snapshot)
+        start = end = finished = self._begin(snapshot, prefix, beside)
+        for path in self._source.first if start == 0 else ():
+            self._file(path)
+        for span in self._spans(data, start):
+            self._envelope.gap(bytes(data[end : span.start]))
+            self._record(self._format.main_type, data[span.start : span.end], snapshot, span.start)
+            prefix.follow(end)
+            if progress:
+                progress(span.end - end, label)
+            finished, end = end, span.end
+        rest = bytes(data[end:])
+        # a last record that nothing follows may still be being written: it is looked at again next time
+        unfinished = end > start and not rest
+        finished = finished if unfinished else end
+        return start, Cursor(finished, prefix.at(finished), self._number - unfinished, main), rest
 
     # -- what is known already -------------------------------------------------------------------------------------
 

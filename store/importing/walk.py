@@ -42,11 +42,17 @@ Known = Callable[[Path], "Collection[Path] | None"]
 """Returns the files that a session is made of beside the path that names it, None if it is new or has changed."""
 
 
-def walk(path: Path, formats: tuple[Format, ...] = FORMATS, known: Known = lambda _path: None) -> Iterator[Found]:
+def walk(
+    path: Path,
+    formats: tuple[Format, ...] = FORMATS,
+    known: Known = lambda _path: None,
+    apart: frozenset[Path] = frozenset(),
+) -> Iterator[Found]:
     """Yield what is at or under ``path``: by name, a directory's files before what is in its directories.
 
-    Files that belong to a session are not yielded. Mounts of convfs itself are passed by (asking the system's mount
-    table: touching one from its own daemon would hang), and symbolic links to directories are not followed.
+    Files that belong to a session are not yielded. The directories ``apart`` are passed by, and so are mounts of convfs
+    itself (asking the system's mount table: touching one from its own daemon would hang). Symbolic links to
+    directories are not followed.
     """
     mounts = own_mounts()
     start = Path(os.path.abspath(path))
@@ -58,6 +64,7 @@ def walk(path: Path, formats: tuple[Format, ...] = FORMATS, known: Known = lambd
     except (OSError, ValueError) as error:
         yield Unreadable(path, _reason(error))
         return
+    apart |= mounts
     belonging: set[Path] = set()
     # a stack, not recursion: directories nest deeper than calls may
     waiting = [(start, mode)]
@@ -81,7 +88,7 @@ def walk(path: Path, formats: tuple[Format, ...] = FORMATS, known: Known = lambd
             elif stat.S_ISREG(mode):
                 yield Skipped(path) if os.access(path, os.R_OK) else Unreadable(path, "permission denied")
             else:
-                waiting += reversed(_entries(path, mounts))
+                waiting += reversed(_entries(path, apart))
         except FileNotFoundError:
             # gone since it was listed
             continue
@@ -113,34 +120,34 @@ def _claim(path: Path, formats: tuple[Format, ...]) -> Source | None:
     return None
 
 
-def _entries(folder: Path, mounts: frozenset[Path]) -> list[tuple[Path, int]]:
-    """Return the paths in a directory and their modes, files first; without links to directories and own mounts."""
+def _entries(folder: Path, apart: frozenset[Path]) -> list[tuple[Path, int]]:
+    """Return the paths in a directory and their modes, files first; what is not to be followed is left out."""
     found: list[tuple[bool, str, Path, int]] = []
     with os.scandir(folder) as entries:
         for entry in entries:
             path = folder / entry.name
-            mode = None if path in mounts else _mode(entry, mounts)
+            mode = None if path in apart else _mode(entry, apart)
             if mode is not None:
                 found.append((mode == stat.S_IFDIR, entry.name, path, mode))
     found.sort()
     return [(path, mode) for _is_folder, _name, path, mode in found]
 
 
-def _mode(entry: os.DirEntry[str], mounts: frozenset[Path]) -> int | None:
+def _mode(entry: os.DirEntry[str], apart: frozenset[Path]) -> int | None:
     """Return S_IFREG or S_IFDIR, 0 for anything else, None for links that are not followed."""
     try:
         if not entry.is_symlink():
             return stat.S_IFDIR if entry.is_dir() else stat.S_IFREG if entry.is_file() else 0
         target = Path(os.path.abspath(os.path.join(os.path.dirname(entry.path), os.readlink(entry.path))))
-        if _within(target, mounts) or entry.is_dir():
+        if _within(target, apart) or entry.is_dir():
             return None
         return stat.S_IFREG if entry.is_file() else 0
     except OSError:
         return 0
 
 
-def _within(path: Path, mounts: frozenset[Path]) -> bool:
-    return bool(mounts) and not mounts.isdisjoint((path, *path.parents))
+def _within(path: Path, apart: frozenset[Path]) -> bool:
+    return bool(apart) and not apart.isdisjoint((path, *path.parents))
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -155,7 +155,8 @@ def test_shrunk(store: Store, tmp_path: Path, kept: int, records: int) -> None:
     turns = store.files.turns.count
     content = b"".join(whole.splitlines(keepends=True)[:kept])
     path.write_bytes(content)
-    imported(store, path)
+    report = imported(store, path)
+    assert (report.grown, report.records) == (int(kept < 9), 0)
     assert native(store, path) == content
     conversation = by_source(store, path)
     assert (conversation.records, conversation.events) == (records, records)

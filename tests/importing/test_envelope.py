@@ -1,0 +1,46 @@
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.importing.envelope import Envelope, EnvelopeBuilder
+
+gaps = st.lists(st.sampled_from([b"\n", b"\n", b"\n", b",\n  ", b"", b"\xff\0"]), max_size=30)
+records = st.binary(max_size=3)
+
+
+def built(builder: EnvelopeBuilder, between: list[bytes], rest: bytes) -> Envelope:
+    for gap in between:
+        builder.gap(gap)
+    return builder.close(rest)
+
+
+def joined(envelope: Envelope, contents: list[bytes]) -> bytes:
+    stored = msgspec.json.decode(msgspec.json.encode(envelope), type=Envelope)
+    return b"".join(stored.join([(content,) for content in contents]))
+
+
+@given(gaps, st.binary(max_size=5), st.data())
+def test_a_file_is_put_together_as_it_was(between: list[bytes], rest: bytes, data: st.DataObject) -> None:
+    contents = data.draw(st.lists(records, min_size=len(between), max_size=len(between)))
+    file = b"".join(gap + content for gap, content in zip(between, contents, strict=True)) + rest
+    assert joined(built(EnvelopeBuilder(), between, rest), contents) == file
+
+
+@given(gaps, gaps, st.integers(0, 30), st.binary(max_size=2), st.binary(max_size=2))
+def test_going_on_is_the_same_as_beginning_anew(
+    before: list[bytes], after: list[bytes], position: int, rest: bytes, end: bytes
+) -> None:
+    position = min(position, len(before))
+    known = built(EnvelopeBuilder(), before, rest)
+    went_on = built(EnvelopeBuilder(known, position), after, end)
+    assert went_on == built(EnvelopeBuilder(), before[:position] + after, end)
+
+
+def test_pieces_of_a_record_follow_each_other() -> None:
+    envelope = built(EnvelopeBuilder(), [b"", b"\n"], b"\n")
+    assert b"".join(envelope.join([(b"a", b"b"), iter((b"c",))])) == b"ab\nc\n"
+
+
+def test_the_usual_file_takes_next_to_nothing() -> None:
+    envelope = built(EnvelopeBuilder(), [b""] + [b"\n"] * 100_000, b"\n")
+    assert msgspec.json.encode(envelope) == b'{"gaps":[[0,""],[1,"\\n"]],"suffix":"\\n"}'
