@@ -1,8 +1,9 @@
 """The journal: what makes a commit durable with one write and one sync.
 
-``journal/1`` and ``journal/2`` are filled with zeros when they are made and then used in turns, each from its
-beginning, so that a sync has no metadata to write. While one takes commits, the blobs of the other are packed; then
-:meth:`Journal.retire` notes in ``journal/checkpoint`` how far logs and packs reach, and the other is free again.
+``journal/1`` and ``journal/2`` are used in turns, each from its beginning. They grow ahead of what is written, in
+steps that are filled with zeros: a sync has no metadata to write then. While one takes commits, the blobs of the other
+are packed; then :meth:`Journal.retire` notes in ``journal/checkpoint`` how far logs and packs reach, and the other is
+free again. Closing a store cuts both to their headers.
 
 Recovery: cut logs and packs to the checkpoint, then replay :meth:`Journal.entries`. An entry that was being written
 at the crash fails its checksum and was never acknowledged. An entry is one write, and the next begins only after it
@@ -22,10 +23,15 @@ from store.disk.reading import pread_around
 from store.errors import DamageError, StoreFailed, UsageError
 
 _SLOTS = 4
+_FIRST_STEP = 64 << 10
+_STEP = 1 << 20
 
 
 class _File:
-    """One of the two journals. ``last_seq`` is that of the last entry written to it and not yet retired, else 0."""
+    """One of the two journals.
+
+    ``last_seq`` is that of the last entry written to it and not yet retired, else 0; ``size`` that of the file.
+    """
 
     __slots__ = ("fd", "last_seq", "path", "position", "size")
 
@@ -44,7 +50,7 @@ class Journal:
     """
 
     def __init__(self, directory: Path, store_id: bytes, capacity: int = 16 << 20) -> None:
-        """Open the journals, or make them, ``capacity`` bytes each. Raises FormatTooNew and DamageError."""
+        """Open the journals, or make them; each grows to ``capacity`` bytes. Raises FormatTooNew and DamageError."""
         self.problems: list[str] = []
         self._seed = zlib.crc32(store_id)
         self._lock = threading.Lock()
@@ -54,12 +60,13 @@ class Journal:
         self._slots_fd = self._open(directory / "checkpoint", store_id, (_SLOTS + 1) * BLOCK)
         try:
             for name in ("1", "2"):
-                self._files.append(self._open_journal(directory / name, store_id, capacity))
+                fd = self._open(directory / name, store_id, HEADER_SIZE)
+                self._files.append(_File(directory / name, fd, os.fstat(fd).st_size))
         except BaseException:
             self.close()
             raise
         self._slot = self._read_slots()
-        self.capacity = min(file.size for file in self._files) - BLOCK
+        self.capacity = capacity - BLOCK
         epoch = self._slot.epoch if self._slot else 0
         found = [entries for file in self._files if (entries := self._find(file, epoch))]
         found.sort(key=lambda entries: entries[0][0])
@@ -98,8 +105,7 @@ class Journal:
         need = size + FRAME_OVERHEAD
         if need > self.capacity:
             raise UsageError(f"a group of {size} bytes is too large for a journal of {self.capacity}")
-        file = self._files[self._current]
-        return need <= file.size - file.position
+        return need <= self.capacity - self.used
 
     def append(self, entry: bytes) -> None:
         """Write an encoded entry and return when it is on disk. Nothing more is taken after this has failed once."""
@@ -109,13 +115,16 @@ class Journal:
                 raise UsageError("the journal takes nothing before a checkpoint covers what it holds")
             file = self._files[self._current]
             framed = journal_format.frame(entry, self._epoch, file.position, self._seed)
-            if len(framed) > file.size - file.position:
+            end = file.position + len(framed)
+            if end > BLOCK + self.capacity:
                 raise UsageError(f"an entry of {len(entry)} bytes does not fit the journal: ask for room first")
             self._failed = True
+            if end > file.size:
+                self._grow(file, end)
             durable.pwrite_all(file.fd, framed, file.position)
             durable.fdatasync(file.fd)
             self._failed = False
-            file.position += len(framed)
+            file.position = end
             file.last_seq = journal_format.entry_seq(entry)
 
     def switch(self) -> None:
@@ -184,11 +193,28 @@ class Journal:
             expected = entry.heads_offset + len(entry.heads)
             yield entry
 
+    def cut(self) -> None:
+        """Give back the disk space that the journals take, if nothing in them is needed any more."""
+        with self._lock:
+            self._check()
+            if self._ready and not any(file.last_seq for file in self._files):
+                for file in self._files:
+                    if file.size > HEADER_SIZE:
+                        durable.truncate(file.fd, HEADER_SIZE)
+                        file.size, file.position = HEADER_SIZE, BLOCK
+
     def close(self) -> None:
         """Close the files. What was not retired is replayed at the next opening."""
         for file in self._files:
             os.close(file.fd)
         os.close(self._slots_fd)
+
+    def _grow(self, file: _File, end: int) -> None:
+        """Make a file longer, to ``end`` at least; the sync of the entry brings the zeros to disk, too."""
+        step = min(max(file.size, _FIRST_STEP), _STEP)
+        size = min(max(file.size + step, end), BLOCK + self.capacity)
+        durable.fill_zeros(file.fd, size)
+        file.size = size
 
     def _check(self) -> None:
         # after a failed write or sync the disk's state is unknown, and a second sync would not tell
@@ -197,8 +223,8 @@ class Journal:
 
     # -- opening ---------------------------------------------------------------------------------------------------
 
-    def _open(self, path: Path, store_id: bytes, size: int, first: bytes = b"") -> int:
-        """Open one file, or make it; where it has none yet, ``first`` goes into its second block."""
+    def _open(self, path: Path, store_id: bytes, size: int) -> int:
+        """Open one file, or make it, at least ``size`` bytes long."""
         kind = CHECKPOINT if path.name == "checkpoint" else JOURNAL
         if not path.exists():
             file_header.create(path, kind, store_id)
@@ -207,21 +233,13 @@ class Journal:
             problem = file_header.check(fd, kind, store_id, path)
             if problem:
                 self.problems.append(str(problem))
-            present = os.fstat(fd).st_size
-            if present < size:
+            if os.fstat(fd).st_size < size:
                 durable.fill_zeros(fd, size)
-                if present <= BLOCK:
-                    durable.pwrite_all(fd, first, BLOCK)
                 durable.fdatasync(fd)
         except BaseException:
             os.close(fd)
             raise
         return fd
-
-    def _open_journal(self, path: Path, store_id: bytes, capacity: int) -> _File:
-        # a sound entry of an epoch long past: shows at every opening, at a glance, that nothing here is live
-        fd = self._open(path, store_id, capacity, journal_format.frame(_NOTHING, 0, BLOCK, self._seed))
-        return _File(path, fd, os.fstat(fd).st_size)
 
     def _read_slots(self) -> Slot | None:
         offsets = (BLOCK * (1 + number) for number in range(_SLOTS))
@@ -279,6 +297,3 @@ def _in_force(bodies: list[memoryview]) -> list[tuple[int, memoryview]]:
         if not kept or seq < kept[-1][0]:
             kept.append((seq, body))
     return kept[::-1]
-
-
-_NOTHING = journal_format.encode_entry(Entry(0, 1, b"", HEADER_SIZE, b"", (1, HEADER_SIZE), ()))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from store.disk import durable, file_header
@@ -76,6 +76,9 @@ class Files:
     def close(self, *, clean: bool) -> None:
         """Close everything and unlock; ``clean`` says that everything has been brought to disk."""
         with self._held:
+            if clean:
+                with suppress(OSError):
+                    self.journal.cut()
             self.index.close(sync=clean)
             if self.index.db.damaged:
                 # made anew at the next opening

@@ -6,6 +6,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -86,8 +87,9 @@ def test_a_new_journal_waits_for_its_first_checkpoint(opened: Callable[[], Journ
         journal.append(encoded(1))
     journal.retire(START)
     assert journal.checkpoint == START
+    assert (directory / "1").stat().st_size == (directory / "2").stat().st_size == HEADER_SIZE
     journal.append(encoded(1))
-    assert (directory / "1").stat().st_size == (directory / "2").stat().st_size == CAPACITY
+    assert (directory / "1").stat().st_size == CAPACITY
     assert not journal.problems
 
 
@@ -102,6 +104,7 @@ def test_entries_come_back_after_a_crash(journal: Journal, opened: Callable[[], 
 
 
 def test_an_append_is_one_write_and_one_sync(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal.append(encoded(1))
     calls: list[str] = []
     for name in ("pwrite", "fdatasync", "fsync", "write", "pwritev", "ftruncate"):
         real = getattr(os, name)
@@ -111,18 +114,57 @@ def test_an_append_is_one_write_and_one_sync(journal: Journal, monkeypatch: pyte
             return real(*args)
 
         monkeypatch.setattr(os, name, noted)
-    for seq in (1, 2, 3):
+    for seq in (2, 3, 4):
         journal.append(encoded(seq))
     assert calls == ["pwrite", "fdatasync"] * 3
 
 
 def test_an_append_does_not_change_the_files_size(journal: Journal, directory: Path) -> None:
-    before = [(directory / name).stat() for name in "12"]
     assert journal.used == 0
     journal.append(encoded(1))
-    assert journal.used == len(encoded(1)) + FRAME_OVERHEAD
+    before = [(directory / name).stat() for name in "12"]
+    journal.append(encoded(2))
+    assert journal.used == 2 * (len(encoded(1)) + FRAME_OVERHEAD)
     after = [(directory / name).stat() for name in "12"]
     assert [(stat.st_size, stat.st_blocks) for stat in before] == [(stat.st_size, stat.st_blocks) for stat in after]
+
+
+def test_a_journal_grows_in_steps_and_is_cut_at_the_end(directory: Path, store_id: bytes) -> None:
+    capacity = 5 << 20
+    with closing(Journal(directory, store_id, capacity)) as journal:
+        journal.retire(START)
+        sizes, seq = [HEADER_SIZE], 0
+        while journal.room(len(encoded(seq + 1, 20_000))):
+            seq += 1
+            journal.append(encoded(seq, 20_000))
+            size = (directory / "1").stat().st_size
+            assert size >= BLOCK + journal.used
+            if size != sizes[-1]:
+                sizes.append(size)
+        steps = [after - before for before, after in pairwise(sizes)]
+        assert steps == sorted(steps[:-1]) + steps[-1:]
+        assert steps[0] == 64 << 10
+        assert max(steps) == 1 << 20
+        assert sizes[-1] == capacity
+        journal.cut()
+        assert (directory / "1").stat().st_size == capacity
+        with closing(Journal(directory, store_id, capacity)) as again:
+            assert seqs(again) == list(range(1, seq + 1))
+        journal.switch()
+        journal.append(encoded(seq + 1))
+        journal.retire(upto(seq))
+        journal.cut()
+        assert (directory / "1").stat().st_size == capacity
+        journal.switch()
+        journal.retire(upto(seq + 1))
+        journal.cut()
+        assert (directory / "1").stat().st_size == (directory / "2").stat().st_size == HEADER_SIZE
+        with closing(Journal(directory, store_id, capacity)) as again:
+            assert seqs(again) == []
+        # and it can go on
+        journal.append(encoded(seq + 2))
+        with closing(Journal(directory, store_id, capacity)) as again:
+            assert seqs(again) == [seq + 2]
 
 
 def test_room(journal: Journal) -> None:
