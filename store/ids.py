@@ -2,6 +2,7 @@
 
 import os
 import time
+from functools import lru_cache
 from typing import NewType
 
 from blake3 import blake3
@@ -18,6 +19,7 @@ def hash_bytes(data: bytes | bytearray | memoryview) -> Hash:
     return Hash(blake3(data).digest())
 
 
+@lru_cache(maxsize=1024)
 def type_tag(name: str) -> int:
     """Return the tag of a payload type: the first 8 bytes, little-endian, of the BLAKE3 of its name."""
     return int.from_bytes(blake3(name.encode()).digest()[:8], "little")

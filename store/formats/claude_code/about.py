@@ -13,6 +13,9 @@ from store.formats.lines import head_lines, read_head
 from store.formats.times import milliseconds
 from store.formats.titles import first_line
 
+_FROM_FIRST = ("cwd", "sessionId", "timestamp", "gitBranch", "version")
+_title_line = re.compile(rb'"type"\s*+:\s*+"(?:ai-title|custom-title|summary)"').search
+_LONGEST_TITLE_LINE = 4096
 _FIRST_LINES = frozenset(("summary", "file-history-snapshot"))
 is_session_name = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 _command = re.compile(r"<command-name>(.*?)</command-name>").search
@@ -50,15 +53,20 @@ def describe(path: Path, records: Sequence[bytes]) -> About:
     """
     given = made = prompt = aside = command = ""
     summaries: list[tuple[str, str]] = []
-    uuids: set[str] = set()
     first: dict[str, str] = {}
-    lines = [decoded.value for decoded in map(decode, records) if decoded and is_object(decoded.value)]
     is_agent = path.stem.startswith("agent-")
-    for line in lines:
-        for key in ("cwd", "sessionId", "timestamp", "gitBranch", "version", "agentId"):
-            if key not in first and (value := as_text(line.get(key))):
-                first[key] = value
-        uuids.add(as_text(line.get("uuid")))
+    # parsing costs more than everything else: only what may tell something is parsed
+    missing = {key: f'"{key}"'.encode() for key in (*_FROM_FIRST, *(("agentId",) if is_agent else ()))}
+    for record in records:
+        tells = may_title(record) or (not prompt and b'"user"' in record)
+        if not tells and not any(key in record for key in missing.values()):
+            continue
+        decoded = decode(record)
+        if decoded is None or not is_object(line := decoded.value):
+            continue
+        for key in [key for key in missing if as_text(line.get(key))]:
+            first[key] = as_text(line[key])
+            del missing[key]
         match line.get("type"):
             case "custom-title":
                 given = as_text(line.get("customTitle")) or given
@@ -72,7 +80,7 @@ def describe(path: Path, records: Sequence[bytes]) -> About:
                     prompt, command = spoken, command or slash
                 else:
                     aside = aside or spoken
-    own = [text for leaf, text in summaries if leaf in uuids]
+    own = [text for leaf, text in summaries if _names(records, leaf)]
     summary = own[-1] if own else summaries[0][1] if summaries else ""
     extra = {"cwd": first.get("cwd"), "branch": first.get("gitBranch"), "tool_version": first.get("version")}
     session = first.get("sessionId", "")
@@ -85,6 +93,17 @@ def describe(path: Path, records: Sequence[bytes]) -> About:
         session_id=path.stem if is_agent or is_session_name(path.stem) else session or path.stem,
         extra={key: value for key, value in extra.items() if value},
     )
+
+
+def may_title(record: bytes) -> bool:
+    """Say whether a line may be of a type that carries a title, without parsing it."""
+    return len(record) <= _LONGEST_TITLE_LINE and _title_line(record) is not None
+
+
+def _names(records: Sequence[bytes], uuid: str) -> bool:
+    """Say whether a session has a line called ``uuid``, or one that follows it."""
+    named = uuid.encode("utf-8", "replace")
+    return any(named in record for record in records if not may_title(record))
 
 
 def project_of_folder(folder: Path) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from store.formats.claude_code.about import describe, is_line, is_session_name
+from store.formats.claude_code.about import describe, is_line, is_session_name, may_title
 from store.formats.claude_code.lens import ClaudeCodeLens
 from store.formats.format import About, Format, Source, Span
 from store.formats.json_view import decode, is_object
@@ -18,8 +18,6 @@ from store.formats.lines import head_lines, line_spans, read_head
 
 _agent_name = re.compile(r"agent-[\w-]+").fullmatch
 _cut_off_line = re.compile(rb'\s*\{.*?(?<!\\)"(?:parentUuid|leafUuid|isSidechain|sessionId)"\s*:', re.DOTALL).match
-_title_line = re.compile(rb'"type"\s*+:\s*+"(?:ai-title|custom-title|summary)"').search
-_LONGEST_TITLE_LINE = 4096
 _MOST_SIDECARS = 10_000
 
 
@@ -63,7 +61,7 @@ class ClaudeCode(Format):
 
     def titles(self, record: bytes) -> bool:
         """Say whether a line is of a type that carries a title."""
-        return len(record) <= _LONGEST_TITLE_LINE and _title_line(record) is not None
+        return may_title(record)
 
 
 def _is_ours(line: bytes) -> bool | None:
