@@ -52,11 +52,13 @@ def _long_ranges(masked: bytes, at_least: int, *, careful: bool) -> list[tuple[i
             quote = nearer
             continue
         end = find(b'"', window)
-        if end < 0:
-            break
         quotes += masked.count(b'"', counted, quote)
         counted = quote
         opens = not quotes & 1
+        if end < 0:
+            if opens and not careful:
+                return None  # a string that nothing ends
+            break
         if not careful and (not opens or masked[quote + 1] in _NOT_INSIDE):
             return None
         if opens and not _is_key(masked, end):

@@ -47,7 +47,7 @@ async def test_others_get_their_turn_while_requests_keep_coming(pipe: tuple[int,
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(other)
-        for _ in range(160):
+        for _ in range(176):
             await polling.wait_readable(pipe[0])
         nursery.cancel_scope.cancel()
     assert turns >= 10
