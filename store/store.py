@@ -247,6 +247,10 @@ class Store(Library):
         """Make a request durable; types that it is the first to use must be in it (:meth:`types_for`)."""
         return self._writer.submit(request)
 
+    def submit_all(self, requests: Sequence[Request]) -> None:
+        """As :meth:`submit`, of many at once, each by itself: what is wrong with one is its ``error``."""
+        self._writer.submit_all(requests)
+
     def types_for(self, names: Iterable[str]) -> tuple[tuple[str, int], ...]:
         """Return (name, tag) of those types that the store does not know yet."""
         known = self._writer.types

@@ -14,7 +14,8 @@ unknown, so nothing is retried.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from store.commit.draft import Draft
 from store.commit.pending import Pending
@@ -88,26 +89,41 @@ class Writer:
         Raises StoreFailed if a write failed, now or before, or what is wrong with the request: then nothing of it
         happened.
         """
-        if request.measure() > self._largest:
-            raise UsageError(
-                f"{request.size} bytes in one request are too many, {self._largest} the most: make several of it"
-            )
-        with self._mutex:
-            self._queue.append(request)
-            leads = not self._leading
-            self._leading = True
-        if not leads:
-            try:
-                request.gate.acquire()
-            except BaseException:
-                self._withdraw(request)
-                raise
-            leads = request.leads
-        if leads:
-            self._lead(request)
+        self.submit_all([request])
         if request.error is not None:
             raise request.error
         return request
+
+    def submit_all(self, requests: Sequence[Request]) -> None:
+        """Make requests durable, as many as fit with one sync; each is filled in, or has its ``error``."""
+        waiting: deque[Request] = deque()
+        for request in requests:
+            if request.measure() <= self._largest:
+                waiting.append(request)
+                continue
+            request.error = UsageError(
+                f"{request.size} bytes in one request are too many, {self._largest} the most: make several of it"
+            )
+        if not waiting:
+            return
+        with self._mutex:
+            self._queue += waiting
+            leads = not self._leading
+            self._leading = True
+        try:
+            while waiting:
+                request = waiting[0]
+                if not leads:
+                    request.gate.acquire()
+                    leads = request.leads
+                if leads:
+                    self._lead(request)
+                leads = False
+                waiting.popleft()
+        except BaseException:
+            for request in waiting:
+                self._withdraw(request)
+            raise
 
     def settle(self) -> None:
         """Bring the index up to what has been committed; whoever queries it calls this first."""
