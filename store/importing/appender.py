@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
 from msgspec import Struct
 
+from store.commit.intake import Load
 from store.commit.request import NewTurn, Request
 from store.content.cutting import MAX_CUT_BYTES
 from store.conversations.chain import Chain
@@ -36,29 +36,41 @@ class Appender:
     """Appends records to a branch: after record ``number`` of the branch ``runs``, which is turn ``parent``.
 
     Both are 0 and None where nothing precedes. ``sums`` are the measures of the branch up to there (None: not known).
-    Full batches become turns that no branch shows yet; :meth:`finish` commits the rest together with the head.
+    Full batches become turns that no branch shows yet; what is left is for the caller to commit, together with the
+    head: :meth:`turns`, a sync of ``load``, :meth:`view`, the commit, :meth:`measure`.
     """
 
     def __init__(
-        self, store: Store, runs: tuple[Run, ...], number: int, parent: int | None, sums: Measure | None
+        self,
+        store: Store,
+        load: Load,
+        runs: tuple[Run, ...],
+        number: int,
+        parent: int | None,
+        sums: Measure | None,
     ) -> None:
+        self.parent = parent
+        """The last turn that has been committed, None if there is none."""
         self.appended = 0
+        """How many records were appended, or will be."""
         self.opaque = 0
-        """How many of the records were too large to be looked into."""
+        """How many of them were too large to be looked into."""
+        self.size = 0
+        """How many bytes wait to be committed."""
         self.last_ms = 0
-        """The latest time that a record told, in Unix milliseconds, 0 if none did."""
+        """The latest time that a record told of those that were viewed, in Unix milliseconds, 0 if none did."""
+        self.aliases: dict[bytes, tuple[str, bytes, Hash]] = {}
+        """Other names of content, to be committed."""
+        self.sums = sums
+        """The measures of the branch, without its head; None if they are not known."""
         self.problems: list[str] = []
         """What was left out, a line each."""
         self._store = store
+        self._load = load
         self._number = number
-        self._parent = parent
-        self._sums = sums
-        self._load = store.load()
         self._viewer = store.viewer if store.viewer.renderer is not None else None
         self._chain: Chain | None = store.viewer.chain(runs, number + 1, self._blob) if self._viewer else None
         self._batch: list[_Record] = []
-        self._bytes = 0
-        self._aliases: dict[bytes, tuple[str, bytes, Hash]] = {}
         self._asked: set[bytes] = set()
 
     def add(self, type_name: str, payload: bytes) -> None:
@@ -89,42 +101,28 @@ class Appender:
         except DamageError as error:
             self.problems.append(str(error))
             return
-        self._aliases[blob.digest] = (blob.algorithm, blob.digest, self.blob(data, lambda _offset: None))
+        self.aliases[blob.digest] = (blob.algorithm, blob.digest, self.blob(data, lambda _offset: None))
 
-    def finish(self, context: int | None, changes: dict[str, object]) -> None:
-        """Commit what is left with metadata, and move the head of ``context`` (None: a new one) to the last record.
+    # -- committing ------------------------------------------------------------------------------------------------
 
-        A record that told its time is the conversation's last update.
-        """
-        turns, events = self._prepare()
-        if self.last_ms:
-            changes["updated_ms"] = self.last_ms
-        encoded = msgspec.json.encode(changes)
-        request = self._commit(
-            Request(context, parent=self._parent, turns=turns, changes=encoded, action="import"), events
-        )
-        if self._sums is not None:
-            sums = msgspec.structs.replace(self._sums, head=request.head.turn)
-            self._store.views.set_measure(request.head.context, sums)
+    @property
+    def types(self) -> set[str]:
+        """The payload types of the records that wait."""
+        return {record.type_name for record in self._batch}
 
-    def _take(self, record: _Record) -> None:
-        self._batch.append(record)
-        self._bytes += len(record.payload or b"")
-        if len(self._batch) >= _BATCH_RECORDS or self._bytes >= _BATCH_BYTES:
-            turns, events = self._prepare()
-            self._commit(Request(0, parent=self._parent, turns=turns, move_head=False), events)
-
-    def _prepare(self) -> tuple[list[NewTurn], list[Event]]:
-        """Bring the batch's content into the packs; return its turns, and its events if they are to be measured."""
+    def turns(self) -> list[NewTurn]:
+        """Bring the content of the records that wait into the packs; return their turns, to be committed."""
         batch = self._batch
         hashes = iter(self._load.payloads([record.payload for record in batch if record.payload is not None]))
-        turns = [
+        return [
             self._store.new_turn(record.digest or next(hashes), record.type_name, Encoding.JSON) for record in batch
         ]
-        self._load.sync()
+
+    def view(self) -> list[Event]:
+        """Return the events of the records that wait, if they are to be measured; their content must be readable."""
         events: list[Event] = []
         if self._viewer is not None and self._chain is not None:
-            for record in batch:
+            for record in self._batch:
                 if record.payload is None:
                     event = self._viewer.see_huge(record.size)
                 else:
@@ -132,40 +130,53 @@ class Appender:
                 self._chain.advance(event)
                 self.last_ms = max(self.last_ms, event.time_ms)
                 events.append(event)
-        return turns, events
+        return events
 
-    def _commit(self, request: Request, events: list[Event]) -> Request:
-        """Commit the batch, and file what is measured of its events."""
-        store, batch = self._store, self._batch
-        request.types = store.types_for({record.type_name for record in batch})
-        request.aliases = tuple(self._aliases.values())
-        store.submit(request)
-        self._batch, self._bytes, self._aliases = [], 0, {}
+    def measure(self, request: Request, events: list[Event], into: Measured) -> None:
+        """Measure the records that waited, now that they are committed; no more wait."""
+        batch, self._batch, self.size, self.aliases = self._batch, [], 0, {}
+        before = len(into.rows)
         if self._viewer is not None:
-            measured = Measured()
-            for number, (turn, record, event) in enumerate(
-                zip(request.written, batch, events, strict=True), self._number + 1
-            ):
-                self._viewer.measure(measured, turn, number, event, record.size)
-            store.views.add(measured.rows, measured.resources)
-            self._sum(measured)
-        self._number += len(batch)
-        self.appended += len(batch)
+            for turn, record, event in zip(request.written, batch, events, strict=True):
+                self._number += 1
+                self._viewer.measure(into, turn, self._number, event, record.size)
         if request.written:
-            self._parent = request.written[-1].turn_id
-        return request
-
-    def _sum(self, measured: Measured) -> None:
-        if self._sums is not None:
-            rows, sums = measured.rows, self._sums
-            self._sums = Measure(
-                0,
+            self.parent = request.written[-1].turn_id
+        if self.sums is not None:
+            rows, sums = into.rows[before:], self.sums
+            self.sums = Measure(
+                request.head.turn,
                 sums.events + sum(1 for row in rows if row.kind is not Kind.RECORD),
                 sums.transcript_size + sum(row.section_size for row in rows),
                 sums.json_size + sum(row.json_size for row in rows),
             )
 
+    def _take(self, record: _Record) -> None:
+        self.appended += 1
+        self._batch.append(record)
+        self.size += len(record.payload or b"")
+        if len(self._batch) >= _BATCH_RECORDS or self.size >= _BATCH_BYTES:
+            self._commit_batch()
+
+    def _commit_batch(self) -> None:
+        """Commit what waits as turns that no branch shows yet."""
+        turns = self.turns()
+        self._load.sync()
+        events = self.view()
+        request = Request(
+            0,
+            parent=self.parent,
+            turns=turns,
+            move_head=False,
+            types=self._store.types_for(self.types),
+            aliases=tuple(self.aliases.values()),
+        )
+        self._store.submit(request)
+        measured = Measured()
+        self.measure(request, events, measured)
+        self._store.views.add(measured.rows, measured.resources)
+
     def _blob(self, algorithm: str, digest: bytes) -> bytes | None:
         """Return content by a foreign digest, also while its alias is not committed."""
-        alias = self._aliases.get(digest)
+        alias = self.aliases.get(digest)
         return self._store.blob(alias[2]) if alias else self._store.aliased(algorithm, digest)

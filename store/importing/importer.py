@@ -1,8 +1,8 @@
 """Importing sessions: what is new of each, whole or not at all.
 
 A session's records go in as turns that no branch shows yet, a batch at a time; its conversation appears (or grows)
-with one last commit that moves the head and keeps the cursor. Interrupted anywhere, the next import begins that
-session again and finds its content already there.
+with one last commit that moves the head and keeps the cursor; those of small sessions are made together. Interrupted
+anywhere, the next import begins that session again and finds its content already there.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import TracebackType
 
 from msgspec import Struct
 
@@ -17,9 +18,10 @@ from store.errors import ConvfsError, StoreFailed
 from store.formats.format import Format, Source
 from store.formats.registry import FORMATS, format_named
 from store.importing.cursor import unchanged
+from store.importing.group import Group
 from store.importing.imported import read_imported
 from store.importing.paths import path_text, text_path
-from store.importing.session import SessionImport
+from store.importing.session import Done, SessionImport
 from store.importing.walk import Skipped, Unreadable, walk
 from store.index.catalogue import Entry
 from store.store import Store
@@ -51,7 +53,6 @@ class Importer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._apart = frozenset([Path(os.path.abspath(store.root))])
 
     def run(
         self,
@@ -67,54 +68,106 @@ class Importer:
         then nothing more can be.
         """
         formats: tuple[Format, ...] = (format_named(format_name),) if format_name else FORMATS
-        report = ImportReport()
-        for path in paths:
-            nothing = True
-            for found in walk(path, formats, self._unchanged, self._apart):
-                if isinstance(found, Skipped):
-                    report.skipped += 1
-                    continue
-                nothing = False
-                if isinstance(found, Source):
-                    self._import(found, formats, report, dry_run, progress)
-                elif isinstance(found, Unreadable):
-                    report.errors.append(f"{path_text(found.path)}: {found.reason}")
-                else:
-                    report.unchanged += 1
-            if nothing:
-                report.errors.append(f"{path_text(path)}: holds no session of {', '.join(f.name for f in formats)}")
-        return report
+        with _Run(self._store, formats, dry_run, progress) as run:
+            for path in paths:
+                run.take_all(path)
+            run.commit()
+        return run.report
 
-    def _unchanged(self, path: Path) -> list[Path] | None:
-        """Return what belongs to the session at ``path`` if it is known and as it was."""
-        entry = self._known(path)
-        return _beside(entry, path) if entry else None
 
-    def _known(self, path: Path) -> Entry | None:
-        return self._store.by_source(path_text(path))
+class _Run:
+    """One import. While sessions wait for their commit, no other import of the store goes on."""
 
-    def _import(
-        self,
-        source: Source,
-        formats: Sequence[Format],
-        report: ImportReport,
-        dry_run: bool,
-        progress: Progress | None,
+    def __init__(self, store: Store, formats: tuple[Format, ...], dry_run: bool, progress: Progress | None) -> None:
+        self.report = ImportReport()
+        self._store = store
+        self._formats = formats
+        self._dry_run = dry_run
+        self._progress = progress
+        self._apart = frozenset([Path(os.path.abspath(store.root))])
+        self._group = Group(store)
+        self._waiting: dict[Path, tuple[Done, bool]] = {}
+        """The sessions that wait for their commit, by path; and whether they are new."""
+        self._holds = False
+
+    def __enter__(self) -> _Run:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        format_ = next(f for f in formats if f.name == source.format)
+        self._release()
+
+    def take_all(self, path: Path) -> None:
+        """Import the sessions at or under ``path``."""
+        report = self.report
+        nothing = True
+        for found in walk(path, self._formats, self._unchanged, self._apart):
+            if isinstance(found, Skipped):
+                report.skipped += 1
+                continue
+            nothing = False
+            if isinstance(found, Source):
+                self._take(found)
+            elif isinstance(found, Unreadable):
+                report.errors.append(f"{path_text(found.path)}: {found.reason}")
+            else:
+                report.unchanged += 1
+        if nothing:
+            names = ", ".join(format_.name for format_ in self._formats)
+            report.errors.append(f"{path_text(path)}: holds no session of {names}")
+
+    def commit(self) -> None:
+        """Commit the sessions that wait, and report them."""
+        waiting, self._waiting = self._waiting, {}
+        for (path, (done, new)), error in zip(waiting.items(), self._group.commit(), strict=True):
+            if error is None:
+                self._count(done, new)
+            else:
+                self._failed(path, error)
+        self._release()
+
+    def _take(self, source: Source) -> None:
+        format_ = next(format_ for format_ in self._formats if format_.name == source.format)
+        if source.path in self._waiting:
+            self.commit()
+        # two imports at once would find a session new both, or take the same name
+        if not self._holds:
+            self._store.importing.acquire()
+            self._holds = True
         try:
-            # two at once would find the session new both, or take the same name
-            with self._store.importing:
-                known = self._known(source.path)
-                if known and _beside(known, source.path) is not None:
-                    report.unchanged += 1
-                    return
-                done = None if dry_run else SessionImport(self._store, format_, source, known).run(progress)
-        except StoreFailed:
-            raise
+            self._import(source, format_)
         except (ConvfsError, OSError) as error:
-            report.errors.append(f"{path_text(source.path)}: {error}")
+            self._failed(source.path, error)
+        if self._group.full:
+            self.commit()
+        elif not self._waiting:
+            self._release()
+
+    def _import(self, source: Source, format_: Format) -> None:
+        known = self._known(source.path)
+        if known and _beside(known, source.path) is not None:
+            self.report.unchanged += 1
             return
+        if self._dry_run:
+            self._count(None, known is None)
+            return
+        before = len(self._group)
+        done = SessionImport(self._store, self._group, format_, source, known).run(self._progress)
+        if len(self._group) > before:
+            self._waiting[source.path] = (done, known is None)
+        else:
+            self._count(done, known is None)
+
+    def _release(self) -> None:
+        if self._holds:
+            self._holds = False
+            self._store.importing.release()
+
+    # -- the report ------------------------------------------------------------------------------------------------
+
+    def _count(self, done: Done | None, new: bool) -> None:
+        report = self.report
         if done:
             report.records += done.records
             report.opaque += done.opaque
@@ -124,10 +177,25 @@ class Importer:
                 report.unchanged += 1
                 return
             report.conversations.append(f"{done.project}/{done.name}")
-        if known is None:
+        if new:
             report.imported += 1
         else:
             report.grown += 1
+
+    def _failed(self, path: Path, error: Exception) -> None:
+        if isinstance(error, StoreFailed):
+            raise error
+        self.report.errors.append(f"{path_text(path)}: {error}")
+
+    # -- what is known -----------------------------------------------------------------------------------------------
+
+    def _known(self, path: Path) -> Entry | None:
+        return self._store.by_source(path_text(path))
+
+    def _unchanged(self, path: Path) -> list[Path] | None:
+        """Return what belongs to the session at ``path`` if it is known and as it was."""
+        entry = self._known(path)
+        return _beside(entry, path) if entry else None
 
 
 def _beside(entry: Entry, path: Path) -> list[Path] | None:

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Set
 
 from store.formats.format import About, Source
 from store.index.index import day_of
@@ -30,14 +31,16 @@ def project_name(name: str) -> str:
     return _cut(_UNFIT.sub("-", name).strip(" ."), _LONGEST_PROJECT_BYTES) or "unnamed"
 
 
-def name_conversation(store: Store, about: About, source: Source, started_ms: int) -> tuple[str, str]:
-    """Return a project and a name for a new conversation that no other one has."""
+def name_conversation(
+    store: Store, about: About, source: Source, started_ms: int, waiting: Set[tuple[str, str]]
+) -> tuple[str, str]:
+    """Return a project and a name for a new conversation that no other one has, nor any of those ``waiting``."""
     project = project_name(about.project or source.path.parent.name)
     words = slug(about.title) or slug(about.session_id) or slug(source.path.stem) or "conversation"
     stem = f"{day_of(started_ms) or 'undated'}-{words}"
     taken = store.names_like(project, stem)
     name, count = stem, 1
-    while name in taken:
+    while name in taken or (project, name) in waiting:
         count += 1
         name = f"{stem}-{count}"
     return project, name

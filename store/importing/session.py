@@ -18,6 +18,7 @@ from store.ids import Hash, hash_bytes
 from store.importing.appender import Appender
 from store.importing.cursor import Cursor, Stamp, stamp, stamps_beside
 from store.importing.envelope import EnvelopeBuilder
+from store.importing.group import Group
 from store.importing.imported import Imported, read_imported
 from store.importing.naming import name_conversation
 from store.importing.paths import path_text
@@ -50,10 +51,14 @@ class Done(Struct, frozen=True):
 
 
 class SessionImport:
-    """Imports one session into ``store``; ``known`` is the conversation that it was imported as before. Used once."""
+    """Imports one session into ``store``; ``known`` is the conversation that it was imported as before. Used once.
 
-    def __init__(self, store: Store, format_: Format, source: Source, known: Entry | None) -> None:
+    What is left of it when it has been gone through waits in ``group`` to be committed.
+    """
+
+    def __init__(self, store: Store, group: Group, format_: Format, source: Source, known: Entry | None) -> None:
         self._store = store
+        self._group = group
         self._format = format_
         self._source = source
         self._scratch = store.root / "scratch"
@@ -89,7 +94,7 @@ class SessionImport:
         if changes or changed:
             if known:
                 changes["updated_ms"] = known.updated_ms
-            self._appending().finish(known.id if known else None, changes)
+            self._group.end(self._appending(), known.id if known else None, changes)
         appender = self._appender
         return Done(
             known.project if known else str(changes["project"]),
@@ -203,7 +208,8 @@ class SessionImport:
         if self._appender is None:
             after = self._number if after < 0 else after
             parent = branch.position(self._runs, after) if after else None
-            self._appender = Appender(self._store, self._runs, after, parent, self._sums(after))
+            sums = self._sums(after)
+            self._appender = Appender(self._store, self._group.load, self._runs, after, parent, sums)
         return self._appender
 
     def _sums(self, after: int) -> Measure | None:
@@ -262,7 +268,8 @@ class SessionImport:
         if known is not None:
             return {key: value for key, value in told.items() if known.metadata.get(key) != value}
         started = about.started_ms or modified_ms
-        project, name = name_conversation(self._store, about, source, started)
+        project, name = name_conversation(self._store, about, source, started, self._group.names)
+        self._group.names.add((project, name))
         return told | {
             "project": project,
             "name": name,

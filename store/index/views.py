@@ -44,8 +44,13 @@ class Views:
                 sql.execute(f"DELETE FROM {table}")
             self._db.set_state("renderer", renderer)
 
-    def add(self, rows: Iterable[EventRow], resources: Iterable[ResourceRow]) -> None:
-        """File measured records."""
+    def add(
+        self,
+        rows: Iterable[EventRow],
+        resources: Iterable[ResourceRow],
+        measures: Iterable[tuple[int, Measure]] = (),
+    ) -> None:
+        """File measured records, and the sums of conversations by their ids."""
         views = [
             (
                 row.turn,
@@ -61,6 +66,7 @@ class Views:
             for row in rows
         ]
         held = [(r.turn, r.seq, r.uri, r.mime, r.size, r.hash) for r in resources]
+        sums = [(context, m.head, m.events, m.transcript_size, m.json_size) for context, m in measures]
         with self._db.writing() as sql:
             sql.executemany(
                 "INSERT OR REPLACE INTO views VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -69,6 +75,10 @@ class Views:
             sql.executemany(
                 "INSERT OR REPLACE INTO resources VALUES (?, ?, ?, ?, ?, ?, ?)",
                 [(*values, sum_of(values)) for values in held],
+            )
+            sql.executemany(
+                "INSERT OR REPLACE INTO measures VALUES (?, ?, ?, ?, ?, ?)",
+                [(*values, sum_of(values)) for values in sums],
             )
 
     def rows(self, run: Run, number: int) -> list[EventRow]:
@@ -106,6 +116,4 @@ class Views:
 
     def set_measure(self, context_id: int, measure: Measure) -> None:
         """File the sums of a conversation."""
-        values = (context_id, measure.head, measure.events, measure.transcript_size, measure.json_size)
-        with self._db.writing() as sql:
-            sql.execute("INSERT OR REPLACE INTO measures VALUES (?, ?, ?, ?, ?, ?)", (*values, sum_of(values)))
+        self.add((), (), [(context_id, measure)])

@@ -13,6 +13,7 @@ from store.events.conversation import Conversation
 from store.formats.format import Source
 from store.formats.registry import format_named
 from store.importing.exporter import export_native
+from store.importing.group import Group
 from store.importing.importer import Importer, ImportReport
 from store.importing.session import Done, SessionImport
 from store.store import Store
@@ -83,8 +84,11 @@ def imported(store: Store, *paths: Path) -> ImportReport:
 
 def bring(store: Store, source: Source) -> Done:
     """Import one session, whatever its file holds."""
-    path = str(source.path)
-    return SessionImport(store, format_named(source.format), source, store.by_source(path)).run(None)
+    group = Group(store)
+    known = store.by_source(str(source.path))
+    done = SessionImport(store, group, format_named(source.format), source, known).run(None)
+    assert group.commit() in ([], [None])
+    return done
 
 
 def by_source(store: Store, path: Path) -> Conversation:

@@ -159,6 +159,7 @@ class Interruption(BaseException):
     """Comes from anywhere, as Ctrl-C does."""
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a file may be left open
 @pytest.mark.parametrize("step", [97, 397, 1201])
 def test_at_any_line_of_code(scene: Scene, step: int) -> None:
     """Interrupted in the middle of any function of the importer."""
