@@ -17,9 +17,12 @@ from typing import Any
 
 from store.errors import ConvfsError, DamageError, StoreFailed
 from store.index.schema import SCHEMA_VERSION, TABLES
-from store.index.sums import holds
+from store.index.sums import holds, sum_of
 
 _PRAGMAS = ("journal_mode = WAL", "synchronous = OFF", "temp_store = MEMORY", "cache_size = -8192")
+
+# What a damaged database makes of its text, Python cannot always decode, nor the message about it.
+_FAULTS = (sqlite3.Error, UnicodeDecodeError)
 
 Row = tuple[Any, ...]
 """A row of any table: what its columns hold is the schema's to say."""
@@ -59,19 +62,29 @@ class Database:
             if not self._writer.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
                 self._writer.executescript("BEGIN;" + TABLES + "COMMIT;")
                 self.set_state("schema", SCHEMA_VERSION)
+                self.set_state("tables", self._tables())
                 self.set_state("boot", boot)
             noted = self._writer.execute("SELECT value FROM state WHERE key = 'boot'").fetchone()
-        except sqlite3.Error as error:
+            made = dict(
+                self._writer.execute("SELECT key, value FROM state WHERE key IN ('schema', 'tables')").fetchall()
+            )
+            self.current = made == {"schema": SCHEMA_VERSION, "tables": self._tables()}
+            """Whether its tables are those of this version, as they were made."""
+        except BaseException as error:
             self._writer.close()
-            raise self._error(error) from error
-        except BaseException:
-            self._writer.close()
+            if isinstance(error, _FAULTS):
+                raise self._error(error) from error
             raise
         self._noted = not boot or noted == (boot,)
         self.clean = noted == ("",)
         """Whether it was on disk, all of it, when it was last closed."""
         self.trusted = self.clean or noted == (boot,)
         """Whether every change that was made to it is there."""
+
+    def _tables(self) -> int:
+        return sum_of(
+            self._writer.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name").fetchall()
+        )
 
     def _connect(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = None
@@ -81,13 +94,13 @@ class Database:
             )
             for pragma in _PRAGMAS:
                 connection.execute(f"PRAGMA {pragma}").fetchone()
-        except sqlite3.Error as error:
+        except _FAULTS as error:
             if connection is not None:
                 connection.close()
             raise self._error(error) from error
         return connection
 
-    def _error(self, error: sqlite3.Error) -> ConvfsError:
+    def _error(self, error: Exception) -> ConvfsError:
         if self._closed:
             return StoreFailed(f"{self.path}: the store has been closed")
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
@@ -115,7 +128,7 @@ class Database:
         """Return the rows of a SELECT; none where a parameter is a number too large for any row to hold."""
         try:
             return self._reader.execute(sql, parameters).fetchall()
-        except sqlite3.Error as error:
+        except _FAULTS as error:
             raise self._error(error) from error
         except OverflowError:
             return []
@@ -130,6 +143,12 @@ class Database:
         if not holds(row):
             raise self.damage(f"a row of {table} is damaged")
         return row[:-1]
+
+    def problems(self) -> Iterator[str]:
+        """Look through all pages, and yield what is wrong with them."""
+        for (problem,) in self.query("PRAGMA integrity_check"):
+            if problem != "ok":
+                yield problem
 
     def state(self, key: str) -> object:
         """Return the value kept under ``key``, None if there is none."""
@@ -154,7 +173,7 @@ class Database:
                 self._writer.execute("COMMIT")
             except BaseException as error:
                 self._roll_back()
-                if isinstance(error, sqlite3.Error):
+                if isinstance(error, _FAULTS):
                     raise self._error(error) from error
                 raise
 
@@ -168,7 +187,7 @@ class Database:
         try:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
-        except sqlite3.Error:
+        except _FAULTS:
             return
 
     def _note(self, boot: str) -> None:
@@ -201,6 +220,6 @@ class Database:
             if not busy:
                 self._note("")
                 self._writer.execute("PRAGMA synchronous = FULL")
-        except sqlite3.Error:
+        except _FAULTS:
             # untrusted, it is made anew after the next boot
             return

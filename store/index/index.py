@@ -16,7 +16,6 @@ import store.disk.head_format as heads
 from store.disk import durable
 from store.ids import Hash, hash_key, type_tag
 from store.index.database import Database
-from store.index.schema import SCHEMA_VERSION
 from store.index.sums import sum_of
 
 Place = tuple[int, int, int]
@@ -38,7 +37,7 @@ class Index:
     @property
     def usable(self) -> bool:
         """Whether the tables are of this version and nothing can be missing (else the index must be rebuilt)."""
-        return self.db.trusted and self.db.state("schema") == SCHEMA_VERSION
+        return self.db.trusted and self.db.current
 
     def close(self, *, sync: bool = False) -> None:
         """Close the database, see there."""

@@ -21,7 +21,8 @@ from store.disk.turn_format import Turn
 from store.errors import ConvfsError, DamageError
 from store.ids import Hash
 from store.index.index import Index
-from store.index.schema import DERIVED_FROM_LOGS
+from store.index.schema import DERIVED_FROM_LOGS, DERIVED_FROM_RENDERER
+from store.index.sums import holds
 from store.store import Store
 from store.upkeep.rebuild import rebuild
 
@@ -65,6 +66,8 @@ def _turns(store: Store) -> Iterator[tuple[int, Turn | DamageError]]:
 
 def check_turns(store: Store) -> Iterator[Finding]:
     """Ids are those of the places; a parent is 0 or an earlier turn; a depth is the parent's and one."""
+    if store.files.turns.damage:
+        yield _error("turns", str(store.files.turns.damage))
     depths = array("I")
     for turn_id, turn in _turns(store):
         if not isinstance(turn, Turn):
@@ -136,6 +139,8 @@ def _frames(store: Store) -> Iterator[Frame | Damage]:
 
 def check_head_log(store: Store) -> Iterator[Finding]:
     """Frames are sound, their numbers rise, and each COMMIT says how many turns there were."""
+    if store.files.heads.damage:
+        yield _error("head log", str(store.files.heads.damage))
     last, turns = 0, 0
     for frame in _frames(store):
         if isinstance(frame, Damage):
@@ -200,18 +205,30 @@ def check_references(store: Store) -> Iterator[Finding]:
 
 
 def check_index(store: Store) -> Iterator[Finding]:
-    """The index says what the logs and packs say: one made anew has the same rows."""
+    """The index says what the logs and packs say (where these are not damaged): one made anew has the same rows."""
+    for problem in store.files.index.db.problems():
+        yield _error("index", f"index.db: {problem}: run convfs reindex")
     scratch = store.root / "fsck.db"
     _remove(scratch)
     fresh = Index(scratch)
     try:
-        rebuild(fresh, store.files.heads, store.files.packs)
+        if rebuild(fresh, store.files.heads, store.files.packs):
+            # the index may know more than what is left of them
+            return
         for table in (*DERIVED_FROM_LOGS, "blobs"):
             for place, row in differences(fresh, store.files.index.db.path, table):
                 yield _error("index", f"{table}: {place} has {row}: run convfs reindex")
     finally:
         fresh.close()
         _remove(scratch)
+
+
+def check_views(store: Store) -> Iterator[Finding]:
+    """What was measured of events is what was filed."""
+    for table in DERIVED_FROM_RENDERER:
+        for row in store.files.index.db.query(f"SELECT * FROM {table}"):
+            if not holds(row):
+                yield _error("views", f"{table}: the row {row} is damaged: run convfs reindex")
 
 
 def differences(fresh: Index, other: Path, table: str) -> Iterator[tuple[str, tuple[object, ...]]]:
@@ -239,5 +256,6 @@ CHECKS: tuple[Check, ...] = (
     check_payloads,
     check_references,
     check_index,
+    check_views,
 )
 """Every check, in the order in which they run."""

@@ -20,19 +20,25 @@ from store.disk import durable, file_header
 from store.disk.blob_format import encode_record
 from store.disk.file_header import CHECKPOINT, HEAD_LOG, HEADER_SIZE, JOURNAL, PACK, TURN_LOG, Damage, FileKind
 from store.disk.head_format import Commit
+from store.disk.head_format import encode as encode_frame
 from store.disk.head_log import HeadLog
 from store.disk.journal import Journal
-from store.disk.journal_format import Checkpoint, JournalBlob
+from store.disk.journal_format import Checkpoint, Entry, JournalBlob
 from store.disk.pack import PackSet
+from store.disk.turn_format import RECORD_SIZE
+from store.disk.turn_format import encode as encode_turn
 from store.disk.turn_log import TurnLog
 from store.errors import ConvfsError, DamageError, NotFound, StoreFailed
 from store.ids import new_store_id
+from store.index.catalogue import Catalogue
 from store.index.index import Index
+from store.index.views import Views
 from store.upkeep.rebuild import blob_places, catch_up, rebuild
 
 JOURNAL_BYTES = 16 << 20
 """How large each of the two journals grows."""
 
+_LOOKED_THROUGH = 1 << 20
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -87,12 +93,14 @@ class Files:
     def _recover(self) -> None:
         turns, heads, journal = self.turns, self.heads, self.journal
         reached = journal.checkpoint or self._from_logs()
+        entries = list(journal.entries(reached.seq))
+        lost = self._lost(reached, entries)
         # what was not certain to be on disk is cut, and comes back from the journal if it was acknowledged
         turns.cut(reached.turn_count)
         heads.cut(reached.heads_length)
         self.seq = reached.seq
         packed = (reached.pack, reached.pack_length)
-        for entry in journal.entries(reached.seq):
+        for entry in entries + lost:
             if turns.count != entry.first_turn - 1:
                 turns.cut(entry.first_turn - 1)
             if heads.length != entry.heads_offset:
@@ -102,11 +110,51 @@ class Files:
             self.waiting += entry.blobs
             self.seq = entry.seq
             packed = max(packed, entry.pack)
-            self._replayed += 1
-        if self._replayed:
-            self.notes.append(f"recovered {self._replayed} commits from the journal")
+        self._replayed = len(entries) + len(lost)
+        if entries:
+            self.notes.append(f"recovered {len(entries)} commits from the journal")
+        if lost:
+            self.notes.append(f"the journal has lost {len(lost)} commits: their turns are there, their content may not")
         self.notes += journal.problems
         self._mend_packs(packed)
+
+    def _lost(self, reached: Checkpoint, entries: list[Entry]) -> list[Entry]:
+        """Return commits that the logs have behind everything that the journal has, without the blobs they brought.
+
+        Logs are written after the journal has been synced. So these commits were acknowledged, and their entries are
+        damaged: an entry at the end cannot be told from an unfinished one otherwise.
+        """
+        seq, turn_count, offset = reached.seq, reached.turn_count, reached.heads_length
+        if entries:
+            last = entries[-1]
+            seq, offset = last.seq, last.heads_offset + len(last.heads)
+            turn_count = last.first_turn - 1 + len(last.turns) // RECORD_SIZE
+        lost: list[Entry] = []
+        group: list[bytes] = []
+        for frame in self.heads.frames(offset):
+            if isinstance(frame, Damage) or frame.seq != seq + len(group) + 1:
+                break
+            group.append(encode_frame(frame.seq, frame.context, frame.body))
+            commit = frame.body
+            if isinstance(commit, Commit):
+                records = self._records(turn_count + 1, commit.turn_count)
+                if records is None or commit.heads_length != offset:
+                    break
+                packed = (commit.pack_number, commit.pack_length)
+                lost.append(Entry(frame.seq, turn_count + 1, records, offset, b"".join(group), packed, []))
+                seq, turn_count, offset = frame.seq, commit.turn_count, offset + sum(map(len, group))
+                group = []
+        return lost
+
+    def _records(self, first: int, last: int) -> bytes | None:
+        """Return the records of some turns as the log has them; None if it does not have them all."""
+        if last < first:
+            return b"" if last == first - 1 else None
+        try:
+            turns = self.turns.range(first, last - first + 1)
+        except (DamageError, NotFound):
+            return None
+        return b"".join(map(encode_turn, turns)) if len(turns) == last - first + 1 else None
 
     def _from_logs(self) -> Checkpoint:
         """Work out how far the logs reach from their own last COMMIT: of a new store, or where the note is lost."""
@@ -238,6 +286,13 @@ def _sound_index(files: Files, path: Path, boot: str) -> Index | None:
             if reached < files.seq or not index.db.clean:
                 catch_up(index, files.heads)
                 index.add_blobs(blob_places(files.packs, _last_filed_pack(index)))
+            # a small one is looked through, which takes a millisecond; of any, what opening asks for
+            if path.stat().st_size <= _LOOKED_THROUGH and list(index.db.problems()):
+                raise index.db.damage("its pages are damaged")
+            index.type_names()
+            index.dictionaries()
+            Catalogue(index.db).last_id()
+            Views(index.db).renderer()
             return index
     except DamageError as error:
         files.notes.append(f"the index could not be used ({error}); made it anew")

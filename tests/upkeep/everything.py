@@ -1,0 +1,89 @@
+"""A store with a little of everything in it, and every question that one can ask of it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from fusefs.text.render import FileRenderer
+from store.errors import ConvfsError
+from store.ids import hash_bytes
+from store.importing.importer import Importer
+from store.store import Append, Store
+from tests.importing.sessions import lines, session
+
+Answers = dict[str, object]
+Question = Callable[[], object]
+
+
+def fill(root: Path, folder: Path) -> None:
+    """Make a store at ``root`` and close it."""
+    with Store.open(root, renderer=FileRenderer()) as store:
+        path = session(folder, lines("Please fix the login bug.", "I will. " * 300, "Thank you.", "One thing " * 99))
+        Importer(store).run([path])
+        put = store.put_blob(bytes(range(256)) * 40)
+        store.put_blob(b"text in a blob of its own, " * 60)
+        first = store.create_context(metadata={"project": "shop", "name": "first", "title": "A first one"}).context
+        for number in range(6):
+            store.append(first, b'{"type":"user","number":%d,"text":"%s"}' % (number, b"word " * 300), "jp.event.v1")
+        store.flush()
+        store.append_many(first, [Append(b"line %d" % number, "plain.text") for number in range(5)])
+        base = store.last(first, 4)[0].turn_id
+        second = store.fork(first, base, metadata={"project": "shop", "name": "second"}).context
+        store.append(second, b'{"type":"user","text":"another way"}', "jp.event.v1")
+        store.append(second, bytes(3000), "raw.bytes")
+        store.set_metadata(second, {"blob": put.hex(), "labels": ["a", "b"]})
+        Importer(store).run([session(folder, path.read_bytes() + lines("And another.", start=4))])
+        ask(store)
+
+
+def questions(store: Store) -> dict[str, Question]:
+    """Return everything that can be asked, by a name for it; turns and contexts are those that :func:`fill` made."""
+    asked: dict[str, Question] = {}
+    for context in (1, 2, 3):
+        asked[f"head {context}"] = lambda context=context: store.head(context)
+        asked[f"last {context}"] = lambda context=context: store.last(context, 100)
+        asked[f"range {context}"] = lambda context=context: store.range_by_depth(context, 2, 3)
+        asked[f"conversation {context}"] = lambda context=context: store.conversation(context)
+        asked[f"versions {context}"] = lambda context=context: store.versions(context)
+    for name in ("first", "second"):
+        asked[f"find {name}"] = lambda name=name: store.find("shop", name)
+    for turn in range(1, 19):
+        asked[f"turn {turn}"] = lambda turn=turn: store.turn(turn)
+        asked[f"payload {turn}"] = lambda turn=turn: store.payload(turn)
+        asked[f"path {turn}"] = lambda turn=turn: store.path_to_root(turn)
+        asked[f"type {turn}"] = lambda turn=turn: store.type_name(store.turn(turn).type_tag)
+        asked[f"rows {turn}"] = lambda turn=turn: list(store.rows(turn))
+        asked[f"events {turn}"] = lambda turn=turn: [sound(event) for _row, event in store.events(store.rows(turn))]
+        asked[f"resources {turn}"] = lambda turn=turn: [(row, store.resource(row)) for row in store.resources(turn)]
+    for data in (bytes(range(256)) * 40, b"text in a blob of its own, " * 60):
+        name = hash_bytes(data)
+        asked[f"blob {name.hex()}"] = lambda name=name: store.blob(name)
+        asked[f"size {name.hex()}"] = lambda name=name: store.blob_size(name)
+        asked[f"pieces {name.hex()}"] = lambda name=name: b"".join(store.blob_pieces(name))
+    asked["projects"] = store.projects
+    asked["conversations"] = store.conversations
+    asked["conversations of a project"] = lambda: store.conversations("shop")
+    asked["count"] = store.conversation_count
+    asked["days"] = lambda: [store.by_day(day) for day in store.days("2026-03")]
+    return asked
+
+
+def sound(value: object) -> object:
+    if isinstance(value, ConvfsError):
+        raise value
+    return value
+
+
+def ask(store: Store) -> Answers:
+    """Ask everything. An answer that is a ConvfsError is left out; any other exception is the test's to see."""
+    answers: Answers = {}
+    for name, question in questions(store).items():
+        try:
+            answers[name] = question()
+        except ConvfsError:
+            continue
+    return answers
+
+
+def differing(answers: Answers, expected: Answers) -> list[str]:
+    """Return which answers are wrong."""
+    return [name for name, answer in answers.items() if answer != expected[name]]
