@@ -33,34 +33,53 @@ _BATCH_BYTES = 16 << 20
 
 
 class Measured:
-    """Rows and resources as they are measured, until they are filed."""
+    """Records that follow each other as they are measured, until it is known which turns they are."""
 
     def __init__(self) -> None:
-        self.rows: list[EventRow] = []
-        self.resources: list[ResourceRow] = []
+        self._records: list[tuple[int, Kind, str, int, int, int, int, int, int]] = []
+        self._resources: list[tuple[int, int, int, str, str, int, int, Hash]] = []
+        self.last_ms = 0
+        """The latest time that a record told, in Unix milliseconds, 0 if none did."""
 
-    def add(self, turn: int, number: int, event: Event, sizes: Sizes, payload_size: int) -> None:
-        """Take in one record."""
-        self.rows.append(
-            EventRow(
-                turn,
-                number,
-                event.kind,
-                event.tool,
-                event.parent,
-                event.time_ms,
-                sizes.file,
-                sizes.section,
-                sizes.json,
-                payload_size,
-            )
-        )
+    def add(self, number: int, event: Event, sizes: Sizes, payload_size: int) -> None:
+        """Take in the next record."""
         for seq, resource in enumerate(event.resources):
             content = resource.content
             data = content.encode("utf-8", "replace") if isinstance(content, str) else content
-            self.resources.append(
-                ResourceRow(turn, number, seq, resource.uri, resource.mime, len(data), event.time_ms, hash_bytes(data))
+            self._resources.append(
+                (
+                    len(self._records),
+                    number,
+                    seq,
+                    resource.uri,
+                    resource.mime,
+                    len(data),
+                    event.time_ms,
+                    hash_bytes(data),
+                )
             )
+        if event.time_ms > self.last_ms:
+            self.last_ms = event.time_ms
+        row = (
+            number,
+            event.kind,
+            event.tool,
+            event.parent,
+            event.time_ms,
+            sizes.file,
+            sizes.section,
+            sizes.json,
+            payload_size,
+        )
+        self._records.append(row)
+
+    def rows(self, first: int) -> list[EventRow]:
+        """Return the rows of the records, the first of which is turn ``first``."""
+        return [EventRow(turn, *row) for turn, row in enumerate(self._records, first)]
+
+    def resources(self, first: int) -> list[ResourceRow]:
+        """Return the resources of the records, the first of which is turn ``first``."""
+        return [ResourceRow(first + resource[0], *resource[1:]) for resource in self._resources]
 
 
 class Viewer:
@@ -166,27 +185,26 @@ class Viewer:
             turns = self._turns.range(start, min(_BATCH, first + count - start))
             sizes = {turn.turn_id: self._payload_size(turn.payload_hash) for turn in turns}
             payloads = dict(self._seen(turns, sizes))
-            for turn in turns:
-                payload = payloads.get(turn.turn_id)
-                if payload is None:
-                    event = self.see_huge(sizes[turn.turn_id])
-                else:
-                    event = self.see(self._type_name(turn.type_tag), payload, chain)
-                chain.advance(event)
-                self.measure(measured, turn, number + turn.turn_id - first, event, sizes[turn.turn_id])
-            self._views.add(measured.rows, measured.resources)
+            for at, turn in enumerate(turns, number + start - first):
+                type_name = self._type_name(turn.type_tag)
+                self.measure(measured, at, type_name, payloads.get(turn.turn_id), sizes[turn.turn_id], chain)
+            self._views.add(measured.rows(start), measured.resources(start))
 
     def _seen(self, turns: Sequence[Turn], sizes: dict[int, int]) -> Iterator[tuple[int, bytes]]:
         for turn, payload in self._payloads([t for t in turns if sizes[t.turn_id] <= LARGEST_VIEWED]):
             # a damaged record is measured as what its file will say when read: nothing (the read is EIO)
             yield turn.turn_id, payload if isinstance(payload, bytes) else b""
 
-    def measure(self, into: Measured, turn: Turn, number: int, event: Event, payload_size: int) -> None:
-        """Measure one event of a branch."""
+    def measure(
+        self, into: Measured, number: int, type_name: str, payload: bytes | None, payload_size: int, chain: Chain
+    ) -> None:
+        """See and measure one record of a branch, and go on to the next; ``payload`` is None if it is too large."""
         if self.renderer is None:
             raise ConvfsError("this store was opened without a renderer, so nothing can be measured")
-        sizes = self.renderer.measure(number, event, self.format_name(turn.type_tag), payload_size)
-        into.add(turn.turn_id, number, event, sizes, payload_size)
+        event = self.see_huge(payload_size) if payload is None else self.see(type_name, payload, chain)
+        chain.advance(event)
+        sizes = self.renderer.measure(number, event, type_name.partition(".")[0], payload_size)
+        into.add(number, event, sizes, payload_size)
 
 
 def _batches(rows: Sequence[EventRow]) -> Iterator[list[EventRow]]:

@@ -13,7 +13,8 @@ from store.conversations.chain import Chain
 from store.conversations.viewer import Measured
 from store.disk.turn_format import Encoding
 from store.errors import DamageError, NotFound
-from store.events.event import Event, Kind
+from store.events.conversation import EventRow, ResourceRow
+from store.events.event import Kind
 from store.formats.format import ExternalBlob
 from store.ids import Hash
 from store.index.views import Measure, Run
@@ -37,7 +38,7 @@ class Appender:
 
     Both are 0 and None where nothing precedes. ``sums`` are the measures of the branch up to there (None: not known).
     Full batches become turns that no branch shows yet; what is left is for the caller to commit, together with the
-    head: :meth:`turns`, a sync of ``load``, :meth:`view`, the commit, :meth:`measure`.
+    head: :meth:`turns`, a sync of ``load``, :meth:`measure`, the commit, :meth:`file`.
     """
 
     def __init__(
@@ -57,12 +58,12 @@ class Appender:
         """How many of them were too large to be looked into."""
         self.size = 0
         """How many bytes wait to be committed."""
-        self.last_ms = 0
-        """The latest time that a record told of those that were viewed, in Unix milliseconds, 0 if none did."""
         self.aliases: dict[bytes, tuple[str, bytes, Hash]] = {}
         """Other names of content, to be committed."""
         self.sums = sums
         """The measures of the branch, without its head; None if they are not known."""
+        self.last_ms = 0
+        """The latest time that a record told of those that were measured, in Unix milliseconds, 0 if none did."""
         self.problems: list[str] = []
         """What was left out, a line each."""
         self._store = store
@@ -118,38 +119,33 @@ class Appender:
             self._store.new_turn(record.digest or next(hashes), record.type_name, Encoding.JSON) for record in batch
         ]
 
-    def view(self) -> list[Event]:
-        """Return the events of the records that wait, if they are to be measured; their content must be readable."""
-        events: list[Event] = []
+    def measure(self) -> Measured:
+        """See and measure the records that wait, once their content can be read."""
+        measured = Measured()
         if self._viewer is not None and self._chain is not None:
-            for record in self._batch:
-                if record.payload is None:
-                    event = self._viewer.see_huge(record.size)
-                else:
-                    event = self._viewer.see(record.type_name, record.payload, self._chain)
-                self._chain.advance(event)
-                self.last_ms = max(self.last_ms, event.time_ms)
-                events.append(event)
-        return events
+            for number, record in enumerate(self._batch, self._number + 1):
+                payload = record.payload
+                self._viewer.measure(measured, number, record.type_name, payload, record.size, self._chain)
+            self.last_ms = max(self.last_ms, measured.last_ms)
+        return measured
 
-    def measure(self, request: Request, events: list[Event], into: Measured) -> None:
-        """Measure the records that waited, now that they are committed; no more wait."""
-        batch, self._batch, self.size, self.aliases = self._batch, [], 0, {}
-        before = len(into.rows)
-        if self._viewer is not None:
-            for turn, record, event in zip(request.written, batch, events, strict=True):
-                self._number += 1
-                self._viewer.measure(into, turn, self._number, event, record.size)
+    def file(self, request: Request, measured: Measured) -> tuple[list[EventRow], list[ResourceRow]]:
+        """Take note that the records that waited are committed; return what is to be filed of them."""
+        self._number += len(self._batch)
+        self._batch, self.size, self.aliases = [], 0, {}
         if request.written:
             self.parent = request.written[-1].turn_id
+        first = request.written[0].turn_id if request.written else 0
+        rows = measured.rows(first)
         if self.sums is not None:
-            rows, sums = into.rows[before:], self.sums
+            sums = self.sums
             self.sums = Measure(
                 request.head.turn,
                 sums.events + sum(1 for row in rows if row.kind is not Kind.RECORD),
                 sums.transcript_size + sum(row.section_size for row in rows),
                 sums.json_size + sum(row.json_size for row in rows),
             )
+        return rows, measured.resources(first)
 
     def _take(self, record: _Record) -> None:
         self.appended += 1
@@ -162,7 +158,7 @@ class Appender:
         """Commit what waits as turns that no branch shows yet."""
         turns = self.turns()
         self._load.sync()
-        events = self.view()
+        measured = self.measure()
         request = Request(
             0,
             parent=self.parent,
@@ -172,9 +168,7 @@ class Appender:
             aliases=tuple(self.aliases.values()),
         )
         self._store.submit(request)
-        measured = Measured()
-        self.measure(request, events, measured)
-        self._store.views.add(measured.rows, measured.resources)
+        self._store.views.add(*self.file(request, measured))
 
     def _blob(self, algorithm: str, digest: bytes) -> bytes | None:
         """Return content by a foreign digest, also while its alias is not committed."""

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from store.commit.request import NewTurn, Request
 from store.conversations.viewer import Measured
+from store.events.conversation import EventRow, ResourceRow
 from store.importing.appender import Appender
 from store.index.views import Measure
 from store.store import Store
@@ -61,10 +62,10 @@ class Group:
             # before all that use them, and not one of them, which may be refused
             self._store.submit(Request(0, types=unknown, move_head=False))
         requests: list[Request] = []
-        events = []
+        measured: list[Measured] = []
         for ending in endings:
             appender = ending.appender
-            events.append(appender.view())
+            measured.append(appender.measure())
             if appender.last_ms:
                 ending.changes["updated_ms"] = appender.last_ms
             requests.append(
@@ -78,12 +79,15 @@ class Group:
                 )
             )
         self._store.submit_all(requests)
-        measured = Measured()
+        rows: list[EventRow] = []
+        resources: list[ResourceRow] = []
         sums: list[tuple[int, Measure]] = []
-        for ending, request, seen in zip(endings, requests, events, strict=True):
+        for ending, request, seen in zip(endings, requests, measured, strict=True):
             if request.error is None:
-                ending.appender.measure(request, seen, measured)
+                more_rows, more_resources = ending.appender.file(request, seen)
+                rows += more_rows
+                resources += more_resources
                 if ending.appender.sums is not None:
                     sums.append((request.head.context, ending.appender.sums))
-        self._store.views.add(measured.rows, measured.resources, sums)
+        self._store.views.add(rows, resources, sums)
         return [request.error for request in requests]

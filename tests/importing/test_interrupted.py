@@ -226,7 +226,9 @@ def test_killed_at_any_time(scene: Scene) -> None:
     chance = random.Random(7)
     killed = 0
     root = scene.copy()
-    for attempt in range(10):
+    for attempt in range(40):
+        if killed == 5:
+            break
         process = subprocess.Popen(
             [sys.executable, "-c", IMPORT, root, scene.sessions],
             env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -236,11 +238,11 @@ def test_killed_at_any_time(scene: Scene) -> None:
         assert process.stdout
         with process.stdout as output:
             assert output.readline() == "begun\n"
-            time.sleep(chance.random() * 0.15)
+            time.sleep(chance.random() * 0.02)
             process.send_signal(signal.SIGKILL)
             killed += "imported" not in output.read()
         process.wait(10)
-        if attempt % 3 == 2:
+        if attempt % 2:
             scene.check(root)
             root = scene.copy()
         else:

@@ -16,6 +16,7 @@ from store.formats.titles import first_line
 _FROM_FIRST = ("cwd", "sessionId", "timestamp", "gitBranch", "version")
 _title_line = re.compile(rb'"type"\s*+:\s*+"(?:ai-title|custom-title|summary)"').search
 _LONGEST_TITLE_LINE = 4096
+_uuid = re.compile(rb'"uuid"\s*+:\s*+"([0-9A-Za-z-]++)"').search
 _FIRST_LINES = frozenset(("summary", "file-history-snapshot"))
 is_session_name = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 _command = re.compile(r"<command-name>(.*?)</command-name>").search
@@ -80,7 +81,8 @@ def describe(path: Path, records: Sequence[bytes]) -> About:
                     prompt, command = spoken, command or slash
                 else:
                     aside = aside or spoken
-    own = [text for leaf, text in summaries if _names(records, leaf)]
+    uuids = {named[1].decode() for record in records if (named := _uuid(record))} if summaries else set()
+    own = [text for leaf, text in summaries if leaf in uuids]
     summary = own[-1] if own else summaries[0][1] if summaries else ""
     extra = {"cwd": first.get("cwd"), "branch": first.get("gitBranch"), "tool_version": first.get("version")}
     session = first.get("sessionId", "")
@@ -98,12 +100,6 @@ def describe(path: Path, records: Sequence[bytes]) -> About:
 def may_title(record: bytes) -> bool:
     """Say whether a line may be of a type that carries a title, without parsing it."""
     return len(record) <= _LONGEST_TITLE_LINE and _title_line(record) is not None
-
-
-def _names(records: Sequence[bytes], uuid: str) -> bool:
-    """Say whether a session has a line called ``uuid``, or one that follows it."""
-    named = uuid.encode("utf-8", "replace")
-    return any(named in record for record in records if not may_title(record))
 
 
 def project_of_folder(folder: Path) -> str:
