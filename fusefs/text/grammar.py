@@ -85,6 +85,7 @@ _FRAME_SIZES = {kind: len(f"---\nevent: \ntype: {name}\n---\n") for kind, name i
 _EPOCH = datetime(1970, 1, 1)
 _FIRST_MS = -62_135_596_800_000
 _END_MS = 253_402_300_800_000
+_TIMESTAMP_SIZE = len("2026-03-05T19:31:54.356Z")
 
 
 def encode(text: str) -> bytes:
@@ -198,7 +199,7 @@ def head_size(number: int, event: Event) -> int:
     if event.parent:
         size += 9 + (len(str(event.parent)) if event.parent > 0 else 4)
     if event.time_ms and "timestamp" not in event.header:
-        size += 12 + len(timestamp(event.time_ms))
+        size += 12 + (_TIMESTAMP_SIZE if in_calendar(event.time_ms) else len(str(event.time_ms)))
     return size
 
 

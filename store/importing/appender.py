@@ -16,12 +16,13 @@ from store.errors import DamageError, NotFound
 from store.events.conversation import EventRow, ResourceRow
 from store.events.event import Kind
 from store.formats.format import ExternalBlob
-from store.ids import Hash
+from store.ids import HASH_SIZE, Hash
 from store.index.views import Measure, Run
 from store.store import Store
 
 _BATCH_RECORDS = 2048
 _BATCH_BYTES = 8 << 20
+_NO_HASH = Hash(bytes(HASH_SIZE))
 
 
 class _Record(Struct, frozen=True):
@@ -115,9 +116,13 @@ class Appender:
         """Bring the content of the records that wait into the packs; return their turns, to be committed."""
         batch = self._batch
         hashes = iter(self._load.payloads([record.payload for record in batch if record.payload is not None]))
-        return [
-            self._store.new_turn(record.digest or next(hashes), record.type_name, Encoding.JSON) for record in batch
-        ]
+        like = {name: self._store.new_turn(_NO_HASH, name, Encoding.JSON) for name in self.types}
+        turns: list[NewTurn] = []
+        for record in batch:
+            turn = like[record.type_name]
+            digest = record.digest or next(hashes)
+            turns.append(NewTurn(digest, turn.type_tag, turn.codec, turn.flags, turn.created_ms))
+        return turns
 
     def measure(self) -> Measured:
         """See and measure the records that wait, once their content can be read."""
