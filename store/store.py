@@ -29,8 +29,6 @@ from store.disk.blob_format import Form
 from store.disk.journal_format import JournalBlob
 from store.disk.turn_format import Encoding, Turn
 from store.errors import ConvfsError, NotFound, StoreFailed, UsageError
-from store.events.conversation import EventRow, ResourceRow
-from store.events.event import Event
 from store.events.renderer import Renderer
 from store.ids import Hash, hash_bytes, now_ms, type_tag
 from store.index.catalogue import Catalogue
@@ -374,30 +372,6 @@ class Store(Library):
     def _turn_payloads(self, turns: Sequence[Turn]) -> Iterator[tuple[Turn, bytes | ConvfsError]]:
         found = self.resolver.blobs([turn.payload_hash for turn in turns])
         return ((turn, found[turn.payload_hash]) for turn in turns)
-
-    # -- events ----------------------------------------------------------------------------------------------------
-
-    def event(self, row: EventRow) -> Event:
-        """Return the event that a row describes."""
-        for _row, event in self.viewer.events([row]):
-            if isinstance(event, Event):
-                return event
-            raise event
-        raise NotFound(f"record {row.number} cannot be read")
-
-    def events(self, rows: Sequence[EventRow]) -> Iterator[tuple[EventRow, Event | ConvfsError]]:
-        """Yield the events of rows, in order, their contents read in sorted passes over the packs."""
-        return self.viewer.events(rows)
-
-    def resource(self, row: ResourceRow) -> bytes:
-        """Return the content of a resource."""
-        event_row = self.views.rows((row.turn, 1), row.number)
-        if event_row:
-            resources = self.event(event_row[0]).resources
-            if row.seq < len(resources):
-                content = resources[row.seq].content
-                return content.encode("utf-8", "replace") if isinstance(content, str) else content
-        raise NotFound(f"event {row.number} no longer holds {row.uri}")
 
 
 def _json(metadata: dict[str, object]) -> bytes:

@@ -67,7 +67,6 @@ _KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_.$-]*").fullmatch
 
 # Line ends, controls, marks that turn the direction of text, and surrogates are spelled out inside quotes.
 _HIDDEN = re.compile(r"[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 _RUN = re.compile(r"`{4,}")
 OPENING_FENCE = re.compile(r"^[ \t]*`{4,}block(?=\s|$)", re.MULTILINE)
@@ -88,16 +87,8 @@ _END_MS = 253_402_300_800_000
 _TIMESTAMP_SIZE = len("2026-03-05T19:31:54.356Z")
 
 
-def encode(text: str) -> bytes:
-    """Return ``text`` in UTF-8, each half of a surrogate pair as U+FFFD (which has the same size)."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return _SURROGATE.sub("\ufffd", text).encode()
-
-
 def encoded_size(text: str) -> int:
-    """Return ``len(encode(text))``."""
+    """Return ``len(utf8(text))``."""
     if text.isascii():
         return len(text)
     try:

@@ -8,7 +8,7 @@ from fusefs.text import grammar, transcript
 from fusefs.text.events_json import element_size
 from fusefs.text.resource_names import numbered_path, resource_path
 from store.events.conversation import Sizes
-from store.events.event import Block, Event, Kind
+from store.events.event import Block, Event, Kind, utf8
 
 RENDERER_VERSION = 1
 """Raised whenever any event, section or element would be drawn with another size."""
@@ -24,7 +24,7 @@ _IN_LINK = re.compile(r"[^\w/.@~+,=:-]")
 def render_event(number: int, event: Event) -> bytes:
     """Return the file of event ``number`` (``fusefs.text.grammar`` describes it)."""
     text = grammar.head(number, event) + grammar.body(event.blocks, lambda block: _target(number, event, block))
-    return grammar.encode(text)
+    return utf8(text)
 
 
 class FileRenderer:

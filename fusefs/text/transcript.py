@@ -25,10 +25,10 @@ from functools import lru_cache
 
 from blake3 import blake3
 
-from fusefs.text.grammar import body, body_size, encode, in_calendar, scalar, timestamp
+from fusefs.text.grammar import body, body_size, in_calendar, scalar, timestamp
 from fusefs.text.names import kind_word
 from store.events.conversation import Conversation
-from store.events.event import Block, Event, Kind
+from store.events.event import Block, Event, Kind, utf8
 
 _EPOCH = datetime(1970, 1, 1)
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
@@ -51,7 +51,7 @@ def head(conversation: Conversation) -> bytes:
     ]
     lines = "".join(f"{key}: {scalar(value)}\n" for key, value in fields if value != "")
     title = " ".join(_one_line(conversation.title or conversation.name).split())
-    return encode(f"---\n{lines}---\n\n# {title}\n")
+    return utf8(f"---\n{lines}---\n\n# {title}\n")
 
 
 def section(number: int, event: Event) -> bytes:
@@ -59,7 +59,7 @@ def section(number: int, event: Event) -> bytes:
     if event.kind is Kind.RECORD:
         return b""
     content = body(event.blocks, blob_target)
-    return encode(f"{_heading(number, event)}\n{content}" if content else _heading(number, event))
+    return utf8(f"{_heading(number, event)}\n{content}" if content else _heading(number, event))
 
 
 def section_size(number: int, event: Event, content_size: int | None = None) -> int:

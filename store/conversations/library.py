@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from store.conversations import branch
 from store.conversations.viewer import Viewer
 from store.disk.turn_log import TurnLog
-from store.errors import NotFound
+from store.errors import ConvfsError, NotFound
 from store.events.conversation import Conversation, EventRow, ResourceRow, Version
-from store.events.event import Kind
+from store.events.event import Event, Kind
 from store.index.catalogue import Catalogue, Entry
 from store.index.views import Measure, Run, Views
 
@@ -152,6 +152,27 @@ class Library:
             found += self._views.resources(run, number)
             number += run[1]
         return found
+
+    def event(self, row: EventRow) -> Event:
+        """Return the event that a row describes."""
+        for _row, event in self._viewer.events([row]):
+            if isinstance(event, Event):
+                return event
+            raise event
+        raise NotFound(f"record {row.number} cannot be read")
+
+    def events(self, rows: Sequence[EventRow]) -> Iterator[tuple[EventRow, Event | ConvfsError]]:
+        """Yield the events of rows, in order, their contents read in sorted passes over the packs."""
+        return self._viewer.events(rows)
+
+    def resource(self, row: ResourceRow) -> bytes:
+        """Return the content of a resource."""
+        event_row = self._views.rows((row.turn, 1), row.number)
+        if event_row:
+            resources = self.event(event_row[0]).resources
+            if row.seq < len(resources):
+                return resources[row.seq].data
+        raise NotFound(f"event {row.number} no longer holds {row.uri}")
 
     # -- sums ------------------------------------------------------------------------------------------------------
 

@@ -44,8 +44,7 @@ class Measured:
     def add(self, number: int, event: Event, sizes: Sizes, payload_size: int) -> None:
         """Take in the next record."""
         for seq, resource in enumerate(event.resources):
-            content = resource.content
-            data = content.encode("utf-8", "replace") if isinstance(content, str) else content
+            data = resource.data
             self._resources.append(
                 (
                     len(self._records),

@@ -5,6 +5,7 @@ dataclasses, because one is built for every file that a ``grep -r`` reads: a fro
 much to construct.
 """
 
+import re
 from enum import IntEnum
 from typing import Literal
 
@@ -34,6 +35,17 @@ Path = tuple[str | int, ...]
 """Where in a parsed payload a value stands: keys and list positions from the outermost in."""
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def utf8(text: str) -> bytes:
+    """Return ``text`` in UTF-8, each half of a surrogate pair as U+FFFD (which has the same size)."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATE.sub("\ufffd", text).encode()
+
+
 class Block(Struct, frozen=True, gc=False):
     """One piece of an event's content.
 
@@ -60,6 +72,11 @@ class Resource(Struct, frozen=True, gc=False):
     uri: str
     mime: str
     content: str | bytes
+
+    @property
+    def data(self) -> bytes:
+        """The content's bytes: text in UTF-8, each half of a surrogate pair as U+FFFD."""
+        return utf8(self.content) if isinstance(self.content, str) else self.content
 
 
 class Event(Struct, frozen=True, gc=False):

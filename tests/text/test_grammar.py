@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusefs.text.grammar import body, body_size, encode, encoded_size, fence, head, head_size, scalar, timestamp
-from store.events.event import Block, Event, Kind
+from fusefs.text.grammar import body, body_size, encoded_size, fence, head, head_size, scalar, timestamp
+from store.events.event import Block, Event, Kind, utf8
 from tests.text import strategies
 from tests.text.reader import Value, read_file
 
@@ -90,10 +90,10 @@ def test_a_head_reads_back_as_it_was(event: Event, number: int) -> None:
         shown = timestamp(event.time_ms)
         expected.append(("timestamp", shown if shown.endswith("Z") else int(shown)))
     text = head(number, event)
-    fields = read_file(encode(text)).head
+    fields = read_file(utf8(text)).head
     assert [key for key, _ in fields] == [key for key, _ in expected]
     assert all(same(left, right) for (_, left), (_, right) in zip(fields, expected, strict=True))
-    assert head_size(number, event) == len(encode(text))
+    assert head_size(number, event) == len(utf8(text))
 
 
 @given(st.floats())
@@ -171,19 +171,19 @@ def test_a_fence_is_longer_than_any_run_of_backticks(text: str) -> None:
 @given(strategies.events())
 def test_blocks_read_back_as_they_were(event: Event) -> None:
     text = body(event.blocks, lambda _: "../resources/x@00007.bin")
-    seen = read_file(encode("---\nevent: 1\n---\n" + text)).blocks
+    seen = read_file(utf8("---\nevent: 1\n---\n" + text)).blocks
     assert len(seen) == len(event.blocks)
     for block, shown in zip(event.blocks, seen, strict=True):
         assert (shown.type, shown.name, shown.uri, shown.mime) == (block.type, block.name, block.uri, block.mime)
         if block.text is None:
             assert shown.link == "../resources/x@00007.bin"
         else:
-            assert shown.text == encode(block.text).decode()
-    assert body_size(event.blocks, lambda _: "../resources/y@00007.bin") == len(encode(text))
+            assert shown.text == utf8(block.text).decode()
+    assert body_size(event.blocks, lambda _: "../resources/y@00007.bin") == len(utf8(text))
 
 
 @given(st.text(strategies.characters))
 def test_half_pairs_become_replacement_characters(text: str) -> None:
-    data = encode(text)
+    data = utf8(text)
     assert data.decode() == re.sub("[\ud800-\udfff]", "\ufffd", text)
     assert encoded_size(text) == len(data)
