@@ -44,5 +44,8 @@ class Imported(Struct, frozen=True, omit_defaults=True):
 
 
 def read_imported(metadata: dict[str, object]) -> Imported | None:
-    """Return what metadata holds of this, None if its conversation came from no tool."""
-    return msgspec.convert(metadata, Imported) if "cursor" in metadata else None
+    """Return what metadata holds of this, None if its conversation came from no tool, or if it makes no sense."""
+    try:
+        return msgspec.convert(metadata, Imported)
+    except msgspec.ValidationError:
+        return None

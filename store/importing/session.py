@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from store.content.cutting import MAX_CUT_BYTES
 from store.conversations import branch
-from store.errors import UsageError
+from store.errors import ConvfsError, UsageError
 from store.formats.format import Format, Source, Span
 from store.ids import Hash, hash_bytes
 from store.importing.appender import Appender
@@ -23,7 +23,7 @@ from store.importing.imported import Imported, read_imported
 from store.importing.naming import name_conversation
 from store.importing.paths import path_text
 from store.importing.samples import Samples, recalled
-from store.importing.snapshot import Prefix, Snapshot
+from store.importing.snapshot import Known, Prefix, Snapshot
 from store.index.catalogue import Entry
 from store.index.views import Measure, Run
 from store.store import Store
@@ -83,11 +83,12 @@ class SessionImport:
         # before anything is read: what changes after this is looked at again next time
         modified = os.stat(source.main).st_mtime_ns // 1_000_000
         main, beside = stamp(source.main), stamps_beside(source)
-        with Snapshot(source.main, self._scratch) as snapshot:
-            start, cursor, rest = self._read(snapshot, main, beside, progress)
-            size = len(snapshot.data) - start
+        with self._open(beside) as snapshot:
+            goes_on = snapshot.start > 0
+            size = len(snapshot.data) - snapshot.start
+            cursor, rest = self._read(snapshot, main, progress)
         changes = self._files(cursor, beside, rest).changes(known.metadata if known else {})
-        if start == 0 or self._samples.tell or "sidecars" in changes or not (known and known.title):
+        if not goes_on or self._samples.tell or "sidecars" in changes or not (known and known.title):
             changes |= self._describe(modified)
         # fewer records than there were: the head moves back
         changed = known is None or self._appender is not None or self._number < self._kept
@@ -107,16 +108,12 @@ class SessionImport:
         )
 
     def _read(
-        self,
-        snapshot: Snapshot,
-        main: Stamp,
-        beside: dict[str, Stamp],
-        progress: Callable[[int, str], None] | None,
-    ) -> tuple[int, Cursor, bytes]:
-        """Go through what is new; return where that began, where to go on next time, and what follows the records."""
+        self, snapshot: Snapshot, main: Stamp, progress: Callable[[int, str], None] | None
+    ) -> tuple[Cursor, bytes]:
+        """Go through what is new; return where to go on next time, and what follows the last record."""
         data, label = snapshot.data, path_text(self._source.path.name)
         prefix = Prefix(snapshot)
-        start = end = finished = self._begin(snapshot, prefix, beside)
+        start = end = finished = snapshot.start
         for path in self._source.first if start == 0 else ():
             self._file(path)
         for span in self._spans(data, start):
@@ -130,37 +127,38 @@ class SessionImport:
         # a last record that nothing follows may still be being written: it is looked at again next time
         unfinished = end > start and not rest
         finished = finished if unfinished else end
-        return start, Cursor(finished, prefix.at(finished), self._number - unfinished, main), rest
+        return Cursor(snapshot.base + finished, prefix.at(finished), self._number - unfinished, main), rest
 
     # -- what is known already -------------------------------------------------------------------------------------
 
-    def _begin(self, snapshot: Snapshot, prefix: Prefix, beside: dict[str, Stamp]) -> int:
-        """Return the offset to go on from: where the last import ended, if all before it is as it was, else 0."""
-        imported = self._imported
-        if imported is None or not self._may_go_on(snapshot.data, imported, beside):
-            return 0
+    def _open(self, beside: dict[str, Stamp]) -> Snapshot:
+        """Open the main file: where the last import ended, if all before that is as it was, else at its beginning."""
+        main, imported = self._source.main, self._imported
+        if imported is None or imported.cursor.records > self._kept or not self._has_first(imported, beside):
+            return Snapshot(main, self._scratch)
         cursor = imported.cursor
-        if prefix.at(cursor.offset) != cursor.prefix:
-            prefix.restart()
-            return 0
+        snapshot = Snapshot(main, self._scratch, Known(cursor.offset, cursor.prefix))
+        if not snapshot.start:
+            return snapshot
+        following = next(iter(self._format.spans(snapshot.data, snapshot.start)), None)
+        try:
+            envelope = imported.read_envelope(self._store)
+        except ConvfsError:
+            envelope = None
+        if envelope is None or (following is not None and following.start == snapshot.start):
+            # the last record itself went on, or how records are parted is lost
+            snapshot.close()
+            return Snapshot(main, self._scratch)
         self._number = self._begun = cursor.records
         self._titled = tuple(number for number in imported.titled if number <= cursor.records)
-        self._envelope = EnvelopeBuilder(imported.read_envelope(self._store), cursor.records - len(imported.first))
-        return cursor.offset
+        self._envelope = EnvelopeBuilder(envelope, cursor.records - len(imported.first))
+        return snapshot
 
-    def _may_go_on(self, data: memoryview, imported: Imported, beside: dict[str, Stamp]) -> bool:
-        """Whether the file may be the one that was imported, and more."""
-        cursor = imported.cursor
-        if not 0 < cursor.offset < len(data) or cursor.records > self._kept:
-            return False
-        first = [path_text(path) for path in self._source.first]
+    def _has_first(self, imported: Imported, beside: dict[str, Stamp]) -> bool:
+        """Whether the files before the main one are those that were imported."""
         if imported.first != tuple(path_text(path.name) for path in self._source.first):
             return False
-        if any(beside.get(path) != imported.beside.get(path) for path in first):
-            return False
-        # else the last record itself went on
-        following = next(iter(self._format.spans(data, cursor.offset)), None)
-        return following is None or following.start > cursor.offset
+        return all(beside.get(path_text(path)) == imported.beside.get(path_text(path)) for path in self._source.first)
 
     def _has(self, digest: Hash) -> bool:
         """Whether the record at hand is the one that the conversation has in its place."""

@@ -12,7 +12,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from blake3 import blake3
 
@@ -23,24 +23,47 @@ _MAPPED_FROM = 32 << 20
 _COPIED_AT_ONCE = 1 << 20
 _RELEASED_AT_ONCE = 8 << 20
 _HASHED_AT_ONCE = 4 << 20
+_LOOK_BACK = 4096
+"""How much before the new part formats may look at, to tell how records are laid out."""
+
+
+class Known(NamedTuple):
+    """The beginning of a file as it was: ``prefix`` is the BLAKE3, in hex, of the bytes before ``offset``."""
+
+    offset: int
+    prefix: str
 
 
 class Snapshot:
     """The bytes of ``path`` as a memoryview (``data``). Copies of large files go to ``scratch``, unlinked.
 
+    If the file has more than the beginning ``known``, and still begins so, ``data`` has what follows, and a little
+    before that; then ``base`` is where in the file it begins, and ``start`` where in ``data`` the new part does. Else
+    both are 0.
+
     Raises UsageError if there is no regular file that could be read. What the file grows by meanwhile is left out.
     """
 
-    def __init__(self, path: Path, scratch: Path) -> None:
+    def __init__(self, path: Path, scratch: Path, known: Known | None = None) -> None:
+        self.base = self.start = 0
+        self.before = blake3()
+        """The hash of what is before the new part."""
         self._map: mmap.mmap | None = None
         self._released = 0
         try:
             with open_regular(path) as file:
                 size = os.fstat(file.fileno()).st_size
-                if size < _MAPPED_FROM:
-                    self.data = memoryview(_read(file, size))
+                if known and 0 < known.offset < size:
+                    before = _hash_of(file, known.offset)
+                    if before.hexdigest() == known.prefix:
+                        self.before = before
+                        self.base = max(known.offset - _LOOK_BACK, 0)
+                        self.start = known.offset - self.base
+                file.seek(self.base)
+                if size - self.base < _MAPPED_FROM:
+                    self.data = memoryview(_read(file, size - self.base))
                 else:
-                    self._map = _private_copy(file, size, scratch)
+                    self._map = _private_copy(file, size - self.base, scratch)
                     self.data = memoryview(self._map or b"")
         except OSError as error:
             raise UsageError(f"cannot read {path}: {error.strerror}") from error
@@ -65,11 +88,24 @@ class Snapshot:
     def __exit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        # after an error something may still look at it: then it goes with whatever looks
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the bytes."""
+        # after an error something may still look at them: then they go with whatever looks
         with suppress(BufferError):
             self.data.release()
             if self._map is not None:
                 self._map.close()
+
+
+def _hash_of(file: BinaryIO, size: int) -> blake3:
+    """Return the hash of the first ``size`` bytes of a file, or of as many as it has."""
+    whole = blake3()
+    while size > 0 and (piece := file.read(min(_COPIED_AT_ONCE, size))):
+        whole.update(piece)
+        size -= len(piece)
+    return whole
 
 
 def _read(file: BinaryIO, size: int) -> bytes:
@@ -92,27 +128,26 @@ def _private_copy(source: BinaryIO, size: int, scratch: Path) -> mmap.mmap | Non
 
 
 class Prefix:
-    """The hash of a snapshot from its beginning to a point that moves on; what has been passed takes no memory."""
+    """The hash of a file from its beginning to a point of a snapshot that moves on, in the positions of its ``data``.
+
+    What has been passed takes no memory.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self.restart()
+        self._hash = snapshot.before
+        self._position = snapshot.start
 
-    def restart(self) -> None:
-        """Go back to the beginning."""
-        self._hash = blake3()
-        self._offset = 0
+    def follow(self, position: int) -> None:
+        """Move on to ``position`` if it is far away."""
+        if position - self._position >= _HASHED_AT_ONCE:
+            self.at(position)
 
-    def follow(self, offset: int) -> None:
-        """Move on to ``offset`` if it is far away."""
-        if offset - self._offset >= _HASHED_AT_ONCE:
-            self.at(offset)
-
-    def at(self, offset: int) -> str:
-        """Move on to ``offset`` and return the hash of what lies before it, in hex."""
-        while self._offset < offset:
-            end = min(offset, self._offset + _HASHED_AT_ONCE)
-            self._hash.update(self._snapshot.data[self._offset : end])
+    def at(self, position: int) -> str:
+        """Move on to ``position`` and return the hash of what lies before it, in hex."""
+        while self._position < position:
+            end = min(position, self._position + _HASHED_AT_ONCE)
+            self._hash.update(self._snapshot.data[self._position : end])
             self._snapshot.passed(end)
-            self._offset = end
+            self._position = end
         return self._hash.hexdigest()

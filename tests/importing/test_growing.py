@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from store.importing import session as session_module
-from store.importing.snapshot import Snapshot
+from store.importing.snapshot import Known, Snapshot
 from store.store import Store
 from tests.importing.sessions import (
     bring,
@@ -42,9 +42,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     opened: list[Path] = []
 
     class Noting(Snapshot):
-        def __init__(self, path: Path, scratch: Path) -> None:
+        def __init__(self, path: Path, scratch: Path, known: Known | None = None) -> None:
             opened.append(path)
-            super().__init__(path, scratch)
+            super().__init__(path, scratch, known)
 
     monkeypatch.setattr(session_module, "Snapshot", Noting)
     return opened
@@ -105,6 +105,26 @@ def test_growing_appends_only_what_is_new(store: Store, tmp_path: Path) -> None:
         assert native(store, path) == path.read_bytes()
     assert [version.records for version in store.versions(by_source(store, path).id)] == [1, 2, 3, 4, 5, 6]
     assert store.conversation_count() == 1
+
+
+def test_growing_holds_nothing_of_what_is_known(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = session(tmp_path, long_lines(100))
+    imported(store, path)
+    held: list[int] = []
+
+    class Noting(Snapshot):
+        def __init__(self, path: Path, scratch: Path, known: Known | None = None) -> None:
+            super().__init__(path, scratch, known)
+            held.append(len(self.data))
+
+    monkeypatch.setattr(session_module, "Snapshot", Noting)
+    new = long_lines(1, start=100)
+    with path.open("ab") as file:
+        file.write(new)
+    report = imported(store, path)
+    assert held == [len(new) + 4096 + 1]
+    assert report.bytes_read == len(new) + 1
+    assert native(store, path) == path.read_bytes()
 
 
 def test_a_line_that_is_being_written(store: Store, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from blake3 import blake3
 
 from store.errors import UsageError
 from store.importing import snapshot as module
-from store.importing.snapshot import Prefix, Snapshot
+from store.importing.snapshot import Known, Prefix, Snapshot
 
 MIB = 1 << 20
 
@@ -56,8 +56,28 @@ def test_reading_any_number_of_times(tmp_path: Path) -> None:
         for offset in (0, 5, 5, 9 * MIB, len(content)):
             prefix.follow(offset)
             assert prefix.at(offset) == blake3(content[:offset]).hexdigest()
-        prefix.restart()
-        assert prefix.at(3) == blake3(content[:3]).hexdigest()
+
+
+@pytest.mark.parametrize("offset", [1, 4095, 4097, 2 * MIB, 3 * MIB - 1])
+@pytest.mark.usefixtures("small")
+def test_a_beginning_that_is_known_is_left_out(tmp_path: Path, offset: int) -> None:
+    path = tmp_path / "file"
+    content = os.urandom(3 * MIB)
+    path.write_bytes(content)
+    known = Known(offset, blake3(content[:offset]).hexdigest())
+    with Snapshot(path, tmp_path / "scratch", known) as snapshot:
+        assert snapshot.base + snapshot.start == offset
+        assert snapshot.start <= 4096
+        assert snapshot.data == content[snapshot.base :]
+        prefix = Prefix(snapshot)
+        for position in (snapshot.start, len(snapshot.data)):
+            assert prefix.at(position) == blake3(content[: snapshot.base + position]).hexdigest()
+    for changed in (b"x" + content[1:], content[:offset], content[: offset - 1]):
+        path.write_bytes(changed)
+        with Snapshot(path, tmp_path / "scratch", known) as snapshot:
+            assert (snapshot.base, snapshot.start) == (0, 0)
+            assert snapshot.data == changed
+            assert Prefix(snapshot).at(len(changed)) == blake3(changed).hexdigest()
 
 
 def test_only_regular_files(tmp_path: Path) -> None:
