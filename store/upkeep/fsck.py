@@ -185,7 +185,10 @@ def check_references(store: Store) -> Iterator[Finding]:
     """What conversations keep beside their turns is there, and what other digests stand for."""
     for conversation in store.entries():
         sidecars = conversation.metadata.get("sidecars")
-        for name, digest in sidecars.items() if isinstance(sidecars, dict) else ():
+        kept = dict(sidecars) if isinstance(sidecars, dict) else {}
+        if envelope := conversation.metadata.get("envelope_blob"):
+            kept["envelope"] = envelope
+        for name, digest in kept.items():
             try:
                 store.resolver.check(Hash(bytes.fromhex(str(digest))))
             except (ConvfsError, ValueError) as error:
