@@ -236,10 +236,10 @@ class Store(Library):
         if not 0 <= created_ms < 1 << 63:
             raise UsageError(f"{created_ms} is no time in milliseconds since 1970")
         try:
-            codec = turn_format.codec(encoding, type_version)
+            codec, tag = turn_format.codec(encoding, type_version), type_tag(type_name)
         except ValueError as error:
             raise UsageError(str(error)) from None
-        return NewTurn(digest, type_tag(type_name), codec, 0, created_ms or now_ms())
+        return NewTurn(digest, tag, codec, 0, created_ms or now_ms())
 
     def submit(self, request: Request) -> Request:
         """Make a request durable; types that it is the first to use must be in it (:meth:`types_for`)."""

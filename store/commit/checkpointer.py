@@ -4,12 +4,17 @@ There are two journals. When the one in use is full, or the store is idle, commi
 of this module packs the blobs of the first, group by group, syncs packs and logs, brings the index up to date, and
 then retires the first. Packing is never on the way of a commit, and small blobs that came one by one are compressed
 with their neighbours.
+
+While commits come fast they have the processor to themselves, until the second journal is half full; from then on they
+are held back just so much that packing is done before the second is full, too.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 
 from msgspec import Struct
 
@@ -21,6 +26,8 @@ from store.disk.journal_format import Checkpoint, JournalBlob
 _IDLE_SECONDS = 1.0
 _LONGEST_SECONDS = 15.0
 _SLICE_BYTES = 1 << 20
+_QUIET_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 0.005
 
 
 class _Task(Struct, frozen=True):
@@ -41,11 +48,15 @@ class Checkpointer:
         self._learning = learning
         self._work = threading.Condition()
         self._task: _Task | None = None
+        self._packed = 0.0
+        """The share of the task's bytes that has been packed."""
         self._awake = False
+        self._hurried = False
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="convfs-checkpoint", daemon=True)
         writer.journal_full = self.switch
         writer.wanted = self._wake
+        writer.pace = self.pace
 
     def start(self) -> None:
         """Start the background thread."""
@@ -55,12 +66,20 @@ class Checkpointer:
         """Go on in the other journal and have the first one packed. The caller holds ``writer.commit_lock``."""
         writer = self._writer
         with self._work:
-            while self._task is not None:
-                self._work.wait()
+            self._finish_task()
             writer.check()
             writer.journal.switch()
+            self._packed = 0.0
             self._task = _Task(writer.pending.take(), writer.seq, writer.turns.count, writer.head_log.length)
             self._work.notify_all()
+
+    def pace(self) -> None:
+        """Hold a commit back a little where commits come faster than what came before them can be packed."""
+        if self._task is not None:
+            journal = self._writer.journal
+            ahead = 2 * journal.used / journal.capacity - 1 - self._packed
+            if ahead > 0:
+                time.sleep(min(ahead / 20, _LONGEST_PAUSE_SECONDS))
 
     def flush(self) -> None:
         """Pack and sync everything that has been committed, now. Raises StoreFailed."""
@@ -69,8 +88,7 @@ class Checkpointer:
             if writer.journal.used and not writer.failed:
                 self.switch()
         with self._work:
-            while self._task is not None:
-                self._work.wait()
+            self._finish_task()
         if writer.failed:
             writer.check()
 
@@ -90,6 +108,12 @@ class Checkpointer:
             if self._thread.is_alive():
                 self._thread.join()
 
+    def _finish_task(self) -> None:
+        while self._task is not None:
+            self._hurried = True
+            self._work.notify_all()
+            self._work.wait()
+
     # -- the thread ------------------------------------------------------------------------------------------------
 
     def _wake(self) -> None:
@@ -99,16 +123,30 @@ class Checkpointer:
 
     def _run(self) -> None:
         while (task := self._next()) is not None:
-            try:
-                self._pack(task)
-            except Exception as error:
-                # the journal stays as it is, so nothing is lost; but no more may be taken in
-                self._writer.fail(error)
+            self._hold_back()
+            self._guarded(partial(self._pack, task))
             with self._work:
                 self._task = None
+                self._hurried = False
                 self._work.notify_all()
             if self._learning.due and not self._closing:
-                self._learning.learn()
+                self._guarded(self._learning.learn)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:
+            # the journal stays as it is, so nothing is lost; but no more may be taken in
+            self._writer.fail(error)
+
+    def _hold_back(self) -> None:
+        """Wait until commits become rare, or room scarce."""
+        writer, seen = self._writer, -1
+        half = writer.journal.capacity // 2
+        with self._work:
+            while not self._hurried and not self._closing and writer.journal.used < half and writer.seq != seen:
+                seen = writer.seq
+                self._work.wait(_QUIET_SECONDS)
 
     def _next(self) -> _Task | None:
         """Wait for work, and see to it that there is some when the store is idle; None to end."""
@@ -151,12 +189,15 @@ class Checkpointer:
     def _pack(self, task: _Task) -> None:
         writer = self._writer
         load = self._intake.repack()
+        total = sum(len(blob.body) for blob in task.blobs) or 1
         size, some = 0, []
         for blob in task.blobs:
             some.append(blob.body)
             size += len(blob.body)
             if size >= _SLICE_BYTES:
                 load.payloads(some)
+                # the syncs at the end take their time, too
+                self._packed += 0.85 * size / total
                 size, some = 0, []
         load.payloads(some)
         load.sync()

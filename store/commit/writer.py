@@ -61,6 +61,8 @@ class Writer:
         self.commit_lock = threading.Lock()
         self.journal_full: Callable[[], None] = lambda: None
         """Called under ``commit_lock`` to make room in the journal."""
+        self.pace: Callable[[], None] = lambda: None
+        """Called under ``commit_lock`` before something is written."""
         self.wanted: Callable[[], None] = lambda: None
         """Called after a commit when there is work for the background."""
         self.committed: Callable[[list[Request]], None] = lambda _requests: None
@@ -251,6 +253,7 @@ class Writer:
     def _write(self, draft: Draft) -> None:
         entry = draft.close(self.packs.synced)
         encoded = encode_entry(entry)
+        self.pace()
         while not self.journal.room(len(encoded)):
             self.journal_full()
         first = not self.journal.used

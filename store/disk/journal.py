@@ -24,7 +24,7 @@ from store.errors import DamageError, StoreFailed, UsageError
 
 _SLOTS = 4
 _FIRST_STEP = 64 << 10
-_STEP = 1 << 20
+_STEP = 4 << 20
 
 
 class _File:
@@ -49,7 +49,7 @@ class Journal:
     ``problems`` says in words what was found damaged; complete once :meth:`entries` has been exhausted.
     """
 
-    def __init__(self, directory: Path, store_id: bytes, capacity: int = 16 << 20) -> None:
+    def __init__(self, directory: Path, store_id: bytes, capacity: int = 32 << 20) -> None:
         """Open the journals, or make them; each grows to ``capacity`` bytes. Raises FormatTooNew and DamageError."""
         self.problems: list[str] = []
         self._seed = zlib.crc32(store_id)

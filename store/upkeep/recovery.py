@@ -35,7 +35,7 @@ from store.index.index import Index
 from store.index.views import Views
 from store.upkeep.rebuild import blob_places, catch_up, rebuild
 
-JOURNAL_BYTES = 16 << 20
+JOURNAL_BYTES = 32 << 20
 """How large each of the two journals grows."""
 
 _LOOKED_THROUGH = 1 << 20
