@@ -20,7 +20,10 @@ _LOG_BYTES = 1 << 20
 @click.option("--foreground", is_flag=True, help="Stay in the foreground; Ctrl-C unmounts.")
 @click.pass_obj
 def mount(store: Path | None, directory: Path, foreground: bool) -> None:
-    """Mount the conversations at DIR, which is made if it is not there. Returns when the mount is ready."""
+    """Mount the conversations at DIR, which is made if it is not there. Returns when the mount is ready.
+
+    Where the very store is mounted there already, that is all right.
+    """
     from fusefs.cli.backend import store_root
     from fusefs.cli.daemon import in_background
     from fusefs.cli.machine import problems
@@ -30,6 +33,9 @@ def mount(store: Path | None, directory: Path, foreground: bool) -> None:
     for problem in problems():
         raise ConvfsError(problem)
     root = Path(os.path.realpath(store_root(store)))
+    if _is_mounted(root, directory):
+        click.echo(f"Mounted at {directory} already; `{command_line('umount', directory)}` unmounts.")
+        return
     path = _prepared(directory)
     if foreground:
         handler = logging.StreamHandler()
@@ -39,6 +45,16 @@ def mount(store: Path | None, directory: Path, foreground: bool) -> None:
     else:
         in_background(partial(_serve, root, path), explain)
         click.echo(f"Mounted at {path}; `{command_line('umount', directory)}` unmounts.")
+
+
+def _is_mounted(root: Path, directory: Path) -> bool:
+    """Say whether the store at ``root`` is mounted at a directory, by a daemon that answers."""
+    from fusefs.cli.mounts import answers, mountpoint, root_of
+    from fusefs.mount_table import FSTYPE, mount_at
+
+    path = mountpoint(directory)
+    mounted = mount_at(path)
+    return mounted is not None and mounted.fstype == FSTYPE and root_of(mounted) == root and answers(path)
 
 
 def _prepared(directory: Path) -> Path:
