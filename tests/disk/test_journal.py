@@ -134,9 +134,9 @@ def test_a_journal_grows_in_steps_and_is_cut_at_the_end(directory: Path, store_i
     with closing(Journal(directory, store_id, capacity)) as journal:
         journal.retire(START)
         sizes, seq = [HEADER_SIZE], 0
-        while journal.room(len(encoded(seq + 1, 100_000))):
+        while journal.room(len(encoded(seq + 1, 30_000))):
             seq += 1
-            journal.append(encoded(seq, 100_000))
+            journal.append(encoded(seq, 30_000))
             size = (directory / "1").stat().st_size
             assert size >= BLOCK + journal.used
             if size != sizes[-1]:
