@@ -78,6 +78,11 @@ class Library:
         self._settle()
         return self._catalogue.by_source(source)
 
+    def having(self, key: str) -> list[Entry]:
+        """Return the contexts whose metadata has ``key``."""
+        self._settle()
+        return [entry for entry in self._catalogue.having(key) if key in entry.metadata]
+
     def names_like(self, project: str, stem: str) -> set[str]:
         """Return the names within ``project`` that begin with ``stem``."""
         self._settle()
@@ -137,6 +142,12 @@ class Library:
             if len(self._rows) > self._cached_branches:
                 self._rows.popitem(last=False)
         return rows
+
+    def forget(self, entry: Entry) -> None:
+        """Forget what was measured of a conversation: its records are drawn otherwise from now on."""
+        self._views.forget(entry.id, self.runs(entry.head))
+        with self._lock:
+            self._rows.clear()
 
     def row(self, head: int, number: int) -> EventRow | None:
         """Return the row of record ``number`` (from 1), None if the branch is not that long."""

@@ -61,6 +61,8 @@ class Appender:
         """How many bytes wait to be committed."""
         self.aliases: dict[bytes, tuple[str, bytes, Hash]] = {}
         """Other names of content, to be committed."""
+        self.arrived: set[bytes] = set()
+        """The foreign digests that records name and whose content the store has, or will have."""
         self.sums = sums
         """The measures of the branch, without its head; None if they are not known."""
         self.last_ms = 0
@@ -73,7 +75,7 @@ class Appender:
         self._viewer = store.viewer if store.viewer.renderer is not None else None
         self._chain: Chain | None = store.viewer.chain(runs, number + 1, self._blob) if self._viewer else None
         self._batch: list[_Record] = []
-        self._asked: set[bytes] = set()
+        self._missing: set[bytes] = set()
 
     def add(self, type_name: str, payload: bytes) -> None:
         """Append a record."""
@@ -88,22 +90,24 @@ class Appender:
         """Store content that is no record, of any size."""
         return self._load.huge(data, passed) if len(data) > MAX_CUT_BYTES else self._load.blob(bytes(data))
 
-    def external(self, blob: ExternalBlob) -> None:
-        """Bring in content that a record names by a foreign digest, if it is there."""
-        if blob.digest in self._asked:
-            return
-        self._asked.add(blob.digest)
+    def external(self, blob: ExternalBlob) -> bool:
+        """Bring in content that a record names by a foreign digest; say whether the store has it then."""
+        if blob.digest in self.arrived or blob.digest in self._missing:
+            return blob.digest in self.arrived
         if self._store.aliased(blob.algorithm, blob.digest) is not None:
-            return
+            self.arrived.add(blob.digest)
+            return True
         try:
             data = memoryview(blob.read())
-        except NotFound:
-            # a reference that leads nowhere stays one: the record says so when it is read
-            return
-        except DamageError as error:
-            self.problems.append(str(error))
-            return
+        except (NotFound, DamageError) as error:
+            # the reference stays one: the record says so when it is read
+            self._missing.add(blob.digest)
+            if isinstance(error, DamageError):
+                self.problems.append(str(error))
+            return False
+        self.arrived.add(blob.digest)
         self.aliases[blob.digest] = (blob.algorithm, blob.digest, self.blob(data, lambda _offset: None))
+        return True
 
     # -- committing ------------------------------------------------------------------------------------------------
 

@@ -32,6 +32,8 @@ class Group:
         self.load = store.load()
         self.names: set[tuple[str, str]] = set()
         """The projects and names of new conversations that wait."""
+        self.arrived: set[bytes] = set()
+        """The foreign digests that records name and whose content the store has."""
         self._store = store
         self._endings: list[_Ending] = []
         self._size = 0
@@ -50,6 +52,7 @@ class Group:
         ``changes`` is metadata; a record that told its time becomes its ``updated_ms``.
         """
         self._size += appender.size
+        self.arrived |= appender.arrived
         self._endings.append(_Ending(appender, context, changes, appender.turns()))
 
     def commit(self) -> list[Exception | None]:

@@ -17,8 +17,8 @@ class Imported(Struct, frozen=True, omit_defaults=True):
 
     ``envelope`` is the main file's; a large one is a blob, ``envelope_blob``. ``sidecars`` are blobs by the name to
     export them under, ``beside`` the stamps of all files but the main one. ``titled`` holds the numbers of late
-    records that may have given the conversation its title. Names are as :func:`path_text` makes them, blobs are hashes
-    in hex.
+    records that may have given the conversation its title, ``missing`` those of records that refer to content that was
+    not to be found, by its foreign digest in hex. Names are as :func:`path_text` makes them, blobs are hashes in hex.
     """
 
     cursor: Cursor
@@ -29,6 +29,7 @@ class Imported(Struct, frozen=True, omit_defaults=True):
     sidecars: dict[str, str] = {}
     beside: dict[str, Stamp] = {}
     titled: tuple[int, ...] = ()
+    missing: dict[str, int] = {}
 
     def changes(self, metadata: dict[str, object]) -> dict[str, object]:
         """Return what must change in ``metadata`` for it to hold this."""

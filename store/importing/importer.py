@@ -72,6 +72,7 @@ class Importer:
             for path in paths:
                 run.take_all(path)
             run.commit()
+            run.show_arrived()
         return run.report
 
 
@@ -126,6 +127,17 @@ class _Run:
             else:
                 self._failed(path, error)
         self._release()
+
+    def show_arrived(self) -> None:
+        """Have conversations drawn anew that refer to content which was missing and is now here."""
+        arrived = {digest.hex() for digest in self._group.arrived}
+        for entry in self._store.having("missing") if arrived else ():
+            imported = read_imported(entry.metadata)
+            missing = imported.missing if imported else {}
+            left = {digest: number for digest, number in missing.items() if digest not in arrived}
+            if len(left) < len(missing):
+                self._store.forget(entry)
+                self._store.set_metadata(entry.id, {"missing": left or None})
 
     def _take(self, source: Source) -> None:
         format_ = next(format_ for format_ in self._formats if format_.name == source.format)
@@ -201,7 +213,9 @@ class _Run:
 def _beside(entry: Entry, path: Path) -> list[Path] | None:
     """Return the files that belong to the session at ``path`` beside it if it is as ``entry`` says, else None."""
     imported = read_imported(entry.metadata)
-    if imported is None or not unchanged(path / text_path(imported.main), imported.cursor, imported.beside):
+    if imported is None or imported.missing:
+        return None
+    if not unchanged(path / text_path(imported.main), imported.cursor, imported.beside):
         return None
     folder = path if imported.main else path.parent
     return [folder / text_path(name) for name in (*imported.first, *imported.sidecars)]

@@ -30,6 +30,8 @@ from store.store import Store
 
 _HASHED_AT_ONCE = 4 << 20
 _LARGEST_ENVELOPE = 16 << 10
+_TOUCHED = frozenset(("cursor", "beside", "updated_ms"))
+"""What changes in the metadata of a conversation whose files were written to and say the same."""
 _LONGEST_GAP = 64 << 10
 """What stands between records and is longer than this is a record itself."""
 
@@ -74,6 +76,8 @@ class SessionImport:
         """How many records there are before those that are gone through."""
         self._number = 0
         """The record at hand."""
+        self._missing: dict[str, int] = dict(self._imported.missing) if self._imported else {}
+        """See :class:`Imported`."""
         self._appender: Appender | None = None
         self._problems: list[str] = []
 
@@ -87,20 +91,21 @@ class SessionImport:
             goes_on = snapshot.start > 0
             size = len(snapshot.data) - snapshot.start
             cursor, rest = self._read(snapshot, main, progress)
+        self._look_again()
         changes = self._files(cursor, beside, rest).changes(known.metadata if known else {})
         if not goes_on or self._samples.tell or "sidecars" in changes or not (known and known.title):
             changes |= self._describe(modified)
+        appender = self._appender
         # fewer records than there were: the head moves back
-        changed = known is None or self._appender is not None or self._number < self._kept
-        if changes or changed:
+        moved = known is None or self._number < self._kept or (appender is not None and appender.appended > 0)
+        if moved or changes or (appender and appender.aliases):
             if known:
                 changes["updated_ms"] = known.updated_ms
             self._group.end(self._appending(), known.id if known else None, changes)
-        appender = self._appender
         return Done(
             known.project if known else str(changes["project"]),
             known.name if known else str(changes["name"]),
-            changed,
+            moved or not changes.keys() <= _TOUCHED,
             appender.appended if appender else 0,
             appender.opaque if appender else 0,
             size,
@@ -198,13 +203,28 @@ class SessionImport:
         if not comparing or not self._has(hash_bytes(payload)):
             appender = self._appending(self._number - 1)
             for blob in self._format.blobs(self._source, payload):
-                appender.external(blob)
+                if not appender.external(blob):
+                    self._missing.setdefault(blob.digest.hex(), self._number)
             appender.add(type_name, payload)
+
+    def _look_again(self) -> None:
+        """Look once more for content that records of the last import refer to, and that was missing then."""
+        known = self._imported.missing.items() if self._imported else ()
+        for number in sorted({number for digest, number in known if self._missing.get(digest) == number}):
+            try:
+                payload = self._store.payload(branch.position(self._runs, number))
+            except ConvfsError:
+                # a damaged record, which the store's own check tells of
+                continue
+            for blob in self._format.blobs(self._source, payload):
+                if blob.digest.hex() in self._missing:
+                    self._appending().external(blob)
 
     def _appending(self, after: int = -1) -> Appender:
         """Append, from here on if not already: after record ``after`` (-1: the one at hand)."""
         if self._appender is None:
             after = self._number if after < 0 else after
+            self._missing = {digest: number for digest, number in self._missing.items() if number <= after}
             parent = branch.position(self._runs, after) if after else None
             sums = self._sums(after)
             self._appender = Appender(self._store, self._group.load, self._runs, after, parent, sums)
@@ -235,6 +255,7 @@ class SessionImport:
             sidecars=self._sidecars(beside),
             beside=beside,
             titled=self._samples.titled(self._titled),
+            missing={digest: number for digest, number in self._missing.items() if number <= self._number},
         )
 
     def _sidecars(self, beside: dict[str, Stamp]) -> dict[str, str]:

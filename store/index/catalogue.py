@@ -77,6 +77,10 @@ class Catalogue:
         """Return the newest conversation that was imported from ``source``."""
         return self._first("source = ? AND source != '' ORDER BY id DESC", source)
 
+    def having(self, key: str) -> list[Entry]:
+        """Return the contexts whose metadata has ``key``, or a value that looks so; reads all metadata."""
+        return self._entries("metadata LIKE ? ORDER BY id", f'%"{key}":%')
+
     def page(self, project: str | None, after: str, limit: int | None) -> list[Entry]:
         """Return conversations with names beyond ``after``, by project and name; of all projects if it is None."""
         count = -1 if limit is None else limit

@@ -114,6 +114,14 @@ class Views:
                 found[context] = Measure(*sums)
         return found
 
+    def forget(self, context_id: int, runs: Iterable[Run]) -> None:
+        """Drop the rows of turns, and the sums of the conversation that they belong to."""
+        with self._db.writing() as sql:
+            for first, count in runs:
+                for table in ("views", "resources"):
+                    sql.execute(f"DELETE FROM {table} WHERE turn BETWEEN ? AND ?", (first, first + count - 1))
+            sql.execute("DELETE FROM measures WHERE context = ?", (context_id,))
+
     def set_measure(self, context_id: int, measure: Measure) -> None:
         """File the sums of a conversation."""
         self.add((), (), [(context_id, measure)])

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from store.events.event import Event
+from fusefs.text.render import render_event
+from store.events.event import Event, Kind
 from store.importing.importer import Importer
 from store.store import Store
 from tests.importing.sessions import by_source, event, exported, imported, jp, lines, session
@@ -210,3 +211,63 @@ def test_a_sidecar_that_cannot_be_read_is_told(store: Store, tmp_path: Path, mon
     assert "a.txt" in report.errors[0]
     with exported(store, by_source(store, path)) as files:
         assert files == expected(path)
+
+
+# --- content that comes later ---------------------------------------------------------------------------------
+
+
+def exact(store: Store, folder: Path) -> bool:
+    """Say whether each event of a conversation is drawn with the size that its row says."""
+    rows = store.rows(by_source(store, folder).head)
+    drawn = [(row, event) for row, event in store.events(rows) if isinstance(event, Event)]
+    assert len(drawn) == len(rows)
+    return all(row.kind is Kind.RECORD or row.file_size == len(render_event(row.number, event)) for row, event in drawn)
+
+
+def test_content_that_was_missing_is_found_the_next_time(store: Store, tmp_path: Path) -> None:
+    content, other = b"found at last\n" * 50, b"never found"
+    folder = jp(tmp_path, [attached(content), attached(other), attached(content)])
+    imported(store, folder)
+    assert "not in the store" in shown(store, folder)
+    assert imported(store, folder).unchanged == 1
+    put(tmp_path / ".jp", content)
+    versions = store.versions(by_source(store, folder).id)
+    imported(store, folder)
+    assert content.decode() in shown(store, folder)
+    assert exact(store, folder)
+    conversation = by_source(store, folder)
+    assert list(conversation.metadata["missing"]) == [hashlib.sha256(other).hexdigest()]
+    assert store.versions(conversation.id) == versions
+    assert conversation.transcript_size == sum(row.section_size for row in store.rows(conversation.head))
+    put(tmp_path / ".jp", other)
+    imported(store, folder)
+    assert "missing" not in by_source(store, folder).metadata
+    time.sleep(0.03)
+    imported(store, folder)
+    assert store.by_source(str(folder))
+
+
+def test_content_that_another_workspace_brings(store: Store, tmp_path: Path) -> None:
+    content = b"found elsewhere\n" * 50
+    first = jp(tmp_path / "a", [attached(content)])
+    imported(store, first)
+    assert store.rows(by_source(store, first).head)
+    changes: list[int] = []
+    store.subscribe(lambda change: changes.append(change.context_id))
+    put(tmp_path / "b" / ".jp", content)
+    imported(store, jp(tmp_path / "b", [attached(content)]))
+    assert content.decode() in shown(store, first)
+    assert exact(store, first)
+    assert by_source(store, first).id in changes
+
+
+def test_missing_content_of_a_conversation_that_was_rewritten(store: Store, tmp_path: Path) -> None:
+    content = b"found at last\n" * 50
+    folder = jp(tmp_path, [event(text="a"), attached(content)])
+    imported(store, folder)
+    jp(tmp_path, [attached(content)])
+    imported(store, folder)
+    put(tmp_path / ".jp", content)
+    imported(store, folder)
+    assert content.decode() in shown(store, folder)
+    assert exact(store, folder)
