@@ -29,8 +29,9 @@ from fusefs.cli.output import escape
 def export(store: Path | None, conversations: tuple[str, ...], format_name: str, output: Path) -> None:
     """Write conversations as session files, and print the paths of these.
 
-    An imported conversation that nobody edited comes back as the same bytes. CONV is PROJECT/NAME, an id, or a path
-    in the mount.
+    An imported conversation that nobody edited comes back as the same bytes. Nothing is overwritten: what would take
+    the name of a file that is there goes to PROJECT/NAME/ in the directory. CONV is PROJECT/NAME, an id, or a path in
+    the mount.
     """
     from fusefs.cli.conversations import located
     from store.service.operations import EXPORT, ExportParams

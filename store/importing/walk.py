@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from store.formats.files import open_regular
 from store.formats.format import Format, Source
 from store.formats.registry import FORMATS
 
@@ -86,7 +87,8 @@ def walk(
                 belonging.update(source.first, (beside for _name, beside in source.sidecars))
                 yield source
             elif stat.S_ISREG(mode):
-                yield Skipped(path) if os.access(path, os.R_OK) else Unreadable(path, "permission denied")
+                open_regular(path).close()
+                yield Skipped(path)
             else:
                 waiting += reversed(_entries(path, apart))
         except FileNotFoundError:

@@ -233,7 +233,7 @@ def test_what_may_not_be_read(tmp_path: Path) -> None:
         if "PermissionError" in done.stderr or "ModuleNotFoundError" in done.stderr:
             pytest.skip("nobody may not read the code here")
         assert done.stdout.splitlines() == [
-            "Unreadable closed.jsonl permission denied",
+            "Unreadable closed.jsonl Permission denied",
             "Source open.jsonl ",
             "Unreadable locked Permission denied",
         ]
