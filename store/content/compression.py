@@ -2,7 +2,7 @@
 
 Small bodies say little on their own but much about each other, so bodies go into groups of some 128 KB, each
 compressed as one; what is large, or small and not worth compressing, gets a record of its own. Text is always
-compressed, even where that gains nothing.
+compressed, even where that gains nothing; what would be readable in the record all the same is veiled.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from store.content import zstd
 from store.content.text import is_text
+from store.content.veil import shows, veil
 from store.content.zstd import LEVEL, Dictionary
 from store.disk import blob_format
 from store.disk.blob_format import Compression, Form
@@ -36,25 +37,21 @@ class Member(Struct, frozen=True, gc=False):
     body: bytes
 
 
-def compress(
-    data: bytes, level: int = LEVEL, dictionary: Dictionary | None = None
-) -> tuple[Compression, bytes | memoryview]:
-    """Return how ``data`` is to be stored and the bytes to store (of a record with one blob).
-
-    With a dictionary they begin with its hash. Content that is not text is stored raw if compressing gains nothing.
-    """
-    frame = zstd.compress(data, level, dictionary)
-    if len(frame) >= len(data) and not is_text(data):
-        return Compression.RAW, data
-    if dictionary:
-        return Compression.ZSTD_DICT, dictionary.hash + frame
-    return Compression.ZSTD, frame
-
-
 def pack_single(member: Member, dictionary: Dictionary | None = None) -> bytes:
-    """Return a record that holds one blob."""
-    compression, stored = compress(member.body, LEVEL, dictionary)
-    return blob_format.encode_record(blob_format.codec(compression, member.form), member.raw_len, member.hash, stored)
+    """Return a record that holds one blob; content that is not text is stored raw if compressing gains nothing."""
+    body = member.body
+    head, frame = b"", zstd.compress(body, LEVEL, dictionary)
+    veiled = shows(frame)
+    if len(frame) >= len(body) and not is_text(body):
+        compression, frame = Compression.RAW, body
+        veiled = member.form == Form.SKELETON or len(body) < _BINARY_ALONE
+    elif dictionary:
+        compression, head = Compression.ZSTD_DICT, dictionary.hash
+    else:
+        compression = Compression.ZSTD
+    codec = blob_format.codec(compression, member.form, veiled=veiled)
+    stored = head + veil(frame, member.hash) if veiled else head + frame
+    return blob_format.encode_record(codec, member.raw_len, member.hash, stored)
 
 
 def pack_group(members: Sequence[Member], dictionary: Dictionary | None = None) -> bytes:
@@ -65,10 +62,11 @@ def pack_group(members: Sequence[Member], dictionary: Dictionary | None = None) 
         dictionary.hash if dictionary else None,
     )
     compression = Compression.GROUP_DICT if dictionary else Compression.GROUP
-    stored = table + zstd.compress(bodies, LEVEL, dictionary)
-    return blob_format.encode_record(
-        blob_format.codec(compression, Form.PLAIN), len(bodies), hash_bytes(bodies), stored
-    )
+    digest, frame = hash_bytes(bodies), zstd.compress(bodies, LEVEL, dictionary)
+    veiled = shows(frame)
+    stored = table + veil(frame, digest) if veiled else table + frame
+    codec = blob_format.codec(compression, Form.PLAIN, veiled=veiled)
+    return blob_format.encode_record(codec, len(bodies), digest, stored)
 
 
 def pack_records(

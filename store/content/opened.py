@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from store.content import zstd
+from store.content.veil import veil
 from store.content.zstd import Dictionary
 from store.disk.blob_format import Chunk, Compression, Form, Record, decode_chunks, decode_group_table
 from store.errors import DamageError
@@ -51,22 +52,24 @@ class Opened:
             raise DamageError(f"a group's bodies have {position} bytes where the record says {record.raw_len}")
         if table.dictionary is not None:
             self._dictionary = dictionary(table.dictionary)
-        self._frame = record.stored[table.frame_offset :]
+        self._frame = _unveiled(record, table.frame_offset)
         self.size = position
 
     def _open_single(self, record: Record, dictionary: Callable[[Hash], Dictionary]) -> None:
         compression, stored = record.compression, record.stored
         self.size = len(stored)
         if compression == Compression.RAW:
-            self._data = bytes(stored)
+            self._data = bytes(_unveiled(record, 0))
         elif compression == Compression.CHUNKS:
             self.chunks = decode_chunks(stored)
             if sum(chunk.length for chunk in self.chunks) != record.raw_len:
                 raise DamageError("the chunks of a blob do not add up to its length")
         else:
+            start = 0
             if compression == Compression.ZSTD_DICT:
-                self._dictionary = dictionary(Hash(bytes(stored[:HASH_SIZE])))
-                stored = stored[HASH_SIZE:]
+                start = HASH_SIZE
+                self._dictionary = dictionary(Hash(bytes(stored[:start])))
+            stored = _unveiled(record, start)
             # how long a skeleton is, the record does not say
             at_most = MAX_BODY_BYTES if record.form == Form.SKELETON else record.raw_len
             self.size = zstd.declared_size(stored, at_most)
@@ -84,3 +87,9 @@ class Opened:
             self._data = data
             self._frame = memoryview(b"")
         return data if stop < 0 else data[start:stop]
+
+
+def _unveiled(record: Record, start: int) -> memoryview:
+    """Return what is stored from ``start`` on."""
+    stored = record.stored[start:]
+    return memoryview(veil(stored, record.hash)) if record.veiled else stored

@@ -3,6 +3,9 @@
 A record, little-endian: ``magic u32 'BSLB' | version u16 = 1 | codec u16 | raw_len u32 | stored_len u32 | hash[32] |
 stored[stored_len] | crc32 u32`` of all before it. The low byte of ``codec`` is a Compression, the high byte a Form.
 
+The top bit of the low byte, VEILED, says that the last part of the stored bytes (all that is not a hash or a table in
+front) has been combined with a stream of bytes that follows from ``hash``.
+
 ``hash`` names the blob and ``raw_len`` is its length, whatever its form; a group has those of its uncompressed bodies,
 one after another. Where a record needs other blobs, its stored bytes begin with their hashes:
 
@@ -35,6 +38,7 @@ _COUNT = Layout("<I")
 _MEMBER = Layout("<32sHII")
 _CHUNK = Layout("<32sI")
 _FORM_SHIFT = 8
+_VEILED = 0x80
 
 
 class Compression(IntEnum):
@@ -78,7 +82,12 @@ class Record(Struct, frozen=True, gc=False):
     @property
     def compression(self) -> Compression:
         """How ``stored`` is spelt."""
-        return _COMPRESSIONS[self.codec & 0xFF]
+        return _COMPRESSIONS[self.codec & 0xFF & ~_VEILED]
+
+    @property
+    def veiled(self) -> bool:
+        """Whether the last part of ``stored`` is combined with a stream of bytes (``store.content.veil``)."""
+        return bool(self.codec & _VEILED)
 
     @property
     def form(self) -> Form:
@@ -110,9 +119,9 @@ class Chunk(NamedTuple):
     length: int
 
 
-def codec(compression: Compression, form: Form) -> int:
+def codec(compression: Compression, form: Form, *, veiled: bool = False) -> int:
     """Return the codec field of a record."""
-    return compression | form << _FORM_SHIFT
+    return compression | form << _FORM_SHIFT | veiled * _VEILED
 
 
 def record_size(stored_len: int) -> int:
@@ -155,7 +164,7 @@ def decode_record(data: memoryview) -> Record:
     if _CRC.unpack_from(data, end)[0] != zlib.crc32(data[:end]):
         raise DamageError("the checksum of a blob record does not hold")
     _, version, codec, raw_len, _, digest = _HEAD.unpack_from(data)
-    if version != VERSION or codec & 0xFF >= len(_COMPRESSIONS) or codec >> _FORM_SHIFT >= len(_FORMS):
+    if version != VERSION or codec & 0xFF & ~_VEILED >= len(_COMPRESSIONS) or codec >> _FORM_SHIFT >= len(_FORMS):
         raise FormatTooNew(f"a blob record has version {version} and codec {codec:#x}: update convfs to read it")
     return Record(codec, raw_len, digest, data[HEAD_SIZE:end])
 

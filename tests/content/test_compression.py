@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.content.compression import GROUP_BYTES, Member, compress, pack_records, pack_single
+from store.content.compression import GROUP_BYTES, Member, pack_records, pack_single
 from store.content.opened import Opened
+from store.content.veil import veil
 from store.content.zstd import Dictionary
 from store.disk.blob_format import Chunk, Compression, Form, Record, codec, decode_record, encode_chunks, encode_record
 from store.errors import DamageError
@@ -99,21 +100,52 @@ def test_little_is_compressed_with_the_dictionary_and_much_without() -> None:
 
 def test_binary_content_that_does_not_shrink_is_stored_raw() -> None:
     noise = os.urandom(5000)
-    assert compress(noise) == (Compression.RAW, noise)
-    assert compress(bytes(5000))[0] == Compression.ZSTD
+    assert packed(noise).compression == Compression.RAW
+    assert packed(bytes(5000)).compression == Compression.ZSTD
     [(record, _)] = pack_records([member(noise)])
     assert unpacked(record)[1] == {hash_bytes(noise): (Form.PLAIN, 5000, noise)}
 
 
+def packed(data: bytes) -> Record:
+    return decode_record(memoryview(pack_single(member(data))))
+
+
 def test_text_is_always_compressed() -> None:
-    assert compress(b"a")[0] == Compression.ZSTD
-    assert compress(b"")[0] == Compression.ZSTD
+    assert packed(b"a").compression == Compression.ZSTD
+    assert packed(b"").compression == Compression.ZSTD
 
 
-def test_content_does_not_show_in_a_group() -> None:
-    members = [member(b'{"role":"user","content":"the password of number %d is swordfish"}' % n) for n in range(20)]
-    [(record, _)] = pack_records(members)
-    assert b"password" not in record
+SECRETS = (b"hunter2", b"the passphrase is battery staple", "pässwörter sind geheim".encode())
+
+
+@pytest.mark.parametrize("with_dictionary", [False, True])
+@pytest.mark.parametrize(
+    "around", [b"", b'{"type":"user","message":{"role":"user","content":', os.urandom(7000), bytes(7000)]
+)
+def test_content_does_not_show_in_a_record(around: bytes, with_dictionary: bool) -> None:
+    """Not a line of text alone, nor in what is known from the dictionary, nor among what does not shrink."""
+    dictionary = (WORDS.hash, WORDS.data) if with_dictionary else None
+    for count in (1, 2, 18):
+        members = [member(around + secret + b"%d" % number) for number in range(count) for secret in SECRETS]
+        for some in ([each] for each in members) if count == 1 else [members]:
+            for record, _ in pack_records(some, dictionary):
+                assert not [secret for secret in SECRETS if secret in record]
+                found = {digest: body for digest, (_, _, body) in unpacked(record)[1].items()}
+                assert found == {each.hash: each.body for each in some if each.hash in found}
+
+
+def test_a_skeleton_does_not_show_what_it_keeps() -> None:
+    body = bytes([200, 0, 1]) + b"my secret"
+    record = pack_single(Member(hash_bytes(b"x"), Form.SKELETON, 500, body))
+    assert b"secret" not in record
+    assert [entry[2] for entry in unpacked(record)[1].values()] == [body]
+
+
+@given(st.binary(max_size=400), st.binary(min_size=32, max_size=32))
+def test_a_veil_is_lifted_by_another(data: bytes, digest: bytes) -> None:
+    veiled = veil(data, Hash(digest))
+    assert veil(memoryview(veiled), Hash(digest)) == data
+    assert len(data) < 8 or veiled != data
 
 
 def rewritten(record: bytes, **changes: object) -> Record:
