@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from store.content.cutting import MAX_CUT_BYTES
 from store.conversations import branch
-from store.errors import ConvfsError, UsageError
+from store.errors import ConvfsError, DamageError, UsageError
 from store.formats.format import Format, Source, Span
 from store.ids import Hash, hash_bytes
 from store.importing.appender import Appender
@@ -66,7 +66,12 @@ class SessionImport:
         self._scratch = store.root / "scratch"
         self._known = known
         self._imported = read_imported(known.metadata) if known else None
-        self._runs: tuple[Run, ...] = store.runs(known.head) if known else ()
+        self._runs: tuple[Run, ...] = ()
+        try:
+            self._runs = store.runs(known.head) if known else ()
+        except DamageError:
+            # what the conversation has cannot be told: all of the session is brought in anew
+            self._imported = None
         self._kept = branch.length(self._runs)
         self._envelope = EnvelopeBuilder()
         self._samples = Samples(format_)
