@@ -68,9 +68,7 @@ class Checkpointer:
         with self._work:
             self._finish_task()
             writer.check()
-            writer.journal.switch()
-            self._packed = 0.0
-            self._task = _Task(writer.pending.take(), writer.seq, writer.turns.count, writer.head_log.length)
+            self._task = self._take()
             self._work.notify_all()
 
     def pace(self) -> None:
@@ -93,20 +91,31 @@ class Checkpointer:
             writer.check()
 
     def close(self) -> None:
-        """Flush, and end the thread. Raises StoreFailed if anything may be missing from the disk."""
+        """Pack and sync everything, and end the thread. Raises StoreFailed if anything may be missing from the disk."""
+        writer = self._writer
         try:
             self._intake.sync()
             self.flush()
-            if self._learning.due:
-                self._learning.learn()
-                self.flush()
         finally:
-            self._writer.close()
             with self._work:
                 self._closing = True
                 self._work.notify_all()
-            if self._thread.is_alive():
-                self._thread.join()
+            self._thread.join()
+            with writer.commit_lock:
+                try:
+                    # what has come since, from others and from learning
+                    if writer.journal.used and not writer.failed:
+                        self._guarded(partial(self._pack, self._take()))
+                finally:
+                    writer.close()
+        if writer.failed:
+            writer.check()
+
+    def _take(self) -> _Task:
+        writer = self._writer
+        writer.journal.switch()
+        self._packed = 0.0
+        return _Task(writer.pending.take(), writer.seq, writer.turns.count, writer.head_log.length)
 
     def _finish_task(self) -> None:
         while self._task is not None:
@@ -129,7 +138,7 @@ class Checkpointer:
                 self._task = None
                 self._hurried = False
                 self._work.notify_all()
-            if self._learning.due and not self._closing:
+            if self._learning.due:
                 self._guarded(self._learning.learn)
 
     def _guarded(self, work: Callable[[], None]) -> None:

@@ -174,9 +174,8 @@ class Writer:
             raise self._refusal()
 
     def close(self) -> None:
-        """Take no more requests."""
-        with self.commit_lock:
-            self._closed = True
+        """Take no more requests. The caller holds ``commit_lock``."""
+        self._closed = True
 
     def _refusal(self) -> StoreFailed:
         if not self._failure:
