@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,16 @@ def scratch() -> Path:
     """Make a directory in memory, where there is one: for tests of many stores, whose syncs need not reach a disk."""
     memory = Path("/dev/shm")
     return Path(tempfile.mkdtemp(prefix="convfs-test-", dir=memory if os.access(memory, os.W_OK) else None))
+
+
+@contextmanager
+def scratch_file(name: str) -> Iterator[Path]:
+    """Give a path in an empty directory of :func:`scratch`, for property tests, which make many."""
+    directory = scratch()
+    try:
+        yield directory / name
+    finally:
+        shutil.rmtree(directory)
 
 
 @pytest.fixture

@@ -4,29 +4,37 @@ What was imported in one go lies together in the turn log, so a branch is a hand
 a run is one range query.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
 from store.errors import DamageError
 from store.index.views import Run
 
+_FIRST_BLOCK = 16
 _BLOCK = 512
 
 
-def runs_to(log: TurnLog, head: int) -> tuple[Run, ...]:
+def runs_to(log: TurnLog, head: int, known: Mapping[int, tuple[Run, ...]] = {}) -> tuple[Run, ...]:
     """Return the branch that ends in turn ``head``, root first; empty if ``head`` is 0.
 
+    ``known`` has branches by their heads: a branch that goes on from one of them is read no further back.
     DamageError if the record of a turn of the branch is damaged: what is before it cannot be known.
     """
     runs: list[Run] = []
-    turn = head
+    before: tuple[Run, ...] = ()
+    turn = last = head
     block: list[Turn] = []
     low = head + 1
-    last = head
+    # most branches that are asked for again have grown by a turn or two
+    size = _FIRST_BLOCK
     while turn:
+        if (found := known.get(turn)) is not None:
+            before = found
+            break
         if turn < low:
-            low = max(1, turn - _BLOCK + 1)
+            low = max(1, turn - size + 1)
+            size = _BLOCK
             try:
                 block = log.range(low, turn - low + 1)
             except DamageError:
@@ -38,7 +46,12 @@ def runs_to(log: TurnLog, head: int) -> tuple[Run, ...]:
             runs.append((turn, last - turn + 1))
             last = parent
         turn = parent
-    return tuple(reversed(runs))
+    if before and last > turn:
+        # the run at hand goes on from where the known branch ends
+        first, count = before[-1]
+        runs.append((first, count + last - turn))
+        before = before[:-1]
+    return before + tuple(reversed(runs))
 
 
 def position(runs: tuple[Run, ...], number: int) -> int:

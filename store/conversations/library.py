@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from store.conversations import branch
 from store.conversations.viewer import Viewer
 from store.disk.turn_log import TurnLog
-from store.errors import ConvfsError, NotFound
+from store.errors import ConvfsError, DamageError, NotFound
 from store.events.conversation import Conversation, EventRow, ResourceRow, Version
 from store.events.event import Event, Kind
 from store.index.catalogue import Catalogue, Entry
 from store.index.views import Measure, Run, Views
 
 _CACHED_RUNS = 4096
+_GROWN = 64
 
 
 class Library:
@@ -122,7 +123,7 @@ class Library:
             if runs is not None:
                 self._runs.move_to_end(head)
                 return runs
-        runs = branch.runs_to(self._turns, head)
+        runs = branch.runs_to(self._turns, head, self._runs)
         with self._lock:
             self._runs[head] = runs
             if len(self._runs) > _CACHED_RUNS:
@@ -136,12 +137,23 @@ class Library:
             if rows is not None:
                 self._rows.move_to_end(head)
                 return rows
-        rows = self._viewer.rows(self.runs(head))
+        runs = self.runs(head)
+        earlier = self._rows_before(runs)
+        rows = [*earlier, *self._viewer.rows(runs, len(earlier))]
         with self._lock:
             self._rows[head] = rows
             if len(self._rows) > self._cached_branches:
                 self._rows.popitem(last=False)
         return rows
+
+    def _rows_before(self, runs: tuple[Run, ...]) -> Sequence[EventRow]:
+        """Return rows at hand that the branch begins with: it may have grown by a few records."""
+        number = branch.length(runs)
+        for back in range(1, min(number, _GROWN)):
+            rows = self._rows.get(branch.position(runs, number - back))
+            if rows is not None:
+                return rows
+        return ()
 
     def forget(self, entry: Entry) -> None:
         """Forget what was measured of a conversation: its records are drawn otherwise from now on."""
@@ -193,7 +205,11 @@ class Library:
 
     def _conversation(self, entry: Entry, measure: Measure | None) -> Conversation:
         if measure is None or measure.head != entry.head:
-            measure = self.measure(entry)
+            try:
+                measure = self.measure(entry)
+            except DamageError:
+                # a damaged turn is the trouble of those who look into this conversation, not of those who list it
+                measure = Measure(entry.head, 0, 0, 0)
         return Conversation(
             entry.id,
             entry.project,

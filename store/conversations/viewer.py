@@ -161,16 +161,22 @@ class Viewer:
 
         return Chain(number, backwards, blobs or self._blobs)
 
-    def rows(self, runs: tuple[Run, ...]) -> list[EventRow]:
-        """Return the row of every record of a branch, measuring those that are missing. Needs a renderer."""
+    def rows(self, runs: tuple[Run, ...], after: int = 0) -> list[EventRow]:
+        """Return the row of every record of a branch after number ``after``, measuring those that are missing.
+
+        Needs a renderer.
+        """
         rows: list[EventRow] = []
-        number = 1
-        for run in runs:
+        number = after + 1
+        for run in branch.part(runs, after, branch.length(runs)):
             found = self._views.rows(run, number)
             if len(found) < run[1]:
                 with self._lock:
-                    self._measure(runs, run, number, {row.turn for row in found})
-                found = self._views.rows(run, number)
+                    # somebody else may have just done it
+                    found = self._views.rows(run, number)
+                    if len(found) < run[1]:
+                        self._measure(runs, run, number, {row.turn for row in found})
+                        found = self._views.rows(run, number)
             rows += found
             number += run[1]
         return rows
@@ -182,12 +188,19 @@ class Viewer:
         for start in range(missing, first + count, _BATCH):
             measured = Measured()
             turns = self._turns.range(start, min(_BATCH, first + count - start))
-            sizes = {turn.turn_id: self._payload_size(turn.payload_hash) for turn in turns}
+            sizes = {turn.turn_id: self._size(turn.payload_hash) for turn in turns}
             payloads = dict(self._seen(turns, sizes))
             for at, turn in enumerate(turns, number + start - first):
                 type_name = self._type_name(turn.type_tag)
                 self.measure(measured, at, type_name, payloads.get(turn.turn_id), sizes[turn.turn_id], chain)
             self._views.add(measured.rows(start), measured.resources(start))
+
+    def _size(self, digest: Hash) -> int:
+        try:
+            return self._payload_size(digest)
+        except ConvfsError:
+            # it cannot be read, which is for those to say who read it
+            return 0
 
     def _seen(self, turns: Sequence[Turn], sizes: dict[int, int]) -> Iterator[tuple[int, bytes]]:
         for turn, payload in self._payloads([t for t in turns if sizes[t.turn_id] <= LARGEST_VIEWED]):
