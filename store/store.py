@@ -180,8 +180,13 @@ class Store(Library):
 
         It follows ``parent`` (0: the head), and the context's head moves to it.
         """
-        item = Append(payload, type_name, encoding, 0, created_ms)
-        return self.append_many(context_id, [item], parent=parent)[0]
+        # what append_many does, for the one that is waited for most
+        blob, turn = self._item(payload, type_name, encoding, 0, created_ms)
+        if blob.raw_len > self._writer.journalled_bytes:
+            return self.append_many(context_id, [Append(payload, type_name, encoding, 0, created_ms)], parent=parent)[0]
+        self._known(context_id)
+        types = () if turn.type_tag in self._writer.types else self.types_for((type_name,))
+        return self.submit(Request(context_id, parent=parent, turns=[turn], blobs=[blob], types=types)).written[0]
 
     def append_many(self, context_id: int, items: Sequence[Append], *, parent: int = 0) -> list[Turn]:
         """Append turns that follow each other; all of them become durable, or none."""
@@ -191,11 +196,9 @@ class Store(Library):
         turns: list[NewTurn] = []
         blobs: dict[Hash, JournalBlob] = {}
         for item in items:
-            if len(item.payload) > LARGEST_VIEWED:
-                raise UsageError(f"a payload of {len(item.payload)} bytes is too large: {LARGEST_VIEWED} at most")
-            digest = hash_bytes(item.payload)
-            blobs[digest] = JournalBlob(digest, Form.PLAIN, len(item.payload), item.payload)
-            turns.append(self.new_turn(digest, item.type_name, item.encoding, item.type_version, item.created_ms))
+            blob, turn = self._item(item.payload, item.type_name, item.encoding, item.type_version, item.created_ms)
+            blobs[blob.hash] = blob
+            turns.append(turn)
         fresh = list(blobs.values())
         if sum(blob.raw_len for blob in fresh) > self._writer.journalled_bytes:
             load = self.load()
@@ -203,8 +206,17 @@ class Store(Library):
             load.sync()
             fresh = []
         types = self.types_for([item.type_name for item in items])
-        request = self.submit(Request(context_id, parent=parent, turns=turns, blobs=fresh, types=types))
-        return request.written
+        return self.submit(Request(context_id, parent=parent, turns=turns, blobs=fresh, types=types)).written
+
+    def _item(
+        self, payload: bytes, type_name: str, encoding: Encoding, type_version: int, created_ms: int
+    ) -> tuple[JournalBlob, NewTurn]:
+        size = len(payload)
+        if size > LARGEST_VIEWED:
+            raise UsageError(f"a payload of {size} bytes is too large: {LARGEST_VIEWED} at most")
+        digest = hash_bytes(payload)
+        turn = self.new_turn(digest, type_name, encoding, type_version, created_ms)
+        return JournalBlob(digest, Form.PLAIN, size, payload), turn
 
     def put_blob(self, data: bytes) -> Hash:
         """Store ``data`` and return its name once it is durable."""
