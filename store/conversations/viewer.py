@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from store.conversations import branch
 from store.conversations.chain import Blobs, Chain, Recorded
-from store.disk.turn_format import Turn
+from store.disk.turn_format import DELETED, Turn
 from store.disk.turn_log import TurnLog
 from store.errors import ConvfsError
 from store.events.conversation import EventRow, ResourceRow, Sizes
@@ -61,6 +61,12 @@ class Measured:
             self.resources.append(
                 ResourceRow(turn, number, seq, resource.uri, resource.mime, len(data), event.time_ms, hash_bytes(data))
             )
+
+    def add_deleted(self, turn: int, number: int, event: Event, payload_size: int) -> None:
+        """Take in a record that is not shown: only what records after it may refer to counts."""
+        self.rows.append(
+            EventRow(turn, number, Kind.RECORD, event.tool, event.parent, event.time_ms, 0, 0, 0, payload_size, True)
+        )
 
 
 class Viewer:
@@ -185,6 +191,9 @@ class Viewer:
         """Measure one event of a branch."""
         if self.renderer is None:
             raise ConvfsError("this store was opened without a renderer, so nothing can be measured")
+        if turn.flags & DELETED:
+            into.add_deleted(turn.turn_id, number, event, payload_size)
+            return
         sizes = self.renderer.measure(number, event, self.format_name(turn.type_tag), payload_size)
         into.add(turn.turn_id, number, event, sizes, payload_size)
 

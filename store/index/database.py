@@ -17,7 +17,7 @@ from typing import Any
 
 from store.errors import ConvfsError, DamageError, StoreFailed
 from store.index.schema import SCHEMA_VERSION, TABLES
-from store.index.sums import holds
+from store.index.sums import holds, moved_sum
 
 _PRAGMAS = ("journal_mode = WAL", "synchronous = OFF", "temp_store = MEMORY", "cache_size = -8192")
 
@@ -81,6 +81,7 @@ class Database:
             )
             for pragma in _PRAGMAS:
                 connection.execute(f"PRAGMA {pragma}").fetchone()
+            connection.create_function("moved_sum", -1, moved_sum, deterministic=True)
         except sqlite3.Error as error:
             if connection is not None:
                 connection.close()
