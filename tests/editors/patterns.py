@@ -24,22 +24,28 @@ COMPLAINTS = r"WARNING|Warning|ATTENTION|\b[EW][0-9]+:|[Ee]rror|[Cc]annot|[Cc]ha
 """What editors say when a file is not as they left it."""
 
 
+Change = Callable[[bytes], bytes]
+"""Makes what a file is to hold of what it holds."""
+
+
 @dataclass(frozen=True)
 class Pattern:
     """One way to save.
 
     ``saved`` makes what the file holds afterwards of what it held before; ``redrawn`` what it is drawn as once nobody
     remembers how it was saved. ``left`` tells what is left beside the file, as a template of the name (``{}~``), and
-    whether that is the file as it was. ``versions`` is how many there are more afterwards.
+    whether that is the file as it was. ``versions`` is how many there are more afterwards. ``rewrite`` saves the file
+    in the same way with any content.
     """
 
     name: str
     save: Callable[[Place, str], None]
-    saved: Callable[[bytes], bytes]
+    saved: Change
     needs: tuple[str, ...] = ()
     left: Mapping[str, bool] = field(default_factory=dict)
-    redrawn: Callable[[bytes], bytes] | None = None
+    redrawn: Change | None = None
     versions: int = 1
+    rewrite: Callable[[Place, str, Change], None] | None = None
 
     def check_needs(self) -> None:
         """Skip the test that runs where a program is missing."""
@@ -176,32 +182,33 @@ def run(place: Place, name: str, *, command: str) -> None:
     place.shell(command, name)
 
 
-def shell(name: str, command: str, saved: Callable[[bytes], bytes], **more: object) -> Pattern:
+def shell(name: str, command: str, saved: Change, **more: object) -> Pattern:
     """Return the pattern of a script; if its name begins with that of a program, it needs that."""
     return Pattern(name, partial(run, command=command), saved, program(name), **more)  # type: ignore[arg-type]
 
 
-def with_copy(place: Place, name: str, *, command: str) -> None:
+def with_copy(place: Place, name: str, change: Change, *, command: str) -> None:
     """Run a script whose ``$1`` is the file and ``$2`` a changed copy of it elsewhere, of the same mode."""
     path = place.directory / name
     copy = place.outside / name
-    copy.write_bytes(replaced(path.read_bytes()))
+    copy.write_bytes(change(path.read_bytes()))
     copy.chmod(path.stat().st_mode & 0o777)
     place.shell(command, name, str(copy))
 
 
-def copying(name: str, command: str, **more: object) -> Pattern:
+def copying(name: str, command: str) -> Pattern:
     """Return the pattern of a script for :func:`with_copy`."""
-    return Pattern(name, partial(with_copy, command=command), replaced, program(name), **more)  # type: ignore[arg-type]
+    return rewriting(name, partial(with_copy, command=command), program(name))
 
 
-def saver(place: Place, name: str, *, how: str, change: Callable[[bytes], bytes]) -> None:
+def saver(place: Place, name: str, change: Change, *, how: str) -> None:
     """Have a process of its own save the file with the calls that a program makes."""
     place.run(sys.executable, str(SAVER), how, name, text=change((place.directory / name).read_bytes()))
 
 
-def calls(name: str, how: str, change: Callable[[bytes], bytes] = replaced) -> Pattern:
-    return Pattern(name, partial(saver, how=how, change=change), change)
+def rewriting(name: str, rewrite: Callable[[Place, str, Change], None], needs: tuple[str, ...] = ()) -> Pattern:
+    """Return a pattern that can save whatever there is to be saved."""
+    return Pattern(name, lambda place, file: rewrite(place, file, replaced), replaced, needs, rewrite=rewrite)
 
 
 def listed_between(place: Place, name: str) -> None:
@@ -302,5 +309,5 @@ PATTERNS = [
         lambda old: b"All is new.\n",
         redrawn=lambda old: head(old) + b"All is new.\n",
     ),
-    *(calls(how.replace("_", " "), how) for how in HOW),
+    *(rewriting(how.replace("_", " "), partial(saver, how=how)) for how in HOW),
 ]

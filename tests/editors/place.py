@@ -69,15 +69,20 @@ class Place(ABC):
 
     # -- programs --------------------------------------------------------------------------------------------------
 
-    def run(self, *command: str, text: bytes = b"", fails: bool = False) -> "subprocess.CompletedProcess[bytes]":
-        """Run a program in the directory; unless it ``fails``, it must end well and complain of nothing."""
+    def run(
+        self, *command: str, text: bytes = b"", fails: bool = False, seconds: float = 0
+    ) -> "subprocess.CompletedProcess[bytes]":
+        """Run a program in the directory; unless it ``fails``, it must end well and complain of nothing.
+
+        ``seconds`` is how long it may take, where that is longer than usual.
+        """
         done = subprocess.run(
             self._traced(command),
             cwd=self.directory,
             env=self.environment,
             input=text,
             capture_output=True,
-            timeout=3 * PATIENCE,
+            timeout=max(seconds, 3 * PATIENCE),
             check=False,
         )
         if fails:

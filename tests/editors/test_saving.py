@@ -1,22 +1,10 @@
 """Every way in which programs save a file, on a plain disk and in a mount: the same bytes; in a mount, one version."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.editors.patterns import PATTERNS, Pattern
-from tests.editors.place import MountedPlace, Place, PlainPlace, place
+from tests.editors.place import MountedPlace, Place
 from tests.editors.sessions import ANSWER, LARGE
-from tests.mount.mounting import can_mount
-
-
-@pytest.fixture(params=[PlainPlace, MountedPlace], ids=["plain", "mounted"])
-def here(request: pytest.FixtureRequest) -> Iterator[Place]:
-    kind = request.param
-    if kind is MountedPlace and not can_mount():
-        pytest.skip("/dev/fuse or fusermount3 is not there")
-    with place(kind) as made:
-        yield made
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
