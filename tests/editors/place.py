@@ -61,8 +61,9 @@ class Place(ABC):
         return None
 
     def files(self) -> dict[str, bytes]:
-        """Return every file of the directory."""
-        return {path.name: path.read_bytes() for path in self.directory.iterdir() if path.is_file()}
+        """Return every regular file of the directory."""
+        with os.scandir(self.directory) as listing:
+            return {entry.name: Path(entry).read_bytes() for entry in listing if entry.is_file(follow_symlinks=False)}
 
     def mode(self, name: str) -> int:
         return stat.S_IMODE((self.directory / name).stat().st_mode)
