@@ -67,11 +67,15 @@ class Library:
 
     def conversation(self, context_id: int) -> Conversation:
         """Return a conversation by id; NotFound if there is none."""
+        return self._complete([self.entry(context_id)])[0]
+
+    def entry(self, context_id: int) -> Entry:
+        """Return a context as the logs describe it, without its sums; NotFound if there is none."""
         self._settle()
         entry = self._catalogue.by_id(context_id)
         if entry is None:
             raise NotFound(f"there is no conversation with id {context_id}: see convfs ls")
-        return self._complete([entry])[0]
+        return entry
 
     def entries(self) -> list[Entry]:
         """Return every conversation as the logs describe it, without its sums; what is in the trash too."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter, itemgetter
 
 from store.conversations import branch
 from store.index.catalogue import Catalogue, Superseded
@@ -35,23 +38,39 @@ class Lineage:
                 return branch.position(runs, min(depth + 1, branch.length(runs)))
         return at
 
-    def trace(self, context: int, base: tuple[Run, ...]) -> list[Stretch]:
-        """Return what became of the records of the branch ``base`` of a context, by their numbers there."""
+    def places(self, context: int, base: tuple[Run, ...], ours: tuple[Run, ...]) -> list[tuple[int, int, int]]:
+        """Return where the records of an earlier branch of a context now are in the branch ``ours``.
+
+        (number there, number in ours, how many) each; those that are in ours no more are left out.
+        """
+        found: list[tuple[int, int, int]] = []
+        held = sorted(_stretches(ours), key=itemgetter(1))
+        firsts = [turn for _number, turn, _count in held]
+        for number, turn, count in self._trace(context, base):
+            at = max(bisect_right(firsts, turn) - 1, 0)
+            while at < len(held) and held[at][1] < turn + count:
+                mine, first, length = held[at]
+                start, end = max(turn, first), min(turn + count, first + length)
+                if start < end:
+                    found.append((number + start - turn, mine + start - first, end - start))
+                at += 1
+        return found
+
+    def _trace(self, context: int, base: tuple[Run, ...]) -> list[Stretch]:
+        """Return what became of the records of a branch, by their numbers there."""
         self._settle()
-        stretches: list[Stretch] = []
-        number = 1
-        for first, count in base:
-            stretches.append((number, first, count))
-            number += count
-        steps = self._catalogue.superseded(context)
-        start = 0
-        while start < len(steps):
-            end = start
-            while end < len(steps) and steps[end].seq == steps[start].seq:
-                end += 1
-            stretches = [part for stretch in stretches for part in _follow(stretch, steps[start:end])]
-            start = end
+        stretches = list(_stretches(base))
+        for _seq, steps in groupby(self._catalogue.superseded(context), key=attrgetter("seq")):
+            edit = list(steps)
+            stretches = [part for stretch in stretches for part in _follow(stretch, edit)]
         return stretches
+
+
+def _stretches(runs: tuple[Run, ...]) -> Iterator[Stretch]:
+    number = 1
+    for first, count in runs:
+        yield number, first, count
+        number += count
 
 
 def _follow(stretch: Stretch, steps: Sequence[Superseded]) -> list[Stretch]:

@@ -12,16 +12,17 @@ from store.commit.request import ContextHead, NewTurn, Request
 from store.conversations import branch
 from store.disk import turn_format
 from store.editing.commit import commit
+from store.editing.keeper import Keeper
 from store.editing.measuring import measure
 from store.editing.plan import DELETED as DELETED
 from store.editing.plan import Base, Changed, Content, Fresh, Item, Kept, Piece, Plan
 from store.errors import Conflict, NotFound
 from store.ids import hash_bytes, now_ms
 from store.index.views import Run
-from store.store import Append, Store
+from store.store import Append
 
 
-class Editor:
+class Editor(Keeper):
     """Edits the conversations of one store. Safe to use from any thread.
 
     Where ``expected_head`` is given, the branch must end in that turn, else Conflict; where it is not, a change is
@@ -29,9 +30,6 @@ class Editor:
     UsageError for what cannot be stored, and return the head as it is afterwards; what changes nothing makes no
     version.
     """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def edit(
         self,

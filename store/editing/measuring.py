@@ -14,12 +14,13 @@ import msgspec
 from store.conversations import branch
 from store.conversations.chain import Chain, Recorded
 from store.conversations.viewer import LARGEST_VIEWED, Measured
-from store.disk.turn_format import DELETED
+from store.disk.turn_format import DELETED, Turn
 from store.editing.commit import Committed
 from store.editing.plan import Fresh, Kept, Plan
 from store.errors import ConvfsError
 from store.events.conversation import EventRow
 from store.events.event import Event, Kind
+from store.formats.lens import Before
 from store.index.views import Measure
 from store.store import Store
 
@@ -96,35 +97,36 @@ class _Measuring:
             self._measured.rows.append(gone)
             self._replaced.append(before)
             return True
-        payload = piece.payload if piece.payload is not None else store.payload(turn.turn_id)
         asked = _Asked(Recorded(before.tool, before.parent, store.aliased))
-        old = self._old_event(old_turn, before, asked)
-        type_name = store.type_name(turn.type_tag)
-        chain = store.viewer.chain(self._now.runs, number)
-        event = store.viewer.see(type_name, payload, _AsAsked(asked, chain))
-        store.viewer.measure(self._measured, turn, number, event, len(payload))
-        self._replaced.append(before)
-        return old is not None and old.defines == event.defines
-
-    def _old_event(self, turn_id: int, row: EventRow, asked: _Asked) -> Event | None:
-        if row.payload_size > LARGEST_VIEWED:
-            return self._store.viewer.see_huge(row.payload_size)
         try:
-            turn = self._store.turn(turn_id)
-            return self._store.viewer.see(self._store.type_name(turn.type_tag), self._store.payload(turn_id), asked)
+            old = self._event(store.turn(old_turn), None, asked)
         except ConvfsError:
-            return None
+            # what it defined is not known any more
+            return False
+        event = self._event(turn, piece.payload, _AsAsked(asked, store.viewer.chain(self._now.runs, number)))
+        store.viewer.measure(self._measured, turn, number, event, store.blob_size(turn.payload_hash))
+        self._replaced.append(before)
+        return old.defines == event.defines
 
     def _add(self, number: int, piece: Fresh) -> None:
         """Measure a record at the end."""
         store = self._store
         turn = store.turn(branch.position(self._now.runs, number))
-        payload = piece.payload if piece.payload is not None else store.payload(turn.turn_id)
         if self._chain is None:
             self._chain = store.viewer.chain(self._now.runs, number)
-        event = store.viewer.see(store.type_name(turn.type_tag), payload, self._chain)
+        event = self._event(turn, piece.payload, self._chain)
         self._chain.advance(event)
-        store.viewer.measure(self._measured, turn, number, event, len(payload))
+        store.viewer.measure(self._measured, turn, number, event, store.blob_size(turn.payload_hash))
+
+    def _event(self, turn: Turn, payload: bytes | None, before: Before) -> Event:
+        """Return the event of a turn, whose payload is read unless it is at hand."""
+        store = self._store
+        if payload is None:
+            size = store.blob_size(turn.payload_hash)
+            if size > LARGEST_VIEWED:
+                return store.viewer.see_huge(size)
+            payload = store.payload(turn.turn_id)
+        return store.viewer.see(store.type_name(turn.type_tag), payload, before)
 
     def _sum(self, known: Measure) -> Measure:
         gone, come = _sums(self._replaced), _sums(self._measured.rows)

@@ -69,6 +69,9 @@ class Format(Protocol):
     first_type: str = ""
     """The payload type of the files in ``Source.first`` ("" where there are none)."""
 
+    joints: tuple[bytes, bytes, bytes] = (b"", b"\n", b"\n")
+    """What stands before the first record of a new main file, between two, and after the last."""
+
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the directories in which the tool keeps this user's sessions (only ones that exist)."""
 

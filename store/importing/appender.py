@@ -12,7 +12,8 @@ from store.content.cutting import MAX_CUT_BYTES
 from store.conversations.chain import Chain
 from store.conversations.viewer import Measured
 from store.disk.turn_format import Encoding
-from store.errors import DamageError, NotFound
+from store.editing.merge import bring
+from store.errors import Conflict, DamageError, NotFound
 from store.events.event import Event, Kind
 from store.formats.format import ExternalBlob
 from store.ids import Hash
@@ -91,18 +92,27 @@ class Appender:
             return
         self._aliases[blob.digest] = (blob.algorithm, blob.digest, self.blob(data, lambda _offset: None))
 
-    def finish(self, context: int | None, changes: dict[str, object]) -> None:
+    def finish(self, context: int | None, changes: dict[str, object], imported: int) -> None:
         """Commit what is left with metadata, and move the head of ``context`` (None: a new one) to the last record.
 
-        A record that told its time is the conversation's last update.
+        ``imported`` is the head that the import before made: if it is the context's no more, people have edited it,
+        and what is new is brought into that. A record that told its time is the conversation's last update.
         """
         turns, events = self._prepare()
         if self.last_ms:
             changes["updated_ms"] = self.last_ms
         encoded = msgspec.json.encode(changes)
-        request = self._commit(
-            Request(context, parent=self._parent, turns=turns, changes=encoded, action="import"), events
+        expected = None if context is None else imported
+        request = Request(
+            context, parent=self._parent, turns=turns, changes=encoded, action="import", expected_head=expected
         )
+        try:
+            self._commit(request, events)
+        except Conflict:
+            self._commit(Request(0, parent=self._parent, turns=turns, move_head=False), events)
+            if context is not None:
+                bring(self._store, context, imported, self._parent or 0, changes)
+            return
         if self._sums is not None:
             sums = msgspec.structs.replace(self._sums, head=request.head.turn)
             self._store.views.set_measure(request.head.context, sums)

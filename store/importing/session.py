@@ -57,7 +57,9 @@ class SessionImport:
         self._scratch = store.root / "scratch"
         self._known = known
         self._imported = read_imported(known.metadata) if known else None
-        self._runs: tuple[Run, ...] = store.runs(known.head) if known else ()
+        self._head = known.imported_head if known else 0
+        # not those of the conversation as it may have been edited
+        self._runs: tuple[Run, ...] = store.runs(self._head)
         self._kept = branch.length(self._runs)
         self._envelope = EnvelopeBuilder()
         self._samples = Samples(format_)
@@ -102,11 +104,13 @@ class SessionImport:
         if changes or self._appender or self._number < self._kept:
             if known:
                 changes["updated_ms"] = known.updated_ms
-            self._appending().finish(known.id if known else None, changes)
+            self._appending().finish(known.id if known else None, changes, self._head)
         appender = self._appender
+        # also of what is in the trash
+        described = known.metadata if known else changes
         return Done(
-            known.project if known else str(changes["project"]),
-            known.name if known else str(changes["name"]),
+            str(described.get("project", "")),
+            str(described.get("name", "")),
             appender.appended if appender else 0,
             appender.opaque if appender else 0,
             size,
@@ -199,7 +203,7 @@ class SessionImport:
         if self._known is None or after != self._kept:
             return None
         sums = self._store.views.measures([self._known.id]).get(self._known.id)
-        return sums if sums and sums.head == self._known.head else None
+        return sums if sums and sums.head == self._head else None
 
     # -- the conversation ------------------------------------------------------------------------------------------
 
@@ -209,8 +213,8 @@ class SessionImport:
         encoded = msgspec.json.encode(envelope)
         large = len(encoded) > _LARGEST_ENVELOPE
         return Imported(
-            cursor,
-            "" if self._source.main == self._source.path else path_text(self._source.main.name),
+            cursor=cursor,
+            main="" if self._source.main == self._source.path else path_text(self._source.main.name),
             envelope=None if large else envelope,
             envelope_blob=self._appending().blob(memoryview(encoded), _nowhere).hex() if large else "",
             first=tuple(path_text(path.name) for path in self._source.first),
@@ -246,6 +250,8 @@ class SessionImport:
         if about.started_ms:
             told["started_ms"] = about.started_ms
         if known is not None:
+            if known.metadata.get("own_title"):
+                told.pop("title", None)
             return {key: value for key, value in told.items() if known.metadata.get(key) != value}
         started = about.started_ms or modified_ms
         project, name = name_conversation(self._store, about, source, started)

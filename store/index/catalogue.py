@@ -13,7 +13,7 @@ _COLUMNS = f"{_HEAD}, id, created_ms, project, name, title, format, source, day,
 class Entry(Struct, frozen=True):
     """One context as the head log describes it; ``project`` and ``name`` are "" while it has none, or in the trash.
 
-    ``imported`` is the head that the last import made, 0 if there was none.
+    ``imported`` is where the head was moved to by the last import, 0 if there was none.
     """
 
     id: int
@@ -28,6 +28,12 @@ class Entry(Struct, frozen=True):
     updated_ms: int
     metadata: dict[str, object]
     imported: int = 0
+
+    @property
+    def imported_head(self) -> int:
+        """The turn that the branch ends in which imports of a session have made, whatever was edited since."""
+        head = self.metadata.get("imported_head")
+        return head if isinstance(head, int) else self.imported
 
 
 class Superseded(Struct, frozen=True, gc=False):

@@ -39,6 +39,7 @@ class Jp(Format):
     lenses = (JpEventLens(), JpConfigLens())
     main_type = JpEventLens.type_name
     first_type = JpConfigLens.type_name
+    joints = (b"[\n  ", b",\n  ", b"\n]")
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the conversations of the workspace around ``cwd`` and the user's private ones of every workspace."""
