@@ -7,7 +7,7 @@ import os
 
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, RequestContext, SetattrFields
 
-from fusefs.editing.handle import LARGEST_SCRATCH, Handle, ScratchHandle
+from fusefs.editing.handle import LARGEST_SCRATCH, Handle
 from fusefs.editing.saving import Written
 from fusefs.editing.scratch import ScratchFile, ScratchNode
 from fusefs.handler import handler
@@ -39,7 +39,7 @@ class Writing(Reading):
                 return handle
             case ScratchFile():
                 fd = os.open(node.path, os.O_RDWR | os.O_CLOEXEC | flags & os.O_TRUNC)
-                return ScratchHandle(node.ino, fd)
+                return self.desk.appending.as_handle(node.ino, fd)
             case Directory():
                 raise FUSEError(errno.EISDIR)
         raise FUSEError(_refusal(node))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fusefs import inodes
+from fusefs.editing.appending import Appending
 from fusefs.editing.drafts import Drafts
 from fusefs.editing.handle import Handle, ScratchHandle
 from fusefs.editing.orphan import OrphanFile
@@ -34,6 +35,7 @@ class Desk:
         self.scratch = Scratch(tree)
         self.drafts = Drafts(self.scratch.root)
         self.records = Records(tree)
+        self.appending = Appending(self)
         self.handles: dict[int, Handle] = {}
         """The files that are open for writing, by file handle."""
         self.invalidate: Callable[[Stale], None] = lambda stale: None
@@ -139,8 +141,12 @@ class Desk:
 
     def note(self, view_id: int, number: int, reason: str) -> None:
         """Note in ``.convfs/errors/`` why an event could not be saved."""
+        self.note_name(view_id, self.event_name(view_id, number), reason)
+
+    def note_name(self, view_id: int, name: str, reason: str) -> None:
+        """Note in ``.convfs/errors/`` why a file in ``events/`` could not be saved."""
         conversation = self.tree.view(view_id).conversation
-        path = f"{conversation.project}/{conversation.name}/events/{self.event_name(view_id, number)}"
+        path = f"{conversation.project}/{conversation.name}/events/{name}"
         self.tree.errors.add(path, reason)
         log.warning("%s: %s", path, reason)
 
@@ -236,6 +242,7 @@ class Desk:
         self._forget_served(ino)
         node = self.tree.bound(ino)
         if isinstance(node, ScratchNode):
+            self.appending.forget(ino)
             self.scratch.drop(node)
         elif isinstance(node, OrphanFile):
             self.tree.unbind(ino)

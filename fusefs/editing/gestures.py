@@ -9,6 +9,7 @@ import stat
 
 from pyfuse3 import RENAME_EXCHANGE, RENAME_NOREPLACE, FUSEError
 
+from fusefs.editing.appending import Candidate, new_event
 from fusefs.editing.buffer import check_size
 from fusefs.editing.desk import Desk
 from fusefs.editing.handle import Handle, ScratchHandle
@@ -42,15 +43,29 @@ class Gestures:
             node = directory.lookup(name.decode())
         except UnicodeDecodeError:
             node = None
-        return node or self.desk.scratch.find(directory, name)
+        if node is not None:
+            return node
+        node = self.desk.scratch.find(directory, name)
+        if isinstance(node, ScratchFile):
+            self._named(node, directory, name)
+        return node
+
+    def _named(self, node: ScratchNode, directory: Directory, name: bytes) -> Candidate | None:
+        """Take note of a name of a scratch file; return what it may become under it."""
+        if not isinstance(directory, EventsDirectory):
+            self.desk.appending.forget(node.ino)
+            return None
+        return self.desk.appending.consider(node.ino, directory.view_id, name.decode(errors="replace"))
 
     def _removed(self, directory: Directory, name: bytes) -> EventFile | None:
         """Return the event that had this name and is being removed."""
         if not isinstance(directory, EventsDirectory):
             return None
         overlay = self.desk.tree.overlays.get(directory.view_id)
-        number = parse_event_name(name.decode(errors="replace"))
-        if overlay is None or number is None or number not in overlay.hidden:
+        if overlay is None:
+            return None
+        number = overlay.aliases.get(name.decode(errors="replace")) or parse_event_name(name.decode(errors="replace"))
+        if number is None or number not in overlay.hidden:
             return None
         return self.desk.tree.event(directory.view_id, number)
 
@@ -58,8 +73,18 @@ class Gestures:
         """Return the path on the disk for a new name. Raises what is wrong with making one here."""
         path = self.desk.scratch.make_place(directory, name)
         if path is None:
-            raise FUSEError(errno.EROFS if isinstance(directory, ViewNode) else errno.EPERM)
+            raise FUSEError(_refusal(directory))
+        if isinstance(directory, EventsDirectory):
+            self._check_number(directory, name.decode(errors="replace"))
         return path
+
+    def _check_number(self, directory: EventsDirectory, name: str) -> None:
+        """Raise EEXIST for the name of a new event whose number is taken, EINVAL for one that no event can have."""
+        number = parse_event_name(name)
+        if number is not None and number <= directory.view.records:
+            raise FUSEError(errno.EEXIST)
+        if number is not None and new_event(name) is None:
+            raise FUSEError(errno.EINVAL)
 
     def _node(self, path: bytes, directory: Directory) -> ScratchNode:
         node = self.desk.scratch.node_at(path, directory.ino)
@@ -86,7 +111,8 @@ class Gestures:
         if there is None:
             os.fchmod(fd, mode & _MODES)
         node = self._node(path, directory)
-        return node, ScratchHandle(node.ino, fd)
+        self._named(node, directory, name)
+        return node, self.desk.appending.as_handle(node.ino, fd)
 
     def mknod(self, directory: Directory, name: bytes, mode: int) -> Node:
         """Make a file without opening it."""
@@ -179,12 +205,29 @@ class Gestures:
             case ScratchFile(), EventFile():
                 self._save_onto(source, self._path(old, old_name), target)
             case ScratchNode(), None | ScratchNode():
-                os.rename(self._path(old, old_name), self._new_path(new, new_name))
-                source.above = new.ino
+                self._move(source, self._path(old, old_name), new, new_name)
             case EventFile(), None | ScratchFile() if self.desk.is_head(source.view_id):
                 self._move_away(source, new, new_name)
             case _:
                 raise FUSEError(_refusal(source))
+
+    def _move(self, source: ScratchNode, path: bytes, directory: Directory, name: bytes) -> None:
+        """Give a scratch file another name. One that asks for it makes an event of the file."""
+        to = self._new_path(directory, name)
+        candidate = self._named(source, directory, name) if isinstance(source, ScratchFile) else None
+        open_still = any(handle.ino == source.ino for handle in self.desk.handles.values())
+        if candidate is None or not isinstance(source, ScratchFile) or open_still or not source.status().st_size:
+            os.rename(path, to)
+            source.above = directory.ino
+            return
+        check_size(source.status().st_size)
+        with open(path, "rb") as opened:
+            data = opened.read()
+        try:
+            self.desk.appending.append(source, path, candidate, data)
+        except UsageError as error:
+            self.desk.note_name(candidate.view_id, candidate.name, str(error))
+            raise FUSEError(errno.EINVAL) from None
 
     def _save_onto(self, source: ScratchFile, path: bytes, file: EventFile) -> None:
         """Make the content of a scratch file that of an event, which the kernel then knows under the file's inode."""

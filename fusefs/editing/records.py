@@ -18,6 +18,7 @@ from store.events.edit import EventEdit
 from store.events.event import Kind
 from store.formats.registry import lens_for
 from store.ids import hash_bytes
+from store.store import Append
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,6 +67,13 @@ class Records:
         """Make one version in which an event has another payload."""
         self._row(base)
         self._commit(base.view, {base.number: payload})
+
+    def append(self, view_id: int, item: Append) -> int:
+        """Append a record at the head, as one version; return its number."""
+        context = self.context(view_id)
+        self._editor.append(context, [item])
+        self._tree.renew(view_id)
+        return self._tree.view(view_id).records
 
     def remove(self, view_id: int, numbers: list[int]) -> None:
         """Make one version in which events are gone."""

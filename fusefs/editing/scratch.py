@@ -259,7 +259,9 @@ class Scratch:
     def drop(self, node: ScratchNode) -> None:
         """Let go of a node that the kernel no longer knows, or that became something else."""
         on_disk = node.status().st_ino
-        if self._numbers.get(on_disk) == node.ino:
+        first = FIRST + on_disk
+        taken = self._tree.bound(first)
+        if self._numbers.get(on_disk) == node.ino and (taken is None or taken is node or on_disk >= FIRST):
             del self._numbers[on_disk]
         if self._tree.bound(node.ino) is node:
             self._tree.unbind(node.ino)
