@@ -21,6 +21,7 @@ import trio
 from msgspec import Struct
 
 from fusefs import polling
+from fusefs.editing.recovery import recover
 from fusefs.kernel import Invalidations
 from fusefs.mount_table import FSTYPE, mount_at
 from fusefs.operations import Operations
@@ -61,6 +62,7 @@ def run(
     clean(store.root)
     target = _checked(store.root, mountpoint)
     operations = Operations(Tree(store))
+    recover(operations.desk)
     polling.install(store.settings.poll_microseconds)
     with _mounted(operations, target, store.root), _noted(store.root, target):
         invalidations = Invalidations(operations.tree, operations.lookups)

@@ -7,7 +7,7 @@ import logging
 import os
 import stat
 
-from pyfuse3 import RENAME_EXCHANGE, RENAME_NOREPLACE, FUSEError
+from pyfuse3 import RENAME_NOREPLACE, FUSEError
 
 from fusefs.editing.appending import Candidate, new_event
 from fusefs.editing.buffer import check_size
@@ -192,7 +192,7 @@ class Gestures:
 
     def rename(self, old: Directory, old_name: bytes, new: Directory, new_name: bytes, flags: int) -> None:
         """Move a name. What a scratch file is moved onto, if it is an event, takes its content."""
-        if flags & RENAME_EXCHANGE:
+        if flags & ~RENAME_NOREPLACE:
             raise FUSEError(errno.EINVAL)
         source = self.find(old, old_name)
         if source is None:
