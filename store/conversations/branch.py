@@ -79,3 +79,19 @@ def part(runs: tuple[Run, ...], start: int, count: int) -> Iterator[Run]:
 def length(runs: tuple[Run, ...]) -> int:
     """Return the number of records of a branch."""
     return sum(count for _first, count in runs)
+
+
+def pairs(old: tuple[Run, ...], new: tuple[Run, ...], start: int, count: int) -> Iterator[tuple[int, int, int]]:
+    """Yield (first old turn, first new turn, how many) for ``count`` records that two branches have from ``start`` on.
+
+    ``start`` is a depth: the first record's is 0.
+    """
+    others = part(new, start, count)
+    to, left = next(others, (0, 0))
+    for first, length in part(old, start, count):
+        while length and left:
+            taken = min(length, left)
+            yield first, to, taken
+            first, length, to, left = first + taken, length - taken, to + taken, left - taken
+            if not left:
+                to, left = next(others, (0, 0))
