@@ -103,8 +103,10 @@ class Checkpointer:
             self._thread.join()
             with writer.commit_lock:
                 try:
-                    # what has come since, from others and from learning
-                    if writer.journal.used and not writer.failed:
+                    # what has come since, from others and from learning; and blobs that came without any commit
+                    noted = writer.journal.checkpoint
+                    added = noted is None or writer.packs.end > (noted.pack, noted.pack_length)
+                    if (writer.journal.used or added) and not writer.failed:
                         self._guarded(partial(self._pack, self._take()))
                 finally:
                     writer.close()

@@ -10,6 +10,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+from store.commit.blob_source import StoredBlobs
+from store.commit.pending import Pending
 from store.commit.writer import Writer
 from store.content.chunking import chunk_list, chunks
 from store.content.compression import GROUP_BYTES, SMALL_GROUP_BYTES, Member, pack_records
@@ -22,6 +24,7 @@ from store.ids import Hash, hash_bytes
 from store.index.index import Place
 
 _REMEMBERED = 100_000
+_CACHE_BYTES = 8 << 20
 _CHUNKED_BYTES = MAX_BODY_BYTES // 2
 
 
@@ -35,6 +38,8 @@ class Intake:
         names = writer.index.dictionaries()
         self._dictionary_name = names[-1][1] if names else None
         self._dictionary: tuple[Hash, bytes] | None = None
+        # what waits in the journal must not vouch for what lies in the packs
+        self._packed = Resolver(StoredBlobs(Pending(), writer.index, writer.packs), _CACHE_BYTES)
         self._sound: dict[Hash, None] = {}
         self._append_lock = threading.Lock()
         self._sync_lock = threading.Lock()
@@ -51,7 +56,7 @@ class Intake:
         sound = {digest for digest in digests if digest in self._sound}
         for digest in self.writer.index.locate([digest for digest in digests if digest not in sound]):
             try:
-                self.resolver.check(digest)
+                self._packed.check(digest)
             except ConvfsError:
                 continue
             self.remember(digest)
@@ -170,10 +175,7 @@ class Load:
         """Add a blob as it is; a very large one in chunks."""
         if len(data) > _CHUNKED_BYTES:
             return self.huge(memoryview(data))
-        digest = hash_bytes(data)
-        if self._missing([digest]):
-            self._add(Member(digest, Form.PLAIN, len(data), data))
-        return digest
+        return self._plain(data)
 
     def huge(self, data: memoryview, passed: Callable[[int], None] = lambda _position: None) -> Hash:
         """Add a blob of any size without holding it: in chunks; ``passed`` is told how far reading has come."""
@@ -181,7 +183,7 @@ class Load:
         if not self._missing([digest]):
             return digest
         for start, end in chunks(data):
-            self.blob(bytes(data[start:end]))
+            self._plain(bytes(data[start:end]))
             passed(end)
         self._flush()
         record = encode_record(codec(Compression.CHUNKS, Form.PLAIN), len(data), digest, listed)
@@ -196,6 +198,12 @@ class Load:
         for digest in self._new:
             self._intake.remember(digest)
         self._new.clear()
+
+    def _plain(self, data: bytes) -> Hash:
+        digest = hash_bytes(data)
+        if self._missing([digest]):
+            self._add(Member(digest, Form.PLAIN, len(data), data))
+        return digest
 
     def _missing(self, digests: Sequence[Hash]) -> set[Hash]:
         unknown = {digest for digest in digests if digest not in self._new}

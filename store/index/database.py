@@ -103,7 +103,7 @@ class Database:
 
     def _error(self, error: Exception) -> ConvfsError:
         if self._closed:
-            return StoreFailed(f"{self.path}: the store has been closed")
+            return self._refusal()
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
             return StoreFailed(f"{self.path}: {error}: free space, then open the store again")
         return self.damage(str(error))
@@ -113,12 +113,20 @@ class Database:
         self.damaged = True
         return DamageError(f"{self.path}: {what}: run convfs reindex")
 
+    def _check(self) -> None:
+        if self._closed:
+            raise self._refusal()
+
+    def _refusal(self) -> StoreFailed:
+        return StoreFailed(f"{self.path}: the store has been closed")
+
     # -- reading ---------------------------------------------------------------------------------------------------
 
     @property
     def _reader(self) -> sqlite3.Connection:
         reader: _Reader | None = getattr(self._local, "reader", None)
         if reader is None:
+            self._check()
             reader = self._local.reader = _Reader(self._connect())
             reader.connection.execute("PRAGMA query_only = ON")
             with self._lock:
@@ -147,9 +155,11 @@ class Database:
 
     def problems(self) -> Iterator[str]:
         """Look through all pages, and yield what is wrong with them."""
-        for (problem,) in self.query("PRAGMA integrity_check"):
-            if problem != "ok":
-                yield problem
+        try:
+            found = self.query("PRAGMA integrity_check")
+        except DamageError as error:
+            found = [(str(error),)]
+        yield from (problem for (problem,) in found if problem != "ok")
 
     def state(self, key: str) -> object:
         """Return the value kept under ``key``, None if there is none."""
@@ -162,6 +172,7 @@ class Database:
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Hold the writer in one transaction; rolled back if the block raises."""
         with self._lock:
+            self._check()
             if self._writer.in_transaction:
                 yield self._writer
                 return

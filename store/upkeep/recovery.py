@@ -191,9 +191,8 @@ class Files:
             went = packs.cut(*torn)
             packs.append(behind)
             self.notes.append(f"cut {went - sum(map(len, behind))} bytes of an unfinished write from the packs")
-            if behind:
-                # it may know them where they were
-                remove_index(self.root)
+            # it may know something where it was
+            remove_index(self.root)
 
 
 def _refuse_newer(packs: PackSet, pack: int, offset: int) -> None:

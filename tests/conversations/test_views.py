@@ -219,9 +219,7 @@ def test_text_that_is_no_unicode(store: Store) -> None:
     call = '{"type":"tool_use","id":"\\ud800","name":"Ba\\udfffsh","input":{"file_path":"/\\ud83d"}}'
     text = '{"type":"assistant","message":{"role":"assistant","content":[' + call + ']},"uuid":"\\udc00"}'
     result = '{"type":"tool_result","tool_use_id":"\\ud800","content":"\\ud800 text"}'
-    answer = (
-        '{"type":"user","message":{"role":"user","content":[' + result + ']},"toolUseResult":{"filePath":"/\\ud83d"}}'
-    )
+    answer = '{"type":"user","message":{"content":[' + result + ']},"toolUseResult":{"filePath":"/\\ud83d"}}'
     store.append_many(context, [Append(text.encode(), TYPE), Append(answer.encode(), TYPE)])
     head = store.head(context).turn
     rows = store.rows(head)

@@ -1,0 +1,169 @@
+"""The connection to SQLite: threads, damage, and whether what is there can be trusted."""
+
+import os
+import sqlite3
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from store.errors import DamageError, StoreFailed
+from store.index.database import Database
+from store.index.sums import holds, sum_of
+
+
+def test_readers_see_what_was_committed_and_nothing_else(tmp_path: Path) -> None:
+    database = Database(tmp_path / "index.db")
+    with database.writing() as sql:
+        sql.execute("INSERT INTO types VALUES (1, 'x')")
+        assert database.query("SELECT * FROM types") == []
+        # within itself it is one transaction
+        database.set_state("key", 5)
+        assert database.state("key") is None
+    assert database.query("SELECT * FROM types") == [(1, "x")]
+    assert database.state("key") == 5
+    with pytest.raises(DamageError, match="no such column"), database.writing() as sql:
+        sql.execute("DELETE FROM types WHERE tag = 1 OR nonesuch = 0")
+    with suppress(ZeroDivisionError), database.writing() as sql:
+        sql.execute("DELETE FROM types")
+        raise ZeroDivisionError
+    assert database.one("SELECT * FROM types") == (1, "x")
+    assert database.one("SELECT * FROM types WHERE tag = 2") is None
+    database.close()
+
+
+def test_threads_that_have_ended_leave_no_connection_open(tmp_path: Path) -> None:
+    database = Database(tmp_path / "index.db")
+
+    def look() -> None:
+        database.query("SELECT * FROM types")
+
+    look()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(30):
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+    assert len(os.listdir("/proc/self/fd")) <= before + 3
+    database.close()
+
+
+def test_after_closing(tmp_path: Path) -> None:
+    database = Database(tmp_path / "index.db")
+    database.query("SELECT 1")
+    database.close()
+    with pytest.raises(StoreFailed, match="closed"):
+        database.query("SELECT 1")
+    with pytest.raises(StoreFailed, match="closed"), database.writing():
+        pass
+
+
+def test_numbers_beyond_what_sqlite_holds_are_in_no_row(tmp_path: Path) -> None:
+    database = Database(tmp_path / "index.db")
+    assert database.query("SELECT * FROM contexts WHERE id = ?", (1 << 70,)) == []
+    database.close()
+
+
+@pytest.mark.parametrize("data", [b"no database", b"SQLite format 3\0" + b"\xff" * 4080, bytes(range(256)) * 40])
+def test_a_file_that_is_no_database(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "index.db").write_bytes(data)
+    with pytest.raises(DamageError, match="run convfs reindex"):
+        Database(tmp_path / "index.db")
+
+
+def test_a_page_is_lost_while_it_is_open(tmp_path: Path) -> None:
+    path = tmp_path / "index.db"
+    Database(path).close()
+    database = Database(path)
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 40_000)
+    with pytest.raises(DamageError, match="convfs reindex"):
+        database.query(
+            "SELECT (SELECT count(*) FROM types), (SELECT count(*) FROM views), (SELECT count(*) FROM blobs)"
+        )
+    assert database.damaged
+    assert list(database.problems())
+    database.close()
+
+
+def noted(path: Path) -> object:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute("SELECT value FROM state WHERE key = 'boot'").fetchone()[0]
+    finally:
+        connection.close()
+
+
+def test_what_it_says_of_itself(tmp_path: Path) -> None:
+    """Changed in this boot; all on disk; and changed again only from the first change on."""
+    path = tmp_path / "index.db"
+    database = Database(path, "boot 1")
+    assert noted(path) == "boot 1"
+    database.set_state("a", 1)
+    database.close(sync=True)
+    assert noted(path) == ""
+
+    for boot in ("boot 1", "boot 2"):
+        database = Database(path, boot)
+        assert database.trusted
+        assert database.clean
+        assert noted(path) == ""
+        database.query("SELECT * FROM types")
+        database.close(sync=True)
+
+    database = Database(path, "boot 2")
+    database.set_state("a", 2)
+    assert noted(path) == "boot 2"
+    database.close()
+    assert noted(path) == "boot 2"
+
+    database = Database(path, "boot 2")
+    assert database.trusted
+    assert not database.clean
+    database.close()
+    database = Database(path, "boot 3")
+    assert not database.trusted
+    database.close()
+
+
+def test_the_note_is_on_disk_before_any_change_and_taken_back_after_the_last(tmp_path: Path) -> None:
+    """In what order SQLite is told to sync, and what: without this, no power failure would be noticed."""
+    path = tmp_path / "index.db"
+    Database(path, "boot").close(sync=True)
+    database = Database(path, "boot")
+    said: list[str] = []
+    database._writer.set_trace_callback(said.append)
+    database.set_state("a", 1)
+    database.set_state("b", 2)
+    database.close(sync=True)
+    steps = [
+        statement for statement in said if "state" in statement or "synchronous" in statement or "wal" in statement
+    ]
+    assert steps == [
+        "PRAGMA synchronous = FULL",
+        "INSERT OR REPLACE INTO state VALUES ('boot', 'boot')",
+        "PRAGMA synchronous = OFF",
+        "INSERT OR REPLACE INTO state VALUES ('a', 1)",
+        "INSERT OR REPLACE INTO state VALUES ('b', 2)",
+        "PRAGMA synchronous = FULL",
+        "INSERT OR REPLACE INTO state VALUES ('boot', 'boot')",
+        "PRAGMA synchronous = OFF",
+        "PRAGMA synchronous = FULL",
+        "PRAGMA wal_checkpoint(TRUNCATE)",
+        "PRAGMA synchronous = FULL",
+        "INSERT OR REPLACE INTO state VALUES ('boot', '')",
+        "PRAGMA synchronous = OFF",
+        "PRAGMA synchronous = FULL",
+    ]
+
+
+def test_checksums_of_rows() -> None:
+    values = (1, "text", None, b"bytes", -(1 << 63), "ä")
+    row = (*values, sum_of(values))
+    assert holds(row)
+    for position, other in ((0, 2), (1, "texT"), (2, 0), (3, b"bytez"), (4, (1 << 63) - 1), (5, "a"), (6, row[-1] ^ 1)):
+        assert not holds((*row[:position], other, *row[position + 1 :]))
+    assert not holds((1.5, 3))
+    assert not holds((1 << 70, 3))
