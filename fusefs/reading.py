@@ -264,14 +264,14 @@ class Reading(pyfuse3.Operations):
 
 
 def _fill(entry: EntryAttributes, attributes: Attributes) -> None:
-    ino, mode, size, time_ms, links, timeout, status = attributes
+    ino, mode, size, time_ms, links, timeout, status, time_ns = attributes
     entry.st_ino = ino
     entry.st_mode = mode
     entry.st_size = size
     entry.st_blocks = (size + 511) >> 9
     entry.st_nlink = links
     entry.entry_timeout = entry.attr_timeout = timeout
-    nanoseconds = time_ms * 1_000_000
+    nanoseconds = time_ns or time_ms * 1_000_000
     entry.st_mtime_ns = nanoseconds
     entry.st_ctime_ns = nanoseconds
     entry.st_atime_ns = nanoseconds

@@ -33,10 +33,7 @@ class Writing(Reading):
     def _open_to_write(self, node: Node, flags: int) -> Handle:
         match node:
             case EventFile() if self.desk.is_head(node.view_id):
-                handle = self.desk.open_event(node)
-                if flags & os.O_TRUNC:
-                    handle.truncate(0)
-                return handle
+                return self.desk.open_event(node, anew=bool(flags & os.O_TRUNC))
             case ScratchFile():
                 fd = os.open(node.path, os.O_RDWR | os.O_CLOEXEC | flags & os.O_TRUNC)
                 return self.desk.appending.as_handle(node.ino, fd)
@@ -127,7 +124,7 @@ class Writing(Reading):
             raise FUSEError(errno.EPERM)
         served = self.tree.served.get(node.ino)
         if fields.update_mtime and isinstance(served, Written):
-            served.time_ms = attr.st_mtime_ns // 1_000_000
+            served.time_ns = attr.st_mtime_ns
 
     @handler
     def setxattr(self, inode: int, name: bytes, value: bytes, _ctx: RequestContext) -> None:

@@ -100,10 +100,10 @@ class Appending:
         if candidate.draft is not None:
             desk.drafts.drop(candidate.draft)
         self.forget(source.ino)
-        time_ms = source.status().st_mtime_ns // 1_000_000
+        time_ns = source.status().st_mtime_ns
         desk.become(source.ino, view_id, number)
         drawn = desk.records.drawn(view_id, number)
-        saved = Saved(None if drawn == data else data, len(data), time_ms, payload_hash(payload))
+        saved = Saved(None if drawn == data else data, len(data), time_ns, payload_hash(payload))
         desk.show_saved(source.ino, view_id, number, saved)
         desk.unsettle(view_id)
 

@@ -14,14 +14,14 @@ from fusefs.editing.drafts import Drafts
 from fusefs.editing.handle import Handle, ScratchHandle
 from fusefs.editing.orphan import OrphanFile
 from fusefs.editing.records import Records
-from fusefs.editing.saving import EventHandle, Saved, Written
+from fusefs.editing.saving import EventHandle, Saved, Session, Written
 from fusefs.editing.scratch import Scratch, ScratchNode
 from fusefs.inodes import FIRST_HANDED_OUT_VIEW, Lookups, Space
 from fusefs.text.names import NAME_MAX, cut, event_name
 from fusefs.tree.changes import Stale, stale_places
 from fusefs.tree.events import EventFile
 from fusefs.tree.tree import Tree
-from store.errors import ConvfsError, NotFound
+from store.errors import NotFound
 
 log = logging.getLogger(__name__)
 
@@ -42,32 +42,33 @@ class Desk:
         """Has the kernel forget something, once no handler is at work."""
         self._held: dict[int, ScratchNode] = {}
         """The scratch files that have become events, by the number that they share."""
-        self._detached: dict[int, EventHandle] = {}
-        """Events that were truncated by name, with no handle; the next one to be opened goes on with it."""
 
     # -- opening ---------------------------------------------------------------------------------------------------
 
-    def open_event(self, file: EventFile) -> EventHandle:
-        """Open an event for writing."""
-        handle = self._detached.pop(file.ino, None)
-        if handle is None:
-            handle = EventHandle(self, file.ino, file.view_id, file.number)
+    def open_event(self, file: EventFile, *, anew: bool = False) -> EventHandle:
+        """Open an event for writing; ``anew``: all of it."""
+        handle = EventHandle(self, file.ino, file.view_id, file.number, anew=anew)
+        if anew:
+            handle.truncate(0)
         return handle
 
     def truncate_event(self, file: EventFile, size: int) -> None:
-        """Make an event ``size`` bytes long that is open nowhere, or wherever it is open."""
-        open_here = [one for one in self.handles.values() if isinstance(one, EventHandle) and one.ino == file.ino]
-        if open_here:
-            handle = next((one for one in reversed(open_here) if one.time_ms), open_here[-1])
-        elif size == file.attributes().size:
+        """Make an event ``size`` bytes long by its name, wherever it is open."""
+        session = self.session(file.ino)
+        if session is None and size == file.attributes().size:
             return
-        else:
-            handle = self._detached.get(file.ino) or EventHandle(self, file.ino, file.view_id, file.number)
-            self._detached[file.ino] = handle
-            handle.quiet_since = time.monotonic()
-        handle.truncate(size)
-        if file.ino in self._detached:
-            handle.quiet_since = time.monotonic()
+        if session is None:
+            session = Session(self, file.ino, file.view_id, file.number)
+            for handle in self.handles.values():
+                if isinstance(handle, EventHandle) and handle.ino == file.ino and handle.session is None:
+                    handle.session = session
+                    session.handles.add(handle)
+        session.truncate(size)
+
+    def session(self, ino: int) -> Session | None:
+        """Return what is being written to an event."""
+        written = self.tree.served.get(ino)
+        return written.sessions[-1] if isinstance(written, Written) and written.sessions else None
 
     # -- what is shown ---------------------------------------------------------------------------------------------
 
@@ -85,29 +86,29 @@ class Desk:
         """Return all that is shown of an event."""
         return self.shown(file.ino, file.view_id, file.number, 0, 1 << 62)
 
-    def writing(self, handle: EventHandle) -> None:
-        """Show what a handle has written."""
-        written = self._written(handle.ino, handle.view_id, handle.number)
-        if not written.handles or written.handles[-1] is not handle:
-            if handle in written.handles:
-                written.handles.remove(handle)
-            written.handles.append(handle)
+    def writing(self, session: Session) -> None:
+        """Show what is being written in a session."""
+        sessions = self._written(session.ino, session.view_id, session.number).sessions
+        if not sessions or sessions[-1] is not session:
+            if session in sessions:
+                sessions.remove(session)
+            sessions.append(session)
 
-    def saved(self, handle: EventHandle, saved: Saved | None) -> None:
-        """Show what a handle has saved, or what was there before."""
-        written = self.tree.served.get(handle.ino)
-        if not isinstance(written, Written):
+    def saved(self, session: Session, saved: Saved | None) -> None:
+        """Show what was saved in a session, or what was there before."""
+        written = self.tree.served.get(session.ino)
+        if not isinstance(written, Written) or session.gone:
             return
-        if handle in written.handles:
-            written.handles.remove(handle)
+        if session in written.sessions:
+            written.sessions.remove(session)
         if saved is not None:
             written.saved = saved
         if not written.is_current():
-            del self.tree.served[handle.ino]
+            del self.tree.served[session.ino]
         if saved is None:
-            self.invalidate(Stale(handle.ino, content=True))
+            self.invalidate(Stale(session.ino, content=True))
         else:
-            self.unsettle(handle.view_id)
+            self.unsettle(session.view_id)
 
     def show_saved(self, ino: int, view_id: int, number: int, saved: Saved) -> None:
         """Show an event as it was saved, under inode number ``ino``."""
@@ -187,11 +188,7 @@ class Desk:
 
     def orphan(self, file: EventFile, data: bytes) -> None:
         """Let an event be known under another number from now on; whoever has it open keeps ``data``."""
-        for handle in self.handles.values():
-            if isinstance(handle, EventHandle) and handle.ino == file.ino:
-                handle.gone = True
-        self._detached.pop(file.ino, None)
-        self.tree.served.pop(file.ino, None)
+        self._abandon(file.ino)
         overlay = self.tree.overlay(file.view_id)
         if file.ino in self.lookups:
             self.tree.bind(file.ino, OrphanFile(file.ino, data))
@@ -199,6 +196,16 @@ class Desk:
             self._bind_event(overlay.inos[file.number], file.view_id, file.number)
         else:
             overlay.inos.pop(file.number, None)
+
+    def _abandon(self, ino: int) -> None:
+        """Let what is written through handles of an inode go nowhere."""
+        written = self.tree.served.pop(ino, None)
+        if isinstance(written, Written):
+            for session in written.sessions:
+                session.gone = True
+        for handle in self.handles.values():
+            if isinstance(handle, EventHandle) and handle.ino == ino:
+                handle.gone = True
 
     def become(self, ino: int, view_id: int, number: int) -> None:
         """Make ``ino``, a scratch file's, the number by which the kernel knows an event."""
@@ -224,8 +231,7 @@ class Desk:
             if isinstance(handle, EventHandle) and handle.ino == file.ino:
                 handle.gone = True
                 self.handles[fh] = ScratchHandle(file.ino, os.open(path, os.O_RDWR | os.O_CLOEXEC))
-        self._detached.pop(file.ino, None)
-        self.tree.served.pop(file.ino, None)
+        self._abandon(file.ino)
         held = self._held.pop(file.ino, None)
         if held is not None:
             self.scratch.drop(held)
@@ -255,7 +261,7 @@ class Desk:
 
     def _forget_served(self, ino: int) -> None:
         written = self.tree.served.get(ino)
-        if isinstance(written, Written) and not written.handles:
+        if isinstance(written, Written) and not written.sessions:
             del self.tree.served[ino]
 
     def _forget_bound(self, node: EventFile) -> None:
@@ -281,22 +287,18 @@ class Desk:
     def tick(self) -> None:
         """Commit what has been quiet for a while; called every now and then."""
         now = time.monotonic()
-        for handle in list(self.handles.values()):
-            if isinstance(handle, EventHandle) and handle.is_quiet(now):
-                handle.settle()
-        for ino, handle in list(self._detached.items()):
-            if handle.quiet_since < now - 3:
-                del self._detached[ino]
-                handle.settle()
+        for session in self._sessions():
+            if session.is_quiet(now):
+                session.settle()
 
     def close(self) -> None:
         """Commit what can be, when the mount ends; keep the rest."""
-        for handle in [*self.handles.values(), *self._detached.values()]:
-            if isinstance(handle, EventHandle):
-                try:
-                    handle.settle()
-                except ConvfsError:
-                    log.exception("event %d was not saved", handle.number)
+        for session in self._sessions():
+            session.settle()
+
+    def _sessions(self) -> list[Session]:
+        written = [served for served in self.tree.served.values() if isinstance(served, Written)]
+        return [session for one in written for session in one.sessions]
 
     def is_head(self, view_id: int) -> bool:
         """Say whether a view is a conversation as it is now, which can be changed, and no earlier version."""

@@ -100,9 +100,7 @@ class Gestures:
         if isinstance(there, EventFile):
             if not self.removals.cancel(there.view_id, there.number) and flags & os.O_EXCL:
                 raise FUSEError(errno.EEXIST)
-            handle = self.desk.open_event(there)
-            handle.truncate(0)
-            return there, handle
+            return there, self.desk.open_event(there, anew=True)
         if there is not None and not isinstance(there, ScratchFile):
             raise FUSEError(errno.EEXIST)
         path = self._new_path(directory, name)
@@ -239,7 +237,7 @@ class Gestures:
         with open(path, "rb") as opened:
             data = opened.read()
         before = desk.all_shown(file)
-        saved = self._save(file, data, before, status.st_mtime_ns // 1_000_000)
+        saved = self._save(file, data, before, status.st_mtime_ns)
         if not self.removals.cancel(file.view_id, file.number):
             desk.orphan(file, before)
         for fh, handle in desk.handles.items():
@@ -253,7 +251,7 @@ class Gestures:
         desk.show_saved(source.ino, file.view_id, file.number, saved)
         desk.unsettle(file.view_id)
 
-    def _save(self, file: EventFile, data: bytes, before: bytes, time_ms: int) -> Saved:
+    def _save(self, file: EventFile, data: bytes, before: bytes, time_ns: int) -> Saved:
         """Commit ``data`` as an event that was ``before``.
 
         Raises EINVAL for what cannot be; the text is then kept beside the event too.
@@ -271,7 +269,7 @@ class Gestures:
             desk.reject(file.view_id, file.number, data, str(error), None)
             raise FUSEError(errno.ESTALE if isinstance(error, Conflict) else errno.EINVAL) from None
         drawn = desk.records.drawn(file.view_id, file.number)
-        return Saved(None if data == drawn else data, len(data), time_ms, digest)
+        return Saved(None if data == drawn else data, len(data), time_ns, digest)
 
     def _move_away(self, file: EventFile, directory: Directory, name: bytes) -> None:
         """Make a scratch file of an event: it is what a program keeps while it writes the event anew."""
@@ -281,7 +279,7 @@ class Gestures:
         temporary = path[: path.rindex(b"/") + 1] + b".%d~" % file.ino
         with open(temporary, "xb", opener=_private) as opened:
             opened.write(desk.all_shown(file))
-        os.utime(temporary, ns=(attributes.time_ms * 1_000_000,) * 2)
+        os.utime(temporary, ns=(attributes.time_ns or attributes.time_ms * 1_000_000,) * 2)
         os.rename(temporary, path)
         desk.make_scratch(file, path, directory.ino)
         self.removals.hide(file)

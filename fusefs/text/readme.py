@@ -4,8 +4,8 @@ README = """\
 # Conversations, as files
 
 This is a mounted convfs store: conversations with AI tools, one directory each, made of plain text. Whoever finds
-it, person or program, can use `ls`, `cat`, `grep` and `cp` on it. It is read-only for now: every write is refused
-with EROFS, so nothing that you do here can harm a conversation.
+it, person or program, can use `ls`, `cat`, `grep` and `cp` on it, and change events with any editor. Every change
+makes a version, and what was before stays in `.versions/`: nothing that you do here loses a conversation.
 
 ## What is where
 
@@ -41,6 +41,16 @@ in `.records/`.
 
 In `resources/`, a path has the latest content that the conversation saw under it; an earlier one has the number of
 its event before the extension: `src/main@00012.rs`.
+
+## How to change something
+
+- Edit the file of an event with any editor, or `sed -i`: texts may change, the head stays as it is. One save makes
+  one version of the conversation.
+- What cannot be saved is refused with EINVAL, and kept beside the event as `NAME.draft`; `.convfs/errors/` says
+  which line is wrong, and why.
+- `rm events/00007-*` deletes an event. The others keep their numbers.
+- `echo 'One thing more.' > events/user.md` (or `assistant.md`) appends an event. It is listed under its number.
+- Files with other names stay what they are, and are of no conversation: swap files, backups, notes.
 
 ## What is there but not listed
 

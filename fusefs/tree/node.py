@@ -24,7 +24,8 @@ SHORT = 1.0
 class Attributes(NamedTuple):
     """What ``stat`` shows. ``time_ms`` is Unix milliseconds, for all three times; ``timeout`` is in seconds.
 
-    ``status`` is that of the file on disk which is shown as it is, if it is one.
+    ``time_ns`` takes the place of ``time_ms`` where it is not 0, in nanoseconds. ``status`` is that of the file on
+    disk which is shown as it is, if it is one.
     """
 
     ino: int
@@ -34,6 +35,7 @@ class Attributes(NamedTuple):
     links: int = 1
     timeout: float = LONG
     status: os.stat_result | None = None
+    time_ns: int = 0
 
 
 class Entry(NamedTuple):

@@ -11,8 +11,8 @@ class Served(Protocol):
         """Its size in bytes."""
 
     @property
-    def time_ms(self) -> int:
-        """When it was written, in Unix milliseconds."""
+    def time_ns(self) -> int:
+        """When it was written, in Unix nanoseconds."""
 
     def read(self, offset: int, size: int) -> bytes:
         """Return a part of it."""

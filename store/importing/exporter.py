@@ -60,16 +60,16 @@ def _files(store: Store, conversation: Conversation, kept: SessionFiles) -> Iter
     source = text_path(str(conversation.metadata.get("exported_as") or conversation.source))
     folder = PurePath(source.name if kept.main else "")
     main = _inside(folder, kept.main or source.name)
-    imported = store.entry(conversation.id).imported_head
+    entry = store.entry(conversation.id)
     turns = [turn for start, count in store.runs(conversation.head) for turn in range(start, start + count)]
     first = len(kept.first)
     envelope = kept.read_envelope(store)
-    if conversation.head == imported:
+    if conversation.head == entry.imported and not entry.merged:
         for name, record in zip(kept.first, _records(store, turns[:first]), strict=False):
             yield _inside(folder, name), record
         yield main, envelope.join(_records(store, turns[first:]))
     else:
-        edited = Edited(store, conversation, imported, first)
+        edited = Edited(store, conversation, entry.imported_head, first)
         for position, turn in edited.first:
             yield _inside(folder, kept.first[position]), next(_records(store, [turn]))
         joints = edited.format.joints

@@ -30,6 +30,11 @@ class Entry(Struct, frozen=True):
     imported: int = 0
 
     @property
+    def merged(self) -> bool:
+        """Whether its branch has come to be from an import and from edits, or from another conversation."""
+        return "imported_head" in self.metadata
+
+    @property
     def imported_head(self) -> int:
         """The turn that the branch ends in which imports of a session have made, whatever was edited since."""
         head = self.metadata.get("imported_head")
