@@ -14,32 +14,24 @@ RENDERER = FileRenderer()
 
 def measured(store: Store, head: int) -> tuple[list[EventRow], list[ResourceRow]]:
     """Return the rows and the resources of a branch, measured from its beginning."""
-    found = Measured()
+    rows: list[EventRow] = []
+    resources: list[ResourceRow] = []
     chain = Chain(1, lambda _number: None, store.aliased)
     for number, turn in enumerate(store.path_to_root(head) if head else [], 1):
         payload, type_name = store.payload(turn.turn_id), store.type_name(turn.type_tag)
         event = lens_for(type_name).view(payload, chain)
         chain.advance(event)
         if turn.flags & DELETED:
-            found.rows.append(
-                EventRow(
-                    turn.turn_id,
-                    number,
-                    Kind.RECORD,
-                    event.tool,
-                    event.parent,
-                    event.time_ms,
-                    0,
-                    0,
-                    0,
-                    len(payload),
-                    True,
-                )
-            )
+            size = len(payload)
+            told = (event.tool, event.parent, event.time_ms)
+            rows.append(EventRow(turn.turn_id, number, Kind.RECORD, *told, 0, 0, 0, size, True))
             continue
+        found = Measured()
         sizes: Sizes = RENDERER.measure(number, event, type_name.partition(".")[0], len(payload))
-        found.add(turn.turn_id, number, event, sizes, len(payload))
-    return found.rows, found.resources
+        found.add(number, event, sizes, len(payload))
+        rows += found.rows(turn.turn_id)
+        resources += found.resources(turn.turn_id)
+    return rows, resources
 
 
 def check_branch(store: Store, head: int) -> None:

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from store.commit.request import NewTurn, Request
 from store.editing.editor import DELETED, Editor
 from store.editing.plan import Changed, Content
 from store.importing.appender import Appender
 from store.store import Append, Store
-from tests.editing.measured import check_branch
+from store.upkeep.fsck import fsck
+from tests.editing.measured import check_branch, check_measures
 from tests.editing.records import TYPE, history, shown
 from tests.importing.sessions import bring, by_source, claude_source, event, imported, jp, line, lines, native, session
 
@@ -146,17 +148,54 @@ def test_after_an_earlier_version_was_restored(store: Store, editor: Editor, pat
     assert shown(store, context) == [*texts(5), *texts(7, 6)]
 
 
+def test_after_what_an_import_had_brought_was_taken_as_it_is(store: Store, editor: Editor, path: Path) -> None:
+    """Once the branch is again the one that imports made, they go on in it, and remember that."""
+    context = by_source(store, path).id
+    editor.edit(context, {1: b"corrected"})
+    grow(store, path, texts(6))
+    edited = store.head(context).turn
+    ours = store.entry(context).imported_head
+    assert edited != ours
+    store.submit(Request(context, parent=ours, action="restore"))
+    for count in (7, 8):
+        grow(store, path, texts(count))
+        assert shown(store, context) == texts(count)
+        assert store.entry(context).imported_head == store.head(context).turn
+    check_branch(store, store.head(context).turn)
+
+
+def test_edited_sessions_among_others(store: Store, editor: Editor, tmp_path: Path) -> None:
+    """Sessions whose last commits are made together: what one of them meets is nothing to the others."""
+    paths = [session(tmp_path, file_of(texts(3)), f"session-{number}") for number in range(6)]
+    imported(store, *paths)
+    ids = [by_source(store, path).id for path in paths]
+    for at in (1, 4):
+        editor.edit(ids[at], {1: b"corrected"})
+    for path in paths[:5]:
+        path.write_bytes(file_of(texts(5)))
+    new = session(tmp_path, file_of(texts(2)), "session-new")
+    report = imported(store, *paths, new)
+    assert (report.imported, report.grown, report.unchanged, report.records) == (1, 5, 1, 12)
+    for at, context in enumerate(ids):
+        grown = texts(5 if at < 5 else 3)
+        assert shown(store, context) == ([b"corrected", *grown[1:]] if at in (1, 4) else grown)
+    assert shown(store, by_source(store, new).id) == texts(2)
+    check_measures(store)
+    assert imported(store, *paths, new).unchanged == 7
+    assert fsck(store) == []
+
+
 def test_an_edit_while_the_session_is_imported(
     store: Store, editor: Editor, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = by_source(store, path).id
-    prepare = Appender._prepare
+    turns = Appender.turns
 
-    def edited_meanwhile(self: Appender) -> object:
+    def edited_meanwhile(self: Appender) -> list[NewTurn]:
         editor.edit(context, {1: b"corrected"})
-        return prepare(self)
+        return turns(self)
 
-    monkeypatch.setattr(Appender, "_prepare", edited_meanwhile)
+    monkeypatch.setattr(Appender, "turns", edited_meanwhile)
     grow(store, path, texts(6))
     assert shown(store, context) == [b"corrected", *texts(6, 1)]
 
