@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
-from store.errors import DamageError
+from store.errors import DamageError, NotFound
 from store.index.views import Run
 
 _BLOCK = 512
@@ -17,8 +17,11 @@ _BLOCK = 512
 def runs_to(log: TurnLog, head: int) -> tuple[Run, ...]:
     """Return the branch that ends in turn ``head``, root first; empty if ``head`` is 0.
 
-    DamageError if the record of a turn of the branch is damaged: what is before it cannot be known.
+    NotFound if there is no such turn; DamageError if the record of a turn of the branch is damaged: what is before it
+    cannot be known.
     """
+    if head > log.count:
+        raise NotFound(f"there is no turn {head}; the last is {log.count}")
     runs: list[Run] = []
     turn = head
     block: list[Turn] = []
