@@ -174,7 +174,9 @@ class Reading(pyfuse3.Operations):
             yield Entry(1, b".", directory.attributes())
         if start < 2:
             yield Entry(2, b"..", Attributes(directory.parent, directory.attributes().mode, 0, 0))
-        yield from directory.entries(start)
+        entries = directory.entries(start)
+        vanished = self.tree.vanished
+        yield from (entry for entry in entries if entry.attributes.ino not in vanished) if vanished else entries
         if not isinstance(directory, ScratchNode):
             yield from self.desk.scratch.entries(directory, start)
 

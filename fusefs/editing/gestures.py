@@ -11,6 +11,7 @@ from pyfuse3 import RENAME_NOREPLACE, FUSEError
 
 from fusefs.editing.appending import Candidate, new_event
 from fusefs.editing.buffer import check_size
+from fusefs.editing.conversations import Conversations
 from fusefs.editing.desk import Desk
 from fusefs.editing.handle import Handle, ScratchHandle
 from fusefs.editing.records import payload_hash
@@ -18,8 +19,11 @@ from fusefs.editing.removal import Removals
 from fusefs.editing.saving import EventHandle, Saved
 from fusefs.editing.scratch import ScratchDirectory, ScratchFile, ScratchNode
 from fusefs.text.names import parse_event_name
+from fusefs.tree.conversation import ConversationDirectory
+from fusefs.tree.documents import EventsJson, MetadataFile
 from fusefs.tree.events import EventFile, EventsDirectory
 from fusefs.tree.node import Directory, Node
+from fusefs.tree.resources import ResourceFile
 from fusefs.tree.view_node import ViewNode
 from store.errors import Conflict, UsageError
 
@@ -34,6 +38,8 @@ class Gestures:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.removals = Removals(desk)
+        self.conversations = Conversations(desk, self.removals)
+        self._vanished = desk.tree.vanished
 
     # -- finding ---------------------------------------------------------------------------------------------------
 
@@ -43,7 +49,7 @@ class Gestures:
             node = directory.lookup(name.decode())
         except UnicodeDecodeError:
             node = None
-        if node is not None:
+        if node is not None and not (self._vanished and node.ino in self._vanished):
             return node
         node = self.desk.scratch.find(directory, name)
         if isinstance(node, ScratchFile):
@@ -125,6 +131,9 @@ class Gestures:
     def mkdir(self, directory: Directory, name: bytes, mode: int) -> Node:
         """Make a directory."""
         self._check_free(directory, name)
+        made = self.conversations.make(directory, name)
+        if made is not None:
+            return made
         path = self._new_path(directory, name)
         os.mkdir(path, 0o700)
         os.chmod(path, mode & _MODES)
@@ -165,6 +174,8 @@ class Gestures:
             case EventFile() if self.desk.is_head(node.view_id):
                 self.desk.orphan(node, self.desk.all_shown(node) if node.ino in self.desk.lookups else b"")
                 self.removals.hide(node)
+            case EventsJson() | MetadataFile() | ResourceFile() if self.desk.is_head(node.view_id):
+                self.conversations.vanishing.hide(node)
             case _:
                 raise FUSEError(_refusal(node))
 
@@ -176,10 +187,10 @@ class Gestures:
                 raise FUSEError(errno.ENOENT)
             case ScratchDirectory():
                 os.rmdir(self._path(directory, name))
-            case ScratchNode():
-                raise FUSEError(errno.ENOTDIR)
+            case Directory():
+                self.conversations.remove(directory, node)
             case _:
-                raise FUSEError(_refusal(node))
+                raise FUSEError(errno.ENOTDIR)
 
     def _path(self, directory: Directory, name: bytes) -> bytes:
         path = self.desk.scratch.at(directory, name)
@@ -200,6 +211,8 @@ class Gestures:
         if flags & RENAME_NOREPLACE and target is not None and removed is None:
             raise FUSEError(errno.EEXIST)
         match source, target:
+            case ConversationDirectory(), None:
+                self.conversations.move(source, old, new, new_name)
             case ScratchFile(), EventFile():
                 self._save_onto(source, self._path(old, old_name), target)
             case ScratchNode(), None | ScratchNode():
@@ -290,6 +303,7 @@ class Gestures:
         """Do what is to be done after a while."""
         try:
             self.removals.tick()
+            self.conversations.vanishing.tick()
             self.desk.tick()
         except Exception:
             log.exception("what was written is committed later")

@@ -25,11 +25,15 @@ class Removals:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._due: dict[tuple[int, int], float] = {}
+        self._latest: dict[int, float] = {}
+        """By view: when what was removed last is due. What is removed in one go is removed together."""
 
     def hide(self, file: EventFile) -> None:
         """Take note that an event has been removed, or moved away."""
         self._desk.tree.overlay(file.view_id).hidden.add(file.number)
-        self._due[file.view_id, file.number] = time.monotonic() + DELAY_SECONDS
+        due = time.monotonic() + DELAY_SECONDS
+        self._due[file.view_id, file.number] = due
+        self._latest[file.view_id] = due
 
     def cancel(self, view_id: int, number: int) -> bool:
         """Take note that an event has come back; say whether it was being removed."""
@@ -54,11 +58,19 @@ class Removals:
         finally:
             overlay.hidden.difference_update(numbers)
 
+    def drop(self, view_id: int) -> None:
+        """Let nothing of a conversation be removed: all of it is."""
+        for view, number in [key for key in self._due if key[0] == view_id]:
+            self.cancel(view, number)
+        self._latest.pop(view_id, None)
+
     def tick(self) -> None:
         """Remove what has not come back."""
         now = time.monotonic()
-        for view_id in {view for (view, _number), due in self._due.items() if due <= now}:
-            self._commit_quietly(view_id)
+        for view_id, due in list(self._latest.items()):
+            if due <= now:
+                del self._latest[view_id]
+                self._commit_quietly(view_id)
 
     def close(self) -> None:
         """Remove everything that is being removed."""

@@ -17,6 +17,7 @@ from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.documents import EventsJson, MetadataFile, Transcript
 from fusefs.tree.events import EventFile, EventsDirectory
 from fusefs.tree.fixed import README_NAME, RECENT, ReadmeFile, RootDirectory
+from fusefs.tree.forks import ForksDirectory, fork_link
 from fusefs.tree.links import BY_DATE, DatesDirectory, DayDirectory, RecentDirectory, make_link
 from fusefs.tree.node import Node
 from fusefs.tree.overlay import EventOverlay, Served
@@ -49,6 +50,7 @@ _PLACES: dict[Place, Callable[[Tree, int, int], Node]] = {
     Place.VERSIONS: VersionsDirectory,
     Place.RECORDS: RecordsDirectory,
     Place.TRANSCRIPT: Transcript,
+    Place.FORKS: ForksDirectory,
 }
 
 
@@ -86,6 +88,10 @@ class Tree:
         self._changed_ms: int | None = None
         self._projects: dict[str, str] | None = None
         self._anonymous = 0
+        self.new_projects: set[str] = set()
+        """Projects that were made, and have no conversations yet."""
+        self.vanished: set[int] = set()
+        """Inodes of what is being removed as a whole, and is not shown meanwhile."""
         self.fixed(())
 
     # -- nodes -----------------------------------------------------------------------------------------------------
@@ -110,6 +116,8 @@ class Tree:
         """Return a node that there is once in every view."""
         if place in (Place.DAY_LINK, Place.RECENT_LINK):
             return make_link(self, place, self.view(view_id).conversation)
+        if place is Place.FORK_LINK:
+            return fork_link(self, self.view(view_id).conversation)
         return _PLACES[place](self, inodes.base(Space.PLACE, view_id) + place, view_id)
 
     def fixed(self, key: Key) -> Node:
@@ -269,8 +277,12 @@ class Tree:
     def projects(self) -> Mapping[str, str]:
         """Return all projects by the names of their directories."""
         if self._projects is None:
-            self._projects = shown_projects(self.store.projects())
+            self._projects = shown_projects([*dict.fromkeys([*self.store.projects(), *self.new_projects])])
         return self._projects
+
+    def forget_projects(self) -> None:
+        """Take note that there are other projects than before."""
+        self._projects = None
 
     def project_name(self, project: str) -> str:
         """Return the name of a project's directory."""

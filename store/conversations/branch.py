@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
-from store.errors import DamageError
+from store.errors import DamageError, NotFound
 from store.index.views import Run
 
 _FIRST_BLOCK = 16
@@ -18,9 +18,12 @@ _BLOCK = 512
 def runs_to(log: TurnLog, head: int, known: Mapping[int, tuple[Run, ...]] = {}) -> tuple[Run, ...]:
     """Return the branch that ends in turn ``head``, root first; empty if ``head`` is 0.
 
-    ``known`` has branches by their heads: a branch that goes on from one of them is read no further back.
-    DamageError if the record of a turn of the branch is damaged: what is before it cannot be known.
+    ``known`` has branches by their heads: a branch that goes on from one of them is read no further back. NotFound if
+    there is no such turn; DamageError if the record of a turn of the branch is damaged: what is before it cannot be
+    known.
     """
+    if head > log.count:
+        raise NotFound(f"there is no turn {head}; the last is {log.count}")
     runs: list[Run] = []
     before: tuple[Run, ...] = ()
     turn = last = head

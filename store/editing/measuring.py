@@ -24,6 +24,11 @@ from store.formats.lens import Before
 from store.index.views import Measure
 from store.store import Store
 
+_ROWS_AT_ONCE = 20_000
+
+_Move = tuple[int, int, int]
+"""The first turn whose row others are like, the first of these, and how many."""
+
 
 def measure(store: Store, context: int, plan: Plan, now: Committed) -> None:
     """File what is known of the records of a branch that was just made; ``plan`` is how."""
@@ -39,7 +44,7 @@ class _Measuring:
         self._rows: list[EventRow] = []
         self._resources: list[ResourceRow] = []
         self._replaced: list[EventRow] = []
-        self._moves: list[tuple[int, int, int]] = []
+        self._moves: list[_Move] = []
         self._chain: Chain | None = None
 
     def file(self, context: int) -> None:
@@ -54,7 +59,10 @@ class _Measuring:
                 known = None
             if known is not None:
                 sums.append((context, self._sum(known)))
-        views.add(self._rows, self._resources, sums, self._moves)
+        views.add(self._rows, self._resources)
+        for some in _batches(self._moves):
+            views.add((), (), (), some)
+        views.add((), (), sums)
 
     def _go(self) -> bool:
         """Go through the pieces; return whether all that follows the prefix has its row."""
@@ -145,6 +153,22 @@ class _Measuring:
                 for was, less, more in zip(msgspec.structs.astuple(known)[1:], gone, come, strict=True)
             ),
         )
+
+
+def _batches(moves: list[_Move]) -> Iterator[list[_Move]]:
+    """Yield moves of so many rows at once that nobody who has something else to file waits long."""
+    some: list[_Move] = []
+    size = 0
+    for first, to, count in moves:
+        for start in range(0, count, _ROWS_AT_ONCE):
+            part = min(_ROWS_AT_ONCE, count - start)
+            if size + part > _ROWS_AT_ONCE:
+                yield some
+                some, size = [], 0
+            some.append((first + start, to + start, part))
+            size += part
+    if some:
+        yield some
 
 
 def _sums(rows: list[EventRow]) -> Iterator[int]:

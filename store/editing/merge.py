@@ -34,7 +34,9 @@ def bring(store: Store, context: int, base: int, theirs: int, changes: dict[str,
     if base == theirs:
         store.submit(Request(context, changes=msgspec.json.encode(changes)))
         return
-    encoded = msgspec.json.encode({**changes, "imported_head": theirs})
+    known, told = store.entry(context).updated_ms, changes.get("updated_ms")
+    updated = max(known, told if isinstance(told, int) else 0)
+    encoded = msgspec.json.encode({**changes, "imported_head": theirs, "updated_ms": updated})
     while True:
         head = store.head(context)
         runs = store.runs(head.turn)

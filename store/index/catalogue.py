@@ -119,6 +119,11 @@ class Catalogue:
             return self._entries("name IS NOT NULL ORDER BY project, name LIMIT ?", count)
         return self._entries("project = ? AND name > ? ORDER BY name LIMIT ?", project, after, count)
 
+    def forks(self, context_id: int) -> list[Entry]:
+        """Return the conversations that branched off another, oldest first."""
+        said = f'"forked_from":{{"context":{context_id},'
+        return self._entries("id > ? AND name IS NOT NULL AND instr(metadata, ?) ORDER BY id", context_id, said)
+
     def every(self) -> list[Entry]:
         """Return all conversations, what is in the trash too, by id."""
         return self._entries("name IS NOT NULL OR trashed_ms != 0 ORDER BY id")

@@ -203,13 +203,14 @@ def check_edits(store: Store) -> Iterator[Finding]:
 
 def check_deleted(store: Store) -> Iterator[Finding]:
     """What the index calls deleted is what the turns call deleted."""
-    gone = {turn for (turn,) in store.files.index.db.query("SELECT turn FROM views WHERE deleted != 0")}
-    held = store.files.index.db.query("SELECT turn FROM views WHERE deleted = 0")
-    flagged = {turn_id for turn_id, turn in _turns(store) if isinstance(turn, Turn) and turn.flags & DELETED}
-    for turn in sorted(gone - flagged):
+    db = store.files.index.db
+    known = {turn for (turn,) in db.query("SELECT turn FROM views WHERE deleted != 0")}
+    gone = {turn_id for turn_id, turn in _turns(store) if isinstance(turn, Turn) and turn.flags & DELETED}
+    for turn in sorted(known - gone):
         yield _error("deleted", f"the index calls turn {turn} deleted: run convfs reindex")
-    for turn in sorted(flagged.intersection(turn for (turn,) in held)):
-        yield _error("deleted", f"turn {turn} was deleted, and the index does not say so: run convfs reindex")
+    for turn in sorted(gone - known):
+        if db.one("SELECT 1 FROM views WHERE turn = ?", (turn,)):
+            yield _error("deleted", f"turn {turn} was deleted, and the index does not say so: run convfs reindex")
 
 
 def check_references(store: Store) -> Iterator[Finding]:

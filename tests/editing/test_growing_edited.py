@@ -52,7 +52,7 @@ def test_new_records_are_appended_to_the_edited_branch(store: Store, editor: Edi
     grow(store, path, texts(8))
     assert shown(store, context) == [texts(1)[0], b"corrected", None, *texts(5, 3), b"corrected too", *texts(8, 6)]
     assert history(store, context) == ["import", "edit 00002-00003", "import", "edit 00006", "import"]
-    assert store.conversation(context).updated_ms == store.rows(store.head(context).turn)[-1].time_ms
+    assert store.conversation(context).updated_ms == store.versions(context)[3].time_ms
 
 
 def test_nothing_new_changes_nothing(store: Store, editor: Editor, path: Path) -> None:

@@ -52,7 +52,7 @@ def test_every_size_is_exact_before_and_after_reading(mount: Mounted) -> None:
 def test_the_root_lists_what_people_need_and_nothing_that_costs(mount: Mounted) -> None:
     assert sorted(os.listdir(mount.root)) == ["README.md", "by-date", "conversations", "recent", "transcripts"]
     assert (mount.root / "README.md").read_text() == README
-    assert sorted(os.listdir(mount.root / TALK)) == ["events", "events.json", "metadata.json", "resources"]
+    assert sorted(os.listdir(mount.root / TALK)) == ["events", "events.json", "forks", "metadata.json", "resources"]
     assert (mount.root / TALK / ".records").is_dir()
     assert (mount.root / ".convfs").is_dir()
 
@@ -219,7 +219,7 @@ def test_df_shows_the_store(mount: Mounted) -> None:
 
 def test_the_control_directory(mount: Mounted) -> None:
     control = mount.root / ".convfs"
-    assert sorted(os.listdir(control)) == ["blobs", "errors", "log", "settings.toml", "stats.json"]
+    assert sorted(os.listdir(control)) == ["blobs", "errors", "log", "settings.toml", "stats.json", "trash"]
     assert b'"conversations": 2' in (control / "stats.json").read_bytes()
     assert mount.shell("cat .convfs/stats.json; cp .convfs/stats.json /dev/null")
     assert (control / "settings.toml").read_bytes() == b""
