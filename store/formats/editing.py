@@ -1,6 +1,7 @@
 """Edits of an event carried into its payload; what formats differ in, their lenses say."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -26,15 +27,15 @@ class Place(NamedTuple):
     write: Callable[[Value], Value] = lambda value: value
 
 
-class EditableLens:
+class EditableLens(ABC):
     """A lens whose views can be edited. What has a default here says that its format has nothing special there."""
 
     one_line = False
     """Whether a record is one line of a file, so that even a damaged one must not be given a second."""
 
+    @abstractmethod
     def view(self, payload: bytes, before: Before) -> Event:
         """See :meth:`store.formats.lens.Lens.view`."""
-        raise NotImplementedError
 
     def place(self, record: JsonObject, key: str) -> Place | None:
         """Return where field ``key`` of the head (or ``tool``) stands, None where nowhere.
