@@ -154,7 +154,7 @@ def mcedit(place: Place, name: str, *, mode: int = 0) -> None:
         terminal.press("C-End")
         terminal.type("One more line.")
         terminal.press("Enter", "F2")
-        terminal.wait_for(r"Confirm save")
+        terminal.wait_for(r"\[ Save \]")
         terminal.press("Enter")
         terminal.wait_for(r"\[-?-?-?-?\]")
         terminal.press("F10")
@@ -302,7 +302,6 @@ PATTERNS = [
     shell("tee -a", "printf 'One more line.\\n' | tee -a $1 > /dev/null", appended),
     Pattern(">> with ls between", listed_between, lambda old: old + b"onetwo", redrawn=lambda old: old + b"onetwo\n"),
     shell("dup'd >>", "exec 3>>$1; (printf 'One more ' >&3); printf 'line.\\n' >&3; exec 3>&-", appended),
-    shell("echo >", "echo > $1", lambda old: b"\n", redrawn=lambda old: head(old) + b"\n"),
     shell(
         "echo > again",
         "echo All is new. > $1",

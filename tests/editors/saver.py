@@ -1,10 +1,24 @@
-"""Saves a file with the system calls that some program makes: ``python saver.py HOW FILE``, the content on stdin."""
+"""Saves a file with the system calls that some program makes: ``python saver.py HOW FILE``, the content on stdin.
 
+With ``tolerant`` as a third argument it goes on where a close says that what was written so far makes no sense.
+"""
+
+import errno
 import mmap
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+tolerant = False
+
+
+def close(file: int) -> None:
+    try:
+        os.close(file)
+    except OSError as error:
+        if not tolerant or error.errno != errno.EINVAL:
+            raise
 
 
 def write_all(file: int, data: bytes, at: int = 0) -> None:
@@ -18,7 +32,7 @@ def vscode(path: str, data: bytes) -> None:
     os.ftruncate(file, 0)
     write_all(file, data)
     os.fdatasync(file)
-    os.close(file)
+    close(file)
 
 
 def sync_often(path: str, data: bytes) -> None:
@@ -28,7 +42,7 @@ def sync_often(path: str, data: bytes) -> None:
     for at in range(0, len(data), step):
         os.pwrite(file, data[at : at + step], at)
         os.fsync(file)
-    os.close(file)
+    close(file)
 
 
 def cut_after(path: str, data: bytes) -> None:
@@ -36,7 +50,7 @@ def cut_after(path: str, data: bytes) -> None:
     file = os.open(path, os.O_RDWR)
     write_all(file, data)
     os.ftruncate(file, len(data))
-    os.close(file)
+    close(file)
 
 
 def cut_by_name(path: str, data: bytes) -> None:
@@ -44,7 +58,7 @@ def cut_by_name(path: str, data: bytes) -> None:
     file = os.open(path, os.O_RDWR)
     os.truncate(path, 0)
     write_all(file, data)
-    os.close(file)
+    close(file)
 
 
 def backwards(path: str, data: bytes) -> None:
@@ -53,7 +67,7 @@ def backwards(path: str, data: bytes) -> None:
     step = max(len(data) // 5, 1)
     for at in reversed(range(0, len(data), step)):
         os.pwrite(file, data[at : at + step], at)
-    os.close(file)
+    close(file)
 
 
 def mapped(path: str, data: bytes) -> None:
@@ -61,7 +75,7 @@ def mapped(path: str, data: bytes) -> None:
     file = os.open(path, os.O_RDWR)
     os.ftruncate(file, len(data))
     memory = mmap.mmap(file, len(data))
-    os.close(file)
+    close(file)
     memory[:] = data
     memory.flush()
     assert Path(path).read_bytes() == data, "what was written through memory is not read"
@@ -75,7 +89,7 @@ def mapped_lazily(path: str, data: bytes) -> None:
     memory = mmap.mmap(file, len(data))
     memory[:] = data
     memory.close()
-    os.close(file)
+    close(file)
 
 
 def duplicated(path: str, data: bytes) -> None:
@@ -83,9 +97,9 @@ def duplicated(path: str, data: bytes) -> None:
     file = os.open(path, os.O_WRONLY | os.O_TRUNC)
     other = os.dup(file)
     write_all(file, data[: len(data) // 2])
-    os.close(file)
+    close(file)
     write_all(other, data, len(data) // 2)
-    os.close(other)
+    close(other)
 
 
 def inherited(path: str, data: bytes) -> None:
@@ -94,20 +108,9 @@ def inherited(path: str, data: bytes) -> None:
     half = len(data) // 2
     os.write(file, data[:half])
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=file) as child:
-        os.close(file)
+        close(file)
         child.communicate(data[half:])
     assert child.returncode == 0
-
-
-def two_handles(path: str, data: bytes) -> None:
-    """Write halves through two handles that are open at once."""
-    half = len(data) // 2
-    one = os.open(path, os.O_WRONLY | os.O_TRUNC)
-    two = os.open(path, os.O_WRONLY)
-    os.pwrite(two, data[half:], half)
-    os.pwrite(one, data[:half], 0)
-    os.close(one)
-    os.close(two)
 
 
 def beside_and_rename(path: str, data: bytes) -> None:
@@ -116,11 +119,11 @@ def beside_and_rename(path: str, data: bytes) -> None:
     file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     write_all(file, data)
     os.fsync(file)
-    os.close(file)
+    close(file)
     os.rename(beside, path)
     directory = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
     os.fsync(directory)
-    os.close(directory)
+    close(directory)
 
 
 def rename_while_open(path: str, data: bytes) -> None:
@@ -129,14 +132,15 @@ def rename_while_open(path: str, data: bytes) -> None:
     file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     write_all(file, data)
     os.rename(beside, path)
-    os.close(file)
+    close(file)
 
 
 HOW = {
     name: function
     for name, function in list(globals().items())
-    if callable(function) and getattr(function, "__module__", "") == __name__ and name != "write_all"
+    if callable(function) and getattr(function, "__module__", "") == __name__ and name not in {"close", "write_all"}
 }
 
 if __name__ == "__main__":
+    tolerant = sys.argv[3:] == ["tolerant"]
     HOW[sys.argv[1]](sys.argv[2], sys.stdin.buffer.read())

@@ -90,9 +90,8 @@ class Terminal:
 
     def close(self) -> None:
         """End the program, however it is, and the terminal."""
-        subprocess.run(
-            ["tmux", "-S", str(self._socket), "kill-server"], capture_output=True, timeout=PATIENCE, check=False
-        )
+        command = ["tmux", "-S", str(self._socket), "kill-server"]
+        subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
 
 
 @contextmanager

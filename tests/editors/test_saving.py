@@ -4,7 +4,15 @@ import pytest
 
 from tests.editors.patterns import PATTERNS, Pattern
 from tests.editors.place import MountedPlace, Place
+from tests.editors.saver import HOW
 from tests.editors.sessions import ANSWER, LARGE
+
+LARGE_ONES = (
+    {"vim", "vim backupcopy=yes", "vim undofile", "nano", "emacs", "emacs precious", "mcedit", "ed", "sed -i"}
+    | {"rsync", "rsync --inplace", "cp -a", "cp within", "mv within", "tar", "tee", "dd", ">>", ">> with ls between"}
+    | {how.replace("_", " ") for how in HOW}
+)
+"""The patterns that write what is large in more than one request, or copy it elsewhere."""
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
@@ -13,7 +21,9 @@ def test_saving(here: Place, pattern: Pattern) -> None:
     save(here, ANSWER, pattern)
 
 
-@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
+@pytest.mark.parametrize(
+    "pattern", [one for one in PATTERNS if one.name in LARGE_ONES], ids=lambda pattern: pattern.name
+)
 def test_saving_what_is_large(here: Place, pattern: Pattern) -> None:
     pattern.check_needs()
     save(here, LARGE, pattern)
@@ -68,5 +78,6 @@ def check_drawn(here: MountedPlace, name: str, redrawn: bytes) -> None:
     assert (here.version(-1) / "events" / name).read_bytes() == redrawn
 
     content = redrawn.partition(b"\n---\n")[2]
-    section = here.transcript.read_bytes().partition(b"\n## %d " % number)[2].partition(b"\n\n## ")[0] + b"\n"
-    assert section.endswith(content), section[-500:]
+    section = here.transcript.read_bytes().partition(b"\n## %d " % number)[2].partition(b"\n\n")[2]
+    assert section.startswith(content)
+    assert section[len(content) :][:4] in {b"", b"\n## "}
