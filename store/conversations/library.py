@@ -169,22 +169,25 @@ class Library:
                 self._rows.move_to_end(head)
                 return rows
         runs = self.runs(head)
-        earlier = self._rows_before(runs)
+        earlier_head, earlier = self._rows_before(runs)
         rows = [*earlier, *self._viewer.rows(runs, len(earlier))]
         with self._lock:
+            # a branch that grows is kept once
+            self._rows.pop(earlier_head, None)
             self._rows[head] = rows
             if len(self._rows) > self._cached_branches:
                 self._rows.popitem(last=False)
         return rows
 
-    def _rows_before(self, runs: tuple[Run, ...]) -> Sequence[EventRow]:
-        """Return rows at hand that the branch begins with: it may have grown by a few records."""
+    def _rows_before(self, runs: tuple[Run, ...]) -> tuple[int, Sequence[EventRow]]:
+        """Return rows at hand that the branch begins with, and their head: it may have grown by a few records."""
         number = branch.length(runs)
         for back in range(1, min(number, _GROWN)):
-            rows = self._rows.get(branch.position(runs, number - back))
+            head = branch.position(runs, number - back)
+            rows = self._rows.get(head)
             if rows is not None:
-                return rows
-        return ()
+                return head, rows
+        return 0, ()
 
     def forget(self, entry: Entry) -> None:
         """Forget what was measured of a conversation: its records are drawn otherwise from now on."""
