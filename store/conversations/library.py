@@ -150,16 +150,15 @@ class Library:
                 self._runs.move_to_end(head)
                 return runs
         runs = branch.runs_to(self._turns, head, self._runs)
+        self.remember(head, runs)
+        return runs
+
+    def remember(self, head: int, runs: tuple[Run, ...]) -> None:
+        """Take note of the branch that ends in turn ``head``, for a while: the memory is bounded."""
         with self._lock:
             self._runs[head] = runs
             if len(self._runs) > _CACHED_RUNS:
                 self._runs.popitem(last=False)
-        return runs
-
-    def remember(self, head: int, runs: tuple[Run, ...]) -> None:
-        """Take note of the branch that ends in turn ``head``, which the caller has just made."""
-        with self._lock:
-            self._runs[head] = runs
 
     def rows(self, head: int) -> Sequence[EventRow]:
         """Return the row of every record of the branch that ends in ``head``; ``rows[i].number == i + 1``."""
