@@ -7,16 +7,20 @@ import os
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from fusefs.text.render import FileRenderer
+from store.disk import file_header
+from store.disk.journal import Journal
 from store.store import Append, Store
 from store.upkeep.fsck import fsck
 from tests.model import freeze
 from tests.upkeep.everything import Answers, ask, differing, fill, questions
 
+KINDS = {"turns.log": file_header.TURN_LOG, "heads.log": file_header.HEAD_LOG}
 PLACES = int(os.environ.get("CONVFS_DAMAGED_PLACES", "30"))
 Harm = Callable[[bytearray, random.Random], None]
 
@@ -117,6 +121,25 @@ def test_a_store_that_was_killed(killed: Kept, harm: Harm) -> None:
             assert fsck(store) == []
 
     each_place(killed, harm, check)
+
+
+@pytest.mark.parametrize("name", ["turns.log", "heads.log"])
+def test_whatever_is_torn_off_a_log_behind_the_checkpoint_comes_back(killed: Kept, name: str) -> None:
+    store_id = file_header.read(killed.root / "turns" / name, KINDS[name]).store_id
+    with closing(Journal(killed.root / "journal", store_id)) as journal:
+        assert journal.checkpoint is not None
+        state = journal.checkpoint
+    certain = state.heads_length if name == "heads.log" else 32 + 80 * state.turn_count
+    whole = (killed.root / "turns" / name).read_bytes()
+    assert len(whole) > certain + 80
+    copy = killed.root.with_name("copy")
+    for end in range(certain, len(whole), 31):
+        shutil.copytree(killed.root, copy)
+        (copy / "turns" / name).write_bytes(whole[:end])
+        with Store.open(copy, renderer=FileRenderer()) as store:
+            assert ask(store) == killed.answers
+            assert fsck(store) == []
+        shutil.rmtree(copy)
 
 
 def test_garbage_behind_the_end_of_any_file_is_cut_and_mentioned(closed: Kept, killed: Kept) -> None:
