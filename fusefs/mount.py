@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import resource
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
@@ -36,6 +37,7 @@ _CONNECTIONS = Path("/sys/fs/fuse/connections")
 _OPTIONS = frozenset({"subtype=convfs", "default_permissions", "nosuid", "nodev", "noatime"})
 _FUSERMOUNT_SECONDS = 10
 _TICK_SECONDS = 0.25
+_DESCRIPTORS = 1 << 19
 
 
 class Note(Struct, frozen=True):
@@ -61,6 +63,7 @@ def run(
     """
     clean(store.root)
     target = _checked(store.root, mountpoint)
+    _raise_limit()
     operations = Operations(Tree(store))
     recover(operations.desk)
     polling.install(store.settings.poll_microseconds)
@@ -74,6 +77,14 @@ def run(
             operations.gestures.close()
             invalidations.end()
     log.info("unmounted from %s", target)
+
+
+def _raise_limit() -> None:
+    """Let this process have as many descriptors as it may: every scratch file that the kernel knows takes one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def _serve(

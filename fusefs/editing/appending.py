@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fusefs.editing.buffer import LARGEST
 from fusefs.editing.drafts import Draft
 from fusefs.editing.handle import ScratchHandle
 from fusefs.editing.records import payload_hash
@@ -152,6 +153,15 @@ class Appending:
                 shown = row
         return shown or (rows[-1] if rows else None)
 
+    def reopen(self, ino: int) -> bool:
+        """Have the handles of a scratch file do what its new name asks for; say whether there are any."""
+        handles = self._desk.handles
+        found = [(fh, handle) for fh, handle in handles.items() if handle.ino == ino]
+        for fh, handle in found:
+            if isinstance(handle, ScratchHandle):
+                handles[fh] = self.as_handle(ino, handle.fd)
+        return bool(found)
+
     def as_handle(self, ino: int, fd: int) -> ScratchHandle:
         """Return a handle of a scratch file that is open for writing."""
         candidate = self.candidate(ino)
@@ -188,7 +198,11 @@ class NewEventHandle(ScratchHandle):
 
     def release(self) -> None:
         """Close the file and append it, if it can be; else it stays as it is."""
-        data = self._content()
+        try:
+            data = self._content()
+        except UsageError as error:
+            self._desk.note_name(self._candidate.view_id, self._candidate.name, f"{error}; the text is kept as it is")
+            data = b""
         super().release()
         node = self._desk.tree.bound(self.ino)
         if self._desk.appending.candidate(self.ino) is not self._candidate or not isinstance(node, ScratchFile):
@@ -206,4 +220,6 @@ class NewEventHandle(ScratchHandle):
 
     def _content(self) -> bytes:
         size = os.fstat(self.fd).st_size
+        if size > LARGEST:
+            raise UsageError(f"{size} bytes are too large for an event: {LARGEST} at most")
         return os.pread(self.fd, size, 0)

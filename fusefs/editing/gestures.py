@@ -226,7 +226,7 @@ class Gestures:
         """Give a scratch file another name. One that asks for it makes an event of the file."""
         to = self._new_path(directory, name)
         candidate = self._named(source, directory, name) if isinstance(source, ScratchFile) else None
-        open_still = any(handle.ino == source.ino for handle in self.desk.handles.values())
+        open_still = self.desk.appending.reopen(source.ino)
         if candidate is None or not isinstance(source, ScratchFile) or open_still or not source.status().st_size:
             os.rename(path, to)
             source.above = directory.ino
@@ -253,6 +253,7 @@ class Gestures:
         saved = self._save(file, data, before, status.st_mtime_ns)
         if not self.removals.cancel(file.view_id, file.number):
             desk.orphan(file, before)
+        desk.appending.forget(source.ino)
         for fh, handle in desk.handles.items():
             if isinstance(handle, ScratchHandle) and handle.ino == source.ino:
                 handle.release()

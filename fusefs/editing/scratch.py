@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import resource
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,8 @@ FIRST = 1 << 49
 _FIRST_POSITION = 1 << 51
 _KEY_BYTES = 6
 _NAME_MAX = 200
+_RESERVED = 256
+"""Descriptors that are left to everything else."""
 
 
 class ScratchNode(Node):
@@ -149,6 +152,10 @@ class Scratch:
         self.root.mkdir(mode=0o700, exist_ok=True)
         self._numbers: dict[int, int] = {}
         """Inode numbers by those on the disk, where they differ."""
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._most = limit - _RESERVED if limit > 2 * _RESERVED else limit // 2
+        """How many scratch files the kernel may know at once: the rest of the mount needs descriptors too."""
+        self._known = 0
 
     # -- where they are --------------------------------------------------------------------------------------------
 
@@ -225,6 +232,10 @@ class Scratch:
         if isinstance(known, ScratchNode):
             os.close(fd)
             return known
+        if self._known >= self._most:
+            os.close(fd)
+            raise OSError(errno.ENFILE, "the kernel knows too many scratch files")
+        self._known += 1
         node: ScratchNode
         if stat.S_ISDIR(status.st_mode):
             node = ScratchDirectory(ino, fd, above, self)
@@ -247,6 +258,7 @@ class Scratch:
     def give(self, ino: int, path: bytes, above: int) -> ScratchNode:
         """Make the file at ``path`` the one that the kernel knows as ``ino``."""
         fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._known += 1
         node = ScratchFile(ino, fd, above)
         self._numbers[os.fstat(fd).st_ino] = ino
         self._tree.bind(ino, node)
@@ -266,6 +278,7 @@ class Scratch:
         if self._tree.bound(node.ino) is node:
             self._tree.unbind(node.ino)
         os.close(node.fd)
+        self._known -= 1
 
     # -- listing ---------------------------------------------------------------------------------------------------
 

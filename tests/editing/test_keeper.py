@@ -1,6 +1,7 @@
 """Names, titles, labels, forks and the trash."""
 
 import threading
+import time
 
 import pytest
 
@@ -76,8 +77,13 @@ def test_a_name_goes_to_one_of_many(store: Store, editor: Editor) -> None:
             pass
 
     threads = [threading.Thread(target=rename, args=(context,)) for context in contexts]
-    for thread in threads:
-        thread.start()
+    writer = store._writer
+    with writer.commit_lock:
+        for thread in threads:
+            thread.start()
+        # all but the first are committed together
+        while len(writer._queue) < len(threads) - 1:
+            time.sleep(0.001)
     for thread in threads:
         thread.join()
     assert len(won) == 1

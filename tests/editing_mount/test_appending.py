@@ -52,6 +52,26 @@ def test_renamed_into_place(talk: Talk) -> None:
     assert talk.new_versions == 1
 
 
+def test_renamed_into_place_while_it_is_open(talk: Talk) -> None:
+    with open(talk.events / "tmp", "wb", buffering=0) as file:
+        file.write(b"One thing")
+        os.rename(talk.events / "tmp", talk.events / "user.md")
+        file.write(b" more\n")
+        assert talk.new_versions == 0
+    assert talk.listed == [FIRST, SECOND, LAST, NEW]
+    assert (talk.events / NEW).read_text() == "One thing more\n"
+    with open(talk.events / "assistant.md", "wb", buffering=0) as file:
+        file.write(b"elsewhere\n")
+        os.rename(talk.events / "assistant.md", talk.first)
+    assert talk.first.read_text() == "elsewhere\n"
+    assert talk.listed == [FIRST, SECOND, LAST, NEW]
+    with open(talk.events / "assistant.md", "wb", buffering=0) as file:
+        file.write(b"not an event\n")
+        os.rename(talk.events / "assistant.md", talk.events / "notes")
+    assert talk.listed == [FIRST, SECOND, LAST, NEW, "notes"]
+    assert talk.new_versions == 2
+
+
 def test_saved_again_by_moving_the_old_one_away(talk: Talk) -> None:
     path, backup = talk.events / "user.md", talk.events / "user.md~"
     path.write_text("one\n")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from fusefs.operations import Operations
+from fusefs.tree.tree import Tree
 from tests.editing_mount.talk import LINES, Talk
 from tests.mount.mounting import add, errno_of, mounted, new_store
 
@@ -146,9 +148,9 @@ def test_links_and_names(talk: Talk) -> None:
 def test_directories(talk: Talk) -> None:
     top = talk.root / "work"
     (top / "a" / "b").mkdir(parents=True)
-    for number in range(300):
+    for number in range(600):
         (top / "a" / f"file-{number}").write_text(str(number))
-    assert len(os.listdir(top / "a")) == 301
+    assert len(os.listdir(top / "a")) == 601
     os.rename(top / "a", talk.events / "moved")
     assert (talk.events / "moved" / "file-7").read_text() == "7"
     (talk.events / "moved" / "b" / "deep").write_text("x")
@@ -158,9 +160,27 @@ def test_directories(talk: Talk) -> None:
     raw = talk.shell("ls -ai moved").splitlines()
     dots = {line.split()[1]: int(line.split()[0]) for line in raw if line.split()[1] in (".", "..")}
     assert dots == {".": (talk.events / "moved").stat().st_ino, "..": talk.events.stat().st_ino}
-    assert talk.shell("find moved -type f | wc -l").strip() == "301"
+    assert talk.shell("find moved -type f | wc -l").strip() == "601"
     talk.shell("rm -r moved")
     assert "moved" not in talk.listed
+
+
+def test_too_many_files_are_refused_and_harm_nothing(tmp_path: Path) -> None:
+    with new_store(tmp_path / "store") as store:
+        add(store, LINES)
+        desk = Operations(Tree(store)).desk
+        directory = desk.scratch.events_of(1)
+        desk.scratch._most = 10
+        for number in range(20):
+            (directory / str(number)).write_text("x")
+        paths = [os.fsencode(directory / str(number)) for number in range(20)]
+        nodes = [desk.scratch.node_at(path, 1) for path in paths[:10]]
+        assert errno_of(lambda: desk.scratch.node_at(paths[10], 1)) == errno.ENFILE
+        assert desk.scratch.node_at(paths[3], 1) is nodes[3]
+        for node in nodes:
+            assert node is not None
+            desk.forget(node.ino)
+        assert desk.scratch.node_at(paths[10], 1) is not None
 
 
 def test_locks(talk: Talk) -> None:

@@ -29,3 +29,29 @@ def here(request: pytest.FixtureRequest) -> Place:
     made = request.getfixturevalue(request.param)
     assert isinstance(made, Place)
     return made
+
+
+@pytest.fixture(scope="module")
+def still() -> Iterator[MountedPlace]:
+    """A mount for everything in a module that changes no event."""
+    if not can_mount():
+        pytest.skip("/dev/fuse or fusermount3 is not there")
+    with place(MountedPlace) as made:
+        assert isinstance(made, MountedPlace)
+        versions, payloads = made.version_names(), made.payloads()
+        yield made
+        made.remount()
+        assert made.files() == made.drawn
+        assert made.version_names() == versions
+        assert made.payloads() == payloads
+
+
+@pytest.fixture
+def unchanged(still: MountedPlace) -> Iterator[MountedPlace]:
+    """The same mount, looked at afterwards."""
+    still.mount.check_alive()
+    versions = still.version_names()
+    yield still
+    still.mount.check_alive()
+    assert still.files() == still.drawn
+    assert still.version_names() == versions

@@ -295,7 +295,7 @@ PATTERNS = [
     copying("cat to it", "cat $2 > $1"),
     copying("cat with clobber", "set -o noclobber; cat $2 >| $1"),
     copying("tee", "tee $1 < $2 > /dev/null"),
-    copying("dd", "dd of=$1 bs=7 status=none < $2"),
+    copying("dd", "dd of=$1 bs=97 status=none < $2"),
     copying("rm and create", "rm $1 && (umask 077 && cat $2 > $1)"),
     copying("mv away and create", "mv $1 $1.old && (umask 077 && cat $2 > $1) && rm $1.old"),
     shell(">>", "printf 'One more line.\\n' >> $1", appended),

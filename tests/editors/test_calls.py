@@ -24,13 +24,13 @@ def shared(request: pytest.FixtureRequest) -> Iterator[Place]:
         assert made.versions() == versions
 
 
-@pytest.fixture(params=["beside events", "below"])
+@pytest.fixture
 def at(request: pytest.FixtureRequest, shared: Place) -> Iterator[Path]:
     """A directory for one call; what it leaves is removed."""
     if isinstance(shared, MountedPlace):
         shared.mount.check_alive()
     directory = shared.directory
-    if request.param == "below":
+    if getattr(request, "param", "") == "below":
         directory = directory / "below"
         directory.mkdir()
     yield directory
@@ -41,11 +41,16 @@ def at(request: pytest.FixtureRequest, shared: Place) -> Iterator[Path]:
     assert sorted(path.name for path in shared.directory.iterdir()) == sorted(shared.drawn)
 
 
+BOTH = pytest.mark.parametrize("at", ["beside events", "below"], indirect=True)
+
+
+@BOTH
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
 def test_a_call_does_what_it_does_anywhere(at: Path, call: Call) -> None:
     call(at)
 
 
+@BOTH
 @pytest.mark.parametrize(("call", "code"), [row[:2] for row in REFUSED], ids=[row[0].__name__ for row in REFUSED])
 def test_what_is_refused(shared: Place, at: Path, call: Call, code: int) -> None:
     if isinstance(shared, MountedPlace):

@@ -1,23 +1,24 @@
 """What people and programs do around saving: saves that change nothing or cannot be, crashes, two at once, new ones."""
 
 import errno
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.editors.loops import contents
 from tests.editors.patterns import PATTERNS, Pattern, head, quiet
-from tests.editors.place import MountedPlace, Place, place
+from tests.editors.place import MountedPlace, Place
 from tests.editors.saver import HOW
 from tests.editors.sessions import ANSWER, CALL, EVENTS, RESULT, USER
 from tests.editors.terminal import PATIENCE
-from tests.mount.mounting import can_mount, errno_of, until
+from tests.mount.mounting import REPOSITORY, errno_of, until
 
 LOOPS = Path(__file__).with_name("loops.py")
 SAVER = Path(__file__).with_name("saver.py")
@@ -29,32 +30,6 @@ def needs(*programs: str) -> None:
 
 
 # -- saves that change nothing -----------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def still() -> Iterator[MountedPlace]:
-    """A mount for everything that changes nothing in it."""
-    if not can_mount():
-        pytest.skip("/dev/fuse or fusermount3 is not there")
-    with place(MountedPlace) as made:
-        assert isinstance(made, MountedPlace)
-        versions, payloads = made.version_names(), made.payloads()
-        yield made
-        made.remount()
-        assert made.files() == made.drawn
-        assert made.version_names() == versions
-        assert made.payloads() == payloads
-
-
-@pytest.fixture
-def unchanged(still: MountedPlace) -> Iterator[MountedPlace]:
-    """The same mount, looked at afterwards."""
-    still.mount.check_alive()
-    versions = still.version_names()
-    yield still
-    still.mount.check_alive()
-    assert still.files() == still.drawn
-    assert still.version_names() == versions
 
 
 @pytest.mark.parametrize("pattern", REWRITES, ids=lambda pattern: pattern.name)
@@ -111,6 +86,46 @@ def test_every_sort_of_event_can_be_edited(mount: MountedPlace, name: str, word:
     assert {at for at in range(len(before)) if after[at] != before[at]} == {number - 1}
     # a result's text stands twice in its record, and nothing else of the record changed
     assert after[number - 1] == before[number - 1].replace(word, other)
+
+
+def test_what_was_saved_stays_so_until_the_kernel_forgets_it(mount: MountedPlace) -> None:
+    """Then it is drawn anew: with a newline at its end, and with a head."""
+    forget = Path("/proc/sys/vm/drop_caches")
+    if not os.access(forget, os.W_OK):
+        pytest.skip("only root can have the kernel forget what is on disks")
+    mount.shell("printf 'No head, no newline.' > $1", ANSWER)
+    status = (mount.directory / ANSWER).stat()
+    for _ in range(3):
+        time.sleep(0.2)
+        assert (mount.directory / ANSWER).read_bytes() == b"No head, no newline."
+        assert mount.read_past_the_cache(ANSWER) == b"No head, no newline."
+        after = (mount.directory / ANSWER).stat()
+        assert (after.st_ino, after.st_size, after.st_mtime_ns) == (status.st_ino, status.st_size, status.st_mtime_ns)
+    forget.write_text("2")
+    time.sleep(0.2)
+    drawn = head(mount.drawn[ANSWER]) + b"No head, no newline.\n"
+    assert (mount.directory / ANSWER).read_bytes() == drawn
+    assert (mount.directory / ANSWER).stat().st_size == len(drawn)
+    assert mount.versions() == 2
+
+
+def test_the_command_counts_the_same_versions(mount: MountedPlace) -> None:
+    mount.shell("sed -i s/alpha/ALEPH/ $1; echo more >> $2", ANSWER, USER)
+    names = [name[:4] for name in mount.version_names()]
+    mount.remount()
+    mount.__exit__(None, None, None)
+    command = [sys.executable, "-m", "fusefs.cli", "--store", str(mount.store), "log", "--json", "1"]
+    done = subprocess.run(
+        command,
+        env=mount.environment | {"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        check=True,
+        timeout=PATIENCE,
+    )
+    log = json.loads(done.stdout)
+    assert [f"{version['version']:04}" for version in log] == names
+    assert [version["event"] for version in log[1:]] == [int(ANSWER[:5]), int(USER[:5])]
+    mount.__enter__()
 
 
 # -- saves that cannot be ----------------------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ def save(here: Place, name: str, pattern: Pattern) -> None:
         return
 
     assert versions is not None
+    assert here.read_past_the_cache(name) == saved
     assert here.versions() == versions + pattern.versions
     redrawn = (pattern.redrawn or pattern.saved)(old)
     check_drawn(here, name, redrawn)
