@@ -282,7 +282,10 @@ def _sound_index(files: Files, path: Path, boot: str) -> Index | None:
         index = Index(path, boot)
         reached = index.seq
         if index.usable and index.db.state("store") == files.store_id.hex() and reached <= files.seq:
-            if reached < files.seq or not index.db.clean:
+            noted = files.journal.checkpoint
+            # who was killed before the first change to the index may have written to the packs
+            unfiled = noted is None or files.packs.end > (noted.pack, noted.pack_length)
+            if reached < files.seq or not index.db.clean or unfiled:
                 catch_up(index, files.heads)
                 index.add_blobs(blob_places(files.packs, _last_filed_pack(index)))
             # a small one is looked through, which takes a millisecond; of any, what opening asks for
