@@ -140,9 +140,11 @@ setup() {
         packages+=(fuse3)
     fi
     if [ "$dev" = 1 ]; then
-        command -v rg >/dev/null || packages+=(ripgrep)
-        command -v rsync >/dev/null || packages+=(rsync)
-        command -v setfattr >/dev/null || packages+=(attr)
+        local tool
+        for tool in rg:ripgrep rsync:rsync setfattr:attr strace:strace tmux:tmux git:git perl:perl \
+            vim:vim nano:nano emacs:emacs-nox mcedit:mc ed:ed; do
+            command -v "${tool%:*}" >/dev/null || packages+=("${tool#*:}")
+        done
     fi
     if is_ready; then
         [ ${#packages[@]} = 0 ] || apt_install "${packages[@]}"

@@ -50,6 +50,8 @@ class Place(IntEnum):
     TRANSCRIPT = 7
     DAY_LINK = 8
     RECENT_LINK = 9
+    FORKS = 10
+    FORK_LINK = 11
 
 
 def base(space: Space, view: int) -> int:

@@ -62,6 +62,10 @@ class Prefetch:
                 log.exception("nothing was pushed for %d", ino)
         self._open[ino] = self._open.get(ino, 0) + 1
 
+    def holding(self, ino: int) -> None:
+        """Take note that ``ino`` is about to be opened for writing: nothing may be pushed for it."""
+        self._open[ino] = self._open.get(ino, 0) + 1
+
     def released(self, ino: int) -> None:
         """Take note that one handle of ``ino`` is closed for good."""
         left = self._open[ino] - 1
@@ -90,8 +94,14 @@ class Prefetch:
         rows: list[EventRow] = []
         size = 0
         first = ino - number
+        served = self._tree.served
+        overlay = self._tree.overlays.get(view_id)
+        renumbered = overlay.inos if overlay else {}
         for row in view.rows[number - 1 : number - 1 + length * _GAP]:
             candidate = first + row.number
+            if candidate in served or row.number in renumbered:
+                # what is written there is not what would be drawn
+                continue
             if candidate in self._lookups and candidate not in self._open and candidate not in self._there:
                 if 0 < row.file_size <= _FILE_BYTES:
                     rows.append(row)
@@ -134,7 +144,9 @@ class Invalidations:
     def __init__(self, tree: Tree, lookups: Lookups) -> None:
         self._tree = tree
         self._lookups = lookups
-        self._changed: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._changed: queue.SimpleQueue[int | Stale | None] = queue.SimpleQueue()
+        self.changed: Callable[[int], None] = lambda view_id: None
+        """Called in the loop with the view that was changed, before the kernel is told."""
         self._token: trio.lowlevel.TrioToken | None = None
         self._thread = threading.Thread(target=self._run, name="invalidations", daemon=True)
 
@@ -143,6 +155,10 @@ class Invalidations:
         self._token = trio.lowlevel.current_trio_token()
         self._tree.store.subscribe(lambda change: self._changed.put(change.context_id))
         self._thread.start()
+
+    def put(self, stale: Stale) -> None:
+        """Have the kernel forget something that no commit has changed."""
+        self._changed.put(stale)
 
     def end(self) -> None:
         """Let the thread end when it has done what it is at; called when the loop has ended, before the mount does.
@@ -154,13 +170,16 @@ class Invalidations:
             self._thread.join(_END_SECONDS)
 
     def _run(self) -> None:
-        while (context_id := self._changed.get()) is not None:
+        while (changed := self._changed.get()) is not None:
             try:
-                self._follow(context_id)
+                if isinstance(changed, Stale):
+                    _invalidate(changed)
+                else:
+                    self._follow(changed)
             except trio.RunFinishedError:
                 return
             except Exception:
-                log.exception("what has changed in context %d may be shown late", context_id)
+                log.exception("what has changed (%r) may be shown late", changed)
 
     def _follow(self, context_id: int) -> None:
         tree = self._tree
@@ -168,12 +187,16 @@ class Invalidations:
         if self._in_loop(tree.has_shown, view_id):
             tree.store.conversation(context_id)
         shown = self._in_loop(tree.changed, view_id)
+        self._in_loop(self.changed, view_id)
         for stale in stale_places(view_id):
             if stale.ino in self._lookups:
                 _invalidate(stale)
-        if shown is not None:
-            for stale in stale_since(tree.store, shown):
-                _invalidate(stale)
+        self._in_loop(tree.unsettled.difference_update, [stale.ino for stale in stale_places(view_id)])
+        for earlier in shown:
+            for stale in stale_since(tree.store, earlier):
+                current = self._in_loop(tree.as_known, stale)
+                if current is not None:
+                    _invalidate(current)
 
     def _in_loop(self, function: Callable[[A], R], argument: A) -> R:
         return trio.from_thread.run_sync(function, argument, trio_token=self._token)

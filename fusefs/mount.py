@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import resource
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
@@ -21,6 +22,7 @@ import trio
 from msgspec import Struct
 
 from fusefs import polling
+from fusefs.editing.recovery import recover
 from fusefs.kernel import Invalidations
 from fusefs.mount_table import FSTYPE, mount_at
 from fusefs.operations import Operations
@@ -32,8 +34,10 @@ log = logging.getLogger(__name__)
 
 NOTES = "mounts"
 _CONNECTIONS = Path("/sys/fs/fuse/connections")
-_OPTIONS = frozenset({"subtype=convfs", "default_permissions", "ro", "nosuid", "nodev", "noatime"})
+_OPTIONS = frozenset({"subtype=convfs", "default_permissions", "nosuid", "nodev", "noatime"})
 _FUSERMOUNT_SECONDS = 10
+_TICK_SECONDS = 0.25
+_DESCRIPTORS = 1 << 19
 
 
 class Note(Struct, frozen=True):
@@ -59,28 +63,51 @@ def run(
     """
     clean(store.root)
     target = _checked(store.root, mountpoint)
+    _raise_limit()
     operations = Operations(Tree(store))
+    recover(operations.desk)
     polling.install(store.settings.poll_microseconds)
     with _mounted(operations, target, store.root), _noted(store.root, target):
         invalidations = Invalidations(operations.tree, operations.lookups)
+        invalidations.changed = operations.desk.check
+        operations.desk.invalidate = invalidations.put
         try:
-            trio.run(_serve, invalidations, ready, background)
+            trio.run(_serve, operations, invalidations, ready, background)
         finally:
+            operations.gestures.close()
             invalidations.end()
     log.info("unmounted from %s", target)
 
 
-async def _serve(invalidations: Invalidations, ready: Callable[[], object], background: Background | None) -> None:
+def _raise_limit() -> None:
+    """Let this process have as many descriptors as it may: every scratch file that the kernel knows takes one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+async def _serve(
+    operations: Operations, invalidations: Invalidations, ready: Callable[[], object], background: Background | None
+) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(_end_on_signal)
         if background is not None:
             await nursery.start(background)
         invalidations.start()
+        nursery.start_soon(_tick, operations)
         nursery.start_soon(_tell, ready)
         try:
             await _answer()
         finally:
             nursery.cancel_scope.cancel()
+
+
+async def _tick(operations: Operations) -> None:
+    """Do what is to be done after a while: no request asks for it."""
+    while True:
+        await trio.sleep(_TICK_SECONDS)
+        operations.gestures.tick()
 
 
 async def _tell(ready: Callable[[], object]) -> None:

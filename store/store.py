@@ -21,18 +21,17 @@ from store.commit.learning import Learning
 from store.commit.request import ContextHead, NewTurn, Request
 from store.commit.writer import Writer
 from store.content.resolver import Resolver
-from store.conversations import branch
-from store.conversations.library import Library
+from store.conversations.branches import Branches
 from store.conversations.viewer import LARGEST_VIEWED, Viewer
 from store.disk import turn_format
 from store.disk.blob_format import Form
 from store.disk.journal_format import JournalBlob
 from store.disk.turn_format import Encoding, Turn
-from store.errors import ConvfsError, NotFound, StoreFailed, UsageError
+from store.errors import Conflict, ConvfsError, NotFound, StoreFailed, UsageError
 from store.events.renderer import Renderer
 from store.ids import Hash, hash_bytes, now_ms, type_tag
 from store.index.catalogue import Catalogue
-from store.index.views import Run, Views
+from store.index.views import Views
 from store.settings import Settings, load
 from store.upkeep.recovery import cannot_open, open_files
 from store.upkeep.stats import Stats, collect
@@ -57,7 +56,7 @@ class Append(Struct, frozen=True):
     created_ms: int = 0
 
 
-class Store(Library):
+class Store(Branches):
     """An open store. Made by :meth:`open`; a context manager that closes it."""
 
     def __init__(self, root: Path, renderer: Renderer | None, *, create: bool, reindex: bool) -> None:
@@ -94,6 +93,7 @@ class Store(Library):
                 files.turns,
                 self._writer.settle,
                 self.settings.row_cache_branches,
+                self._writer.head,
             )
             if renderer is not None and self.views.renderer() != renderer.version:
                 self.views.reset(renderer.version)
@@ -178,35 +178,54 @@ class Store(Library):
     ) -> Turn:
         """Append one turn to a context and return it once it is durable.
 
-        It follows ``parent`` (0: the head), and the context's head moves to it.
+        It follows ``parent`` (0: the head), or what an edit has put in its place, and the context's head moves to it.
         """
         # what append_many does, for the one that is waited for most
         blob, turn = self._item(payload, type_name, encoding, 0, created_ms)
-        if blob.raw_len > self._writer.journalled_bytes:
+        if parent or blob.raw_len > self._writer.journalled_bytes:
             return self.append_many(context_id, [Append(payload, type_name, encoding, 0, created_ms)], parent=parent)[0]
         self._known(context_id)
         types = () if turn.type_tag in self._writer.types else self.types_for((type_name,))
-        return self.submit(Request(context_id, parent=parent, turns=[turn], blobs=[blob], types=types)).written[0]
+        return self.submit(Request(context_id, turns=[turn], blobs=[blob], types=types)).written[0]
 
     def append_many(self, context_id: int, items: Sequence[Append], *, parent: int = 0) -> list[Turn]:
         """Append turns that follow each other; all of them become durable, or none."""
         if not items:
             return []
         self._known(context_id)
-        turns: list[NewTurn] = []
-        blobs: dict[Hash, JournalBlob] = {}
-        for item in items:
-            blob, turn = self._item(item.payload, item.type_name, item.encoding, item.type_version, item.created_ms)
-            blobs[blob.hash] = blob
-            turns.append(turn)
-        fresh = list(blobs.values())
-        if sum(blob.raw_len for blob in fresh) > self._writer.journalled_bytes:
-            load = self.load()
-            load.payloads([blob.body for blob in fresh])
-            load.sync()
-            fresh = []
+        fresh = self.journalled([item.payload for item in items])
+        turns = [self.described(item) for item in items]
         types = self.types_for([item.type_name for item in items])
-        return self.submit(Request(context_id, parent=parent, turns=turns, blobs=fresh, types=types)).written
+        while True:
+            after, head = parent, None
+            if parent:
+                turn, head = self.turn(parent), self.head(context_id).turn
+                after = self.lineage.successor(context_id, self.runs(head), parent, turn.depth)
+            try:
+                return self.submit(
+                    Request(context_id, parent=after, turns=turns, blobs=fresh, types=types, expected_head=head)
+                ).written
+            except Conflict:
+                # an edit may have superseded the parent meanwhile
+                continue
+
+    def journalled(self, payloads: Iterable[bytes]) -> list[JournalBlob]:
+        """Return what a request must bring for turns with these payloads: nothing where it is better packed at once.
+
+        UsageError if one is too large.
+        """
+        blobs: dict[Hash, JournalBlob] = {}
+        for payload in payloads:
+            if len(payload) > LARGEST_VIEWED:
+                raise UsageError(f"a payload of {len(payload)} bytes is too large: {LARGEST_VIEWED} at most")
+            digest = hash_bytes(payload)
+            blobs[digest] = JournalBlob(digest, Form.PLAIN, len(payload), payload)
+        if sum(blob.raw_len for blob in blobs.values()) <= self._writer.journalled_bytes:
+            return list(blobs.values())
+        load = self.load()
+        load.payloads([blob.body for blob in blobs.values()])
+        load.sync()
+        return []
 
     def _item(
         self, payload: bytes, type_name: str, encoding: Encoding, type_version: int, created_ms: int
@@ -240,6 +259,16 @@ class Store(Library):
     def load(self) -> Load:
         """Begin to write many blobs straight into the packs."""
         return self._intake.load()
+
+    def described(self, item: Append) -> NewTurn:
+        """Describe the turn that an append makes."""
+        digest = hash_bytes(item.payload)
+        return self.new_turn(digest, item.type_name, item.encoding, item.type_version, item.created_ms)
+
+    @property
+    def turns_at_once(self) -> int:
+        """How many turns one request should bring at most."""
+        return self._writer.turns_at_once
 
     def new_turn(
         self, digest: Hash, type_name: str, encoding: Encoding, type_version: int = 0, created_ms: int = 0
@@ -289,58 +318,11 @@ class Store(Library):
         self._writer.settle()
         return collect(self.root, self._index.db, self.files.turns.count)
 
-    # -- turns -----------------------------------------------------------------------------------------------------
-
-    def head(self, context_id: int) -> ContextHead:
-        """Return the head of a context; NotFound if there is none of that id."""
-        return self._writer.head(context_id)
-
-    def turn(self, turn_id: int) -> Turn:
-        """Return a turn; NotFound if there is none of that id."""
-        return self.files.turns.get(turn_id)
-
-    def last(self, context_id: int, count: int) -> list[Turn]:
-        """Return the last ``count`` turns of a context, oldest first."""
-        return self._back_from(self.head(context_id).turn, count)
-
-    def before(self, context_id: int, turn_id: int, count: int) -> list[Turn]:
-        """Return the ``count`` turns before ``turn_id`` in a context, oldest first, without it."""
-        return self._back_from(self._position(context_id, turn_id).parent, count)
-
-    def range_by_depth(self, context_id: int, start: int, count: int) -> list[Turn]:
-        """Return up to ``count`` turns of a context from depth ``start`` (the root's is 0) on, oldest first."""
-        if start < 0 or count < 0:
-            raise UsageError("a range starts at depth 0 or later and has no negative length")
-        return self._turns_of(branch.part(self.runs(self.head(context_id).turn), start, count))
-
-    def path_to_root(self, turn_id: int) -> list[Turn]:
-        """Return every turn from the root to ``turn_id``."""
-        self.turn(turn_id)
-        return self._turns_of(self.runs(turn_id))
-
-    def _position(self, context_id: int, turn_id: int) -> Turn:
-        """Return a turn that must be in a context."""
-        turn = self.turn(turn_id)
-        if branch.position(self.runs(self.head(context_id).turn), turn.depth + 1) != turn_id:
-            raise NotFound(f"turn {turn_id} is not in context {context_id}")
-        return turn
-
-    def _turns_of(self, runs: Iterable[Run]) -> list[Turn]:
-        return [turn for first, count in runs for turn in self.files.turns.range(first, count)]
-
-    def _back_from(self, turn_id: int, count: int) -> list[Turn]:
-        found: list[Turn] = []
-        while turn_id and len(found) < count:
-            turn = self.turn(turn_id)
-            found.append(turn)
-            turn_id = turn.parent
-        return found[::-1]
+    # -- content ---------------------------------------------------------------------------------------------------
 
     def type_name(self, tag: int) -> str:
         """Return the name of a payload type, its tag in hex if it was never registered."""
         return self._writer.types.get(tag) or f"{tag:016x}"
-
-    # -- content ---------------------------------------------------------------------------------------------------
 
     def blob(self, digest: Hash) -> bytes:
         """Return a blob, verified; NotFound, or DamageError where what is stored is not what was written."""

@@ -22,10 +22,12 @@ LAYERS = (
     ("store.upkeep",),
     ("store",),
     ("store.upkeep.fsck", "store.upkeep.reindex"),
+    ("store.editing",),
     ("store.importing",),
     ("store.service",),
     ("fusefs.text",),
     ("fusefs.tree", "fusefs.inodes"),
+    ("fusefs.editing",),
     ("fusefs",),
     ("fusefs.cli",),
 )

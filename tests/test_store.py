@@ -133,11 +133,14 @@ def test_versions(store: Store) -> None:
     context = store.create_context().context
     turns = store.append_many(context, [Append(b"%d" % number, "x.v1") for number in range(3)])
     fork = store.fork(context, turns[1].turn_id).context
-    store.append(fork, b"more", "x.v1")
     [version] = store.versions(fork)
     assert (version.number, version.head, version.records, version.action) == (1, turns[1].turn_id, 2, "fork")
+    more = store.append(fork, b"more", "x.v1")
+    [version] = store.versions(fork)
+    assert (version.number, version.head, version.records, version.action) == (1, more.turn_id, 3, "fork")
     assert store.conversation(fork).metadata["forked_from"] == {"context": context, "turn": turns[1].turn_id}
-    assert store.versions(context) == []
+    [version] = store.versions(context)
+    assert (version.number, version.head, version.records, version.action) == (1, turns[2].turn_id, 3, "append")
     with pytest.raises(NotFound, match="not in context"):
         store.fork(context, store.head(fork).turn)
 

@@ -9,6 +9,7 @@ from fusefs.text import names, transcript
 from store.errors import ConvfsError
 from store.events.conversation import Conversation, EventRow
 from store.events.event import Block, Event, Kind
+from store.service.history import HISTORY
 from store.service.operation import Holder, Nothing, Operation
 from store.service.operations import OPERATIONS, iso, line_of
 
@@ -102,4 +103,4 @@ def _without_surrogates(value: object) -> object:
 
 SHOW = Operation(263, ShowParams, str, Nothing, _show)
 
-ALL_OPERATIONS = (*OPERATIONS, SHOW)
+ALL_OPERATIONS = (*OPERATIONS, *HISTORY, SHOW)

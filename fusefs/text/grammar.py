@@ -63,7 +63,8 @@ _SIMPLE = re.compile(
     r"|[0-9][0-9a-f]{3,}-[0-9a-f]{2,4}-[0-9A-Za-z.:+-]*[0-9A-Za-z]"
 ).fullmatch
 _INDICATORS = frozenset("-?:,[]{}#&*!|>'\"%@`=<~.")
-_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_.$-]*").fullmatch
+is_plain_key = re.compile(r"[A-Za-z_$][A-Za-z0-9_.$-]*").fullmatch
+"""Says whether a key stands in a head without quotes, if the head does not use it itself."""
 
 # Line ends, controls, marks that turn the direction of text, and surrogates are spelled out inside quotes.
 _HIDDEN = re.compile(r"[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
@@ -134,7 +135,7 @@ def scalar(value: str | int | float | bool) -> str:
 
 @lru_cache(maxsize=1024)
 def _key(key: str) -> str:
-    return key if _KEY(key) and key not in RESERVED_KEYS else quote(key)
+    return key if is_plain_key(key) and key not in RESERVED_KEYS else quote(key)
 
 
 @lru_cache(maxsize=1024)

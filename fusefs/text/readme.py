@@ -4,8 +4,8 @@ README = """\
 # Conversations, as files
 
 This is a mounted convfs store: conversations with AI tools, one directory each, made of plain text. Whoever finds
-it, person or program, can use `ls`, `cat`, `grep` and `cp` on it. It is read-only for now: every write is refused
-with EROFS, so nothing that you do here can harm a conversation.
+it, person or program, can use `ls`, `cat`, `grep` and `cp` on it, and change events with any editor. Every change
+makes a version, and what was before stays in `.versions/`: nothing that you do here loses a conversation.
 
 ## What is where
 
@@ -14,6 +14,7 @@ with EROFS, so nothing that you do here can harm a conversation.
         events.json                 every record as JSON, each content replaced by {"$blob": HASH, "size": BYTES}
         resources/                  attachments and files that tools returned, at paths made from their URIs
         metadata.json               title, times, sizes, where it came from
+        forks/                      links to the conversations that branched off this one
     transcripts/PROJECT/NAME.md     the same conversation as one Markdown file
     by-date/2026/03/05/             links to the conversations that began on that day (UTC)
     recent/                         links to the conversations that changed last
@@ -42,6 +43,19 @@ in `.records/`.
 In `resources/`, a path has the latest content that the conversation saw under it; an earlier one has the number of
 its event before the extension: `src/main@00012.rs`.
 
+## How to change something
+
+- Edit the file of an event with any editor, or `sed -i`: texts may change, the head stays as it is. One save makes
+  one version of the conversation.
+- What cannot be saved is refused with EINVAL, and kept beside the event as `NAME.draft`; `.convfs/errors/` says
+  which line is wrong, and why.
+- `rm events/00007-*` deletes an event. The others keep their numbers.
+- `echo 'One thing more.' > events/user.md` (or `assistant.md`) appends an event. It is listed under its number.
+- `mkdir forks/NAME` forks the conversation at its end, `mkdir forks/NAME@00007` behind event 7; the fork is a
+  conversation of its own beside it. `mkdir conversations/PROJECT/NAME` begins an empty one, `mv` renames one.
+- `rm -r conversations/PROJECT/NAME` puts it into `.convfs/trash/`; `mv` it back from there to have it again.
+- Files with other names stay what they are, and are of no conversation: swap files, backups, notes.
+
 ## What is there but not listed
 
 Programs that walk directories do not meet these; name them to enter them.
@@ -52,6 +66,7 @@ Programs that walk directories do not meet these; name them to enter them.
     .convfs/settings.toml                     its settings
     .convfs/errors/                           what went wrong, and why
     .convfs/log                               what the mount has done
+    .convfs/trash/                            conversations that were removed
     .convfs/blobs/HASH                        a long text, an image … by the BLAKE3 of its bytes, 64 hex digits
     conversations/PROJECT/NAME/resources/…@00012.rs    what event 12 held, whether it is listed or not
 """

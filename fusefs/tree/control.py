@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fusefs import inodes
-from fusefs.text.names import safe_name
+from fusefs.inodes import Place, Space
+from fusefs.text.names import safe_name, unique
+from fusefs.tree.conversation import conversation_attributes
 from fusefs.tree.node import DERIVED_FILE, DIRECTORY, SHORT, Attributes, Content, Directory, Entry, File, Lazy, Node
 from fusefs.tree.view import FIRST_POSITION
 from store.errors import NotFound
+from store.events.conversation import Conversation
 from store.ids import HASH_SIZE, Hash, now_ms
 from store.settings import FILE_NAME
 
@@ -22,8 +25,8 @@ if TYPE_CHECKING:
     from fusefs.tree.tree import Tree
 
 CONTROL = ".convfs"
-STATS, SETTINGS, ERRORS, LOG, BLOBS = "stats.json", "settings.toml", "errors", "log", "blobs"
-_LISTED = (BLOBS, ERRORS, LOG, SETTINGS, STATS)
+STATS, SETTINGS, ERRORS, LOG, BLOBS, TRASH = "stats.json", "settings.toml", "errors", "log", "blobs", "trash"
+_LISTED = (BLOBS, ERRORS, LOG, SETTINGS, STATS, TRASH)
 
 _ERRORS_KEPT = 200
 
@@ -43,7 +46,7 @@ class ControlDirectory(Directory):
         return inodes.ROOT
 
     def attributes(self) -> Attributes:
-        return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 4, SHORT)
+        return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 5, SHORT)
 
     def lookup(self, name: str) -> Node | None:
         return self.tree.fixed((CONTROL, name)) if name in _LISTED else None
@@ -221,6 +224,43 @@ class BlobsDirectory(Directory):
         return iter(())
 
 
+class TrashDirectory(Directory):
+    """``trash/``: the conversations that were removed. Moved back into ``conversations/``, they are there again."""
+
+    __slots__ = ("tree",)
+
+    def __init__(self, tree: Tree, ino: int) -> None:
+        super().__init__(ino)
+        self.tree = tree
+
+    @property
+    def parent(self) -> int:
+        """The inode number of ``.convfs/``."""
+        return self.tree.fixed((CONTROL,)).ino
+
+    def attributes(self) -> Attributes:
+        return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 1, timeout=0.0)
+
+    def _names(self) -> dict[str, Conversation]:
+        names: dict[str, Conversation] = {}
+        for trashed in self.tree.store.trash():
+            names[unique(safe_name(trashed.name), names)] = trashed
+        return names
+
+    def _ino(self, trashed: Conversation) -> int:
+        return inodes.base(Space.PLACE, self.tree.view_id(trashed.id)) + Place.CONVERSATION
+
+    def lookup(self, name: str) -> Node | None:
+        trashed = self._names().get(name)
+        return self.tree.node(self._ino(trashed)) if trashed else None
+
+    def entries(self, after: int) -> Iterator[Entry]:
+        for name, trashed in sorted(self._names().items(), key=lambda item: item[1].id):
+            position = trashed.id + FIRST_POSITION - 1
+            if position > after:
+                yield Entry(position, name.encode(), conversation_attributes(self._ino(trashed), trashed.updated_ms))
+
+
 class BlobFile(File):
     """``blobs/HASH``."""
 
@@ -253,6 +293,8 @@ def control_node(tree: Tree, ino: int, path: tuple[str, ...]) -> Node:
             return ErrorsDirectory(tree, ino)
         case ("errors", name):
             return ErrorFile(tree, ino, name)
+        case ("trash",):
+            return TrashDirectory(tree, ino)
         case ("blobs",):
             return BlobsDirectory(tree, ino)
         case ("blobs", name):

@@ -7,12 +7,13 @@ from fusefs.tree.node import DIRECTORY, Attributes, Entry, Node
 from fusefs.tree.view import FIRST_POSITION
 from fusefs.tree.view_node import ViewDirectory
 
-_LINKS = 4
-"""Of a conversation's directory: itself twice, ``events`` and ``resources``; the others are not listed."""
+_LINKS = 5
+"""Of a conversation's directory: itself twice, ``events``, ``forks`` and ``resources``; the others are not listed."""
 
 _LISTED: Mapping[str, Place] = {
     "events": Place.EVENTS,
     "events.json": Place.EVENTS_JSON,
+    "forks": Place.FORKS,
     "metadata.json": Place.METADATA,
     "resources": Place.RESOURCES,
 }

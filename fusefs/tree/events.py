@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from fusefs import inodes
-from fusefs.inodes import Space
 from fusefs.text import names
 from fusefs.tree.node import Attributes, Content, Entry, File, Node
+from fusefs.tree.overlay import EventOverlay
+from fusefs.tree.view import FIRST_POSITION
 from fusefs.tree.view_node import RowNode, ViewDirectory
 from store.errors import ConvfsError, NotFound
 from store.events.event import Kind
+
+if TYPE_CHECKING:
+    from fusefs.tree.tree import Tree
 
 
 class EventsDirectory(ViewDirectory):
@@ -19,29 +23,77 @@ class EventsDirectory(ViewDirectory):
     __slots__ = ()
 
     def lookup(self, name: str) -> Node | None:
-        number = names.parse_event_name(name)
+        overlay = self.tree.overlays.get(self.view_id)
+        number = overlay.aliases.get(name) if overlay else None
         if number is None:
+            number = names.parse_event_name(name)
+        if number is None or (overlay and number in overlay.hidden):
             return None
+        return self.event(number)
+
+    def event(self, number: int) -> EventFile | None:
+        """Return the file of an event, None if there is none of that number."""
         try:
             row = self.view.row(number)
         except NotFound:
             return None
-        if row.kind is Kind.RECORD:
-            return None
-        return EventFile(self.tree, inodes.base(Space.EVENT, self.view_id) + number, self.view_id)
+        return None if row.kind is Kind.RECORD else self.tree.event(self.view_id, number)
 
     def entries(self, after: int) -> Iterator[Entry]:
-        return iter(self.view.event_entries(after))
+        entries = self.view.event_entries(after)
+        tree = self.tree
+        overlay = tree.overlays.get(self.view_id)
+        if overlay is None and not tree.served:
+            return iter(entries)
+        return self._overlaid(entries, overlay or EventOverlay())
+
+    def _overlaid(self, entries: list[Entry], overlay: EventOverlay) -> Iterator[Entry]:
+        """Yield entries as they are with what is being changed."""
+        served = self.tree.served
+        for entry in entries:
+            number = entry.position - FIRST_POSITION + 1
+            if number in overlay.hidden:
+                continue
+            ino = overlay.inos.get(number, entry.attributes.ino)
+            if ino in served or ino != entry.attributes.ino:
+                yield Entry(entry.position, entry.name, self.tree.event(self.view_id, number).attributes())
+            else:
+                yield entry
 
 
 class EventFile(RowNode, File):
-    """``events/NNNNN-….md``: one event, resolved."""
+    """``events/NNNNN-….md``: one event, resolved. ``ino`` may be another number than the event's own."""
 
-    __slots__ = ()
+    __slots__ = ("_number",)
+
+    def __init__(self, tree: Tree, ino: int, view_id: int, number: int) -> None:
+        super().__init__(tree, ino, view_id)
+        self._number = number
+
+    @property
+    def number(self) -> int:
+        """The event's number."""
+        return self._number
+
+    def label(self) -> str:
+        return f"events/{names.event_name(self.row, self.view.records)}"
 
     def attributes(self) -> Attributes:
         view = self.view
-        return view.event_attributes(view.row(self.number))
+        attributes = view.event_attributes(view.row(self._number))
+        served = self.tree.served.get(self.ino)
+        if served is not None:
+            return attributes._replace(ino=self.ino, size=served.size, time_ns=served.time_ns)
+        return attributes if attributes.ino == self.ino else attributes._replace(ino=self.ino)
+
+    def drawn(self) -> bytes:
+        """Return the file as it is drawn, whatever is shown in its place."""
+        view = self.view
+        for _row, data in view.drawn_events([view.row(self._number)]):
+            if isinstance(data, ConvfsError):
+                raise data
+            return data
+        raise NotFound(f"event {self._number} cannot be read")
 
     def xattrs(self) -> Mapping[str, str]:
         row = self.row
@@ -77,7 +129,15 @@ class EventContent:
 
     def read(self, offset: int, size: int) -> bytes:
         """Return a part of the file."""
-        view = self._file.view
+        file = self._file
+        now = file.tree.bound(file.ino)
+        if now is not None and not isinstance(now, EventFile):
+            # the event is known under another number by now, and this one keeps what it had
+            return now.open().read(offset, size) if isinstance(now, File) else b""
+        served = file.tree.served.get(file.ino)
+        if served is not None:
+            return served.read(offset, size)
+        view = file.view
         row = view.row(self._file.number)
         if row.turn != self._turn:
             for _row, data in view.drawn_events([row]):

@@ -1,5 +1,6 @@
 """What every node of the tree can do: say its attributes, list and look up, open, point somewhere."""
 
+import os
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +22,11 @@ SHORT = 1.0
 
 
 class Attributes(NamedTuple):
-    """What ``stat`` shows. ``time_ms`` is Unix milliseconds, for all three times; ``timeout`` is in seconds."""
+    """What ``stat`` shows. ``time_ms`` is Unix milliseconds, for all three times; ``timeout`` is in seconds.
+
+    ``time_ns`` takes the place of ``time_ms`` where it is not 0, in nanoseconds. ``status`` is that of the file on
+    disk which is shown as it is, if it is one.
+    """
 
     ino: int
     mode: int
@@ -29,6 +34,8 @@ class Attributes(NamedTuple):
     time_ms: int
     links: int = 1
     timeout: float = LONG
+    status: os.stat_result | None = None
+    time_ns: int = 0
 
 
 class Entry(NamedTuple):

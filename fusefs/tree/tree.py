@@ -11,14 +11,16 @@ from typing import NamedTuple
 
 from fusefs import inodes
 from fusefs.inodes import FIRST_HANDED_OUT_VIEW, ROOT, Handed, Place, Space
-from fusefs.tree.changes import Shown
+from fusefs.tree.changes import Shown, Stale
 from fusefs.tree.control import BLOBS, CONTROL, Errors, control_node
 from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.documents import EventsJson, MetadataFile, Transcript
 from fusefs.tree.events import EventFile, EventsDirectory
 from fusefs.tree.fixed import README_NAME, RECENT, ReadmeFile, RootDirectory
+from fusefs.tree.forks import ForksDirectory, fork_link
 from fusefs.tree.links import BY_DATE, DatesDirectory, DayDirectory, RecentDirectory, make_link
 from fusefs.tree.node import Node
+from fusefs.tree.overlay import EventOverlay, Served
 from fusefs.tree.projects import CONVERSATIONS, TRANSCRIPTS, ProjectDirectory, ProjectsDirectory, TranscriptsDirectory
 from fusefs.tree.records import RecordFile, RecordsDirectory
 from fusefs.tree.resources import ResourceDirectory, resource_node
@@ -36,6 +38,8 @@ Key = tuple[str, ...]
 _DAY_LENGTH = len("2026-03-05")
 _VIEWS_KEPT = 256
 _SPACE_SECONDS = 5.0
+_ANONYMOUS = "/"
+"""Leads the keys of numbers that belong to no path."""
 
 _PLACES: dict[Place, Callable[[Tree, int, int], Node]] = {
     Place.CONVERSATION: ConversationDirectory,
@@ -46,6 +50,7 @@ _PLACES: dict[Place, Callable[[Tree, int, int], Node]] = {
     Place.VERSIONS: VersionsDirectory,
     Place.RECORDS: RecordsDirectory,
     Place.TRANSCRIPT: Transcript,
+    Place.FORKS: ForksDirectory,
 }
 
 
@@ -71,11 +76,22 @@ class Tree:
         self._fixed: dict[int, Node] = {}
         self._view_keys: Handed[tuple[int, int]] = Handed(FIRST_HANDED_OUT_VIEW)
         self._views: OrderedDict[int, View] = OrderedDict()
-        self._shown: dict[int, Shown] = {}
+        self._shown: dict[int, list[Shown]] = {}
+        self.served: dict[int, Served] = {}
+        """What is shown in place of what would be drawn, by inode: what is being written, and what was saved."""
+        self.overlays: dict[int, EventOverlay] = {}
+        """By view: what is otherwise in ``events/`` than the store says."""
+        self.unsettled: set[int] = set()
+        """Inodes of files that have changed, of which the kernel has not been told yet."""
         self._space: DiskSpace | None = None
         self._space_until = 0.0
         self._changed_ms: int | None = None
         self._projects: dict[str, str] | None = None
+        self._anonymous = 0
+        self.new_projects: set[str] = set()
+        """Projects that were made, and have no conversations yet."""
+        self.vanished: set[int] = set()
+        """Inodes of what is being removed as a whole, and is not shown meanwhile."""
         self.fixed(())
 
     # -- nodes -----------------------------------------------------------------------------------------------------
@@ -87,7 +103,7 @@ class Tree:
             return node
         space, view_id, number = inodes.split(ino)
         if space == Space.EVENT:
-            return EventFile(self, ino, view_id)
+            return EventFile(self, ino, view_id, number)
         if space == Space.PLACE:
             return self.place(view_id, Place(number))
         if space == Space.RECORD:
@@ -100,6 +116,8 @@ class Tree:
         """Return a node that there is once in every view."""
         if place in (Place.DAY_LINK, Place.RECENT_LINK):
             return make_link(self, place, self.view(view_id).conversation)
+        if place is Place.FORK_LINK:
+            return fork_link(self, self.view(view_id).conversation)
         return _PLACES[place](self, inodes.base(Space.PLACE, view_id) + place, view_id)
 
     def fixed(self, key: Key) -> Node:
@@ -131,6 +149,50 @@ class Tree:
                 return control_node(self, ino, tuple(rest))
         raise NotFound(f"there is no {'/'.join(key)}")
 
+    def event(self, view_id: int, number: int) -> EventFile:
+        """Return the file of an event under the number that it is known by."""
+        overlay = self.overlays.get(view_id)
+        ino = overlay.inos.get(number) if overlay else None
+        return EventFile(self, ino or inodes.base(Space.EVENT, view_id) + number, view_id, number)
+
+    def own_number(self, view_id: int, number: int) -> int:
+        """Return the inode number that is computed for an event."""
+        return inodes.base(Space.EVENT, view_id) + number
+
+    def overlay(self, view_id: int) -> EventOverlay:
+        """Return what is otherwise in ``events/`` of a view, to be changed."""
+        return self.overlays.setdefault(view_id, EventOverlay())
+
+    def as_known(self, stale: Stale) -> Stale | None:
+        """Return what is stale of an event by the number that it is known by; None if it is shown as it was saved."""
+        if stale.name is not None:
+            return stale
+        space, view_id, number = inodes.split(stale.ino)
+        overlay = self.overlays.get(view_id)
+        if space == Space.EVENT and overlay and number in overlay.inos:
+            stale = stale._replace(ino=overlay.inos[number])
+        return None if stale.ino in self.served else stale
+
+    def bound(self, ino: int) -> Node | None:
+        """Return the node that an inode number was given to, None if it is what its number says."""
+        return self._fixed.get(ino)
+
+    def bind(self, ino: int, node: Node) -> None:
+        """Make an inode number another node's than its own."""
+        self._fixed[ino] = node
+
+    def unbind(self, ino: int) -> None:
+        """Give an inode number back to what it says."""
+        self._fixed.pop(ino, None)
+        key = self._keys.key(ino)
+        if key is not None and key[0] == _ANONYMOUS:
+            self._keys.drop(ino)
+
+    def new_number(self) -> int:
+        """Return an inode number that nothing has had."""
+        self._anonymous += 1
+        return self._keys.number((_ANONYMOUS, str(self._anonymous)))
+
     def forget(self, ino: int) -> None:
         """Drop what is remembered of a node that the kernel no longer knows, where there may be many of its kind."""
         key = self._keys.key(ino)
@@ -161,13 +223,17 @@ class Tree:
         """Say whether more was shown of a conversation than its name."""
         return view_id in self._shown
 
-    def changed(self, view_id: int) -> Shown | None:
-        """Take note that a conversation has changed; return what was shown of it before."""
+    def renew(self, view_id: int) -> None:
+        """Show a conversation as it is by now. What the kernel knows of it is taken back later."""
         self.changes += 1
         self._changed_ms = None
         self._projects = None
         self._views.pop(view_id, None)
-        return self._shown.pop(view_id, None)
+
+    def changed(self, view_id: int) -> list[Shown]:
+        """Take note that a conversation has changed; return what was shown of it before."""
+        self.renew(view_id)
+        return self._shown.pop(view_id, [])
 
     def _load(self, view_id: int) -> View:
         context_id, version = view_id, 0
@@ -179,7 +245,7 @@ class Tree:
         conversation = self.store.conversation(context_id)
         if version:
             return View(self.store, view_id, conversation, self.store.versions(context_id)[version - 1])
-        self._shown[view_id] = Shown(
+        shown = Shown(
             context_id,
             view_id,
             conversation.head,
@@ -189,6 +255,7 @@ class Tree:
             self.fixed((CONVERSATIONS, conversation.project)).ino,
             self.fixed((TRANSCRIPTS, conversation.project)).ino,
         )
+        self._shown.setdefault(view_id, []).append(shown)
         return View(self.store, view_id, conversation)
 
     def parent_of(self, view: View) -> int:
@@ -210,8 +277,12 @@ class Tree:
     def projects(self) -> Mapping[str, str]:
         """Return all projects by the names of their directories."""
         if self._projects is None:
-            self._projects = shown_projects(self.store.projects())
+            self._projects = shown_projects([*dict.fromkeys([*self.store.projects(), *self.new_projects])])
         return self._projects
+
+    def forget_projects(self) -> None:
+        """Take note that there are other projects than before."""
+        self._projects = None
 
     def project_name(self, project: str) -> str:
         """Return the name of a project's directory."""

@@ -120,7 +120,9 @@ class View:
     def json(self) -> Pieces:
         """``events.json``: an element for each record, and an end."""
         if self._json is None:
-            rows = self.rows
+            # a record that was deleted keeps its number, and has no element
+            rows = [row for row in self.rows if not row.deleted]
+            opening = rows[0].number if rows else 0
 
             def draw(first: int, beyond: int) -> Iterator[bytes]:
                 for row, event in self.store.events(rows[first:beyond]):
@@ -129,7 +131,7 @@ class View:
                     turn = self.store.turn(row.turn)
                     format_name = self.store.viewer.format_name(turn.type_tag)
                     element = events_json.element(row.number, event, format_name, turn.payload_hash, row.payload_size)
-                    yield events_json.OPENING + element[1:] if row.number == 1 else element
+                    yield events_json.OPENING + element[1:] if row.number == opening else element
                 if beyond > len(rows):
                     yield events_json.TAIL if rows else events_json.EMPTY
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from store.commit.request import ContextHead, Request
 from store.disk import head_format as heads
@@ -10,7 +10,7 @@ from store.disk import turn_format
 from store.disk.journal_format import Entry, JournalBlob
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
-from store.errors import NotFound
+from store.errors import Conflict, NotFound
 from store.ids import now_ms
 
 
@@ -18,11 +18,17 @@ class Draft:
     """Collects requests; :meth:`close` makes one journal entry of them.
 
     ``seq`` and ``next_context`` are the numbers that come next, ``heads_offset`` is where the first frame will lie.
-    ``head`` returns the committed head of a context.
+    ``head`` returns the committed head of a context, ``named`` which one has a project and name (0: none).
     """
 
     def __init__(
-        self, turns: TurnLog, seq: int, next_context: int, heads_offset: int, head: Callable[[int], ContextHead]
+        self,
+        turns: TurnLog,
+        seq: int,
+        next_context: int,
+        heads_offset: int,
+        head: Callable[[int], ContextHead],
+        named: Callable[[str, str], int],
     ) -> None:
         self.seq = seq
         self.next_context = next_context
@@ -33,6 +39,8 @@ class Draft:
         self._first_turn = self._next_turn = turns.count + 1
         self._heads_offset = self._offset = heads_offset
         self._head = head
+        self._named = named
+        self._names: dict[tuple[str, str], int] = {}
         self._turns: list[bytes] = []
         self._encoded: list[bytes] = []
 
@@ -52,6 +60,15 @@ class Draft:
         head = ContextHead(context, 0, 0)
         if not created and context:
             head = self.heads.get(context) or self._head(context)
+        if request.expected_head is not None and head.turn != request.expected_head:
+            raise Conflict(f"context {context} has moved on to turn {head.turn}: look at what is new, then try again")
+        if request.name is not None:
+            holder = self._names.get(request.name) or self._named(*request.name)
+            if holder not in (0, context):
+                raise Conflict(f"{'/'.join(request.name)} is the name of another conversation: choose another name")
+        action = request.action
+        if action == "append" and head.turn and request.parent not in (0, head.turn):
+            action = "branch"
         parent, depth = head.turn, head.depth
         if request.parent:
             base = self._turn(request.parent)
@@ -76,7 +93,9 @@ class Draft:
         bodies += [(0, heads.Dictionary(tag, target)) for tag, target in request.dictionaries]
         if context and request.move_head and parent != head.turn:
             head = ContextHead(context, parent, depth)
-            bodies.append((context, heads.HeadMoved(parent, depth, now, request.action)))
+            bodies.append((context, heads.HeadMoved(parent, depth, now, action)))
+        if request.superseded:
+            bodies.append((context, heads.Superseded(self._placed(request.superseded))))
         if request.changes is not None:
             bodies.append((context, heads.Metadata(now, request.changes)))
         encoded = [heads.encode(seq, *body) for seq, body in enumerate(bodies, self.seq + 1)]
@@ -87,6 +106,8 @@ class Draft:
         self._turns += records
         self._next_turn += len(written)
         self.next_context += created
+        if request.name is not None:
+            self._names[request.name] = context
         if context:
             self.heads[context] = head
         self.blobs += request.blobs
@@ -106,6 +127,11 @@ class Draft:
             packed,
             self.blobs,
         )
+
+    def _placed(self, superseded: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, int, int], ...]:
+        """Put the ids of a request's own turns in the place of their positions."""
+        first = self._next_turn
+        return tuple((old, new if new >= 0 else first - 1 - new, count) for old, new, count in superseded)
 
     def _note(self, encoded: bytes, context: int, body: heads.Body) -> None:
         self.seq += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -12,7 +13,10 @@ from store.ids import Hash
 
 
 class NewTurn(Struct, frozen=True, gc=False):
-    """A turn to be: everything but what the writer allots (id, parent, depth)."""
+    """A turn to be: everything but what the writer allots (id, parent, depth).
+
+    A :class:`Turn` does in its place: then it is that one once more.
+    """
 
     payload_hash: Hash
     type_tag: int
@@ -36,7 +40,12 @@ class Request:
     shows yet. Else ``parent`` 0 means the context's head, and None that nothing precedes: the branch begins anew.
     Turns follow each other. ``move_head`` False leaves the head where it is: the turns are durable, but no branch
     shows them yet. ``changes`` is a JSON object of metadata. ``action`` names the move for ``versions``; "append"
-    makes no version of its own.
+    makes no version of its own, unless it leaves turns behind.
+
+    ``expected_head`` is the turn that the context's head must be, ``name`` the project and name that no other
+    conversation may have (None: nothing is expected); else Conflict. ``superseded`` says what became of turns that
+    were in the branch: (old, new, count) each, see :class:`store.disk.head_format.Superseded`; a negative ``new``
+    counts this request's own turns from -1 on: -1, -2 and so on.
 
     The writer fills in ``written`` and ``head``, or ``error``.
     """
@@ -49,12 +58,15 @@ class Request:
         "context",
         "dictionaries",
         "error",
+        "expected_head",
         "gate",
         "head",
         "leads",
         "move_head",
+        "name",
         "parent",
         "size",
+        "superseded",
         "turns",
         "types",
         "written",
@@ -65,7 +77,7 @@ class Request:
         context: int | None = None,
         *,
         parent: int | None = 0,
-        turns: list[NewTurn] | None = None,
+        turns: Sequence[NewTurn | Turn] = (),
         blobs: list[JournalBlob] | None = None,
         changes: bytes | None = None,
         action: str = "append",
@@ -73,10 +85,13 @@ class Request:
         types: tuple[tuple[str, int], ...] = (),
         aliases: tuple[tuple[str, bytes, Hash], ...] = (),
         dictionaries: tuple[tuple[int, Hash], ...] = (),
+        expected_head: int | None = None,
+        name: tuple[str, str] | None = None,
+        superseded: Sequence[tuple[int, int, int]] = (),
     ) -> None:
         self.context = context
         self.parent = parent
-        self.turns = turns or []
+        self.turns = turns
         self.blobs = blobs or []
         self.changes = changes
         self.action = action
@@ -84,6 +99,9 @@ class Request:
         self.types = types
         self.aliases = aliases
         self.dictionaries = dictionaries
+        self.expected_head = expected_head
+        self.name = name
+        self.superseded = superseded
         self.size = 0
         """About how many bytes it takes in the journal; the writer measures it."""
         self.gate = threading.Lock()
@@ -96,6 +114,7 @@ class Request:
     def measure(self) -> int:
         """Set and return :attr:`size`."""
         size = 256 + 80 * len(self.turns) + 100 * len(self.aliases) + len(self.changes or b"") + len(self.action)
+        size += 20 * len(self.superseded)
         for blob in self.blobs:
             size += 48 + len(blob.body)
         for name, _tag in self.types:

@@ -25,6 +25,7 @@ from store.disk.head_log import HeadLog
 from store.disk.journal import Journal
 from store.disk.journal_format import encode_entry
 from store.disk.pack import PackSet
+from store.disk.turn_format import RECORD_SIZE
 from store.disk.turn_log import TurnLog
 from store.errors import NotFound, StoreFailed, UsageError
 from store.index.catalogue import Catalogue
@@ -32,6 +33,7 @@ from store.index.index import Index
 
 _GROUP_BYTES = 4 << 20
 _JOURNALLED_BYTES = 1 << 20
+_JOURNALLED_TURNS = 2 << 20
 _CACHED_HEADS = 65_536
 _UNAPPLIED_FRAMES = 4096
 _MOST_UNAPPLIED_FRAMES = 65_536
@@ -69,6 +71,8 @@ class Writer:
         """Called with every group, after its callers have been answered."""
         self.journalled_bytes = min(_JOURNALLED_BYTES, journal.capacity // 4)
         """Who brings more new content than this should write it to the packs, not through the journal."""
+        self.turns_at_once = min(_JOURNALLED_TURNS, journal.capacity // 8) // RECORD_SIZE
+        """Who appends more turns than this should make several requests of it."""
         self._largest = journal.capacity // 2
         self._group_bytes = min(_GROUP_BYTES, journal.capacity // 4)
         self._failure: str = ""
@@ -156,6 +160,12 @@ class Writer:
                     self._heads[context] = known
         return known
 
+    def _named(self, project: str, name: str) -> int:
+        """Return which conversation is called ``project/name`` as last committed, 0 if none is."""
+        self.settle()
+        found = self._catalogue.by_name(project, name)
+        return found.id if found else 0
+
     # -- failing ---------------------------------------------------------------------------------------------------
 
     @property
@@ -235,7 +245,7 @@ class Writer:
             for request in group:
                 request.error = self._refusal()
             return
-        draft = Draft(self.turns, self.seq, self._next_context, self.head_log.length, self.head)
+        draft = Draft(self.turns, self.seq, self._next_context, self.head_log.length, self.head, self._named)
         for request in group:
             try:
                 draft.add(request)

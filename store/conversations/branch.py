@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
-from store.errors import DamageError
+from store.errors import DamageError, NotFound
 from store.index.views import Run
 
 _FIRST_BLOCK = 16
@@ -18,9 +18,12 @@ _BLOCK = 512
 def runs_to(log: TurnLog, head: int, known: Mapping[int, tuple[Run, ...]] = {}) -> tuple[Run, ...]:
     """Return the branch that ends in turn ``head``, root first; empty if ``head`` is 0.
 
-    ``known`` has branches by their heads: a branch that goes on from one of them is read no further back.
-    DamageError if the record of a turn of the branch is damaged: what is before it cannot be known.
+    ``known`` has branches by their heads: a branch that goes on from one of them is read no further back. NotFound if
+    there is no such turn; DamageError if the record of a turn of the branch is damaged: what is before it cannot be
+    known.
     """
+    if head > log.count:
+        raise NotFound(f"there is no turn {head}; the last is {log.count}")
     runs: list[Run] = []
     before: tuple[Run, ...] = ()
     turn = last = head
@@ -79,3 +82,19 @@ def part(runs: tuple[Run, ...], start: int, count: int) -> Iterator[Run]:
 def length(runs: tuple[Run, ...]) -> int:
     """Return the number of records of a branch."""
     return sum(count for _first, count in runs)
+
+
+def pairs(old: tuple[Run, ...], new: tuple[Run, ...], start: int, count: int) -> Iterator[tuple[int, int, int]]:
+    """Yield (first old turn, first new turn, how many) for ``count`` records that two branches have from ``start`` on.
+
+    ``start`` is a depth: the first record's is 0.
+    """
+    others = part(new, start, count)
+    to, left = next(others, (0, 0))
+    for first, length in part(old, start, count):
+        while length and left:
+            taken = min(length, left)
+            yield first, to, taken
+            first, length, to, left = first + taken, length - taken, to + taken, left - taken
+            if not left:
+                to, left = next(others, (0, 0))

@@ -6,7 +6,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
+
 from store.conversations import branch
+from store.conversations.lineage import Lineage
 from store.conversations.viewer import Viewer
 from store.disk.turn_log import TurnLog
 from store.errors import ConvfsError, DamageError, NotFound
@@ -40,6 +43,8 @@ class Library:
         self._runs: OrderedDict[int, tuple[Run, ...]] = OrderedDict()
         self._rows: OrderedDict[int, Sequence[EventRow]] = OrderedDict()
         self._cached_branches = cached_branches
+        self.lineage = Lineage(catalogue, settle)
+        """What became of turns that edits have superseded."""
 
     # -- conversations ---------------------------------------------------------------------------------------------
 
@@ -63,16 +68,37 @@ class Library:
 
     def conversation(self, context_id: int) -> Conversation:
         """Return a conversation by id; NotFound if there is none."""
+        return self._complete([self.entry(context_id)])[0]
+
+    def entry(self, context_id: int) -> Entry:
+        """Return a context as the logs describe it, without its sums; NotFound if there is none."""
         self._settle()
         entry = self._catalogue.by_id(context_id)
         if entry is None:
             raise NotFound(f"there is no conversation with id {context_id}: see convfs ls")
-        return self._complete([entry])[0]
+        return entry
 
     def entries(self) -> list[Entry]:
-        """Return every conversation as the logs describe it, without its sums."""
+        """Return every conversation as the logs describe it, without its sums; what is in the trash too."""
         self._settle()
-        return self._catalogue.page(None, "", None)
+        return self._catalogue.every()
+
+    def forks(self, context_id: int) -> list[Conversation]:
+        """Return the conversations that branched off another, oldest first."""
+        self._settle()
+        return self._complete(self._catalogue.forks(context_id))
+
+    def trash(self) -> list[Conversation]:
+        """Return what is in the trash, what came last first; with the project and name that each had."""
+        self._settle()
+        return [
+            msgspec.structs.replace(
+                trashed,
+                project=str(trashed.metadata.get("project", "")),
+                name=str(trashed.metadata.get("name", "")),
+            )
+            for trashed in self._complete(self._catalogue.trash())
+        ]
 
     def by_source(self, source: str) -> Entry | None:
         """Return the context that was imported from the path ``source``."""
@@ -124,11 +150,15 @@ class Library:
                 self._runs.move_to_end(head)
                 return runs
         runs = branch.runs_to(self._turns, head, self._runs)
+        self.remember(head, runs)
+        return runs
+
+    def remember(self, head: int, runs: tuple[Run, ...]) -> None:
+        """Take note of the branch that ends in turn ``head``, for a while: the memory is bounded."""
         with self._lock:
             self._runs[head] = runs
             if len(self._runs) > _CACHED_RUNS:
                 self._runs.popitem(last=False)
-        return runs
 
     def rows(self, head: int) -> Sequence[EventRow]:
         """Return the row of every record of the branch that ends in ``head``; ``rows[i].number == i + 1``."""

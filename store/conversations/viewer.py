@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from store.conversations import branch
 from store.conversations.chain import Blobs, Chain, Recorded
-from store.disk.turn_format import Turn
+from store.disk.turn_format import DELETED, Turn
 from store.disk.turn_log import TurnLog
 from store.errors import ConvfsError
 from store.events.conversation import EventRow, ResourceRow, Sizes
@@ -36,7 +36,7 @@ class Measured:
     """Records that follow each other as they are measured, until it is known which turns they are."""
 
     def __init__(self) -> None:
-        self._records: list[tuple[int, Kind, str, int, int, int, int, int, int]] = []
+        self._records: list[tuple[int, Kind, str, int, int, int, int, int, int, bool]] = []
         self._resources: list[tuple[int, int, int, str, str, int, int, Hash]] = []
         self.last_ms = 0
         """The latest time that a record told, in Unix milliseconds, 0 if none did."""
@@ -69,8 +69,15 @@ class Measured:
             sizes.section,
             sizes.json,
             payload_size,
+            False,
         )
         self._records.append(row)
+
+    def add_deleted(self, number: int, event: Event, payload_size: int) -> None:
+        """Take in the next record, one that is not shown: only what records after it may refer to counts."""
+        self._records.append(
+            (number, Kind.RECORD, event.tool, event.parent, event.time_ms, 0, 0, 0, payload_size, True)
+        )
 
     def rows(self, first: int) -> list[EventRow]:
         """Return the rows of the records, the first of which is turn ``first``."""
@@ -192,7 +199,8 @@ class Viewer:
             payloads = dict(self._seen(turns, sizes))
             for at, turn in enumerate(turns, number + start - first):
                 type_name = self._type_name(turn.type_tag)
-                self.measure(measured, at, type_name, payloads.get(turn.turn_id), sizes[turn.turn_id], chain)
+                payload, deleted = payloads.get(turn.turn_id), turn.flags & DELETED != 0
+                self.measure(measured, at, type_name, payload, sizes[turn.turn_id], chain, deleted=deleted)
             self._views.add(measured.rows(start), measured.resources(start))
 
     def _size(self, digest: Hash) -> int:
@@ -208,13 +216,30 @@ class Viewer:
             yield turn.turn_id, payload if isinstance(payload, bytes) else b""
 
     def measure(
-        self, into: Measured, number: int, type_name: str, payload: bytes | None, payload_size: int, chain: Chain
+        self,
+        into: Measured,
+        number: int,
+        type_name: str,
+        payload: bytes | None,
+        payload_size: int,
+        chain: Chain,
+        *,
+        deleted: bool = False,
     ) -> None:
         """See and measure one record of a branch, and go on to the next; ``payload`` is None if it is too large."""
-        if self.renderer is None:
-            raise ConvfsError("this store was opened without a renderer, so nothing can be measured")
         event = self.see_huge(payload_size) if payload is None else self.see(type_name, payload, chain)
         chain.advance(event)
+        self.take(into, number, type_name, event, payload_size, deleted=deleted)
+
+    def take(
+        self, into: Measured, number: int, type_name: str, event: Event, payload_size: int, *, deleted: bool = False
+    ) -> None:
+        """Measure one event of a branch."""
+        if self.renderer is None:
+            raise ConvfsError("this store was opened without a renderer, so nothing can be measured")
+        if deleted:
+            into.add_deleted(number, event, payload_size)
+            return
         sizes = self.renderer.measure(number, event, type_name.partition(".")[0], payload_size)
         into.add(number, event, sizes, payload_size)
 

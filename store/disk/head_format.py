@@ -26,6 +26,7 @@ _TYPE = Layout("<QI")
 _ALIAS = Layout("<32sB")
 _DICTIONARY = Layout("<Q32s")
 _COMMIT = Layout("<QIQQ")
+_SUPERSEDED = Layout("<QQI")
 
 
 class ContextCreated(Struct, frozen=True, gc=False):
@@ -91,7 +92,17 @@ class Commit(Struct, frozen=True, gc=False):
     heads_length: int
 
 
-Body = ContextCreated | HeadMoved | Metadata | TypeRegistered | Alias | Dictionary | Commit
+class Superseded(Struct, frozen=True, gc=False):
+    """Kind 8: for each of ``turns`` ``old u64 | new u64 | count u32``. What took the place of turns in a context.
+
+    The turns ``old``, ``old + 1`` … are no longer in the branch; ``new``, ``new + 1`` … are what became of them, each
+    of its own. Where ``new`` is 0, nothing did: they were taken out.
+    """
+
+    turns: tuple[tuple[int, int, int], ...]
+
+
+Body = ContextCreated | HeadMoved | Metadata | TypeRegistered | Alias | Dictionary | Commit | Superseded
 
 
 class Frame(Struct, frozen=True, gc=False):
@@ -130,6 +141,9 @@ def encode(seq: int, context: int, body: Body) -> bytes:
         case Dictionary():
             kind = 6
             data = _DICTIONARY.pack(body.tag, body.hash)
+        case Superseded():
+            kind = 8
+            data = b"".join(_SUPERSEDED.pack(*turns) for turns in body.turns)
     size = MIN_FRAME + len(data)
     if size > MAX_FRAME:
         raise UsageError(f"a record of {size} bytes is too large for the head log; at most {MAX_FRAME} fit")
@@ -206,6 +220,12 @@ def _dictionary(data: bytes) -> Dictionary:
     return Dictionary(int.from_bytes(data[:8], "little"), Hash(data[8:]))
 
 
+def _superseded(data: bytes) -> Superseded:
+    if len(data) % _SUPERSEDED.size:
+        raise ValueError(f"its body has {len(data)} bytes")
+    return Superseded(tuple(_SUPERSEDED.iter_unpack(data)))
+
+
 _DECODERS: dict[int, Callable[[bytes], Body]] = {
     1: lambda data: ContextCreated(*_exactly(_CREATED, data)),
     2: _moved,
@@ -214,7 +234,8 @@ _DECODERS: dict[int, Callable[[bytes], Body]] = {
     5: _alias,
     6: _dictionary,
     7: lambda data: Commit(*_exactly(_COMMIT, data)),
+    8: _superseded,
 }
 
-# len < 2 ** 27, kind 1 to 7, seq < 2 ** 48; within a lookahead, so that places may overlap
-_POSSIBLE = re.compile(rb"(?s)(?=...[\x00-\x04][\x01-\x07]\x00.{6}\x00\x00)")
+# len < 2 ** 27, kind 1 to 8, seq < 2 ** 48; within a lookahead, so that places may overlap
+_POSSIBLE = re.compile(rb"(?s)(?=...[\x00-\x04][\x01-\x08]\x00.{6}\x00\x00)")

@@ -18,6 +18,10 @@ from store.errors import DamageError
 from store.ids import Hash
 
 RECORD_SIZE = 80
+
+DELETED = 1
+"""The flag of a turn whose record was deleted: it keeps its number and its payload, and is not shown."""
+
 _FIELDS = Layout("<QQIIQ32sIQ")
 _RECORD = Layout("<QQIIQ32sIQ4x")
 _CRC = Layout("<I")

@@ -34,7 +34,7 @@ class EventRow(Struct, frozen=True, gc=False):
 
     ``number`` is depth + 1. ``file_size`` is the size of the event's file, ``section_size`` that of its section in the
     transcript, ``json_size`` that of its element in ``events.json``, and
-    ``payload_size`` that of the producer's own bytes.
+    ``payload_size`` that of the producer's own bytes. A ``deleted`` record is a RECORD whose other sizes are 0.
     """
 
     turn: int
@@ -47,6 +47,7 @@ class EventRow(Struct, frozen=True, gc=False):
     section_size: int
     json_size: int
     payload_size: int
+    deleted: bool = False
 
 
 class ResourceRow(Struct, frozen=True, gc=False):
@@ -66,7 +67,10 @@ class ResourceRow(Struct, frozen=True, gc=False):
 
 
 class Version(Struct, frozen=True):
-    """One state that a conversation has been in; versions are numbered from 1, oldest first."""
+    """One state that a conversation has been in; versions are numbered from 1, oldest first.
+
+    It began at ``time_ms`` with ``action``. What was appended since is part of it: ``head`` is where it ends.
+    """
 
     number: int
     seq: int

@@ -67,11 +67,16 @@ class Block(Struct, frozen=True, gc=False):
 
 
 class Resource(Struct, frozen=True, gc=False):
-    """Content with a URI: an attachment, an image, or a file that a tool returned (for ``resources/``)."""
+    """Content with a URI: an attachment, an image, or a file that a tool returned (for ``resources/``).
+
+    ``path`` and ``encoding`` say where in the payload the content stands, and how, as those of a :class:`Block` do.
+    """
 
     uri: str
     mime: str
     content: str | bytes
+    path: Path = ()
+    encoding: Literal["json", "base64"] = "json"
 
     @property
     def data(self) -> bytes:

@@ -16,7 +16,7 @@ Decode = Callable[[str], str | None]
 
 _needs_escape = re.compile(r'["\\\x00-\x1f]').search
 _unfit_for_names = re.compile(r"[^\w$@/:+-]").sub
-_DEEPEST = 64
+DEEPEST = 64
 """Strings nested deeper than this stay in the JSON block."""
 
 
@@ -70,7 +70,7 @@ def _lift(value: object, path: Path, name: str, decode: Decode | None, lifted: l
             return plain
         lifted.append(_text(plain, name, path, encoding))
         return {"$block": name}
-    if depth >= _DEEPEST:
+    if depth >= DEEPEST:
         return value
     if isinstance(value, dict):
         return {

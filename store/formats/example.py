@@ -14,33 +14,41 @@ To add a format: copy this module, replace what it says of chat lines, and add o
 
 * A lens never raises and never changes a payload. Look at values with ``as_text`` and its kin: files are damaged,
   and tools change what they write.
-* A block's ``path`` says where in the payload its text stands, so that an edit finds its way back.
+* A block's ``path`` says where in the payload its text stands, so that an edit finds its way back: ``EditableLens``
+  does the rest. ``place`` says the same of what stands in the head, ``twins`` of a text that stands twice.
+* ``compose`` writes what a person adds, as the tool would have written it.
 * ``defines`` is what later records may ask for: here a call's id, so that its result knows the tool's name.
 * ``spans`` only cuts. A line that makes no sense is a record like any other.
+* ``without`` takes records out in such a way that the tool can go on with the rest.
 * ``claim`` reads a bounded beginning, and says no to what belongs to somebody else.
 """
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 
+from store.errors import UsageError
 from store.events.event import Block, Event, Kind, Resource
 from store.formats.blocks import argument_blocks
+from store.formats.editing import EditableLens, Place
 from store.formats.format import About, Format, Source, Span
-from store.formats.json_view import as_object, as_text, decode
-from store.formats.lens import Before
+from store.formats.json_view import JsonObject, as_object, as_text, decode
+from store.formats.lens import Before, Lens
 from store.formats.lines import head_lines, line_spans, read_head
 from store.formats.media import file_uri, mime_of
-from store.formats.times import milliseconds
+from store.formats.times import in_iso, milliseconds
 from store.formats.titles import first_line
 from store.formats.unknown import as_it_is
 
 _SPEAKERS = {"user": Kind.USER, "model": Kind.ASSISTANT}
+_FIELDS = {"id": "id", "timestamp": "at", "tool": "calls"}
 
 
-class ChatLinesLens:
+class ChatLinesLens(EditableLens):
     """Sees one line as an event."""
 
     type_name = "chat-lines.line.v1"
+    one_line = True
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return what the line says; damaged lines and unknown speakers are notes."""
@@ -58,19 +66,30 @@ class ChatLinesLens:
         blocks = (Block("text", text, path=("text",)),) if text else ()
         if line.get("from") == "tool":
             path = as_text(line.get("path"))
-            read = (Resource(file_uri(path), mime_of(path), text),) if path else ()
+            read = (Resource(file_uri(path), mime_of(path), text, ("text",)),) if path else ()
             return Event(
                 Kind.TOOL_RESULT, before.tool(call), {"id": call}, blocks, time, 0, (), read, line, decoded.lossy
             )
         kind = _SPEAKERS.get(as_text(line.get("from")), Kind.NOTE)
         return Event(kind, blocks=blocks, time_ms=time, native=line, lossy=decoded.lossy)
 
+    def place(self, record: JsonObject, key: str) -> Place | None:
+        """Return where a line holds field ``key``."""
+        return Place((_FIELDS[key],)) if key in _FIELDS else None
+
+    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
+        """Return a line that says ``text``."""
+        speaker = next((name for name, speaks in _SPEAKERS.items() if speaks is kind), None)
+        if speaker is None or not text:
+            raise UsageError("only what a user or a model says can be written by hand: write user or assistant")
+        return json.dumps({"at": in_iso(now_ms), "from": speaker, "text": text}).encode()
+
 
 class ChatLines(Format):
     """The invented tool."""
 
     name = "chat-lines"
-    lenses = (ChatLinesLens(),)
+    lenses: Sequence[Lens] = (ChatLinesLens(),)
     main_type = ChatLinesLens.type_name
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
@@ -100,6 +119,12 @@ class ChatLines(Format):
             started_ms=milliseconds(said.get("at")),
             session_id=source.path.stem,
         )
+
+    def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
+        """Return the other lines; a call and its result go together."""
+        gone = {as_text(_object(records[at]).get("id")) for at in deleted} - {""}
+        kept = [record for at, record in enumerate(records) if at not in deleted]
+        return [record for record in kept if as_text(_object(record).get("id")) not in gone]
 
 
 def _object(line: bytes) -> dict[str, object]:

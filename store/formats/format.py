@@ -1,6 +1,6 @@
 """The interface that one foreign tool's module fills in, and the values that pass through it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Protocol
 
@@ -69,6 +69,9 @@ class Format(Protocol):
     first_type: str = ""
     """The payload type of the files in ``Source.first`` ("" where there are none)."""
 
+    joints: tuple[bytes, bytes, bytes] = (b"", b"\n", b"\n")
+    """What stands before the first record of a new main file, between two, and after the last."""
+
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the directories in which the tool keeps this user's sessions (only ones that exist)."""
 
@@ -103,3 +106,11 @@ class Format(Protocol):
     def blobs(self, source: Source, payload: bytes) -> Iterator[ExternalBlob]:
         """Yield the content beside the session that ``payload`` refers to; opens no file until it is read."""
         return iter(())
+
+    def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
+        """Return the records of a main file without those whose positions are ``deleted``, so that the tool goes on.
+
+        What only makes sense with a deleted record goes too (a tool call and its result go together), and what
+        pointed to one points past it.
+        """
+        return [record for at, record in enumerate(records) if at not in deleted]

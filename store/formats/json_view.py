@@ -15,8 +15,9 @@ JsonObject = dict[str, object]
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_PADDING = b"\0 \t\r\n"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+PADDING = b"\0 \t\r\n"
+"""What may stand around a document: a power loss leaves NULs."""
 
 
 class Decoded(NamedTuple):
@@ -32,7 +33,7 @@ def decode(payload: bytes) -> Decoded | None:
         return Decoded(_decode(payload), False)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
-    stripped = payload.removeprefix(_BYTE_ORDER_MARK).strip(_PADDING)
+    stripped = payload.removeprefix(BYTE_ORDER_MARK).strip(PADDING)
     if stripped[:1] not in b'{["-0123456789tfnNI' or not stripped:
         return None
     try:

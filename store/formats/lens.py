@@ -1,4 +1,4 @@
-"""The lens: how the payload of one type is seen as an event.
+"""The lens: how the payload of one type is seen as an event, and how an edit of the event becomes one of the payload.
 
 Rendering, editing, search and resources see only events; they know no format. A lens sees one payload and, through
 :class:`Before`, the little that it may ask about the records before it.
@@ -6,7 +6,8 @@ Rendering, editing, search and resources see only events; they know no format. A
 
 from typing import Protocol
 
-from store.events.event import Event
+from store.events.edit import EventEdit
+from store.events.event import Event, Kind
 
 
 class Before(Protocol):
@@ -39,3 +40,25 @@ class Lens(Protocol):
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that ``payload`` tells of; never raises: what cannot be read is shown as it is."""
+
+    def edit(self, payload: bytes, edit: EventEdit, before: Before) -> bytes:
+        """Return ``payload`` with just the changes of ``edit``, and all other bytes as they are.
+
+        New strings are spelled as the payload's producer spells them. A text that the record holds twice is changed
+        in both places where that is plain. Raises UsageError for what the payload does not hold, what cannot be
+        changed there, and text that is no valid Unicode.
+        """
+
+    def edit_resource(self, payload: bytes, index: int, content: bytes, before: Before) -> bytes:
+        """Return ``payload`` with other content for the resource at ``index`` of its event, as :meth:`edit` does.
+
+        Raises UsageError where it is no text that stands in the payload.
+        """
+
+    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
+        """Return a new record, for the end of a conversation, that says ``text``.
+
+        ``previous`` is the record that it follows (the last one that defines a key, where the format links records;
+        else the last), None where it is the first. ``now_ms`` is its time in Unix milliseconds. Raises UsageError for
+        a kind that a person cannot write, and for an empty text.
+        """

@@ -20,3 +20,8 @@ def milliseconds(stamp: object) -> int:
         return max(0, (moment - _EPOCH) // _MILLISECOND)
     except (ValueError, OverflowError):
         return 0
+
+
+def in_iso(time_ms: int) -> str:
+    """Return Unix milliseconds in ISO 8601, UTC: ``2026-03-05T19:31:54.356Z``."""
+    return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")

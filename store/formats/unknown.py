@@ -1,6 +1,7 @@
 """Payloads that no format knows: shown as what they are."""
 
 from store.events.event import Block, Event, Kind
+from store.formats.editing import EditableLens
 from store.formats.json_view import decode, pretty
 from store.formats.lens import Before
 
@@ -13,7 +14,7 @@ def as_it_is(payload: bytes) -> Event:
     return Event(Kind.NOTE, blocks=(Block("text", text),), lossy="\ufffd" in text and not _is_utf8(payload))
 
 
-class UnknownLens:
+class UnknownLens(EditableLens):
     """Sees payloads of types that nothing is registered for: pretty JSON, else text, else hexadecimal."""
 
     type_name = ""

@@ -6,7 +6,9 @@ is a few bytes of the conversation's metadata and serves any number of records.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 
 from msgspec import Struct
 
@@ -33,6 +35,37 @@ class Envelope(Struct, frozen=True, omit_defaults=True):
             yield gap
             yield from pieces
         yield self.suffix.encode("latin-1")
+
+    def rejoin(
+        self, records: Iterable[tuple[int | None, Iterable[bytes]]], joints: tuple[bytes, bytes, bytes]
+    ) -> Iterator[bytes]:
+        """Yield the bytes of a file that holds other records: each with the position that it had, None if it had none.
+
+        ``joints`` is what stands before the first, between two and after the last where this envelope does not say.
+        """
+        opening, separator, ending = joints
+        if self.gaps:
+            opening, ending = self.gaps[0][1].encode("latin-1"), self.suffix.encode("latin-1")
+            if len(self.gaps) > 1:
+                separator = self.gaps[-1][1].encode("latin-1")
+        empty = True
+        for position, pieces in records:
+            if empty:
+                yield opening
+            else:
+                yield self._gap(position) if position and self.gaps else separator
+            yield from pieces
+            empty = False
+        if not empty:
+            yield ending
+        elif self.gaps:
+            yield opening + ending
+        else:
+            yield self.suffix.encode("latin-1")
+
+    def _gap(self, position: int) -> bytes:
+        """Return what stands before the record at ``position``."""
+        return self.gaps[bisect_right(self.gaps, position, key=itemgetter(0)) - 1][1].encode("latin-1")
 
 
 class EnvelopeBuilder:

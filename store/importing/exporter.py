@@ -13,7 +13,8 @@ from store.disk import durable
 from store.errors import Conflict, ConvfsError, UsageError
 from store.events.conversation import Conversation
 from store.ids import Hash
-from store.importing.imported import Imported, read_imported
+from store.importing.edited import Edited
+from store.importing.imported import SessionFiles, read_files
 from store.importing.paths import text_path
 from store.store import Store
 
@@ -23,18 +24,21 @@ _NO_LINKS = frozenset((errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS))
 
 
 def export_native(store: Store, conversation: Conversation, directory: Path) -> list[Path]:
-    """Write a conversation into ``directory`` as it was imported and return the files' paths.
+    """Write a conversation into ``directory`` as its tool keeps it and return the files' paths.
+
+    One that nobody edited becomes the very bytes that were imported; else these but for what was edited. What was
+    deleted is left out, and what remains is linked as the tool needs it.
 
     A session that was one file becomes one of the same name, one that was a directory becomes one. Where such a name
     is taken, all goes into ``PROJECT/NAME/`` under ``directory`` instead; where that is taken too, Conflict. Nothing
     is overwritten, and nothing appears under its name before it is whole and on disk. UsageError for a conversation
     that came from no tool, and where the directory cannot be written to.
     """
-    imported = read_imported(conversation.metadata)
-    if imported is None:
+    kept = read_files(conversation.metadata)
+    if kept is None:
         who = f"{conversation.project}/{conversation.name}"
         raise UsageError(f"{who} was not imported from a tool: there are no files to export it as")
-    files = dict(_files(store, conversation, imported))
+    files = dict(_files(store, conversation, kept))
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".convfs-export-", dir=directory) as staging:
@@ -51,17 +55,30 @@ def export_native(store: Store, conversation: Conversation, directory: Path) -> 
 # -- what is written -----------------------------------------------------------------------------------------------
 
 
-def _files(store: Store, conversation: Conversation, imported: Imported) -> Iterator[tuple[PurePath, Iterable[bytes]]]:
+def _files(store: Store, conversation: Conversation, kept: SessionFiles) -> Iterator[tuple[PurePath, Iterable[bytes]]]:
     """Yield the files of a session, each with its content in pieces."""
-    source = text_path(conversation.source)
-    folder = PurePath(source.name if imported.main else "")
+    source = text_path(str(conversation.metadata.get("exported_as") or conversation.source))
+    folder = PurePath(source.name if kept.main else "")
+    main = _inside(folder, kept.main or source.name)
+    entry = store.entry(conversation.id)
     turns = [turn for start, count in store.runs(conversation.head) for turn in range(start, start + count)]
-    first = len(imported.first)
-    for name, record in zip(imported.first, _records(store, turns[:first]), strict=False):
-        yield _inside(folder, name), record
-    main = _inside(folder, imported.main or source.name)
-    yield main, imported.read_envelope(store).join(_records(store, turns[first:]))
-    for name, digest in imported.sidecars.items():
+    first = len(kept.first)
+    envelope = kept.read_envelope(store)
+    if conversation.head == entry.imported and not entry.merged:
+        for name, record in zip(kept.first, _records(store, turns[:first]), strict=False):
+            yield _inside(folder, name), record
+        yield main, envelope.join(_records(store, turns[first:]))
+    else:
+        edited = Edited(store, conversation, entry.imported_head, first)
+        for position, turn in edited.first:
+            yield _inside(folder, kept.first[position]), next(_records(store, [turn]))
+        joints = edited.format.joints
+        if edited.deleted:
+            yield main, envelope.rejoin(edited.without(_records(store, edited.turns)), joints)
+        else:
+            records = zip(edited.positions, _records(store, edited.turns), strict=True)
+            yield main, envelope.rejoin(records, joints)
+    for name, digest in kept.sidecars.items():
         yield _inside(folder, name), store.blob_pieces(Hash(bytes.fromhex(digest)))
 
 

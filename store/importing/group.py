@@ -7,6 +7,8 @@ from msgspec import Struct
 
 from store.commit.request import NewTurn, Request
 from store.conversations.viewer import Measured
+from store.editing.merge import bring
+from store.errors import Conflict, ConvfsError
 from store.events.conversation import EventRow, ResourceRow
 from store.importing.appender import Appender
 from store.index.views import Measure
@@ -22,6 +24,7 @@ class _Ending(Struct):
     appender: Appender
     context: int | None
     changes: dict[str, object]
+    imported: int
     turns: list[NewTurn]
 
 
@@ -46,14 +49,16 @@ class Group:
         """Whether it is time to commit."""
         return self._size >= _BYTES or len(self._endings) >= _SESSIONS
 
-    def end(self, appender: Appender, context: int | None, changes: dict[str, object]) -> None:
+    def end(self, appender: Appender, context: int | None, changes: dict[str, object], imported: int) -> None:
         """Have what waits in ``appender`` committed, and the head of ``context`` (None: a new one) moved to it.
 
-        ``changes`` is metadata; a record that told its time becomes its ``updated_ms``.
+        ``changes`` is metadata; a record that told its time becomes its ``updated_ms``. ``imported`` is the head that
+        the import before made: if it is the context's no more, people have edited it, and what is new is brought into
+        that.
         """
         self._size += appender.size
         self.arrived |= appender.arrived
-        self._endings.append(_Ending(appender, context, changes, appender.turns()))
+        self._endings.append(_Ending(appender, context, changes, imported, appender.turns()))
 
     def commit(self) -> list[Exception | None]:
         """Commit everything, each session by itself: return what is wrong with each, in order. Raises StoreFailed."""
@@ -79,18 +84,47 @@ class Group:
                     changes=msgspec.json.encode(ending.changes),
                     action="import",
                     aliases=tuple(appender.aliases.values()),
+                    expected_head=None if ending.context is None else ending.imported,
                 )
             )
         self._store.submit_all(requests)
+        errors: list[Exception | None] = []
         rows: list[EventRow] = []
         resources: list[ResourceRow] = []
         sums: list[tuple[int, Measure]] = []
+        edited: list[tuple[int, _Ending]] = []
         for ending, request, seen in zip(endings, requests, measured, strict=True):
-            if request.error is None:
-                more_rows, more_resources = ending.appender.file(request, seen)
-                rows += more_rows
-                resources += more_resources
-                if ending.appender.sums is not None:
-                    sums.append((request.head.context, ending.appender.sums))
+            appender, error, brought = ending.appender, request.error, False
+            if isinstance(error, Conflict) and ending.context is not None:
+                request, brought = _aside(ending), True
+                self._store.submit_all([request])
+                error = request.error
+            errors.append(error)
+            if error is not None:
+                continue
+            more_rows, more_resources = appender.file(request, seen)
+            rows += more_rows
+            resources += more_resources
+            if brought:
+                edited.append((len(errors) - 1, ending))
+            elif appender.sums is not None:
+                sums.append((request.head.context, appender.sums))
         self._store.views.add(rows, resources, sums)
-        return [request.error for request in requests]
+        for position, ending in edited:
+            errors[position] = self._bring(ending)
+        return errors
+
+    def _bring(self, ending: _Ending) -> Exception | None:
+        """Bring what was committed aside into a conversation that was edited; return what is wrong with it."""
+        try:
+            bring(self._store, ending.context or 0, ending.imported, ending.appender.parent or 0, ending.changes)
+        except (ConvfsError, OSError) as error:
+            return error
+        return None
+
+
+def _aside(ending: _Ending) -> Request:
+    """Return the request for the turns of a session, and nothing that shows them."""
+    appender = ending.appender
+    aliases = tuple(appender.aliases.values())
+    return Request(0, parent=appender.parent, turns=ending.turns, move_head=False, aliases=aliases)

@@ -11,22 +11,35 @@ from store.importing.envelope import Envelope
 from store.store import Store
 
 
-class Imported(Struct, frozen=True, omit_defaults=True):
+class SessionFiles(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """``main`` is the name of the main file in the session's directory, "" where the session is but a file, ``first``
     those of the files before it; their contents are turns.
 
     ``envelope`` is the main file's; a large one is a blob, ``envelope_blob``. ``sidecars`` are blobs by the name to
-    export them under, ``beside`` the stamps of all files but the main one. ``titled`` holds the numbers of late
-    records that may have given the conversation its title, ``missing`` those of records that refer to content that was
-    not to be found, by its foreign digest in hex. Names are as :func:`path_text` makes them, blobs are hashes in hex.
+    export them under. Names are as :func:`path_text` makes them, blobs are hashes in hex.
     """
 
-    cursor: Cursor
     main: str = ""
     envelope: Envelope | None = None
     envelope_blob: str = ""
     first: tuple[str, ...] = ()
     sidecars: dict[str, str] = {}
+
+    def read_envelope(self, store: Store) -> Envelope:
+        """Return the envelope of the main file. Raises DamageError and NotFound for one that is a blob."""
+        if self.envelope_blob:
+            return msgspec.json.decode(store.blob(Hash(bytes.fromhex(self.envelope_blob))), type=Envelope)
+        return self.envelope or Envelope()
+
+
+class Imported(SessionFiles, frozen=True, omit_defaults=True, kw_only=True):
+    """What the next import needs beside the files: ``beside`` are the stamps of all but the main one.
+
+    ``titled`` holds the numbers of late records that may have given the conversation its title, ``missing`` those of
+    records that refer to content that was not to be found, by its foreign digest in hex.
+    """
+
+    cursor: Cursor
     beside: dict[str, Stamp] = {}
     titled: tuple[int, ...] = ()
     missing: dict[str, int] = {}
@@ -37,16 +50,23 @@ class Imported(Struct, frozen=True, omit_defaults=True):
         fields |= msgspec.json.decode(msgspec.json.encode(self))
         return {key: value for key, value in fields.items() if metadata.get(key) != value}
 
-    def read_envelope(self, store: Store) -> Envelope:
-        """Return the envelope of the main file. Raises DamageError and NotFound for one that is a blob."""
-        if self.envelope_blob:
-            return msgspec.json.decode(store.blob(Hash(bytes.fromhex(self.envelope_blob))), type=Envelope)
-        return self.envelope or Envelope()
-
 
 def read_imported(metadata: dict[str, object]) -> Imported | None:
     """Return what metadata holds of this, None if its conversation came from no tool, or if it makes no sense."""
     try:
         return msgspec.convert(metadata, Imported)
+    except msgspec.ValidationError:
+        return None
+
+
+def read_files(metadata: dict[str, object]) -> SessionFiles | None:
+    """Return what exporting a conversation needs; None if it came from no tool, by an import or as a fork.
+
+    None, too, if it makes no sense.
+    """
+    if "envelope" not in metadata and "envelope_blob" not in metadata:
+        return None
+    try:
+        return msgspec.convert(metadata, SessionFiles)
     except msgspec.ValidationError:
         return None

@@ -66,9 +66,11 @@ class SessionImport:
         self._scratch = store.root / "scratch"
         self._known = known
         self._imported = read_imported(known.metadata) if known else None
+        self._head = known.imported_head if known else 0
+        # those that imports made, not those of the conversation as it may have been edited
         self._runs: tuple[Run, ...] = ()
         try:
-            self._runs = store.runs(known.head) if known else ()
+            self._runs = store.runs(self._head)
         except DamageError:
             # what the conversation has cannot be told: all of the session is brought in anew
             self._imported = None
@@ -106,10 +108,15 @@ class SessionImport:
         if moved or changes or (appender and appender.aliases):
             if known:
                 changes["updated_ms"] = known.updated_ms
-            self._group.end(self._appending(), known.id if known else None, changes)
+            if moved and known and "imported_head" in known.metadata:
+                # where the head moves to is where imports are, unless people have edited what they move
+                changes["imported_head"] = None
+            self._group.end(self._appending(), known.id if known else None, changes, self._head)
+        # also of what is in the trash
+        described = known.metadata if known else changes
         return Done(
-            known.project if known else str(changes["project"]),
-            known.name if known else str(changes["name"]),
+            str(described.get("project", "")),
+            str(described.get("name", "")),
             moved or not changes.keys() <= _TOUCHED,
             appender.appended if appender else 0,
             appender.opaque if appender else 0,
@@ -242,7 +249,7 @@ class SessionImport:
         if self._known is None or after != self._kept:
             return None
         sums = self._store.views.measures([self._known.id]).get(self._known.id)
-        return sums if sums and sums.head == self._known.head else None
+        return sums if sums and sums.head == self._head else None
 
     # -- the conversation ------------------------------------------------------------------------------------------
 
@@ -252,8 +259,8 @@ class SessionImport:
         encoded = msgspec.json.encode(envelope)
         large = len(encoded) > _LARGEST_ENVELOPE
         return Imported(
-            cursor,
-            "" if self._source.main == self._source.path else path_text(self._source.main.name),
+            cursor=cursor,
+            main="" if self._source.main == self._source.path else path_text(self._source.main.name),
             envelope=None if large else envelope,
             envelope_blob=self._appending().blob(memoryview(encoded), _nowhere).hex() if large else "",
             first=tuple(path_text(path.name) for path in self._source.first),
@@ -290,6 +297,8 @@ class SessionImport:
         if about.started_ms:
             told["started_ms"] = about.started_ms
         if known is not None:
+            if known.metadata.get("own_title"):
+                told.pop("title", None)
             return {key: value for key, value in told.items() if known.metadata.get(key) != value}
         started = about.started_ms or modified_ms
         project, name = name_conversation(self._store, about, source, started, self._group.names)

@@ -6,12 +6,15 @@ from msgspec import Struct
 from store.events.conversation import Version
 from store.index.database import Database, Row
 
-_HEAD = "id, head, records, updated_ms, head_sum"
-_COLUMNS = f"{_HEAD}, id, created_ms, project, name, title, format, source, day, metadata, sum"
+_HEAD = "id, head, records, updated_ms, imported, head_sum"
+_COLUMNS = f"{_HEAD}, id, created_ms, project, name, title, format, source, day, trashed_ms, metadata, sum"
 
 
 class Entry(Struct, frozen=True):
-    """One context as the head log describes it; ``project`` and ``name`` are "" while it has none."""
+    """One context as the head log describes it; ``project`` and ``name`` are "" while it has none, or in the trash.
+
+    ``imported`` is where the head was moved to by the last import, 0 if there was none.
+    """
 
     id: int
     project: str
@@ -24,6 +27,31 @@ class Entry(Struct, frozen=True):
     created_ms: int
     updated_ms: int
     metadata: dict[str, object]
+    imported: int = 0
+
+    @property
+    def merged(self) -> bool:
+        """Whether its branch has come to be from an import and from edits, or from another conversation."""
+        return "imported_head" in self.metadata
+
+    @property
+    def imported_head(self) -> int:
+        """The turn that the branch ends in which imports of a session have made, whatever was edited since."""
+        head = self.metadata.get("imported_head")
+        return head if isinstance(head, int) else self.imported
+
+
+class Superseded(Struct, frozen=True, gc=False):
+    """The turns ``old``, ``old + 1`` … became ``new``, ``new + 1`` …, ``count`` of them, or nothing if ``new`` is 0."""
+
+    seq: int
+    old: int
+    new: int
+    count: int
+
+    def of(self, turn: int) -> int:
+        """Return what became of one of these turns, 0 for nothing."""
+        return self.new + turn - self.old if self.new else 0
 
 
 class Catalogue:
@@ -33,8 +61,10 @@ class Catalogue:
         self._db = db
 
     def _entry(self, row: Row) -> Entry:
-        context, head, records, updated = self._db.checked("contexts", row[:5])
-        _, created, project, name, title, format_, source, _day, metadata = self._db.checked("contexts", row[5:])
+        context, head, records, updated, imported = self._db.checked("contexts", row[:6])
+        _, created, project, name, title, format_, source, _day, _trashed, metadata = self._db.checked(
+            "contexts", row[6:]
+        )
         return Entry(
             context,
             project or "",
@@ -47,6 +77,7 @@ class Catalogue:
             created,
             updated,
             msgspec.json.decode(metadata),
+            imported,
         )
 
     def _entries(self, where: str, *parameters: object) -> list[Entry]:
@@ -87,6 +118,19 @@ class Catalogue:
         if project is None:
             return self._entries("name IS NOT NULL ORDER BY project, name LIMIT ?", count)
         return self._entries("project = ? AND name > ? ORDER BY name LIMIT ?", project, after, count)
+
+    def forks(self, context_id: int) -> list[Entry]:
+        """Return the conversations that branched off another, oldest first."""
+        said = f'"forked_from":{{"context":{context_id},'
+        return self._entries("id > ? AND name IS NOT NULL AND instr(metadata, ?) ORDER BY id", context_id, said)
+
+    def every(self) -> list[Entry]:
+        """Return all conversations, what is in the trash too, by id."""
+        return self._entries("name IS NOT NULL OR trashed_ms != 0 ORDER BY id")
+
+    def trash(self) -> list[Entry]:
+        """Return what is in the trash, what came last first."""
+        return self._entries("trashed_ms != 0 ORDER BY trashed_ms DESC, id DESC")
 
     def by_day(self, day: str) -> list[Entry]:
         """Return the conversations that began on ``day`` (``2026-03-05``)."""
@@ -134,6 +178,23 @@ class Catalogue:
             (context_id,),
         )
         return [Version(number, *self._db.checked("versions", row)[1:]) for number, row in enumerate(rows, 1)]
+
+    def superseded(self, context_id: int) -> list[Superseded]:
+        """Return what became of turns that a context's branch no longer has, in the order in which it happened."""
+        rows = self._db.query(
+            "SELECT context, seq, old, new, count, sum FROM superseded WHERE context = ? ORDER BY seq, old",
+            (context_id,),
+        )
+        return [Superseded(*self._db.checked("superseded", row)[1:]) for row in rows]
+
+    def successor(self, context_id: int, turn: int, after: int) -> Superseded | None:
+        """Return the last of these, later than seq ``after``, that tells of ``turn``."""
+        row = self._db.one(
+            "SELECT context, seq, old, new, count, sum FROM superseded"
+            " WHERE context = ? AND seq > ? AND old <= ? AND old + count > ? ORDER BY seq DESC LIMIT 1",
+            (context_id, after, turn, turn),
+        )
+        return Superseded(*self._db.checked("superseded", row)[1:]) if row else None
 
     def last_id(self) -> int:
         """Return the highest context id, 0 if there is none."""

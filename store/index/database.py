@@ -17,7 +17,7 @@ from typing import Any
 
 from store.errors import ConvfsError, DamageError, StoreFailed
 from store.index.schema import SCHEMA_VERSION, TABLES
-from store.index.sums import holds, sum_of
+from store.index.sums import holds, moved_sum, sum_of
 
 _PRAGMAS = ("journal_mode = WAL", "synchronous = OFF", "temp_store = MEMORY", "cache_size = -8192")
 
@@ -94,6 +94,7 @@ class Database:
             )
             for pragma in _PRAGMAS:
                 connection.execute(f"PRAGMA {pragma}").fetchone()
+            connection.create_function("moved_sum", -1, moved_sum, deterministic=True)
         except _FAULTS as error:
             if connection is not None:
                 connection.close()

@@ -100,18 +100,18 @@ class Index:
         """File what ``frames`` say; they come in the order of the log."""
         with self.db.writing() as sql:
             last = 0
-            # of the moves that appends make, only a context's last one shows
-            moved: dict[int, heads.HeadMoved] = {}
+            # of the moves that appends make, only a context's first and last one show
+            moved: dict[int, tuple[heads.Frame, heads.HeadMoved]] = {}
             for frame in frames:
                 last, body = frame.seq, frame.body
                 if isinstance(body, heads.HeadMoved) and body.action == "append":
-                    moved[frame.context] = body
+                    moved[frame.context] = (moved.get(frame.context, (frame,))[0], body)
                 elif not isinstance(body, heads.Commit):
-                    if (move := moved.pop(frame.context, None)) is not None:
-                        _move(sql, frame.context, move)
+                    if (moves := moved.pop(frame.context, None)) is not None:
+                        _extend(sql, *moves)
                     _apply(sql, frame)
-            for context, move in moved.items():
-                _move(sql, context, move)
+            for moves in moved.values():
+                _extend(sql, *moves)
             if last:
                 sql.execute("INSERT OR REPLACE INTO state VALUES ('seq', ?)", (last,))
 
@@ -120,15 +120,14 @@ def _apply(sql: sqlite3.Connection, frame: heads.Frame) -> None:
     body, context = frame.body, frame.context
     if isinstance(body, heads.HeadMoved):
         _move(sql, context, body)
-        version = (context, frame.seq, body.time_ms, body.turn, _records(body), body.action)
-        sql.execute("INSERT OR REPLACE INTO versions VALUES (?, ?, ?, ?, ?, ?, ?)", (*version, sum_of(version)))
+        _put_version(sql, (context, frame.seq, body.time_ms, body.turn, _records(body), body.action))
     elif isinstance(body, heads.Metadata):
         _apply_metadata(sql, context, body.changes)
     elif isinstance(body, heads.ContextCreated):
-        head = (context, 0, 0, body.created_ms)
-        described = (context, body.created_ms, *_described(context, {}, body.created_ms))
+        head = (context, 0, 0, body.created_ms, 0)
+        described = (context, body.created_ms, *_described({}, body.created_ms))
         sql.execute(
-            "INSERT OR IGNORE INTO contexts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR IGNORE INTO contexts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (*head, sum_of(head), *described[1:], sum_of(described)),
         )
     elif isinstance(body, heads.TypeRegistered):
@@ -138,6 +137,11 @@ def _apply(sql: sqlite3.Connection, frame: heads.Frame) -> None:
         sql.execute("INSERT OR REPLACE INTO aliases VALUES (?, ?, ?, ?)", (*alias, sum_of(alias)))
     elif isinstance(body, heads.Dictionary):
         sql.execute("INSERT OR IGNORE INTO dictionaries VALUES (?, ?)", (_signed(body.tag), body.hash))
+    elif isinstance(body, heads.Superseded):
+        rows = [(context, frame.seq, *turns) for turns in body.turns]
+        sql.executemany(
+            "INSERT OR REPLACE INTO superseded VALUES (?, ?, ?, ?, ?, ?)", [(*row, sum_of(row)) for row in rows]
+        )
 
 
 def _records(move: heads.HeadMoved) -> int:
@@ -145,24 +149,45 @@ def _records(move: heads.HeadMoved) -> int:
 
 
 def _move(sql: sqlite3.Connection, context: int, move: heads.HeadMoved) -> None:
-    _set_head(sql, context, move.turn, _records(move), move.time_ms)
+    found = sql.execute("SELECT imported FROM contexts WHERE id = ?", (context,)).fetchone()
+    if found is not None:
+        imported = move.turn if move.action == "import" else found[0]
+        _set_head(sql, context, move.turn, _records(move), move.time_ms, imported)
 
 
-def _set_head(sql: sqlite3.Connection, context: int, head: int, records: int, updated: int) -> None:
+def _set_head(sql: sqlite3.Connection, context: int, head: int, records: int, updated: int, imported: int) -> None:
     sql.execute(
-        "UPDATE contexts SET head = ?, records = ?, updated_ms = ?, head_sum = ? WHERE id = ?",
-        (head, records, updated, sum_of((context, head, records, updated)), context),
+        "UPDATE contexts SET head = ?, records = ?, updated_ms = ?, imported = ?, head_sum = ? WHERE id = ?",
+        (head, records, updated, imported, sum_of((context, head, records, updated, imported)), context),
     )
 
 
+def _extend(sql: sqlite3.Connection, first: heads.Frame, last: heads.HeadMoved) -> None:
+    """Apply appends: they are part of the version before, or begin one where there is none."""
+    context, begun = first.context, first.body
+    _move(sql, context, last)
+    version = sql.execute(
+        "SELECT context, seq, time_ms, action FROM versions WHERE context = ? ORDER BY seq DESC LIMIT 1", (context,)
+    ).fetchone()
+    if version is None and isinstance(begun, heads.HeadMoved):
+        version = (context, first.seq, begun.time_ms, begun.action)
+    _put_version(sql, (*version[:3], last.turn, _records(last), version[3]))
+
+
+def _put_version(sql: sqlite3.Connection, version: tuple[object, ...]) -> None:
+    sql.execute("INSERT OR REPLACE INTO versions VALUES (?, ?, ?, ?, ?, ?, ?)", (*version, sum_of(version)))
+
+
 def _apply_metadata(sql: sqlite3.Connection, context: int, changes: bytes) -> None:
-    row = sql.execute("SELECT metadata, created_ms, head, records FROM contexts WHERE id = ?", (context,)).fetchone()
+    row = sql.execute(
+        "SELECT metadata, created_ms, head, records, imported FROM contexts WHERE id = ?", (context,)
+    ).fetchone()
     changed = _object(changes)
     if row is None:
         return
     metadata = merge(msgspec.json.decode(row[0]), changed)
     created = _time(metadata.get("started_ms")) or row[1]
-    described = (context, created, *_described(context, metadata, created))
+    described = (context, created, *_described(metadata, created))
     taken = sql.execute(
         "SELECT 1 FROM contexts WHERE project = ? AND name = ? AND id != ?", (described[2], described[3], context)
     ).fetchone()
@@ -171,20 +196,21 @@ def _apply_metadata(sql: sqlite3.Connection, context: int, changes: bytes) -> No
         described = (*described[:3], f"{described[3]}~{context}", *described[4:])
     sql.execute(
         "UPDATE contexts SET created_ms = ?, project = ?, name = ?, title = ?, format = ?, source = ?, day = ?,"
-        " metadata = ?, sum = ? WHERE id = ?",
+        " trashed_ms = ?, metadata = ?, sum = ? WHERE id = ?",
         (*described[1:], sum_of(described), context),
     )
     if updated := _time(changed.get("updated_ms")):
-        _set_head(sql, context, row[2], row[3], updated)
+        _set_head(sql, context, row[2], row[3], updated, row[4])
 
 
-def _described(context: int, metadata: dict[str, object], created: int) -> tuple[str | None, ...]:
-    """Return project, name, title, format, source, day and metadata as the columns have them."""
+def _described(metadata: dict[str, object], created: int) -> tuple[str | int | None, ...]:
+    """Return project, name, title, format, source, day, trashed_ms and metadata as the columns have them."""
     project, name, title, format_, source = (
         value if isinstance(value := metadata.get(key), str) else ""
         for key in ("project", "name", "title", "format", "source")
     )
-    named = bool(project and name)
+    trashed = _time(metadata.get("trashed_ms"))
+    named = bool(project and name and not trashed)
     return (
         project if named else None,
         name if named else None,
@@ -192,6 +218,7 @@ def _described(context: int, metadata: dict[str, object], created: int) -> tuple
         format_,
         source,
         day_of(created),
+        trashed,
         msgspec.json.encode(metadata, order="sorted").decode(),
     )
 

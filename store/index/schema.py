@@ -7,7 +7,7 @@ size of the whole hash, and the whole one is checked where the location points a
 SQLite has no checksums, so rows that nothing else vouches for carry one: see ``store.index.sums``.
 """
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 TABLES = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -26,14 +26,17 @@ CREATE TABLE types (tag INTEGER PRIMARY KEY, name TEXT NOT NULL);
 
 CREATE TABLE dictionaries (tag INTEGER NOT NULL, hash BLOB NOT NULL, PRIMARY KEY (tag, hash)) WITHOUT ROWID;
 
--- head_sum covers what changes with the head (id, head, records, updated_ms), sum all the rest with the id.
+-- head_sum covers what changes with the head (id, head, records, updated_ms, imported: the head that the last import
+-- made), sum all the rest with the id. What is in the trash has no project and no name here.
 CREATE TABLE contexts (
     id INTEGER PRIMARY KEY,
-    head INTEGER NOT NULL, records INTEGER NOT NULL, updated_ms INTEGER NOT NULL, head_sum INTEGER NOT NULL,
+    head INTEGER NOT NULL, records INTEGER NOT NULL, updated_ms INTEGER NOT NULL, imported INTEGER NOT NULL,
+    head_sum INTEGER NOT NULL,
     created_ms INTEGER NOT NULL,
     project TEXT, name TEXT, title TEXT NOT NULL,
     format TEXT NOT NULL, source TEXT NOT NULL,
     day TEXT NOT NULL,
+    trashed_ms INTEGER NOT NULL,
     metadata TEXT NOT NULL,
     sum INTEGER NOT NULL
 );
@@ -41,6 +44,7 @@ CREATE UNIQUE INDEX contexts_by_name ON contexts (project, name) WHERE name IS N
 CREATE INDEX contexts_by_day ON contexts (day, project, name) WHERE name IS NOT NULL;
 CREATE INDEX contexts_by_update ON contexts (updated_ms) WHERE name IS NOT NULL;
 CREATE INDEX contexts_by_source ON contexts (source) WHERE source != '';
+CREATE INDEX contexts_in_trash ON contexts (trashed_ms) WHERE trashed_ms != 0;
 
 CREATE TABLE versions (
     context INTEGER NOT NULL, seq INTEGER NOT NULL, time_ms INTEGER NOT NULL,
@@ -48,11 +52,18 @@ CREATE TABLE versions (
     PRIMARY KEY (context, seq)
 ) WITHOUT ROWID;
 
+-- What became of turns that are no longer in a branch: new and those after it, or 0 for nothing.
+CREATE TABLE superseded (
+    context INTEGER NOT NULL, seq INTEGER NOT NULL, old INTEGER NOT NULL, new INTEGER NOT NULL,
+    count INTEGER NOT NULL, sum INTEGER NOT NULL,
+    PRIMARY KEY (context, seq, old)
+) WITHOUT ROWID;
+
 -- What a renderer measured. Rows of another renderer version are replaced when the conversation is next listed.
 CREATE TABLE views (
     turn INTEGER PRIMARY KEY, kind INTEGER NOT NULL, tool TEXT NOT NULL, parent INTEGER NOT NULL,
     time_ms INTEGER NOT NULL, file_size INTEGER NOT NULL, section_size INTEGER NOT NULL,
-    json_size INTEGER NOT NULL, payload_size INTEGER NOT NULL, sum INTEGER NOT NULL
+    json_size INTEGER NOT NULL, payload_size INTEGER NOT NULL, deleted INTEGER NOT NULL, sum INTEGER NOT NULL
 );
 CREATE TABLE resources (
     turn INTEGER NOT NULL, seq INTEGER NOT NULL, uri TEXT NOT NULL, mime TEXT NOT NULL, size INTEGER NOT NULL,
@@ -64,7 +75,7 @@ CREATE TABLE measures (
 );
 """
 
-DERIVED_FROM_LOGS = ("aliases", "types", "dictionaries", "contexts", "versions")
+DERIVED_FROM_LOGS = ("aliases", "types", "dictionaries", "contexts", "versions", "superseded")
 """Tables that follow from heads.log alone; with ``blobs`` (the packs) they are the index proper."""
 
 DERIVED_FROM_RENDERER = ("views", "resources", "measures")

@@ -13,6 +13,11 @@ def sum_of(values: Sequence[object]) -> int:
     return zlib.crc32(_encode(values))
 
 
+def moved_sum(to: object, *row: object) -> int | None:
+    """Return the checksum of ``row`` (which ends in its own) with ``to`` in its first place; None if it is damaged."""
+    return sum_of((to, *row[1:-1])) if holds(row) else None
+
+
 def holds(row: Sequence[object]) -> bool:
     """Say whether a row that ends in its checksum is what was written."""
     try:

@@ -13,6 +13,16 @@ from store.index.sums import sum_of
 _KINDS = tuple(Kind)
 _AT_ONCE = 500
 
+# where a row is damaged its new sum is NULL, which the table does not take
+_COPIES = tuple(
+    f"INSERT OR IGNORE INTO {table} SELECT turn + :shift, {columns}, moved_sum(turn + :shift, turn, {columns}, sum)"
+    f" FROM {table} WHERE turn BETWEEN :first AND :last"
+    for table, columns in (
+        ("views", "kind, tool, parent, time_ms, file_size, section_size, json_size, payload_size, deleted"),
+        ("resources", "seq, uri, mime, size, hash"),
+    )
+)
+
 Run = tuple[int, int]
 """Consecutive turns of a branch: the first turn's id and how many there are."""
 
@@ -49,8 +59,13 @@ class Views:
         rows: Iterable[EventRow],
         resources: Iterable[ResourceRow],
         measures: Iterable[tuple[int, Measure]] = (),
+        moves: Iterable[tuple[int, int, int]] = (),
     ) -> None:
-        """File measured records, and the sums of conversations by their ids."""
+        """File measured records, and the sums of conversations by their ids.
+
+        ``moves`` are records that others are like: what was measured of some turns (the first of them) is filed for
+        others too (the first of these, and how many); rows that are damaged are left out.
+        """
         views = [
             (
                 row.turn,
@@ -62,6 +77,7 @@ class Views:
                 row.section_size,
                 row.json_size,
                 row.payload_size,
+                int(row.deleted),
             )
             for row in rows
         ]
@@ -69,13 +85,16 @@ class Views:
         sums = [(context, m.head, m.events, m.transcript_size, m.json_size) for context, m in measures]
         with self._db.writing() as sql:
             sql.executemany(
-                "INSERT OR REPLACE INTO views VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO views VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [(*values, sum_of(values)) for values in views],
             )
             sql.executemany(
                 "INSERT OR REPLACE INTO resources VALUES (?, ?, ?, ?, ?, ?, ?)",
                 [(*values, sum_of(values)) for values in held],
             )
+            for first, to, count in moves:
+                for copy in _COPIES:
+                    sql.execute(copy, {"shift": to - first, "first": first, "last": first + count - 1})
             sql.executemany(
                 "INSERT OR REPLACE INTO measures VALUES (?, ?, ?, ?, ?, ?)",
                 [(*values, sum_of(values)) for values in sums],
@@ -87,8 +106,22 @@ class Views:
         shift = number - first
         found = []
         for row in self._db.query("SELECT * FROM views WHERE turn BETWEEN ? AND ?", (first, first + count - 1)):
-            turn, kind, *rest = self._db.checked("views", row)
-            found.append(EventRow(turn, turn + shift, _KINDS[kind], *rest))
+            turn, kind, tool, parent, time_ms, file, section, json, payload, deleted = self._db.checked("views", row)
+            found.append(
+                EventRow(
+                    turn,
+                    turn + shift,
+                    _KINDS[kind],
+                    tool,
+                    parent,
+                    time_ms,
+                    file,
+                    section,
+                    json,
+                    payload,
+                    deleted != 0,
+                )
+            )
         return found
 
     def resources(self, run: Run, number: int) -> list[ResourceRow]:

@@ -16,8 +16,8 @@ from msgspec import Struct
 from store.disk import blob_format
 from store.disk.blob_format import Compression
 from store.disk.file_header import Damage
-from store.disk.head_format import Alias, Commit, ContextCreated, Dictionary, Frame, HeadMoved
-from store.disk.turn_format import Turn
+from store.disk.head_format import Alias, Commit, ContextCreated, Dictionary, Frame, HeadMoved, Superseded
+from store.disk.turn_format import DELETED, Turn
 from store.errors import ConvfsError, DamageError
 from store.ids import Hash
 from store.index.index import Index
@@ -181,6 +181,38 @@ def check_heads(store: Store) -> Iterator[Finding]:
                     yield _error("heads", f"head {body.turn} of context {frame.context} has depth {depth}")
 
 
+def check_edits(store: Store) -> Iterator[Finding]:
+    """What an edit says of turns is said of turns that are there; what took a turn's place came at another time."""
+    last = store.files.turns.count
+    for frame in _frames(store):
+        if isinstance(frame, Damage) or not isinstance(frame.body, Superseded):
+            continue
+        for old, new, count in frame.body.turns:
+            if not (old and count) or max(old, new) + count - 1 > last:
+                yield _error(
+                    "edits", f"edit {frame.seq} of context {frame.context}: {count} turns from {old} are not there"
+                )
+            elif old == new:
+                yield _error("edits", f"edit {frame.seq} of context {frame.context}: turn {old} took its own place")
+    for entry in store.entries():
+        try:
+            store.runs(entry.imported_head)
+        except ConvfsError as error:
+            yield _error("edits", f"{entry.project}/{entry.name}: what was imported: {error}")
+
+
+def check_deleted(store: Store) -> Iterator[Finding]:
+    """What the index calls deleted is what the turns call deleted."""
+    db = store.files.index.db
+    known = {turn for (turn,) in db.query("SELECT turn FROM views WHERE deleted != 0")}
+    gone = {turn_id for turn_id, turn in _turns(store) if isinstance(turn, Turn) and turn.flags & DELETED}
+    for turn in sorted(known - gone):
+        yield _error("deleted", f"the index calls turn {turn} deleted: run convfs reindex")
+    for turn in sorted(gone - known):
+        if db.one("SELECT 1 FROM views WHERE turn = ?", (turn,)):
+            yield _error("deleted", f"turn {turn} was deleted, and the index does not say so: run convfs reindex")
+
+
 def check_references(store: Store) -> Iterator[Finding]:
     """What conversations keep beside their turns is there, and what other digests stand for."""
     for conversation in store.entries():
@@ -255,6 +287,8 @@ CHECKS: tuple[Check, ...] = (
     check_turns,
     check_head_log,
     check_heads,
+    check_edits,
+    check_deleted,
     check_packs,
     check_payloads,
     check_references,

@@ -37,7 +37,9 @@ BODIES: dict[str, head_format.Body] = {
     "alias": head_format.Alias("sha256", bytes.fromhex("aa" * 32), hash_bytes(CONTENT)),
     "dictionary": head_format.Dictionary(TURN.type_tag, hash_bytes(b"a dictionary")),
     "commit": head_format.Commit(2, 1, 32, 32),
+    "superseded": head_format.Superseded(((2, 3, 1),)),
 }
+OF_CONTEXTS = ("context created", "head moved", "metadata", "superseded")
 COMMIT = head_format.encode(3, 0, BODIES["commit"])
 ENTRY = Entry(
     3,
@@ -59,7 +61,7 @@ EXAMPLES: dict[str, bytes] = {
     "file header": file_header.encode(file_header.TURN_LOG, STORE_ID),
     "turn record": turn_format.encode(TURN),
     **{
-        name: head_format.encode(number, 1 if number < 4 else 0, body)
+        name: head_format.encode(number, int(name in OF_CONTEXTS), body)
         for number, (name, body) in enumerate(BODIES.items(), 1)
     },
     "blob record": blob_format.encode_record(RAW, 5, hash_bytes(b"hello"), b"hello"),

@@ -1,10 +1,15 @@
 import json
 from pathlib import Path
 
+import pytest
+
+from store.errors import UsageError
+from store.events.edit import EventEdit, FieldEdit
 from store.events.event import Kind
 from store.formats.example import ChatLines
 from store.formats.format import Source
 from tests.formats.earlier import Earlier
+from tests.formats.edited import edit_of
 from tests.formats.places import check
 
 LINES = [
@@ -58,3 +63,22 @@ def test_homes(tmp_path: Path) -> None:
     assert list(ChatLines().homes(tmp_path, tmp_path)) == []
     (tmp_path / ".chatlines").mkdir()
     assert list(ChatLines().homes(tmp_path, tmp_path)) == [tmp_path / ".chatlines"]
+
+
+def test_a_line_is_edited_composed_and_taken_out() -> None:
+    records = [json.dumps(line).encode() for line in LINES]
+    lens, earlier = ChatLines().lenses[0], Earlier()
+    events = [earlier.add(lens.view(record, earlier)) for record in records]
+    edited = lens.edit(records[1], edit_of(events[1].blocks[0], 'So "é"'), earlier)
+    assert edited == records[1].replace(b"Why does the login fail?", 'So \\"é\\"'.encode())
+    call = EventEdit(fields=(FieldEdit("tool", "open"), FieldEdit("id", "c2")))
+    assert lens.edit(records[2], call, earlier) == records[2].replace(b'"read"', b'"open"').replace(b"c1", b"c2")
+    assert lens.edit_resource(records[3], 0, b"pass", earlier) == records[3].replace(b"def login(): ...", b"pass")
+    with pytest.raises(UsageError):
+        lens.edit(records[3], EventEdit(fields=(FieldEdit("tool", "open"),)), earlier)
+    said = lens.view(lens.compose(Kind.ASSISTANT, "Done.", records[-1], events[4].time_ms), earlier)
+    assert (said.kind, said.time_ms, said.blocks[0].text) == (Kind.ASSISTANT, events[4].time_ms, "Done.")
+    with pytest.raises(UsageError, match="write user or assistant"):
+        lens.compose(Kind.CONFIG, "x", None, 0)
+    assert ChatLines().without(records, {3}) == [records[at] for at in (0, 1, 4, 5)]
+    assert ChatLines().without(records, {1}) == [records[at] for at in (0, 2, 3, 4, 5)]

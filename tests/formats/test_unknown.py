@@ -1,9 +1,11 @@
 import pytest
 
+from store.errors import UsageError
 from store.events.event import Kind
 from store.formats.registry import lens_for
 from store.formats.unknown import as_it_is
 from tests.formats.earlier import Earlier
+from tests.formats.edited import edit_of
 
 
 @pytest.mark.parametrize(
@@ -28,3 +30,28 @@ def test_damaged_text_is_shown_as_it_is() -> None:
     assert (event.kind, event.lossy, event.blocks[0].text) == (Kind.NOTE, True, '{"cut": "o\ufffd')
     assert not as_it_is("\ufffd is a character too".encode()).lossy
     assert as_it_is(b" \r").kind is Kind.RECORD
+
+
+@pytest.mark.parametrize(
+    ("payload", "new", "expected"),
+    [
+        (b'{"a" :["x", 1.50]}\n', '{"a": ["y", 1.5]}', b'{"a" :["y", 1.50]}\n'),
+        (b"[1,2]", "[2]", b"[2]"),
+        (b"5", "6", b"6"),
+        ("grüße\n".encode(), "Grüße\nan alle", "Grüße\nan alle".encode()),
+    ],
+)
+def test_payloads_of_unknown_types_are_edited(payload: bytes, new: str, expected: bytes) -> None:
+    lens = lens_for("somebody.else.v7")
+    assert lens.edit(payload, edit_of(lens.view(payload, Earlier()).blocks[0], new), Earlier()) == expected
+
+
+def test_what_of_unknown_types_cannot_be_written() -> None:
+    lens = lens_for("somebody.else.v7")
+    for payload in (b"\x00\x01\xff", b"\xff\xfe"):
+        with pytest.raises(UsageError, match="no valid text"):
+            lens.edit(payload, edit_of(lens.view(payload, Earlier()).blocks[0], "00"), Earlier())
+    with pytest.raises(UsageError, match="no resource"):
+        lens.edit_resource(b"{}", 0, b"x", Earlier())
+    with pytest.raises(UsageError, match="by hand"):
+        lens.compose(Kind.USER, "x", None, 0)

@@ -76,7 +76,7 @@ def test_options_are_those_of_a_private_mount(filled: Path) -> None:
     with mounted(filled) as here:
         line = next(line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(here.root) in line)
         own, _, filesystem = line.partition(" - ")
-        assert {"ro", "nosuid", "nodev"} <= set(own.split()[5].split(","))
+        assert {"rw", "nosuid", "nodev"} <= set(own.split()[5].split(","))
         kind, source, options = filesystem.split()
         assert (kind, source) == ("fuse.convfs", str(filled))
         assert "allow_other" not in options

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 import pyfuse3
 import pytest
 
+from fusefs.handler import errno_of
 from fusefs.inodes import ROOT
-from fusefs.operations import Operations, errno_of
+from fusefs.operations import Operations
 from fusefs.tree.tree import Tree
 from store.errors import (
     Conflict,
@@ -151,10 +152,12 @@ def test_a_file_that_was_forgotten_and_is_still_open_can_be_read(operations: Ope
     assert run(operations.getattr(again, None)).st_size == len(content)
 
 
-@pytest.mark.parametrize("flags", [os.O_WRONLY, os.O_RDWR, os.O_RDONLY | os.O_TRUNC])
-def test_opening_for_writing_is_refused(operations: Operations, flags: int) -> None:
-    event = walk(operations, [*PATH, "00001-user.md"])
-    assert failure(operations.open(event, flags, None)) == errno.EROFS
+@pytest.mark.parametrize("flags", [os.O_WRONLY, os.O_RDWR, os.O_RDWR | os.O_TRUNC])
+def test_what_is_no_file_of_a_conversation_is_not_opened_for_writing(operations: Operations, flags: int) -> None:
+    assert failure(operations.open(walk(operations, ["README.md"]), flags, None)) == errno.EACCES
+    assert failure(operations.open(walk(operations, PATH), flags, None)) == errno.EISDIR
+    record = walk(operations, [*PATH[:-1], ".records", "00001.json"])
+    assert failure(operations.open(record, flags, None)) == errno.EROFS
 
 
 def test_reads_beyond_the_end_are_empty(operations: Operations) -> None:

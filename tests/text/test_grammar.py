@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusefs.text.grammar import body, body_size, encoded_size, fence, head, head_size, scalar, timestamp
+from fusefs.text.parse import Value, parse_event
 from store.events.event import Block, Event, Kind, utf8
 from tests.text import strategies
-from tests.text.reader import Value, read_file
 
 
 def same(left: Value, right: Value) -> bool:
@@ -90,15 +90,17 @@ def test_a_head_reads_back_as_it_was(event: Event, number: int) -> None:
         shown = timestamp(event.time_ms)
         expected.append(("timestamp", shown if shown.endswith("Z") else int(shown)))
     text = head(number, event)
-    fields = read_file(utf8(text)).head
+    file = parse_event(utf8(text))
+    fields = sorted([*file.head.items(), *file.header.items()], key=lambda item: item[1].line)
+    assert [field.line for _, field in fields] == list(range(2, len(fields) + 2))
     assert [key for key, _ in fields] == [key for key, _ in expected]
-    assert all(same(left, right) for (_, left), (_, right) in zip(fields, expected, strict=True))
+    assert all(same(left.value, right) for (_, left), (_, right) in zip(fields, expected, strict=True))
     assert head_size(number, event) == len(utf8(text))
 
 
 @given(st.floats())
 def test_numbers_keep_their_value(value: float) -> None:
-    (_, seen), *_ = read_file(f"---\nx: {scalar(value)}\n---\n".encode()).head
+    seen = parse_event(f"---\nx: {scalar(value)}\n---\n".encode()).header["x"].value
     assert same(seen, value)
     assert math.isnan(value) or seen == value
 
@@ -171,7 +173,7 @@ def test_a_fence_is_longer_than_any_run_of_backticks(text: str) -> None:
 @given(strategies.events())
 def test_blocks_read_back_as_they_were(event: Event) -> None:
     text = body(event.blocks, lambda _: "../resources/x@00007.bin")
-    seen = read_file(utf8("---\nevent: 1\n---\n" + text)).blocks
+    seen = parse_event(utf8("---\nevent: 1\n---\n" + text)).blocks
     assert len(seen) == len(event.blocks)
     for block, shown in zip(event.blocks, seen, strict=True):
         assert (shown.type, shown.name, shown.uri, shown.mime) == (block.type, block.name, block.uri, block.mime)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from fusefs.text.parse import parse_event
 from fusefs.text.render import FileRenderer, render_event
 from store.events.event import Block, Event, Kind, Resource
 from store.importing.importer import Importer
 from store.store import Store
-from tests.text.reader import Value, read_file
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LAYOUT = (ROOT / "fusefs/LAYOUT.md").read_text(encoding="utf-8")
@@ -21,16 +21,11 @@ KINDS = {kind.name.lower(): kind for kind in Kind}
 
 def event_of(text: str) -> tuple[int, Event]:
     """Return the event that an example shows."""
-    file = read_file(text.encode())
-    fields = list(file.head)
-    own: dict[str, Value] = {}
-    for key in ("event", "type", "tool"):
-        if fields and fields[0][0] == key:
-            own[key] = fields.pop(0)[1]
-    header = dict(fields)
-    parent = header.pop("parent", 0)
+    file = parse_event(text.encode())
+    own = {key: field.value for key, field in file.head.items()}
+    header = {key: field.value for key, field in file.header.items()}
     blocks = tuple(
-        Block(seen.type, seen.text, None if seen.text is not None else b"", seen.name, seen.uri, seen.mime)  # type: ignore[arg-type]
+        Block(seen.type, seen.text, None if seen.text is not None else b"", seen.name, seen.uri, seen.mime)
         for seen in file.blocks
     )
     resources = tuple(Resource(block.uri, block.mime, b"") for block in blocks if block.data is not None)
@@ -39,7 +34,7 @@ def event_of(text: str) -> tuple[int, Event]:
         str(own.get("tool", "")),
         header,
         blocks,
-        parent=int(parent),
+        parent=int(own.get("parent", 0)),
         resources=resources,
     )
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusefs.text.events_json import element
+from fusefs.text.parse import parse_event
 from fusefs.text.render import FileRenderer, render_event
 from fusefs.text.resource_names import resolve_numbered
 from fusefs.text.transcript import section
@@ -13,7 +14,6 @@ from store.events.conversation import ResourceRow, Sizes
 from store.events.event import Block, Event, Kind, Resource
 from store.events.renderer import Renderer
 from tests.text import strategies
-from tests.text.reader import read_file
 
 
 def test_an_event_is_a_head_and_its_text() -> None:
@@ -44,7 +44,7 @@ def test_every_link_leads_to_its_resource(event: Event, number: int) -> None:
         for seq, resource in enumerate(event.resources)
     ]
     uris = {resource.uri for resource in event.resources if resource.uri}
-    for block, seen in zip(event.blocks, read_file(render_event(number, event)).blocks, strict=True):
+    for block, seen in zip(event.blocks, parse_event(render_event(number, event)).blocks, strict=True):
         if block.data is None:
             continue
         if block.uri in uris:

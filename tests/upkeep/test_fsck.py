@@ -234,13 +234,24 @@ def test_a_check_that_cannot_go_on_is_a_finding(store: Store, monkeypatch: pytes
     by_check: dict[str, list[Finding]] = {}
     for finding in fsck(store):
         by_check.setdefault(finding.check, []).append(finding)
-    assert set(by_check) == {"references", "index"}
+    assert set(by_check) == {"edits", "references", "index"}
 
 
 def test_progress_names_each_check(store: Store) -> None:
     named: list[str] = []
     assert fsck(store, named.append) == []
-    assert named == ["turns", "head log", "heads", "packs", "payloads", "references", "index", "views"]
+    assert named == [
+        "turns",
+        "head log",
+        "heads",
+        "edits",
+        "deleted",
+        "packs",
+        "payloads",
+        "references",
+        "index",
+        "views",
+    ]
     assert len(CHECKS) == len(named)
 
 

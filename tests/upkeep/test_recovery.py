@@ -295,6 +295,20 @@ def test_a_newer_record_at_the_end_of_a_pack_is_not_cut(root: Path) -> None:
     assert path.read_bytes() == before
 
 
+def test_what_a_killed_load_had_written_is_filed(root: Path) -> None:
+    """Killed before anything in the index changed, which therefore looks like one that was closed."""
+    script = (
+        "import os, signal, sys; from pathlib import Path; from store.store import Store;"
+        " load = Store.open(Path(sys.argv[1])).load(); load.huge(memoryview(b'huge ' * 1000));"
+        " os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    run = subprocess.run([sys.executable, "-c", script, root], cwd=REPOSITORY, check=False)
+    assert run.returncode == -signal.SIGKILL
+    with Store.open(root) as store:
+        assert store.blob(hash_bytes(b"huge " * 1000)) == b"huge " * 1000
+        assert findings(store) == []
+
+
 def test_no_store_and_none_wanted(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no store at"):
         Store.open(tmp_path / "nowhere", create=False)

@@ -1,8 +1,11 @@
 """One line of a Claude Code session as an event."""
 
-from store.events.event import Event
-from store.formats.claude_code import messages, notes
-from store.formats.json_view import decode
+from collections.abc import Iterable
+
+from store.events.event import Event, Kind, Path
+from store.formats.claude_code import compose, fields, messages, notes, twins
+from store.formats.editing import EditableLens, Place
+from store.formats.json_view import JsonObject, decode
 from store.formats.lens import Before
 from store.formats.shown import BOOKKEEPING, View
 from store.formats.times import milliseconds
@@ -18,10 +21,11 @@ _VIEWS: dict[str, View] = {
 }
 
 
-class ClaudeCodeLens:
+class ClaudeCodeLens(EditableLens):
     """Sees lines of a session. The order of lines is the conversation; a parent is named where it is another line."""
 
     type_name = "claude-code.line.v1"
+    one_line = True
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that a line tells of; a line that is no JSON object is a note with its text."""
@@ -60,3 +64,15 @@ class ClaudeCodeLens:
             line,
             decoded.lossy,
         )
+
+    def place(self, record: JsonObject, key: str) -> Place | None:
+        """Return where a line holds field ``key``."""
+        return fields.place(record, key)
+
+    def twins(self, record: JsonObject, path: Path, old: str, new: str) -> Iterable[tuple[Path, str]]:
+        """Yield what else a line says of a tool's result."""
+        return twins.twins(record, path, old, new)
+
+    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
+        """Return a line that follows ``previous``."""
+        return compose.compose(kind, text, previous, now_ms)

@@ -19,7 +19,7 @@ _INJECTED = ("<local-command-caveat>", "<system-reminder>", "<task-notification>
 _empty_output = re.compile(r"(?:\s*<([\w-]+)>\s*</\1>)+\s*").fullmatch
 _ide_tag = re.compile(r"<(ide_\w+)>").match
 _USUAL_STOPS = frozenset(("end_turn", "tool_use", "stop_sequence"))
-_CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
+CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
 
 
 def assistant(line: JsonObject, before: Before) -> Shown:
@@ -54,7 +54,7 @@ def assistant(line: JsonObject, before: Before) -> Shown:
                     kind = kind or Kind.REASONING
             case "redacted_thinking":
                 continue
-            case str(called) if called in _CALLS:
+            case str(called) if called in CALLS:
                 name, call = as_text(part.get("name")), as_text(part.get("id"))
                 label = "arguments"
                 if calls:
@@ -182,13 +182,14 @@ def _content_block(
             place = (*path, "source", "data")
             shape: BlockType = "image" if what == "image" else "resource"
             blocks.append(Block(shape, data=data, name=label, uri=uri, mime=mime, path=place, encoding="base64"))
-            resources.append(Resource(uri, mime, data))
+            resources.append(Resource(uri, mime, data, place, "base64"))
             return
     if what == "file" and isinstance(opened := as_object(part.get("file")).get("content"), str):
         named = as_text(as_object(part.get("file")).get("filePath"))
         uri, mime = file_uri(named), mime_of(named)
-        blocks.append(Block("resource", opened, name=label, uri=uri, mime=mime, path=(*path, "file", "content")))
-        resources.append(Resource(uri, mime, opened))
+        place = (*path, "file", "content")
+        blocks.append(Block("resource", opened, name=label, uri=uri, mime=mime, path=place))
+        resources.append(Resource(uri, mime, opened, place))
         return
     blocks += _other(part, path, label or as_text(what))
 

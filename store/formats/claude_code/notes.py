@@ -175,4 +175,4 @@ def _attached_file(attached: JsonObject) -> tuple[Block, Resource] | None:
         return None
     uri, mime = file_uri(named), mime_of(named)
     place = ("attachment", "content", "file", "content") if holder is inner else ("attachment", "content", "content")
-    return Block("resource", text, uri=uri, mime=mime, path=place), Resource(uri, mime, text)
+    return Block("resource", text, uri=uri, mime=mime, path=place), Resource(uri, mime, text, place)

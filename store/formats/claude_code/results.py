@@ -5,10 +5,13 @@ under its path, and that is a resource. What else a reader would look for is nam
 that holds output too long for a line.
 """
 
-from store.events.event import Resource
+from store.events.event import Path, Resource
 from store.formats.json_view import JsonObject, as_object, scalar
 from store.formats.media import file_uri, mime_of
 from store.formats.shown import Header
+
+READ_FILE: Path = ("toolUseResult", "file", "content")
+"""Where the content of a file that was read stands, without line numbers."""
 
 
 def read_resources(line: JsonObject) -> tuple[Resource, ...]:
@@ -19,7 +22,7 @@ def read_resources(line: JsonObject) -> tuple[Resource, ...]:
     path, content = file.get("filePath"), file.get("content")
     if not isinstance(path, str) or not isinstance(content, str) or not path:
         return ()
-    return (Resource(file_uri(path) + _fragment(file), mime_of(path), content),)
+    return (Resource(file_uri(path) + _fragment(file), mime_of(path), content, READ_FILE),)
 
 
 def pointers(line: JsonObject) -> Header:

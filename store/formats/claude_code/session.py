@@ -6,10 +6,11 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from itertools import islice
 from pathlib import Path
 
+from store.formats.claude_code import removal
 from store.formats.claude_code.about import describe, is_line, is_session_name, may_title
 from store.formats.claude_code.lens import ClaudeCodeLens
 from store.formats.format import About, Format, Source, Span
@@ -62,6 +63,10 @@ class ClaudeCode(Format):
     def titles(self, record: bytes) -> bool:
         """Say whether a line is of a type that carries a title."""
         return may_title(record)
+
+    def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
+        """Return the other lines, linked past those that are gone; tool calls and their results go together."""
+        return removal.without(records, deleted)
 
 
 def _is_ours(line: bytes) -> bool | None:

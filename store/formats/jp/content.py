@@ -107,7 +107,7 @@ def _add_resource(
     text, data = (read.value, None) if isinstance(read.value, str) else (None, read.value)
     blocks.append(Block("resource", text, data, uri=uri, mime=mime, path=read.path, encoding=read.encoding))
     if uri and not read.missing:
-        resources.append(Resource(uri, mime, read.value))
+        resources.append(Resource(uri, mime, read.value, read.path, read.encoding))
 
 
 def _text_block(read: Content) -> Block:

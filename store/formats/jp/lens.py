@@ -1,15 +1,18 @@
 """JP's events, one an element of ``events.json``, and the configuration that a conversation began with."""
 
-from store.events.event import Event, Kind
-from store.formats.blocks import argument_blocks
+from store.events.event import Event, Kind, Path
+from store.formats.blocks import Decode, argument_blocks
+from store.formats.editing import EditableLens, Place
+from store.formats.jp import editing
+from store.formats.jp.encoding import plain_text
 from store.formats.jp.events import VIEWS, unknown
-from store.formats.json_view import decode
+from store.formats.json_view import JsonObject, decode
 from store.formats.lens import Before
 from store.formats.times import milliseconds
 from store.formats.unknown import as_it_is
 
 
-class JpEventLens:
+class JpEventLens(EditableLens):
     """Sees events of a JP conversation. Types that are not known are notes that hold their JSON."""
 
     type_name = "jp.event.v1"
@@ -31,8 +34,24 @@ class JpEventLens:
             shown.kind, shown.tool, header, shown.blocks, time, 0, shown.defines, shown.resources, stored, decoded.lossy
         )
 
+    def place(self, record: JsonObject, key: str) -> Place | None:
+        """Return where an event holds field ``key``."""
+        return editing.place(record, key)
 
-class JpConfigLens:
+    def decoder(self, record: JsonObject, path: Path) -> Decode | None:
+        """Return what reads base64, for arguments and results."""
+        return plain_text if editing.is_read_through_base64(record, path) else None
+
+    def written(self, payload: bytes, path: Path, text: str) -> bytes:
+        """Return ``payload`` with ``text`` in the place of a reference to a blob."""
+        return editing.written(payload, path, text)
+
+    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
+        """Return a request or an answer."""
+        return editing.compose(kind, text, previous, now_ms)
+
+
+class JpConfigLens(EditableLens):
     """Sees ``base_config.json``."""
 
     type_name = "jp.config.v1"

@@ -6,14 +6,14 @@ is kept for a user's private conversations under ``<data home>/jp/workspace/<pro
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 
 from store.formats.format import About, ExternalBlob, Format, Source, Span
 from store.formats.jp.array import array_spans
 from store.formats.jp.blobs import referenced_blobs
 from store.formats.jp.lens import JpConfigLens, JpEventLens
-from store.formats.json_view import as_object, as_text, decode
+from store.formats.json_view import JsonObject, as_object, as_text, decode
 from store.formats.lines import read_head
 from store.formats.times import milliseconds
 from store.formats.titles import first_line
@@ -26,6 +26,7 @@ _looks_like_events = re.compile(
     rb"(?:turn_start|config_delta|chat_re|tool_call_re|inquiry_re|compaction|event_overlay)",
     re.DOTALL,
 ).match
+_paired = re.compile(r"(tool_call|inquiry)_(?:request|response)").fullmatch
 _BEING_WRITTEN = (".old-", ".staging-")
 _DECISECOND_DIGITS = 11
 _TIMES = ("last_activated_at", "expires_at")
@@ -38,6 +39,7 @@ class Jp(Format):
     lenses = (JpEventLens(), JpConfigLens())
     main_type = JpEventLens.type_name
     first_type = JpConfigLens.type_name
+    joints = (b"[\n  ", b",\n  ", b"\n]")
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the conversations of the workspace around ``cwd`` and the user's private ones of every workspace."""
@@ -91,9 +93,22 @@ class Jp(Format):
             extra={key: value for key in _TIMES if (value := as_text(said.get(key)))},
         )
 
+    def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
+        """Return the other events; a tool call and its result go together, and so do a question and its answer."""
+        events = [as_object(decoded.value) if (decoded := decode(record)) else {} for record in records]
+        gone = {_pair(events[at]) for at in deleted if at < len(events)} - {None}
+        return [record for at, record in enumerate(records) if at not in deleted and _pair(events[at]) not in gone]
+
     def blobs(self, source: Source, payload: bytes) -> Iterator[ExternalBlob]:
         """Yield what ``$blob`` references of ``payload`` name in ``blobs/`` beside ``conversations/``."""
         return referenced_blobs((_storage(source.path) or source.path.parent) / "blobs", payload)
+
+
+def _pair(event: JsonObject) -> tuple[str, str] | None:
+    """Return what an event that belongs to another has in common with that one, None for all others."""
+    what, identifier = as_text(event.get("type")), as_text(event.get("id"))
+    named = _paired(what)
+    return (named[1], identifier) if named and identifier else None
 
 
 def _storage(folder: Path) -> Path | None:

@@ -1,0 +1,115 @@
+"""What was written, carried into records: parsed, compared, and committed as one version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from fusefs.inodes import FIRST_HANDED_OUT_VIEW
+from fusefs.text.changes import changes
+from fusefs.text.render import render_event
+from store.conversations.chain import Recorded
+from store.editing.editor import Editor
+from store.editing.plan import DELETED, Content
+from store.errors import Conflict
+from store.events.conversation import EventRow
+from store.events.edit import EventEdit
+from store.events.event import Kind
+from store.formats.registry import lens_for
+from store.ids import hash_bytes
+from store.store import Append
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fusefs.tree.tree import Tree
+
+
+class Base(Struct, frozen=True):
+    """The event that a program began to change: its number and the hash of its payload."""
+
+    view: int
+    number: int
+    payload_hash: bytes
+
+
+class Records:
+    """Commits what was written."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._editor = Editor(tree.store)
+
+    def base(self, view_id: int, number: int) -> Base:
+        """Return what an event is now. Raises NotFound."""
+        self.settle(view_id)
+        row = self._tree.view(view_id).row(number)
+        return Base(view_id, number, self._tree.store.turn(row.turn).payload_hash)
+
+    def edited(self, base: Base, data: bytes) -> bytes | None:
+        """Return the payload that ``data``, the file of an event, makes of what it was; None where that is the same.
+
+        Raises Conflict if the event has become another one, and ParseError or UsageError for what cannot be.
+        """
+        store = self._tree.store
+        row = self._row(base)
+        event = store.event(row)
+        edit = changes(base.number, event, render_event(base.number, event), data)
+        if edit == EventEdit():
+            return None
+        lens = lens_for(store.type_name(store.turn(row.turn).type_tag))
+        payload = store.payload(row.turn)
+        edited = lens.edit(payload, edit, Recorded(row.tool, row.parent, store.aliased))
+        return None if edited == payload else edited
+
+    def edit(self, base: Base, payload: bytes) -> None:
+        """Make one version in which an event has another payload."""
+        self._row(base)
+        self._commit(base.view, {base.number: payload})
+
+    def append(self, view_id: int, item: Append) -> int:
+        """Append a record at the head, as one version; return its number."""
+        context = self.context(view_id)
+        self._editor.append(context, [item])
+        self._tree.renew(view_id)
+        return self._tree.view(view_id).records
+
+    def remove(self, view_id: int, numbers: list[int]) -> None:
+        """Make one version in which events are gone."""
+        self._commit(view_id, dict.fromkeys(numbers, DELETED))
+
+    def drawn(self, view_id: int, number: int) -> bytes:
+        """Return the file of an event as it is drawn now."""
+        return self._tree.event(view_id, number).drawn()
+
+    def hash_of(self, view_id: int, number: int) -> bytes:
+        """Return the hash of an event's payload."""
+        return self.base(view_id, number).payload_hash
+
+    def context(self, view_id: int) -> int:
+        """Return the context of a view."""
+        return view_id if view_id < FIRST_HANDED_OUT_VIEW else self._tree.view(view_id).conversation.id
+
+    def _commit(self, view_id: int, changed: Mapping[int, Content]) -> None:
+        tree = self._tree
+        self._editor.edit(self.context(view_id), changed, expected_head=tree.view(view_id).head)
+        tree.renew(view_id)
+
+    def _row(self, base: Base) -> EventRow:
+        """Return the row of an event that is what it was; Conflict if it is another one."""
+        self.settle(base.view)
+        row = self._tree.view(base.view).row(base.number)
+        if row.kind is Kind.RECORD or self._tree.store.turn(row.turn).payload_hash != base.payload_hash:
+            raise Conflict(f"event {base.number} was changed by somebody else in the meantime: compare, and save again")
+        return row
+
+    def settle(self, view_id: int) -> None:
+        """Have a view show what is committed, whoever did it."""
+        if self._tree.store.head(self.context(view_id)).turn != self._tree.view(view_id).head:
+            self._tree.renew(view_id)
+
+
+def payload_hash(payload: bytes) -> bytes:
+    """Return the name of a payload."""
+    return hash_bytes(payload)

@@ -1,0 +1,299 @@
+"""Saving an event: from a program's first write to the one version that it becomes.
+
+What a program writes is gathered in a buffer, and shown at once. *flush*, which every close waits for,
+parses it and makes it durable as a draft: what is wrong with it is told there. The *release* of the handle, when no
+descriptor is left, commits it. Between the two, memory that is mapped may still be written, and a shell may write on
+through another descriptor; so a flush never commits.
+
+Handles that are open at once share what is written, as they do in any file; but one that was opened to write all of the
+event anew begins a session of its own. Of two such programs the later one is told that it comes too late.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from pyfuse3 import FUSEError
+
+from fusefs.editing.buffer import Buffer
+from fusefs.editing.drafts import Draft
+from fusefs.editing.records import Base, payload_hash
+from store.errors import Conflict, ConvfsError, StoreFailed, UsageError
+
+if TYPE_CHECKING:
+    from fusefs.editing.desk import Desk
+
+log = logging.getLogger(__name__)
+
+QUIET_SECONDS = 3.0
+"""After so long without a write, what was closed is committed though another descriptor is open."""
+
+
+class Saved(Struct, frozen=True):
+    """What an event was saved as. ``data`` is None where it is drawn the same."""
+
+    data: bytes | None
+    size: int
+    time_ns: int
+    payload_hash: bytes
+
+
+class Written:
+    """What is shown of an event in place of how it is drawn: what is being written, else what was saved last."""
+
+    __slots__ = ("_desk", "_number", "saved", "sessions", "view")
+
+    def __init__(self, desk: Desk, view_id: int, number: int) -> None:
+        self._desk = desk
+        self.view = view_id
+        self._number = number
+        self.sessions: list[Session] = []
+        """What is being written, the last one written to at the end."""
+        self.saved: Saved | None = None
+
+    @property
+    def size(self) -> int:
+        """The size of what is shown."""
+        if self.sessions:
+            return len(self.sessions[-1].buffer)
+        return self.saved.size if self.saved else len(self._desk.records.drawn(self.view, self._number))
+
+    @property
+    def time_ns(self) -> int:
+        """When it was written."""
+        if self.sessions:
+            return self.sessions[-1].time_ns
+        return self.saved.time_ns if self.saved else time.time_ns()
+
+    @time_ns.setter
+    def time_ns(self, time_ns: int) -> None:
+        if self.sessions:
+            self.sessions[-1].time_ns = time_ns
+        elif self.saved:
+            saved = self.saved
+            self.saved = Saved(saved.data, saved.size, time_ns, saved.payload_hash)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return a part of what is shown."""
+        if self.sessions:
+            return self.sessions[-1].buffer.read(offset, size)
+        if self.saved and self.saved.data is not None:
+            return self.saved.data[offset : offset + size]
+        return self._desk.records.drawn(self.view, self._number)[offset : offset + size]
+
+    def is_current(self) -> bool:
+        """Say whether this must still be shown: not once somebody else has changed the event."""
+        if self.sessions:
+            return True
+        saved = self.saved
+        try:
+            return saved is not None and self._desk.records.hash_of(self.view, self._number) == saved.payload_hash
+        except ConvfsError:
+            return False
+
+
+class EventHandle:
+    """An event that is open for writing. Before its first change it has no session, and shows what others see.
+
+    ``anew`` says that it was opened to write all of it. ``gone`` says that the event is known under another inode by
+    now: what is written here has nowhere to go, as with any file that was removed while it was open.
+    """
+
+    def __init__(self, desk: Desk, ino: int, view_id: int, number: int, *, anew: bool = False) -> None:
+        self._desk = desk
+        self.ino = ino
+        self.view_id = view_id
+        self.number = number
+        self.session: Session | None = None
+        self.gone = False
+        self._anew = anew
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return a part of the file as this handle sees it."""
+        if self.session is not None:
+            return self.session.buffer.read(offset, size)
+        return self._desk.shown(self.ino, self.view_id, self.number, offset, size)
+
+    def write(self, offset: int, data: bytes) -> int:
+        """Write; what that makes of the event is seen at flush."""
+        self._begin().write(offset, data)
+        return len(data)
+
+    def truncate(self, size: int) -> None:
+        """Make the file ``size`` bytes long."""
+        self._begin().truncate(size)
+
+    def flush(self) -> None:
+        """Parse what was written and make it durable. Raises EINVAL, ESTALE, and what the disk says."""
+        if self.session is not None:
+            self.session.flush()
+
+    def sync(self, *, data_only: bool) -> None:
+        """Make what was written durable, whatever it is: programs sync half-written files."""
+        if self.session is not None:
+            self.session.sync()
+
+    def release(self) -> None:
+        """Commit what was written, if no other handle goes on with it.
+
+        Nobody can be told of an error any more, so it is noted and the text is kept.
+        """
+        session, self.session = self.session, None
+        if session is not None:
+            session.handles.discard(self)
+            if not session.handles:
+                session.settle()
+
+    def _begin(self) -> Session:
+        """Return the session that this handle writes in, which begins or is joined at its first change."""
+        if self.session is None:
+            session = None if self._anew or self.gone else self._desk.session(self.ino)
+            if session is None:
+                session = Session(self._desk, self.ino, self.view_id, self.number, gone=self.gone)
+            session.handles.add(self)
+            self.session = session
+        return self.session
+
+
+class Session:
+    """What is being written to an event, until it is committed.
+
+    ``gone`` says that the event is known under another inode by now, so that nothing will be committed.
+    """
+
+    def __init__(self, desk: Desk, ino: int, view_id: int, number: int, *, gone: bool = False) -> None:
+        self._desk = desk
+        self.ino = ino
+        self.view_id = view_id
+        self.number = number
+        self.gone = gone
+        self.handles: set[EventHandle] = set()
+        self.time_ns = 0
+        self._base = None if gone else desk.records.base(view_id, number)
+        self._before = desk.shown(ino, view_id, number, 0, 1 << 62)
+        self.buffer = Buffer(self._before)
+        self._payload: bytes | None = None
+        self._waits = False
+        """Whether something was written that no flush has looked at."""
+        self._changed_at = 0.0
+        self._draft: Path | None = None
+        self._rejected: Path | None = None
+
+    # -- what programs do ------------------------------------------------------------------------------------------
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Write at ``offset``."""
+        self.buffer.write(offset, data)
+        self._changed()
+
+    def truncate(self, size: int) -> None:
+        """Make the file ``size`` bytes long."""
+        self.buffer.truncate(size)
+        self._changed()
+
+    def _changed(self) -> None:
+        self._waits = True
+        self._changed_at = time.monotonic()
+        self.time_ns = time.time_ns()
+        if not self.gone:
+            self._desk.writing(self)
+
+    def flush(self) -> None:
+        """Parse what was written and make it durable. Raises EINVAL, ESTALE, and what the disk says.
+
+        An empty file is no state to save: a program that truncates is about to write.
+        """
+        if not self._waits or self.gone or not self.buffer:
+            return
+        data = bytes(self.buffer)
+        try:
+            self._work_out(data)
+            self._keep(data, complete=True)
+        except UsageError as error:
+            self._reject(data, error)
+            raise FUSEError(errno.ESTALE if isinstance(error, Conflict) else errno.EINVAL) from None
+        self._waits = False
+
+    def sync(self) -> None:
+        """Make what was written durable, whatever it is."""
+        if self._waits and not self.gone and self.buffer:
+            self._keep(bytes(self.buffer), complete=False)
+
+    # -- what becomes of it ----------------------------------------------------------------------------------------
+
+    def is_quiet(self, now: float) -> bool:
+        """Say whether nothing was written for a while, and what was is complete: closed, or not even open."""
+        return self._changed_at < now - QUIET_SECONDS and not (self.handles and self._waits)
+
+    def settle(self) -> None:
+        """Commit what was written. The next change begins another session."""
+        saved: Saved | None = None
+        data = bytes(self.buffer)
+        if not self.gone and data:
+            try:
+                saved = self._commit(data)
+            except (UsageError, StoreFailed, OSError) as error:
+                self._reject_quietly(data, error)
+        elif not self.gone and self._before:
+            self._desk.note(self.view_id, self.number, "it was saved empty, which changes nothing: remove it instead")
+        self._forget_draft()
+        for handle in self.handles:
+            handle.session = None
+        self.handles.clear()
+        self._desk.saved(self, saved)
+
+    def _commit(self, data: bytes) -> Saved:
+        if self._waits:
+            self._work_out(data)
+        base = self._base
+        assert base is not None
+        if self._payload is not None:
+            self._desk.records.edit(base, self._payload)
+            base = Base(base.view, base.number, payload_hash(self._payload))
+        drawn = self._desk.records.drawn(self.view_id, self.number)
+        self._desk.drop_rejected(self._rejected)
+        return Saved(None if drawn == data else data, len(data), self.time_ns, base.payload_hash)
+
+    # -- within ----------------------------------------------------------------------------------------------------
+
+    def _work_out(self, data: bytes) -> None:
+        """Find out what the event's payload becomes."""
+        assert self._base is not None
+        self._payload = None
+        if data != self._before:
+            self._payload = self._desk.records.edited(self._base, data)
+
+    def _keep(self, data: bytes, *, complete: bool) -> None:
+        if complete and self._payload is None:
+            # nothing is changed, so there is nothing to lose
+            self._forget_draft()
+            return
+        assert self._base is not None
+        records = self._desk.records
+        result = payload_hash(self._payload).hex() if complete and self._payload is not None else ""
+        name = self._desk.event_name(self.view_id, self.number)
+        draft = Draft(
+            records.context(self.view_id), self.number, name, self._base.payload_hash.hex(), result, complete, ""
+        )
+        self._draft = self._desk.drafts.keep(draft, data, self._draft)
+
+    def _forget_draft(self) -> None:
+        if self._draft is not None:
+            self._desk.drafts.drop(self._draft)
+            self._draft = None
+
+    def _reject(self, data: bytes, error: Exception) -> None:
+        """Keep a text that cannot become the event beside it, and note why."""
+        self._rejected = self._desk.reject(self.view_id, self.number, data, str(error), self._rejected)
+
+    def _reject_quietly(self, data: bytes, error: Exception) -> None:
+        try:
+            self._reject(data, error)
+        except OSError:
+            log.exception("what was written to event %d could not be kept", self.number)
+            self._draft = None  # left where it is: the next mount looks at it

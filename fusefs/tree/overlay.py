@@ -1,0 +1,33 @@
+"""What is otherwise than the store says, as long as something is being changed or was just saved."""
+
+from typing import Protocol
+
+
+class Served(Protocol):
+    """A file that is shown as it was written."""
+
+    @property
+    def size(self) -> int:
+        """Its size in bytes."""
+
+    @property
+    def time_ns(self) -> int:
+        """When it was written, in Unix nanoseconds."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return a part of it."""
+
+
+class EventOverlay:
+    """What is otherwise in ``events/`` of one conversation.
+
+    ``inos`` are the inode numbers of events that the kernel knows under another one than their own, ``hidden`` the
+    events that are being removed, ``aliases`` the names under which events were created.
+    """
+
+    __slots__ = ("aliases", "hidden", "inos")
+
+    def __init__(self) -> None:
+        self.inos: dict[int, int] = {}
+        self.hidden: set[int] = set()
+        self.aliases: dict[str, int] = {}

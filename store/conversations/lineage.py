@@ -1,0 +1,95 @@
+"""What became of turns that edits have superseded: followed from the turn that was to the one that is."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter, itemgetter
+
+from store.conversations import branch
+from store.index.catalogue import Catalogue, Superseded
+from store.index.views import Run
+
+Stretch = tuple[int, int, int]
+"""Turns that follow each other: the number of the first, its turn, and how many there are."""
+
+
+class Lineage:
+    """Answers from what edits have noted in the head log."""
+
+    def __init__(self, catalogue: Catalogue, settle: Callable[[], None]) -> None:
+        self._catalogue = catalogue
+        self._settle = settle
+
+    def successor(self, context: int, runs: tuple[Run, ...], turn: int, depth: int) -> int:
+        """Return where in the branch ``runs`` of a context it goes on for who knows ``turn``, at ``depth``.
+
+        That is the turn itself if it is in the branch, or never was in one of this context that was edited. Else it
+        is what became of it; what was taken out leads to what is now at its depth, or to the end of the branch.
+        """
+        if branch.position(runs, depth + 1) == turn:
+            return turn
+        self._settle()
+        at, seq = turn, 0
+        while (step := self._catalogue.successor(context, at, seq)) is not None:
+            at, seq = step.of(at), step.seq
+            if not at:
+                return branch.position(runs, min(depth + 1, branch.length(runs)))
+        return at
+
+    def places(self, context: int, base: tuple[Run, ...], ours: tuple[Run, ...]) -> list[tuple[int, int, int]]:
+        """Return where the records of an earlier branch of a context now are in the branch ``ours``.
+
+        (number there, number in ours, how many) each; those that are in ours no more are left out.
+        """
+        found: list[tuple[int, int, int]] = []
+        held = sorted(_stretches(ours), key=itemgetter(1))
+        firsts = [turn for _number, turn, _count in held]
+        for number, turn, count in self._trace(context, base):
+            at = max(bisect_right(firsts, turn) - 1, 0)
+            while at < len(held) and held[at][1] < turn + count:
+                mine, first, length = held[at]
+                start, end = max(turn, first), min(turn + count, first + length)
+                if start < end:
+                    found.append((number + start - turn, mine + start - first, end - start))
+                at += 1
+        return found
+
+    def _trace(self, context: int, base: tuple[Run, ...]) -> list[Stretch]:
+        """Return what became of the records of a branch, by their numbers there."""
+        self._settle()
+        stretches = list(_stretches(base))
+        for _seq, steps in groupby(self._catalogue.superseded(context), key=attrgetter("seq")):
+            edit = list(steps)
+            stretches = [part for stretch in stretches for part in _follow(stretch, edit)]
+        return stretches
+
+
+def _stretches(runs: tuple[Run, ...]) -> Iterator[Stretch]:
+    number = 1
+    for first, count in runs:
+        yield number, first, count
+        number += count
+
+
+def _follow(stretch: Stretch, steps: Sequence[Superseded]) -> list[Stretch]:
+    """Return what became of a stretch by one edit, whose steps are in the order of the old turns."""
+    number, turn, count = stretch
+    found: list[Stretch] = []
+    for step in steps:
+        if step.old + step.count <= turn:
+            continue
+        if step.old >= turn + count:
+            break
+        if step.old > turn:
+            found.append((number, turn, step.old - turn))
+            number, turn, count = number + step.old - turn, step.old, count - (step.old - turn)
+        taken = min(count, step.old + step.count - turn)
+        if step.new:
+            found.append((number, step.of(turn), taken))
+        number, turn, count = number + taken, turn + taken, count - taken
+        if not count:
+            return found
+    found.append((number, turn, count))
+    return found

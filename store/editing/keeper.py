@@ -1,0 +1,152 @@
+"""Keeping conversations in order: making and forking them, their names, titles and labels, the trash."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+import msgspec
+
+from store.commit.request import ContextHead, Request
+from store.conversations import branch
+from store.errors import NotFound, UsageError
+from store.ids import now_ms
+from store.index.catalogue import Entry
+from store.store import Store
+
+_LONGEST_NAME = 255
+_LONGEST_TITLE = 1000
+_MOST_LABELS = 1000
+_UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_FORKED = ("title", "labels", "format", "main", "envelope", "envelope_blob", "first", "sidecars")
+"""Metadata that a fork has from its parent: what it is about, and what exporting it as a session of a tool needs."""
+
+
+class Keeper:
+    """Changes what conversations are called and where they are found. Safe to use from any thread.
+
+    Names of projects and conversations are such as directories may have, else UsageError; Conflict where a name is
+    taken. Calls raise NotFound for a context that is not there.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def create(self, project: str, name: str, *, title: str = "", format: str = "") -> ContextHead:
+        """Make an empty conversation."""
+        metadata = {"project": project, "name": name, "title": title, "format": format}
+        if title:
+            _check_title(title)
+        return self._make(project, name, {key: value for key, value in metadata.items() if value}, 0, "create")
+
+    def fork(self, context: int, name: str, *, at: int = 0, project: str = "") -> ContextHead:
+        """Make a conversation that branches off another behind record ``at`` (0: its last), in its project.
+
+        Copies no records, however many there are.
+        """
+        store = self._store
+        parent = self._entry(context)
+        turn = store.head(context).turn
+        if at:
+            turn = branch.position(store.runs(turn), at)
+            if not turn:
+                raise NotFound(f"there is no record {at} to fork at")
+        metadata = {key: parent.metadata[key] for key in _FORKED if key in parent.metadata}
+        project = project or str(parent.metadata.get("project", ""))
+        metadata |= {"project": project, "name": name, "forked_from": {"context": context, "turn": turn}}
+        if "cursor" in parent.metadata or "exported_as" in parent.metadata:
+            tool_name = str(parent.metadata.get("exported_as") or PurePosixPath(parent.source).name)
+            metadata["exported_as"] = name + ("" if "main" in metadata else PurePosixPath(tool_name).suffix)
+            metadata["imported_head"] = turn
+        return self._make(project, name, metadata, turn, "fork")
+
+    def rename(self, context: int, project: str, name: str) -> None:
+        """Give a conversation another name, or move it to another project."""
+        entry = self._entry(context)
+        if "trashed_ms" in entry.metadata:
+            raise UsageError(f"{name} cannot be the name of what is in the trash: bring it back first")
+        _check_name(project)
+        _check_name(name)
+        if (entry.project, entry.name) != (project, name):
+            self._set(context, {"project": project, "name": name}, (project, name))
+
+    def describe(self, context: int, changes: Mapping[str, object]) -> None:
+        """Change what people say of a conversation: ``title``, ``labels``, ``pinned``, ``archived``; None removes.
+
+        A title that was given here stays, whatever the tool later calls its session. UsageError for any other key,
+        and for values that do not fit.
+        """
+        known = self._entry(context).metadata
+        for key, value in changes.items():
+            check = _CHECKS.get(key)
+            if check is None:
+                raise UsageError(f"{key} cannot be set: only {', '.join(_CHECKS)}")
+            if value is not None:
+                check(value)
+        if changed := {key: value for key, value in changes.items() if known.get(key) != value}:
+            if "title" in changed:
+                changed["own_title"] = None if changed["title"] is None else True
+            self._set(context, changed)
+
+    def remove(self, context: int) -> None:
+        """Put a conversation into the trash: it is in no listing any more, and its name is free."""
+        if "trashed_ms" not in self._entry(context).metadata:
+            self._set(context, {"trashed_ms": now_ms()})
+
+    def bring_back(self, context: int, *, project: str = "", name: str = "") -> None:
+        """Take a conversation out of the trash, exactly as it was; under another name where one is given."""
+        metadata = self._entry(context).metadata
+        if "trashed_ms" not in metadata:
+            return
+        changes: dict[str, object] = {"trashed_ms": None}
+        for key, value in (("project", project), ("name", name)):
+            if value:
+                _check_name(value)
+                changes[key] = value
+        whole = {**metadata, **changes}
+        self._set(context, changes, (str(whole.get("project", "")), str(whole.get("name", ""))))
+
+    def _entry(self, context: int) -> Entry:
+        return self._store.entry(context)
+
+    def _make(self, project: str, name: str, metadata: dict[str, object], turn: int, action: str) -> ContextHead:
+        _check_name(project)
+        _check_name(name)
+        changes = msgspec.json.encode(metadata)
+        request = Request(None, parent=turn, changes=changes, action=action, name=(project, name))
+        return self._store.submit(request).head
+
+    def _set(self, context: int, changes: dict[str, object], name: tuple[str, str] | None = None) -> None:
+        self._store.submit(Request(context, changes=msgspec.json.encode(changes), name=name))
+
+
+def _check_name(name: str) -> None:
+    if name in ("", ".", "..") or "/" in name or _UNFIT.search(name):
+        raise UsageError(f"{name!r} cannot be a name: no slashes, no control characters, not . or ..")
+    if len(name.encode()) > _LONGEST_NAME:
+        raise UsageError(f"a name of {len(name.encode())} bytes is too long: {_LONGEST_NAME} at most")
+
+
+def _check_title(title: object) -> None:
+    if not isinstance(title, str) or not title.strip() or _UNFIT.search(title):
+        raise UsageError("a title must be one line of text")
+    if len(title) > _LONGEST_TITLE:
+        raise UsageError(f"a title of {len(title)} characters is too long: {_LONGEST_TITLE} at most")
+
+
+def _check_labels(labels: object) -> None:
+    if not isinstance(labels, list) or len(labels) > _MOST_LABELS or not all(isinstance(name, str) for name in labels):
+        raise UsageError(f"labels must be a list of up to {_MOST_LABELS} words")
+    for name in labels:
+        _check_name(name)
+    if len(set(labels)) < len(labels):
+        raise UsageError("labels must differ from each other")
+
+
+def _check_flag(value: object) -> None:
+    if not isinstance(value, bool):
+        raise UsageError("pinned and archived are true or false")
+
+
+_CHECKS = {"title": _check_title, "labels": _check_labels, "pinned": _check_flag, "archived": _check_flag}

@@ -1,0 +1,214 @@
+"""What an edit does to what was measured: unchanged records keep it, the changed ones are measured anew.
+
+A record's row says which tool it is of and which record it follows, so it depends on those before it: on what they
+define, and nothing else. As long as an edit leaves that as it was, the rows behind it hold. From where it does not,
+and wherever numbers change, rows are left out: they are measured when the conversation is next listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from store.conversations import branch
+from store.conversations.chain import Chain, Recorded
+from store.conversations.viewer import LARGEST_VIEWED, Measured
+from store.disk.turn_format import DELETED, Turn
+from store.editing.commit import Committed
+from store.editing.plan import Fresh, Kept, Plan
+from store.errors import ConvfsError
+from store.events.conversation import EventRow, ResourceRow
+from store.events.event import Event, Kind
+from store.formats.lens import Before
+from store.index.views import Measure
+from store.store import Store
+
+_ROWS_AT_ONCE = 20_000
+
+_Move = tuple[int, int, int]
+"""The first turn whose row others are like, the first of these, and how many."""
+
+
+def measure(store: Store, context: int, plan: Plan, now: Committed) -> None:
+    """File what is known of the records of a branch that was just made; ``plan`` is how."""
+    if store.viewer.renderer is not None:
+        _Measuring(store, plan, now).file(context)
+
+
+class _Measuring:
+    def __init__(self, store: Store, plan: Plan, now: Committed) -> None:
+        self._store = store
+        self._plan = plan
+        self._now = now
+        self._rows: list[EventRow] = []
+        self._resources: list[ResourceRow] = []
+        self._replaced: list[EventRow] = []
+        self._moves: list[_Move] = []
+        self._chain: Chain | None = None
+
+    def file(self, context: int) -> None:
+        whole = self._go()
+        views, base = self._store.views, self._plan.base
+        sums: list[tuple[int, Measure]] = []
+        if whole:
+            known = views.measures([context]).get(context)
+            if base.length == 0:
+                known = Measure(0, 0, 0, 0)
+            elif known is not None and known.head != base.head.turn:
+                known = None
+            if known is not None:
+                sums.append((context, self._sum(known)))
+        views.add(self._rows, self._resources)
+        for some in _batches(self._moves):
+            views.add((), (), (), some)
+        views.add((), (), sums)
+
+    def _go(self) -> bool:
+        """Go through the pieces; return whether all that follows the prefix has its row."""
+        base = self._plan.base
+        for number, piece in self._plan.numbered():
+            if isinstance(piece, Kept):
+                if piece.first != number:
+                    return False
+                self._moves += branch.pairs(base.runs, self._now.runs, number - 1, piece.count)
+            elif piece.replaces == number:
+                if not self._replace(number, piece):
+                    return False
+            elif not piece.replaces and number > base.length:
+                self._add(number, piece)
+            else:
+                return False
+        return self._plan.length >= base.length
+
+    def _replace(self, number: int, piece: Fresh) -> bool:
+        """Measure a record that took another's place; return whether those behind it can be as they were."""
+        store = self._store
+        old_turn = branch.position(self._plan.base.runs, number)
+        turn = store.turn(branch.position(self._now.runs, number))
+        before = next(iter(store.views.rows((old_turn, 1), number)), None)
+        if before is None:
+            return False
+        if turn.flags & DELETED:
+            gone = EventRow(
+                turn.turn_id,
+                number,
+                Kind.RECORD,
+                before.tool,
+                before.parent,
+                before.time_ms,
+                0,
+                0,
+                0,
+                before.payload_size,
+                True,
+            )
+            self._rows.append(gone)
+            self._replaced.append(before)
+            return True
+        asked = _Asked(Recorded(before.tool, before.parent, store.aliased))
+        try:
+            old = self._event(store.turn(old_turn), None, asked)
+        except ConvfsError:
+            # what it defined is not known any more
+            return False
+        event = self._event(turn, piece.payload, _AsAsked(asked, store.viewer.chain(self._now.runs, number)))
+        self._take(turn, number, event)
+        self._replaced.append(before)
+        return old.defines == event.defines
+
+    def _add(self, number: int, piece: Fresh) -> None:
+        """Measure a record at the end."""
+        store = self._store
+        turn = store.turn(branch.position(self._now.runs, number))
+        if self._chain is None:
+            self._chain = store.viewer.chain(self._now.runs, number)
+        event = self._event(turn, piece.payload, self._chain)
+        self._chain.advance(event)
+        self._take(turn, number, event)
+
+    def _take(self, turn: Turn, number: int, event: Event) -> None:
+        store, measured = self._store, Measured()
+        deleted, size = turn.flags & DELETED != 0, store.blob_size(turn.payload_hash)
+        store.viewer.take(measured, number, store.type_name(turn.type_tag), event, size, deleted=deleted)
+        self._rows += measured.rows(turn.turn_id)
+        self._resources += measured.resources(turn.turn_id)
+
+    def _event(self, turn: Turn, payload: bytes | None, before: Before) -> Event:
+        """Return the event of a turn, whose payload is read unless it is at hand."""
+        store = self._store
+        if payload is None:
+            size = store.blob_size(turn.payload_hash)
+            if size > LARGEST_VIEWED:
+                return store.viewer.see_huge(size)
+            payload = store.payload(turn.turn_id)
+        return store.viewer.see(store.type_name(turn.type_tag), payload, before)
+
+    def _sum(self, known: Measure) -> Measure:
+        gone, come = _sums(self._replaced), _sums(self._rows)
+        return Measure(
+            self._now.head.turn,
+            *(
+                was - less + more
+                for was, less, more in zip(msgspec.structs.astuple(known)[1:], gone, come, strict=True)
+            ),
+        )
+
+
+def _batches(moves: list[_Move]) -> Iterator[list[_Move]]:
+    """Yield moves of so many rows at once that nobody who has something else to file waits long."""
+    some: list[_Move] = []
+    size = 0
+    for first, to, count in moves:
+        for start in range(0, count, _ROWS_AT_ONCE):
+            part = min(_ROWS_AT_ONCE, count - start)
+            if size + part > _ROWS_AT_ONCE:
+                yield some
+                some, size = [], 0
+            some.append((first + start, to + start, part))
+            size += part
+    if some:
+        yield some
+
+
+def _sums(rows: list[EventRow]) -> Iterator[int]:
+    yield sum(1 for row in rows if row.kind is not Kind.RECORD)
+    yield sum(row.section_size for row in rows)
+    yield sum(row.json_size for row in rows)
+
+
+class _Asked:
+    """Answers from what was recorded, and remembers the questions."""
+
+    def __init__(self, recorded: Recorded) -> None:
+        self._recorded = recorded
+        self.calls: set[str] = set()
+        self.keys: set[str | None] = set()
+        self.blob = recorded.blob
+
+    def tool(self, call_id: str) -> str:
+        """Return the recorded name of the tool."""
+        self.calls.add(call_id)
+        return self._recorded.tool(call_id)
+
+    def parent(self, key: str | None) -> int:
+        """Return the recorded parent."""
+        self.keys.add(key)
+        return self._recorded.parent(key)
+
+
+class _AsAsked:
+    """Answers as was recorded where the question is the one that was asked then; else by looking."""
+
+    def __init__(self, asked: _Asked, chain: Chain) -> None:
+        self._asked = asked
+        self._chain = chain
+        self.blob = asked.blob
+
+    def tool(self, call_id: str) -> str:
+        """Return the name of the tool."""
+        return self._asked.tool(call_id) if call_id in self._asked.calls else self._chain.tool(call_id)
+
+    def parent(self, key: str | None) -> int:
+        """Return the parent."""
+        return self._asked.parent(key) if key in self._asked.keys else self._chain.parent(key)

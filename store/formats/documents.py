@@ -1,0 +1,265 @@
+"""Edited JSON documents, carried into the payload that they show a part of.
+
+A document shows a value of a payload, but for members that stand elsewhere (texts of many lines are blocks of their
+own; what belongs to the record's envelope is not shown) and texts in it that ``{"$block": "<name>"}`` stands for.
+So the old document is compared with the new one, and only the difference is put into the payload.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
+
+from store.errors import UsageError
+from store.events.event import Path
+from store.formats.blocks import DEEPEST
+from store.formats.json_spans import Member, elements, locate, members, spelled_path, text_of
+from store.formats.new_literals import spell, spell_base64
+from store.formats.splices import is_spaced, joined, new_member, replaced
+
+Decode = Callable[[str], str | None]
+_PLACEHOLDER = "$block"
+
+
+class Number(Struct, frozen=True):
+    """A number as it was written."""
+
+    text: str
+
+
+def parse(text: str) -> object:
+    """Return a document that a person wrote, its numbers as :class:`Number`. Raises UsageError where it is no JSON."""
+    try:
+        return json.loads(
+            text, parse_int=Number, parse_float=Number, parse_constant=_refuse, object_pairs_hook=_without_repetition
+        )
+    except json.JSONDecodeError as error:
+        told = f"{error.msg}, line {error.lineno}, column {error.colno}"
+        raise UsageError(f"the JSON cannot be read: {told}; correct it and save again") from None
+    except RecursionError:
+        raise UsageError("the JSON is nested too deeply to be changed") from None
+
+
+def revised(
+    payload: bytes, path: Path, old: str, new: str, lifted: Mapping[str, Path], decode: Decode | None = None
+) -> bytes:
+    """Return ``payload`` with the difference between documents ``old`` and ``new`` made to the value at ``path``.
+
+    ``lifted`` says where the texts that placeholders stand for are. ``decode`` is what the strings of the payload
+    were read through (None: through nothing). Raises UsageError for what cannot be said there.
+    """
+    span = locate(payload, path)
+    try:
+        before, after = parse(old), parse(new)
+        literal = _Revision(payload, path, lifted, decode, before).value(span, before, after, 0, decode)
+    except RecursionError:
+        raise UsageError("the JSON is nested too deeply to be changed") from None
+    return payload[: span[0]] + literal + payload[span[1] :]
+
+
+class _Revision:
+    """One comparison of documents; spans are of ``payload``."""
+
+    def __init__(
+        self, payload: bytes, path: Path, lifted: Mapping[str, Path], decode: Decode | None, old: object
+    ) -> None:
+        self._payload = payload
+        self._path = path
+        self._lifted = lifted
+        self._in_base64 = decode is not None and _holds_base64(payload, locate(payload, path), decode)
+        self._said = _placeholders(old) - lifted.keys()
+
+    def value(self, span: tuple[int, int], old: object, new: object, depth: int, decode: Decode | None) -> bytes:
+        """Return the bytes for ``new`` where ``span`` holds ``old``."""
+        if isinstance(old, dict) and isinstance(new, dict) and not self._text_of(old) and not self._text_of(new):
+            return self._object(span, old, new, depth, decode if depth < DEEPEST else None)
+        if isinstance(old, list) and isinstance(new, list):
+            return self._list(span, old, new, depth, decode if depth < DEEPEST else None)
+        held = self._payload[slice(*span)]
+        return held if _same(old, new) else self._fresh(new, held, decode)
+
+    def _object(
+        self, span: tuple[int, int], old: dict[str, object], new: dict[str, object], depth: int, decode: Decode | None
+    ) -> bytes:
+        present = list(members(self._payload, span[0]))
+        last = {member.key: member for member in present}
+        for key in new.keys() - old.keys():
+            if key in last:
+                raise UsageError(f"the record has {key!r} already, outside this JSON: change it where it stands")
+        if not old.keys() <= last.keys():
+            raise self._other()
+
+        if list(old) == list(new):
+            shown = sorted((last[key] for key in old), key=lambda member: member.start)
+            changes = [(m.value, m.end, self._member(m, old, new, depth, decode)) for m in shown]
+            return replaced(self._payload, span, changes)
+        kept = [member for member in present if member.key not in old or member.key in new]
+        shown = [member for member in kept if last[member.key] is member and member.key in old]
+        moved = dict(zip((m.key for m in shown), _order([m.key for m in shown], old, new), strict=True))
+        places = {member.start for member in shown}
+        added = {anchor: self._added(keys, new, span, present, decode) for anchor, keys in _following(old, new).items()}
+        pieces: list[bytes] = []
+        for member in kept:
+            if member.start not in places:
+                pieces.append(self._payload[member.start : member.end])
+                continue
+            pieces += added.pop(None, ())
+            member = last[moved[member.key]]
+            value = self._member(member, old, new, depth, decode)
+            pieces += (self._payload[member.start : member.value] + value, *added.pop(member.key, ()))
+        pieces += added.pop(None, ())
+        return joined(self._payload, span, [(member.start, member.end) for member in present], pieces)
+
+    def _member(
+        self, member: Member, old: dict[str, object], new: dict[str, object], depth: int, decode: Decode | None
+    ) -> bytes:
+        return self.value((member.value, member.end), old[member.key], new[member.key], depth + 1, decode)
+
+    def _added(
+        self,
+        keys: Sequence[str],
+        new: dict[str, object],
+        span: tuple[int, int],
+        present: Sequence[Member],
+        decode: Decode | None,
+    ) -> list[bytes]:
+        return [new_member(self._payload, span[0], present, key, self._fresh(new[key], None, decode)) for key in keys]
+
+    def _list(
+        self, span: tuple[int, int], old: list[object], new: list[object], depth: int, decode: Decode | None
+    ) -> bytes:
+        spans = list(elements(self._payload, span[0]))
+        if len(spans) != len(old):
+            raise self._other()
+        alike = min(len(old), len(new))
+        head = next((at for at in range(alike) if not _same(old[at], new[at])), alike)
+        tail = next((at for at in range(alike - head) if not _same(old[-1 - at], new[-1 - at])), alike - head)
+        if len(old) == len(new):
+            changed = range(head, len(old) - tail)
+            changes = [(*spans[at], self.value(spans[at], old[at], new[at], depth + 1, decode)) for at in changed]
+            return replaced(self._payload, span, changes)
+        pieces = [self._payload[slice(*spans[at])] for at in range(head)]
+        for at in range(head, len(new) - tail):
+            if at < len(old) - tail:
+                pieces.append(self.value(spans[at], old[at], new[at], depth + 1, decode))
+            else:
+                pieces.append(self._fresh(new[at], None, decode))
+        pieces += (self._payload[slice(*spans[at])] for at in range(len(old) - tail, len(old)))
+        return joined(self._payload, span, spans, pieces)
+
+    def _fresh(self, value: object, replaced_: bytes | None, decode: Decode | None) -> bytes:
+        """Return the bytes for a value that the payload does not hold, or holds elsewhere."""
+        match value:
+            case Number():
+                return value.text.encode()
+            case str():
+                return self._string(value, replaced_, decode)
+            case dict():
+                if name := self._text_of(value):
+                    start, end = locate(self._payload, self._lifted[name])
+                    return self._payload[start:end]
+                unknown = value.get(_PLACEHOLDER)
+                if len(value) == 1 and isinstance(unknown, str) and unknown not in self._said:
+                    raise UsageError(f"there is no block {unknown!r} for {{{_PLACEHOLDER!r}: …}} to stand for")
+                colon = b": " if is_spaced(self._payload) else b":"
+                inner = [
+                    spell(key, self._payload) + colon + self._fresh(item, None, decode) for key, item in value.items()
+                ]
+                return b"{" + self._comma().join(inner) + b"}"
+            case list():
+                return b"[" + self._comma().join(self._fresh(item, None, decode) for item in value) + b"]"
+            case _:
+                return json.dumps(value).encode()
+
+    def _string(self, text: str, replaced_: bytes | None, decode: Decode | None) -> bytes:
+        if decode is not None:
+            was_text = replaced_ is not None and replaced_.startswith(b'"')
+            in_base64 = decode(text_of(replaced_)) is not None if replaced_ and was_text else self._in_base64
+            if in_base64 or decode(text) is not None:
+                return spell_base64(text)
+        return spell(text, self._payload, replaced_)
+
+    def _text_of(self, value: dict[str, object]) -> str:
+        """Return the name of the block that ``value`` stands for, "" where it stands for itself."""
+        name = value.get(_PLACEHOLDER)
+        return name if len(value) == 1 and isinstance(name, str) and name in self._lifted else ""
+
+    def _comma(self) -> bytes:
+        return b", " if is_spaced(self._payload) else b","
+
+    def _other(self) -> UsageError:
+        return UsageError(f"the JSON is not what the record holds at {spelled_path(self._path)}: read it again")
+
+
+def _following(old: dict[str, object], new: dict[str, object]) -> dict[str | None, list[str]]:
+    """Return the keys that are new, by the old key that they stand after (None: before all)."""
+    found: dict[str | None, list[str]] = {}
+    anchor: str | None = None
+    for key in new:
+        if key in old:
+            anchor = key
+        else:
+            found.setdefault(anchor, []).append(key)
+    return found
+
+
+def _order(in_payload: list[str], old: dict[str, object], new: dict[str, object]) -> list[str]:
+    """Return the keys that stay: in the payload's order, or in the new one where a person changed the order."""
+    before = [key for key in old if key in new]
+    after = [key for key in new if key in old]
+    return in_payload if before == after else after
+
+
+def _same(old: object, new: object) -> bool:
+    """Say whether two documents are equal, the order of keys included."""
+    if type(old) is not type(new):
+        return False
+    if isinstance(old, dict) and isinstance(new, dict):
+        return list(old) == list(new) and all(_same(item, new[key]) for key, item in old.items())
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(map(_same, old, new))
+    return old == new
+
+
+def _holds_base64(payload: bytes, span: tuple[int, int], decode: Decode) -> bool:
+    """Say whether strings of the value at ``span`` are in base64: new ones shall be; in one without any too."""
+    decoded, pending, found = False, [span], False
+    while pending:
+        start, end = pending.pop()
+        match payload[start : start + 1]:
+            case b'"':
+                found = True
+                decoded = decoded or decode(text_of(payload[start:end])) is not None
+            case b"{":
+                pending += ((member.value, member.end) for member in members(payload, start))
+            case b"[":
+                pending += elements(payload, start)
+    return decoded or not found
+
+
+def _placeholders(value: object) -> set[str]:
+    """Return the names in all that looks like a placeholder; some records hold such a thing as their own."""
+    found: set[str] = set()
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            if len(item) == 1 and isinstance(name := item.get(_PLACEHOLDER), str):
+                found.add(name)
+            pending += item.values()
+        elif isinstance(item, list):
+            pending += item
+    return found
+
+
+def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members_ = dict(pairs)
+    if len(members_) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise UsageError(f"the JSON has {twice!r} twice in one object: keep one of them")
+    return members_
+
+
+def _refuse(word: str) -> object:
+    raise UsageError(f"{word} is no JSON: write a number, or the word in double quotes")

@@ -1,0 +1,253 @@
+"""Edits of an event carried into its payload; what formats differ in, their lenses say."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from store.errors import UsageError
+from store.events.edit import BlockEdit, EventEdit, FieldEdit
+from store.events.event import Block, Event, Kind, Path
+from store.formats import documents
+from store.formats.json_spans import locate, spelled_path, text_of
+from store.formats.json_view import JsonObject, as_object, decode
+from store.formats.lens import Before
+from store.formats.new_literals import encoded, spell, spell_base64
+from store.formats.splices import put, with_members
+from store.formats.times import milliseconds
+
+Value = str | int | float | bool
+
+
+class Place(NamedTuple):
+    """Where a payload holds a field of an event's head; ``may_add`` says that it may be missing there."""
+
+    path: Path
+    may_add: bool = False
+    write: Callable[[Value], Value] = lambda value: value
+
+
+class EditableLens(ABC):
+    """A lens whose views can be edited. What has a default here says that its format has nothing special there."""
+
+    one_line = False
+    """Whether a record is one line of a file, so that even a damaged one must not be given a second."""
+
+    @abstractmethod
+    def view(self, payload: bytes, before: Before) -> Event:
+        """See :meth:`store.formats.lens.Lens.view`."""
+
+    def place(self, record: JsonObject, key: str) -> Place | None:
+        """Return where field ``key`` of the head (or ``tool``) stands, None where nowhere.
+
+        Raises UsageError where it comes from another record, to say from which.
+        """
+        return None
+
+    def twins(self, record: JsonObject, path: Path, old: str, new: str) -> Iterable[tuple[Path, str]]:
+        """Yield the other texts of a record to change, and to what, where the text at ``path`` changes."""
+        return ()
+
+    def decoder(self, record: JsonObject, path: Path) -> documents.Decode | None:
+        """Return what the string at ``path``, or every one in the value there, is read through when it is shown."""
+        return None
+
+    def written(self, payload: bytes, path: Path, text: str) -> bytes:
+        """Return ``payload`` with ``text`` as the content that a value other than a string names."""
+        raise UsageError(f"{spelled_path(path)} is no text in this record: it cannot be changed here")
+
+    def edit(self, payload: bytes, edit: EventEdit, before: Before) -> bytes:
+        """See :meth:`store.formats.lens.Lens.edit`."""
+        event = self.view(payload, before)
+        pairs = [(_block(event, change), change) for change in edit.blocks]
+        pairs = [(block, change) for block, change in pairs if block.text != change.text]
+        if any(not block.path and block.type != "json" for block, _ in pairs):
+            return _whole(payload, event, pairs, edit.fields, one_line=self.one_line)
+        texts = [(block, change.text) for block, change in pairs if block.type != "json"]
+        edited = payload
+        for block, text in texts:
+            edited = _put_text(edited, block.path, block.encoding, block.text or "", text, self)
+        for block, change in pairs:
+            if block.type == "json":
+                edited = _put_document(edited, event, block, change.text, self)
+        if pairs:
+            _check_blocks(self.view(edited, before), texts, moved=len(pairs) != len(texts))
+        for field in edit.fields:
+            edited = _put_field(edited, event, field, before, self)
+        return edited
+
+    def edit_resource(self, payload: bytes, index: int, content: bytes, before: Before) -> bytes:
+        """See :meth:`store.formats.lens.Lens.edit_resource`."""
+        resources = self.view(payload, before).resources
+        if not 0 <= index < len(resources):
+            raise UsageError(f"the record has no resource {index}: it has {len(resources)}")
+        resource = resources[index]
+        if not isinstance(resource.content, str) or not resource.path:
+            raise UsageError(f"{resource.uri} is no text within the record: it cannot be changed")
+        try:
+            text = content.decode()
+        except UnicodeDecodeError as error:
+            told = f"{resource.uri} is text, and this is no UTF-8 at byte {error.start}"
+            raise UsageError(f"{told}: save it in UTF-8") from None
+        if text == resource.content:
+            return payload
+        edited = _put_text(payload, resource.path, resource.encoding, resource.content, text, self)
+        shown = self.view(edited, before).resources
+        if len(shown) != len(resources) or shown[index].content != text:
+            raise UsageError(f"the record cannot hold this as the text of {resource.uri}: leave out NUL characters")
+        return edited
+
+    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
+        """See :meth:`store.formats.lens.Lens.compose`; here: nothing can be."""
+        raise UsageError("records of this format cannot be written by hand: add them with the tool that writes it")
+
+
+def _block(event: Event, change: BlockEdit) -> Block:
+    for block in event.blocks:
+        if block.path == change.path and (block.type == "json") == (change.type == "json") and block.text is not None:
+            return block
+    raise UsageError(f"the event has no {change.type} at {spelled_path(change.path)}: read it again, then edit")
+
+
+def _whole(
+    payload: bytes,
+    event: Event,
+    pairs: list[tuple[Block, BlockEdit]],
+    fields: tuple[FieldEdit, ...],
+    *,
+    one_line: bool,
+) -> bytes:
+    """Return the new bytes of a record that is shown as it is, damaged as it may be."""
+    block, change = pairs[0]
+    content = encoded(change.text)
+    if event.native is not None or len(event.blocks) > 1 or fields:
+        raise UsageError("this text is not in the record: it stands for content that is kept elsewhere")
+    if encoded(block.text or "") != payload:
+        raise UsageError("the record is no valid text, so it can only be read: export it to change its bytes")
+    if one_line and b"\n" in content:
+        raise UsageError("this record is one line of its file: keep it on one line")
+    return content
+
+
+def _put_text(
+    payload: bytes, path: Path, encoding: str, old: str, new: str, lens: EditableLens, *, with_twins: bool = True
+) -> bytes:
+    """Return ``payload`` with another text at ``path``, and at the places of its twins."""
+    record = _record(payload)
+    start, end = locate(payload, path)
+    literal = payload[start:end]
+    if not literal.startswith(b'"'):
+        return lens.written(payload, path, new)
+    if encoding == "json" and _is_lossy(literal):
+        raise UsageError("the text is no valid Unicode in the record, so it can only be read")
+    decoding = lens.decoder(record, path)
+    in_base64 = encoding == "base64" or (decoding is not None and decoding(new) is not None)
+    edited = put(payload, path, spell_base64(new) if in_base64 else spell(new, payload, literal))
+    if with_twins:
+        for place, text in lens.twins(record, path, old, new):
+            twin = text_of(payload[slice(*locate(payload, place))])
+            edited = _put_text(edited, place, "json", twin, text, lens, with_twins=False)
+    return edited
+
+
+def _put_document(payload: bytes, event: Event, block: Block, new: str, lens: EditableLens) -> bytes:
+    old = block.text or ""
+    lifted = {
+        other.name: other.path
+        for other in event.blocks
+        if other.type == "text" and other.path != block.path and _begins(other.path, block.path)
+    }
+    decoding = lens.decoder(_record(payload), block.path)
+    return documents.revised(payload, block.path, old, new, lifted, decoding)
+
+
+def _put_field(payload: bytes, event: Event, field: FieldEdit, before: Before, lens: EditableLens) -> bytes:
+    key, value = field.key, field.value
+    held: Value | None = event.tool if key == "tool" else event.header.get(key)
+    if held == value and type(held) is type(value):
+        return payload
+    record = _record(payload)
+    place = lens.place(record, key)
+    if place is None:
+        raise UsageError(f"{key!r} is nothing that this record holds: it cannot be changed here")
+    present = _value_at(record, place.path)
+    if present is None and not (place.may_add and isinstance(_value_at(record, place.path[:-1]), dict)):
+        raise UsageError(f"this record has no {key!r}: it cannot be given one here")
+    wanted = place.write(value)
+    _check_type(key, present if present is not None else held, wanted)
+    literal = spell(wanted, payload) if isinstance(wanted, str) else _scalar(wanted)
+    if present is None:
+        edited = with_members(payload, place.path[:-1], frozenset(), {str(place.path[-1]): literal})
+    else:
+        if isinstance(wanted, str):
+            literal = spell(wanted, payload, payload[slice(*locate(payload, place.path))])
+        edited = put(payload, place.path, literal)
+    _check_field(lens.view(edited, before), key, value)
+    return edited
+
+
+def _check_blocks(now: Event, texts: list[tuple[Block, str]], *, moved: bool) -> None:
+    """Refuse an edit after which the event does not show what was written, in a block or within a JSON document."""
+    if now.kind is Kind.RECORD:
+        raise UsageError("the event would have nothing left to show: delete its file instead of emptying it")
+    if moved:
+        return
+    for block, text in texts:
+        shown = any(other.text == text and _begins(other.path, block.path) for other in now.blocks)
+        if shown or any(other.type == "json" and _begins(block.path, other.path) for other in now.blocks):
+            continue
+        if not text:
+            raise UsageError("an empty text would not be shown any more: write something, or delete the event")
+        raise UsageError("the record cannot hold this text as it is written: leave out NUL characters")
+
+
+def _begins(path: Path, start: Path) -> bool:
+    return path[: len(start)] == start
+
+
+def _check_field(now: Event, key: str, value: Value) -> None:
+    if now.kind is Kind.RECORD:
+        raise UsageError(f"with this {key!r} the event would have nothing to show: delete its file instead")
+    if key == "timestamp":
+        shown: Value = now.time_ms
+        if not (value := milliseconds(value)):
+            raise UsageError("'timestamp' is a time as 2026-03-05T19:31:54.356Z")
+    else:
+        shown = now.tool if key == "tool" else now.header.get(key, False if value is False else "")
+    if shown != value:
+        raise UsageError(f"{key!r} cannot be {value!r} in this record")
+
+
+def _check_type(key: str, present: object, wanted: Value) -> None:
+    for kind, told in ((bool, "true or false"), (str, "a text: put it in double quotes"), ((int, float), "a number")):
+        if isinstance(present, kind):
+            if not isinstance(wanted, kind) or (isinstance(wanted, bool) and kind is not bool):
+                raise UsageError(f"{key!r} is {told}")
+            return
+
+
+def _scalar(value: int | float | bool) -> bytes:
+    if not math.isfinite(value):
+        raise UsageError(f"{value} is no number that a record can hold")
+    return str(value).lower().encode() if isinstance(value, bool) else repr(value).encode()
+
+
+def _value_at(value: object, path: Path) -> object:
+    for step in path:
+        if isinstance(value, dict) and isinstance(step, str):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
+
+
+def _record(payload: bytes) -> JsonObject:
+    decoded = decode(payload)
+    return as_object(decoded.value) if decoded else {}
+
+
+def _is_lossy(literal: bytes) -> bool:
+    decoded = decode(literal)
+    return decoded is None or decoded.lossy

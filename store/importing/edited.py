@@ -1,0 +1,62 @@
+"""An edited conversation on its way back to its tool: where each record stood in the files that were imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from store.disk.turn_format import DELETED
+from store.events.conversation import Conversation
+from store.formats.format import Format
+from store.formats.registry import format_named
+from store.store import Store
+
+
+class Edited:
+    """The records of a conversation whose session was imported up to the turn ``imported``.
+
+    The first ``first`` records of a session are files of their own.
+    """
+
+    def __init__(self, store: Store, conversation: Conversation, imported: int, first: int) -> None:
+        self.format: Format = format_named(conversation.format)
+        self.first: list[tuple[int, int]] = []
+        """Those of the files of their own that are left: (position among these files, turn)."""
+        self.turns: list[int] = []
+        """The others, those too that were deleted."""
+        self.positions: list[int | None] = []
+        """Where these stood in the main file, None for those that were not in it."""
+        self.deleted: set[int] = set()
+        """Which of these were deleted, by position in ``turns``."""
+        runs = store.runs(conversation.head)
+        numbers: dict[int, int] = {}
+        for was, now, count in store.lineage.places(conversation.id, store.runs(imported), runs):
+            numbers.update(zip(range(now, now + count), range(was, was + count), strict=True))
+        number = 0
+        for run in runs:
+            for turn in store.files.turns.range(*run):
+                number += 1
+                gone = bool(turn.flags & DELETED)
+                was = numbers.get(number, 0)
+                if 0 < was <= first:
+                    if not gone:
+                        self.first.append((was - 1, turn.turn_id))
+                    continue
+                if gone:
+                    self.deleted.add(len(self.turns))
+                self.turns.append(turn.turn_id)
+                self.positions.append(was - 1 - first if was else None)
+
+    def without(self, records: Iterable[Iterable[bytes]]) -> Iterator[tuple[int | None, Iterable[bytes]]]:
+        """Yield what is left of ``records``, which are those of ``turns``, and where each stood."""
+        payloads = [b"".join(pieces) for pieces in records]
+        left = self.format.without(payloads, self.deleted)
+        kept = [(position, payloads[at]) for at, position in enumerate(self.positions) if at not in self.deleted]
+        if len(left) == len(kept):
+            yield from ((position, (record,)) for (position, _was), record in zip(kept, left, strict=True))
+            return
+        # more went than was deleted: what is there as it was can be told
+        at = 0
+        for record in left:
+            same = next((there for there in range(at, len(kept)) if kept[there][1] == record), None)
+            yield None if same is None else kept[same][0], (record,)
+            at = at if same is None else same + 1

@@ -1,0 +1,99 @@
+"""A life of edits that goes on until its process is killed: ``python -m tests.editing.life STORE FIRST-STEP``.
+
+What every step does follows from its number alone, so that whoever finds the store can tell what must be in it.
+"""
+
+import sys
+from pathlib import Path
+from random import Random
+
+from fusefs.text.render import FileRenderer
+from store.editing.editor import DELETED, Editor
+from store.editing.plan import Changed, Item
+from store.store import Append, Store
+from store.upkeep import recovery
+from tests.editing.records import TYPE, dialogue
+
+RECORDS = 300
+JOURNAL_BYTES = 96 << 10
+
+State = list[bytes | None]
+
+
+def begin(root: Path) -> int:
+    """Make the store and the conversation of step 0."""
+    with Store.open(root, renderer=FileRenderer()) as store:
+        context = store.create_context(metadata={"project": "p", "name": "life"}).context
+        for start in range(0, RECORDS, 50):
+            store.append_many(context, [Append(line, TYPE) for line in dialogue(RECORDS)[start : start + 50]])
+        return context
+
+
+class Life:
+    """Steps, done to an editor and to the model; the model alone where there is no editor."""
+
+    def __init__(self, context: int, editor: Editor | None = None) -> None:
+        self.context = context
+        self.editor = editor
+        self.payloads = dialogue(RECORDS)
+        self.deleted = [False] * RECORDS
+        self.states: list[State] = [self.state]
+
+    @property
+    def state(self) -> State:
+        return [None if gone else payload for payload, gone in zip(self.payloads, self.deleted, strict=True)]
+
+    def step(self, number: int) -> None:
+        """Do step ``number``; the editor's part comes last."""
+        random = Random(number)
+        count = len(self.payloads)
+        at = random.randrange(count)
+        new = b'{"step":%d,"text":"%s"}' % (number, b"word " * random.randrange(600))
+        what = random.choice(["edit", "edit", "delete", "back", "add", "rewrite", "program"])
+        if what == "rewrite":
+            items: list[Item] = [
+                *range(1, at + 1),
+                Append(new, TYPE),
+                Changed(at + 1, b"{}"),
+                *range(at + 2, count + 1),
+            ]
+            self.payloads[at : at + 1] = [new, b"{}"]
+            self.deleted[at : at + 1] = [False, False]
+            if self.editor:
+                self.editor.rewrite(self.context, items)
+        elif what in ("add", "program"):
+            self.payloads.append(new)
+            self.deleted.append(False)
+            if self.editor and what == "add":
+                self.editor.append(self.context, [Append(new, TYPE)])
+            elif self.editor:
+                self.editor._store.append(self.context, new, TYPE)
+        elif what == "delete":
+            self.deleted[at] = True
+            if self.editor:
+                self.editor.edit(self.context, {at + 1: DELETED})
+        else:
+            self.payloads[at] = new if what == "edit" else self.payloads[at]
+            self.deleted[at] = False
+            if self.editor:
+                self.editor.edit(self.context, {at + 1: self.payloads[at]})
+        self.states.append(self.state)
+
+
+def main() -> None:
+    root, first = Path(sys.argv[1]), int(sys.argv[2])
+    recovery.JOURNAL_BYTES = JOURNAL_BYTES
+    with Store.open(root, renderer=FileRenderer()) as store:
+        life = Life(1)
+        for number in range(1, first):
+            life.step(number)
+        life.editor = Editor(store)
+        number = first
+        while True:
+            life.step(number)
+            print(number, flush=True)
+            number += 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""What the index must say of the records of a branch: everything viewed again, one record after another."""
+
+from fusefs.text.render import FileRenderer
+from store.conversations.chain import Chain
+from store.conversations.viewer import Measured
+from store.disk.turn_format import DELETED
+from store.events.conversation import EventRow, ResourceRow, Sizes
+from store.events.event import Kind
+from store.formats.registry import lens_for
+from store.store import Store
+
+RENDERER = FileRenderer()
+
+
+def measured(store: Store, head: int) -> tuple[list[EventRow], list[ResourceRow]]:
+    """Return the rows and the resources of a branch, measured from its beginning."""
+    rows: list[EventRow] = []
+    resources: list[ResourceRow] = []
+    chain = Chain(1, lambda _number: None, store.aliased)
+    for number, turn in enumerate(store.path_to_root(head) if head else [], 1):
+        payload, type_name = store.payload(turn.turn_id), store.type_name(turn.type_tag)
+        event = lens_for(type_name).view(payload, chain)
+        chain.advance(event)
+        if turn.flags & DELETED:
+            size = len(payload)
+            told = (event.tool, event.parent, event.time_ms)
+            rows.append(EventRow(turn.turn_id, number, Kind.RECORD, *told, 0, 0, 0, size, True))
+            continue
+        found = Measured()
+        sizes: Sizes = RENDERER.measure(number, event, type_name.partition(".")[0], len(payload))
+        found.add(number, event, sizes, len(payload))
+        rows += found.rows(turn.turn_id)
+        resources += found.resources(turn.turn_id)
+    return rows, resources
+
+
+def check_branch(store: Store, head: int) -> None:
+    """Assert that what is filed of a branch is what is measured of it."""
+    rows, resources = measured(store, head)
+    assert list(store.rows(head)) == rows
+    assert store.resources(head) == resources
+
+
+def check_measures(store: Store) -> None:
+    """Assert that the index tells of every version of every conversation what there is."""
+    for entry in store.entries():
+        for version in store.versions(entry.id):
+            check_branch(store, version.head)
+        conversation = store.conversation(entry.id)
+        rows, _resources = measured(store, conversation.head)
+        assert conversation.records == len(rows)
+        assert conversation.events == sum(1 for row in rows if row.kind is not Kind.RECORD)
+        assert conversation.transcript_size == sum(row.section_size for row in rows)
+        assert conversation.json_size == sum(row.json_size for row in rows)

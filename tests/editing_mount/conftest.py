@@ -1,0 +1,21 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.editing_mount.talk import LINES, Talk
+from tests.mount.conftest import store_path
+from tests.mount.mounting import add, mounted, new_store
+
+__all__ = ["store_path"]
+
+
+@pytest.fixture
+def talk(store_path: Path) -> Iterator[Talk]:
+    """A mounted store with one conversation to be changed; afterwards no file has another size than it says."""
+    with new_store(store_path) as store:
+        add(store, LINES)
+    with mounted(store_path) as mount:
+        talk = Talk(mount)
+        yield talk
+        talk.check()

@@ -1,0 +1,168 @@
+"""Events that are removed, and those that come back."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.editing_mount.talk import FIRST, LAST, SECOND, Talk, changed
+from tests.mount.mounting import until
+
+
+def sync(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+
+
+def test_an_event_that_is_removed_is_gone_at_once_and_a_version_later(talk: Talk) -> None:
+    talk.second.unlink()
+    assert talk.listed == [FIRST, LAST]
+    assert not talk.second.exists()
+    assert talk.new_versions == 0
+    time.sleep(0.4)
+    assert talk.new_versions == 0
+    talk.becomes(1)
+    assert talk.listed == [FIRST, LAST]
+    until(lambda: "greetings" not in talk.transcript)
+    assert talk.first.exists()
+    time.sleep(1.5)
+    assert talk.new_versions == 1
+
+
+def test_syncing_the_directory_removes_it_now(talk: Talk) -> None:
+    talk.second.unlink()
+    sync(talk.events)
+    assert talk.new_versions == 1
+    assert talk.listed == [FIRST, LAST]
+
+
+def test_what_is_removed_together_is_one_version(talk: Talk) -> None:
+    talk.shell("rm *.md")
+    assert talk.listed == []
+    talk.becomes(1)
+    assert talk.listed == []
+
+
+def test_whoever_has_it_open_keeps_it(talk: Talk) -> None:
+    before = talk.second.read_bytes()
+    with open(talk.second, "rb", buffering=0) as old, open(talk.second, "r+b", buffering=0) as writer:
+        talk.second.unlink()
+        assert old.read() == before
+        writer.write(b"nowhere")
+        assert os.fstat(old.fileno()).st_nlink == 0
+    talk.becomes(1)
+    assert talk.listed == [FIRST, LAST]
+
+
+def test_removed_and_made_again_is_an_edit(talk: Talk) -> None:
+    text = changed(talk.first)
+    with open(talk.first, "rb") as old:
+        talk.first.unlink()
+        with open(talk.first, "xb") as file:
+            file.write(text)
+        assert talk.first.read_bytes() == text
+        assert b"Hello" in old.read()
+    assert talk.new_versions == 1
+    time.sleep(1.5)
+    assert talk.new_versions == 1
+    assert talk.first.read_bytes() == text
+    talk.first.unlink()
+    with open(talk.first, "xb") as file:
+        file.write(text)
+    time.sleep(1.5)
+    assert talk.new_versions == 1
+
+
+def test_removed_and_renamed_into_place_is_an_edit(talk: Talk) -> None:
+    (talk.events / "tmp").write_bytes(text := changed(talk.first))
+    talk.first.unlink()
+    os.rename(talk.events / "tmp", talk.first)
+    time.sleep(1.5)
+    assert talk.first.read_bytes() == text
+    assert talk.new_versions == 1
+
+
+def test_moved_away_and_written_anew_is_an_edit(talk: Talk) -> None:
+    before, text = talk.first.read_bytes(), changed(talk.first)
+    status = talk.first.stat()
+    backup = talk.events / f"{FIRST}~"
+    for _ in range(3):
+        os.rename(talk.first, backup)
+        assert backup.read_bytes() == before
+        assert backup.stat().st_mtime_ns == status.st_mtime_ns
+        with open(talk.first, "xb") as file:
+            file.write(text)
+        backup.unlink()
+        assert talk.listed == [FIRST, SECOND, LAST]
+        before, text = text, before
+        status = talk.first.stat()
+    time.sleep(1.5)
+    assert talk.first.read_bytes() == before
+    assert talk.new_versions == 3
+
+
+def test_moved_away_and_back_changes_nothing(talk: Talk) -> None:
+    before = talk.first.read_bytes()
+    backup = talk.events / f"{FIRST}~"
+    ino = talk.first.stat().st_ino
+    os.rename(talk.first, backup)
+    assert talk.listed == [f"{FIRST}~", SECOND, LAST]
+    assert backup.stat().st_ino == ino
+    os.rename(backup, talk.first)
+    assert talk.first.read_bytes() == before
+    assert talk.first.stat().st_ino == ino
+    time.sleep(1.5)
+    assert talk.listed == [FIRST, SECOND, LAST]
+    assert talk.new_versions == 0
+
+
+def test_moved_away_for_good_is_removed_and_kept_as_a_file(talk: Talk) -> None:
+    before = talk.first.read_bytes()
+    os.rename(talk.first, talk.events / "kept")
+    talk.becomes(1)
+    assert (talk.events / "kept").read_bytes() == before
+    assert talk.listed == [SECOND, LAST, "kept"]
+
+
+def test_one_that_is_being_written_while_it_is_moved_away(talk: Talk) -> None:
+    with open(talk.first, "r+b", buffering=0) as file:
+        file.truncate(0)
+        file.write(b"to the backup")
+        os.rename(talk.first, talk.events / "kept")
+        file.write(b", more")
+    assert (talk.events / "kept").read_bytes() == b"to the backup, more"
+    talk.becomes(1)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "tar xf {}/a.tar",
+        "install -m 600 {0}/" + FIRST + " .",
+        "cp --remove-destination {0}/" + FIRST + " .",
+        "cp -a {0}/" + FIRST + " .",
+        "rsync -t {0}/" + FIRST + " .",
+        "rsync --inplace {0}/" + FIRST + " .",
+        "mv {0}/" + FIRST + " .",
+    ],
+)
+def test_programs_that_replace(talk: Talk, tmp_path: Path, command: str) -> None:
+    text = changed(talk.first)
+    (tmp_path / FIRST).write_bytes(text)
+    os.utime(tmp_path / FIRST, (1_700_000_000, 1_700_000_000))
+    talk.mount.run("tar", "-C", str(tmp_path), "-cf", str(tmp_path / "a.tar"), FIRST)
+    talk.shell(command.format(tmp_path))
+    assert talk.first.read_bytes() == text
+    assert talk.listed == [FIRST, SECOND, LAST]
+    time.sleep(1.3)
+    assert talk.new_versions == 1
+    assert talk.first.read_bytes() == text
+
+
+def test_what_is_removed_stays_removed_after_a_restart(talk: Talk) -> None:
+    talk.second.unlink()
+    talk.becomes(1)
+    talk.shell("rm -f " + SECOND)
+    assert talk.listed == [FIRST, LAST]

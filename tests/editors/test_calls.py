@@ -1,0 +1,63 @@
+"""Scratch files behave as files do, call by call; and what is refused is refused on purpose."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.editors.calls import CALLS, REFUSED, Call, fails
+from tests.editors.place import MountedPlace, Place, PlainPlace, place
+from tests.mount.mounting import PATIENCE, can_mount
+
+
+@pytest.fixture(scope="module", params=[PlainPlace, MountedPlace], ids=["plain", "mount"])
+def shared(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """One place for all calls: none of them may change an event, or the conversation."""
+    if request.param is MountedPlace and not can_mount():
+        pytest.skip("/dev/fuse or fusermount3 is not there")
+    with place(request.param) as made:
+        versions = made.versions()
+        yield made
+        assert made.files() == made.drawn
+        assert made.versions() == versions
+
+
+@pytest.fixture
+def at(request: pytest.FixtureRequest, shared: Place) -> Iterator[Path]:
+    """A directory for one call; what it leaves is removed."""
+    if isinstance(shared, MountedPlace):
+        shared.mount.check_alive()
+    directory = shared.directory
+    if getattr(request, "param", "") == "below":
+        directory = directory / "below"
+        directory.mkdir()
+    yield directory
+    if isinstance(shared, MountedPlace):
+        shared.mount.check_alive()
+    left = set(os.listdir(os.fsencode(shared.directory))) - {os.fsencode(name) for name in shared.drawn}
+    subprocess.run([b"rm", b"-rf", b"--", *left], cwd=shared.directory, check=True, timeout=PATIENCE)
+    assert sorted(path.name for path in shared.directory.iterdir()) == sorted(shared.drawn)
+
+
+BOTH = pytest.mark.parametrize("at", ["beside events", "below"], indirect=True)
+
+
+@BOTH
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
+def test_a_call_does_what_it_does_anywhere(at: Path, call: Call) -> None:
+    call(at)
+
+
+@BOTH
+@pytest.mark.parametrize(("call", "code"), [row[:2] for row in REFUSED], ids=[row[0].__name__ for row in REFUSED])
+def test_what_is_refused(shared: Place, at: Path, call: Call, code: int) -> None:
+    if isinstance(shared, MountedPlace):
+        with fails(code):
+            call(at)
+    else:
+        try:
+            call(at)
+        except OSError as error:
+            pytest.skip(f"this disk does not do it either: {error}")
