@@ -25,12 +25,11 @@ from fusefs.tree.fixed import RootDirectory
 from fusefs.tree.node import SHORT, Attributes, Content, Directory, Entry, File, Node
 from fusefs.tree.projects import ProjectDirectory, ProjectsDirectory
 from fusefs.tree.resources import ResourceDirectory
+from fusefs.tree.tree import SCRATCH
 from fusefs.tree.view_node import ViewNode
 
 if TYPE_CHECKING:
     from fusefs.tree.tree import Tree
-
-DIRECTORY = "scratch"
 
 FIRST = 1 << 49
 """Inode numbers of scratch files are those on the disk, counted from here, if they are below it."""
@@ -148,7 +147,7 @@ class Scratch:
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        self.root = tree.store.root / DIRECTORY
+        self.root = tree.store.root / SCRATCH
         self.root.mkdir(mode=0o700, exist_ok=True)
         self._numbers: dict[int, int] = {}
         """Inode numbers by those on the disk, where they differ."""

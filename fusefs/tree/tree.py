@@ -35,6 +35,9 @@ from store.store import Store
 Key = tuple[str, ...]
 """What a handed-out inode is: the path of a directory or file that belongs to no conversation."""
 
+SCRATCH = "scratch"
+"""Where the files lie, in the store's directory, that are shown beside what is drawn."""
+
 _DAY_LENGTH = len("2026-03-05")
 _VIEWS_KEPT = 256
 _SPACE_SECONDS = 5.0
@@ -291,11 +294,15 @@ class Tree:
         return next((name for name, named in self.projects().items() if named == project), project)
 
     def space(self) -> DiskSpace:
-        """Return how much the store takes and how much room there is beside it, as of some seconds ago."""
+        """Return how much the store takes and how much room there is beside it, as of some seconds ago.
+
+        Scratch files are not counted: there may be any number of them, and whoever asks waits.
+        """
         now = time.monotonic()
         if self._space is None or now > self._space_until:
             disk = os.statvfs(self.store.root)
-            used = _size_below(self.store.root)
+            kept = [entry for entry in os.scandir(self.store.root) if entry.name != SCRATCH]
+            used = sum(_size_of(entry) for entry in kept)
             self._space = DiskSpace(disk.f_frsize, used, disk.f_bfree, disk.f_bavail)
             self._space_until = now + _SPACE_SECONDS
         return self._space
@@ -309,14 +316,11 @@ class Tree:
         return f"{conversation.project}/{shown_name(conversation)}/{node.label()}"
 
 
-def _size_below(directory: str | os.PathLike[str]) -> int:
-    """Return the size of the files below a directory. Follows no link: one could lead into this mount."""
-    size = 0
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                size += _size_below(entry)
-            elif entry.is_file(follow_symlinks=False):
-                with suppress(FileNotFoundError):  # it may have gone by now
-                    size += entry.stat(follow_symlinks=False).st_size
-    return size
+def _size_of(entry: os.DirEntry[str]) -> int:
+    """Return the size of a file, or of the files below a directory. Follows no link: one could lead into this mount."""
+    with suppress(FileNotFoundError):  # it may have gone by now
+        if entry.is_dir(follow_symlinks=False):
+            return sum(map(_size_of, os.scandir(entry)))
+        if entry.is_file(follow_symlinks=False):
+            return entry.stat(follow_symlinks=False).st_size
+    return 0

@@ -1,5 +1,6 @@
 """Files that are not of a conversation: editors' and tools' own."""
 
+import contextlib
 import errno
 import fcntl
 import mmap
@@ -181,6 +182,19 @@ def test_too_many_files_are_refused_and_harm_nothing(tmp_path: Path) -> None:
             assert node is not None
             desk.forget(node.ino)
         assert desk.scratch.node_at(paths[10], 1) is not None
+
+
+def test_room_is_told_however_many_there_are(tmp_path: Path) -> None:
+    with new_store(tmp_path / "store") as store:
+        add(store, LINES)
+        before = Tree(store).space().used
+        with contextlib.chdir(store.root):
+            for name in ("scratch", *["d"] * 1500):
+                os.mkdir(name)
+                os.chdir(name)
+            Path("file").write_bytes(bytes(1 << 20))
+        assert Tree(store).space().used == before
+    subprocess.run(["rm", "-r", tmp_path / "store"], check=True, timeout=20)
 
 
 def test_locks(talk: Talk) -> None:
