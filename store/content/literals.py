@@ -56,8 +56,8 @@ def _long_ranges(masked: bytes, at_least: int, *, careful: bool) -> list[tuple[i
         counted = quote
         opens = not quotes & 1
         if end < 0:
-            if opens and not careful:
-                return None  # a string that nothing ends
+            if not careful:
+                return None  # a string that nothing ends, or one that was taken for what stands between two
             break
         if not careful and (not opens or masked[quote + 1] in _NOT_INSIDE):
             return None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from store.conversations import branch
 from store.conversations.chain import Blobs, Chain, Recorded
-from store.disk.turn_format import DELETED, Turn
+from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
 from store.errors import ConvfsError
 from store.events.conversation import EventRow, ResourceRow, Sizes
@@ -41,8 +41,9 @@ class Measured:
         self.last_ms = 0
         """The latest time that a record told, in Unix milliseconds, 0 if none did."""
 
-    def add(self, number: int, event: Event, sizes: Sizes, payload_size: int) -> None:
-        """Take in the next record."""
+    def add(self, number: int, event: Event, sizes: Sizes, payload_size: int, edited_ms: int) -> None:
+        """Take in the next record; ``edited_ms`` is when it was given other content, 0 if it never was."""
+        time_ms = edited_ms or event.time_ms
         for seq, resource in enumerate(event.resources):
             data = resource.data
             self._resources.append(
@@ -53,7 +54,7 @@ class Measured:
                     resource.uri,
                     resource.mime,
                     len(data),
-                    event.time_ms,
+                    time_ms,
                     hash_bytes(data),
                 )
             )
@@ -64,7 +65,7 @@ class Measured:
             event.kind,
             event.tool,
             event.parent,
-            event.time_ms,
+            time_ms,
             sizes.file,
             sizes.section,
             sizes.json,
@@ -73,11 +74,10 @@ class Measured:
         )
         self._records.append(row)
 
-    def add_deleted(self, number: int, event: Event, payload_size: int) -> None:
+    def add_deleted(self, number: int, event: Event, payload_size: int, edited_ms: int) -> None:
         """Take in the next record, one that is not shown: only what records after it may refer to counts."""
-        self._records.append(
-            (number, Kind.RECORD, event.tool, event.parent, event.time_ms, 0, 0, 0, payload_size, True)
-        )
+        time_ms = edited_ms or event.time_ms
+        self._records.append((number, Kind.RECORD, event.tool, event.parent, time_ms, 0, 0, 0, payload_size, True))
 
     def rows(self, first: int) -> list[EventRow]:
         """Return the rows of the records, the first of which is turn ``first``."""
@@ -199,8 +199,10 @@ class Viewer:
             payloads = dict(self._seen(turns, sizes))
             for at, turn in enumerate(turns, number + start - first):
                 type_name = self._type_name(turn.type_tag)
-                payload, deleted = payloads.get(turn.turn_id), turn.flags & DELETED != 0
-                self.measure(measured, at, type_name, payload, sizes[turn.turn_id], chain, deleted=deleted)
+                payload, size = payloads.get(turn.turn_id), sizes[turn.turn_id]
+                self.measure(
+                    measured, at, type_name, payload, size, chain, deleted=turn.deleted, edited_ms=turn.edited_ms
+                )
             self._views.add(measured.rows(start), measured.resources(start))
 
     def _size(self, digest: Hash) -> int:
@@ -225,23 +227,32 @@ class Viewer:
         chain: Chain,
         *,
         deleted: bool = False,
+        edited_ms: int = 0,
     ) -> None:
         """See and measure one record of a branch, and go on to the next; ``payload`` is None if it is too large."""
         event = self.see_huge(payload_size) if payload is None else self.see(type_name, payload, chain)
         chain.advance(event)
-        self.take(into, number, type_name, event, payload_size, deleted=deleted)
+        self.take(into, number, type_name, event, payload_size, deleted=deleted, edited_ms=edited_ms)
 
     def take(
-        self, into: Measured, number: int, type_name: str, event: Event, payload_size: int, *, deleted: bool = False
+        self,
+        into: Measured,
+        number: int,
+        type_name: str,
+        event: Event,
+        payload_size: int,
+        *,
+        deleted: bool = False,
+        edited_ms: int = 0,
     ) -> None:
         """Measure one event of a branch."""
         if self.renderer is None:
             raise ConvfsError("this store was opened without a renderer, so nothing can be measured")
         if deleted:
-            into.add_deleted(number, event, payload_size)
+            into.add_deleted(number, event, payload_size, edited_ms)
             return
         sizes = self.renderer.measure(number, event, type_name.partition(".")[0], payload_size)
-        into.add(number, event, sizes, payload_size)
+        into.add(number, event, sizes, payload_size, edited_ms)
 
 
 def _batches(rows: Sequence[EventRow]) -> Iterator[list[EventRow]]:

@@ -22,6 +22,9 @@ RECORD_SIZE = 80
 DELETED = 1
 """The flag of a turn whose record was deleted: it keeps its number and its payload, and is not shown."""
 
+EDITED = 2
+"""The flag of a turn that took the place of another with other content: it was changed at ``created_ms``."""
+
 _FIELDS = Layout("<QQIIQ32sIQ")
 _RECORD = Layout("<QQIIQ32sIQ4x")
 _CRC = Layout("<I")
@@ -70,6 +73,16 @@ class Turn(Struct, frozen=True, gc=False):
     def type_version(self) -> int:
         """The version of the payload's type."""
         return self.codec >> 16
+
+    @property
+    def deleted(self) -> bool:
+        """Whether its record was deleted."""
+        return bool(self.flags & DELETED)
+
+    @property
+    def edited_ms(self) -> int:
+        """When its record was given other content, in Unix milliseconds; 0 if it never was."""
+        return self.created_ms if self.flags & EDITED else 0
 
 
 def codec(encoding: int, type_version: int) -> int:

@@ -158,16 +158,16 @@ class Editor(Keeper):
         _check_number(base, number)
         turn = self._store.turn(branch.position(base.runs, number))
         if content is DELETED:
-            if turn.flags & turn_format.DELETED:
+            if turn.deleted:
                 return None
             gone = NewTurn(
                 turn.payload_hash, turn.type_tag, turn.codec, turn.flags | turn_format.DELETED, turn.created_ms
             )
             return Fresh(gone, number)
         digest = hash_bytes(content)
-        if digest == turn.payload_hash and not turn.flags & turn_format.DELETED:
+        if digest == turn.payload_hash and not turn.deleted:
             return None
-        flags = turn.flags & ~turn_format.DELETED
+        flags = turn.flags & ~turn_format.DELETED | turn_format.EDITED
         return Fresh(NewTurn(digest, turn.type_tag, turn.codec, flags, now_ms()), number, content)
 
     def _new(self, item: Append) -> Fresh:

@@ -14,7 +14,7 @@ import msgspec
 from store.conversations import branch
 from store.conversations.chain import Chain, Recorded
 from store.conversations.viewer import LARGEST_VIEWED, Measured
-from store.disk.turn_format import DELETED, Turn
+from store.disk.turn_format import Turn
 from store.editing.commit import Committed
 from store.editing.plan import Fresh, Kept, Plan
 from store.errors import ConvfsError
@@ -89,7 +89,7 @@ class _Measuring:
         before = next(iter(store.views.rows((old_turn, 1), number)), None)
         if before is None:
             return False
-        if turn.flags & DELETED:
+        if turn.deleted:
             gone = EventRow(
                 turn.turn_id,
                 number,
@@ -129,8 +129,8 @@ class _Measuring:
 
     def _take(self, turn: Turn, number: int, event: Event) -> None:
         store, measured = self._store, Measured()
-        deleted, size = turn.flags & DELETED != 0, store.blob_size(turn.payload_hash)
-        store.viewer.take(measured, number, store.type_name(turn.type_tag), event, size, deleted=deleted)
+        type_name, size = store.type_name(turn.type_tag), store.blob_size(turn.payload_hash)
+        store.viewer.take(measured, number, type_name, event, size, deleted=turn.deleted, edited_ms=turn.edited_ms)
         self._rows += measured.rows(turn.turn_id)
         self._resources += measured.resources(turn.turn_id)
 

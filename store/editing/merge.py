@@ -14,13 +14,14 @@ from operator import itemgetter
 
 import msgspec
 
-from store.commit.request import Request
+from store.commit.request import NewTurn, Request
 from store.conversations import branch
-from store.disk.turn_format import Turn
+from store.disk.turn_format import EDITED, Turn
 from store.editing.commit import commit
 from store.editing.measuring import measure
 from store.editing.plan import Base, Fresh, Kept, Piece, Plan
 from store.errors import Conflict
+from store.ids import now_ms
 from store.index.views import Run
 from store.store import Store
 
@@ -95,7 +96,7 @@ class _Merge:
             kept = number - 1 if number in self._instead else number
             yield Kept(done + 1, kept - done)
             if (turn := self._instead.get(number)) is not None:
-                yield Fresh(turn, number)
+                yield Fresh(_edited(turn), number)
             if number == self._end:
                 yield from map(Fresh, self._extra)
             done = number
@@ -146,4 +147,8 @@ def _same_end(one: Sequence[Turn], other: Sequence[Turn]) -> int:
 
 
 def _alike(one: Turn, other: Turn) -> bool:
-    return (one.payload_hash, one.type_tag, one.flags) == (other.payload_hash, other.type_tag, other.flags)
+    return (one.payload_hash, one.type_tag, one.deleted) == (other.payload_hash, other.type_tag, other.deleted)
+
+
+def _edited(turn: Turn) -> NewTurn:
+    return NewTurn(turn.payload_hash, turn.type_tag, turn.codec, turn.flags | EDITED, now_ms())

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 
 from msgspec import Struct
 
 from store.commit.intake import Load
 from store.commit.request import NewTurn, Request
 from store.content.cutting import MAX_CUT_BYTES
+from store.conversations import branch
 from store.conversations.chain import Chain
 from store.conversations.viewer import Measured
-from store.disk.turn_format import Encoding
+from store.disk.turn_format import EDITED, Encoding, Turn
 from store.errors import DamageError, NotFound
 from store.events.conversation import EventRow, ResourceRow
 from store.events.event import Kind
@@ -72,6 +74,7 @@ class Appender:
         self._store = store
         self._load = load
         self._number = number
+        self._runs = runs
         self._viewer = store.viewer if store.viewer.renderer is not None else None
         self._chain: Chain | None = store.viewer.chain(runs, number + 1, self._blob) if self._viewer else None
         self._batch: list[_Record] = []
@@ -122,19 +125,34 @@ class Appender:
         hashes = iter(self._load.payloads([record.payload for record in batch if record.payload is not None]))
         like = {name: self._store.new_turn(_NO_HASH, name, Encoding.JSON) for name in self.types}
         turns: list[NewTurn] = []
-        for record in batch:
+        for record, old in zip_longest(batch, self._replaced()):
             turn = like[record.type_name]
             digest = record.digest or next(hashes)
-            turns.append(NewTurn(digest, turn.type_tag, turn.codec, turn.flags, turn.created_ms))
+            flags, created_ms = turn.flags, turn.created_ms
+            if old is not None:
+                same = old.payload_hash == digest
+                flags, created_ms = (old.flags & EDITED, old.created_ms) if same else (EDITED, created_ms)
+            turns.append(NewTurn(digest, turn.type_tag, turn.codec, flags, created_ms))
         return turns
 
-    def measure(self) -> Measured:
-        """See and measure the records that wait, once their content can be read."""
+    def _replaced(self) -> list[Turn]:
+        """Return the turns of the branch whose places the records take that wait, none where they are damaged."""
+        runs = branch.part(self._runs, self._number, len(self._batch))
+        try:
+            return [turn for run in runs for turn in self._store.files.turns.range(*run)]
+        except DamageError:
+            return []
+
+    def measure(self, turns: Sequence[NewTurn]) -> Measured:
+        """See and measure the records that wait, as these turns, once their content can be read."""
         measured = Measured()
         if self._viewer is not None and self._chain is not None:
-            for number, record in enumerate(self._batch, self._number + 1):
-                payload = record.payload
-                self._viewer.measure(measured, number, record.type_name, payload, record.size, self._chain)
+            for number, (record, turn) in enumerate(zip(self._batch, turns, strict=True), self._number + 1):
+                edited_ms = turn.created_ms if turn.flags & EDITED else 0
+                payload, size = record.payload, record.size
+                self._viewer.measure(
+                    measured, number, record.type_name, payload, size, self._chain, edited_ms=edited_ms
+                )
             self.last_ms = max(self.last_ms, measured.last_ms)
         return measured
 
@@ -167,7 +185,7 @@ class Appender:
         """Commit what waits as turns that no branch shows yet."""
         turns = self.turns()
         self._load.sync()
-        measured = self.measure()
+        measured = self.measure(turns)
         request = Request(
             0,
             parent=self.parent,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from store.disk.turn_format import DELETED
 from store.events.conversation import Conversation
 from store.formats.format import Format
 from store.formats.registry import format_named
@@ -35,7 +34,7 @@ class Edited:
         for run in runs:
             for turn in store.files.turns.range(*run):
                 number += 1
-                gone = bool(turn.flags & DELETED)
+                gone = turn.deleted
                 was = numbers.get(number, 0)
                 if 0 < was <= first:
                     if not gone:

@@ -73,7 +73,7 @@ class Group:
         measured: list[Measured] = []
         for ending in endings:
             appender = ending.appender
-            measured.append(appender.measure())
+            measured.append(appender.measure(ending.turns))
             if appender.last_ms:
                 ending.changes["updated_ms"] = appender.last_ms
             requests.append(

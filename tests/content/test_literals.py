@@ -23,6 +23,7 @@ def test_the_careful_search_finds_what_the_plain_one_finds(document: bytes, at_l
 @given(documents, st.sampled_from([48, 60, 120]))
 @example(b'{"a":"C:\\\\","b":"' + b"x" * 60 + b'"}', 48)
 @example(b'{"a":"' + b"x" * 60 + b'\\\\"}', 48)
+@example(b'{"a":{"\\\\":"' + b"x" * 60 + b'\\\\"}}', 48)
 @example(b'{"a":"C:\\\\","b":[' + b"1," * 60 + b'1],"c":"d"}', 48)
 def test_the_fast_search_finds_the_same_or_shows_that_it_was_led_astray(document: bytes, at_least: int) -> None:
     found = find_literals(document, at_least)

@@ -3,7 +3,6 @@
 from fusefs.text.render import FileRenderer
 from store.conversations.chain import Chain
 from store.conversations.viewer import Measured
-from store.disk.turn_format import DELETED
 from store.events.conversation import EventRow, ResourceRow, Sizes
 from store.events.event import Kind
 from store.formats.registry import lens_for
@@ -21,14 +20,14 @@ def measured(store: Store, head: int) -> tuple[list[EventRow], list[ResourceRow]
         payload, type_name = store.payload(turn.turn_id), store.type_name(turn.type_tag)
         event = lens_for(type_name).view(payload, chain)
         chain.advance(event)
-        if turn.flags & DELETED:
+        if turn.deleted:
             size = len(payload)
-            told = (event.tool, event.parent, event.time_ms)
+            told = (event.tool, event.parent, turn.edited_ms or event.time_ms)
             rows.append(EventRow(turn.turn_id, number, Kind.RECORD, *told, 0, 0, 0, size, True))
             continue
         found = Measured()
         sizes: Sizes = RENDERER.measure(number, event, type_name.partition(".")[0], len(payload))
-        found.add(number, event, sizes, len(payload))
+        found.add(number, event, sizes, len(payload), turn.edited_ms)
         rows += found.rows(turn.turn_id)
         resources += found.resources(turn.turn_id)
     return rows, resources

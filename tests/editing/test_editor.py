@@ -72,7 +72,7 @@ def test_what_is_deleted_keeps_its_number_and_is_shown_nowhere(store: Store, edi
     assert history(store, context) == ["append", "delete 00003"]
     editor.edit(context, {3: lines[2]}, action="undelete 00003")
     assert shown(store, context) == lines
-    assert store.turn(store.rows(store.head(context).turn)[2].turn).flags == 0
+    assert not store.turn(store.rows(store.head(context).turn)[2].turn).deleted
     assert len(store.resources(store.head(context).turn)) == 1
 
 
