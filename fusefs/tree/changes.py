@@ -13,6 +13,7 @@ from fusefs.tree.projects import MARKDOWN
 from fusefs.tree.shown_names import shown_name
 from store.events.conversation import EventRow
 from store.events.event import Kind
+from store.ids import Hash
 from store.store import Store
 
 
@@ -71,11 +72,16 @@ def _stale_events(store: Store, old: Shown, head: int) -> Iterator[Stale]:
     first = inodes.base(Space.EVENT, old.view)
     old_rows = store.rows(old.head)
     new_rows: Sequence[EventRow] = store.rows(head) if head else ()
+    hashes = _payload_hashes(store, old.head) | _payload_hashes(store, head)
     for before, after in zip_longest(old_rows, new_rows[: len(old_rows)]):
         if after is not None and before.turn == after.turn:
             continue
         name = event_name(before, len(old_rows))
         if before.kind is not Kind.RECORD and (after is None or event_name(after, len(new_rows)) != name):
             yield Stale(directory, name.encode())
-        if after is None or store.turn(before.turn).payload_hash != store.turn(after.turn).payload_hash:
+        if after is None or hashes[before.turn] != hashes[after.turn]:
             yield Stale(first + before.number, content=True)
+
+
+def _payload_hashes(store: Store, head: int) -> dict[int, Hash]:
+    return {turn.turn_id: turn.payload_hash for turn in store.path_to_root(head)} if head else {}

@@ -173,10 +173,20 @@ class Library:
         with self._lock:
             # a branch that grows is kept once
             self._rows.pop(earlier_head, None)
+        self.remember_rows(head, rows)
+        return rows
+
+    def rows_at_hand(self, head: int) -> Sequence[EventRow] | None:
+        """Return what :meth:`rows` does, if nothing must be read for it."""
+        with self._lock:
+            return self._rows.get(head)
+
+    def remember_rows(self, head: int, rows: Sequence[EventRow]) -> None:
+        """Take note of the rows of the branch that ends in ``head``, for a while."""
+        with self._lock:
             self._rows[head] = rows
             if len(self._rows) > self._cached_branches:
                 self._rows.popitem(last=False)
-        return rows
 
     def _rows_before(self, runs: tuple[Run, ...]) -> tuple[int, Sequence[EventRow]]:
         """Return rows at hand that the branch begins with, and their head: it may have grown by a few records."""

@@ -7,9 +7,10 @@ and wherever numbers change, rows are left out: they are measured when the conve
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from store.conversations import branch
 from store.conversations.chain import Chain, Recorded
@@ -63,6 +64,21 @@ class _Measuring:
         for some in _batches(self._moves):
             views.add((), (), (), some)
         views.add((), (), sums)
+        if whole and (before := self._store.rows_at_hand(base.head.turn)) is not None:
+            self._store.remember_rows(self._now.head.turn, self._carried(before))
+
+    def _carried(self, before: Sequence[EventRow]) -> list[EventRow]:
+        """Return the rows of the branch, made of those of the branch that was: reading them would take longer."""
+        fresh = {row.number: row for row in self._rows}
+        number, rows = 1, list(before)
+        for first, count in self._now.runs:
+            for turn in range(first, first + count):
+                if (row := fresh.get(number)) is not None:
+                    rows[number - 1 : number] = [row]
+                elif rows[number - 1].turn != turn:
+                    rows[number - 1] = replace(rows[number - 1], turn=turn)
+                number += 1
+        return rows
 
     def _go(self) -> bool:
         """Go through the pieces; return whether all that follows the prefix has its row."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from store.errors import ConvfsError, DamageError, StoreFailed
 from store.index.schema import SCHEMA_VERSION, TABLES
-from store.index.sums import holds, moved_sum, sum_of
+from store.index.sums import holds, numbered_holds, sum_of
 
 _PRAGMAS = ("journal_mode = WAL", "synchronous = OFF", "temp_store = MEMORY", "cache_size = -8192")
 
@@ -94,7 +94,6 @@ class Database:
             )
             for pragma in _PRAGMAS:
                 connection.execute(f"PRAGMA {pragma}").fetchone()
-            connection.create_function("moved_sum", -1, moved_sum, deterministic=True)
         except _FAULTS as error:
             if connection is not None:
                 connection.close()
@@ -150,6 +149,12 @@ class Database:
     def checked(self, table: str, row: Row) -> Row:
         """Return a row without the checksum that it ends in (``store.index.sums``); DamageError if it is wrong."""
         if not holds(row):
+            raise self.damage(f"a row of {table} is damaged")
+        return row[:-1]
+
+    def checked_numbered(self, table: str, row: Row) -> Row:
+        """As :meth:`checked`, for the tables of what was measured."""
+        if not numbered_holds(row):
             raise self.damage(f"a row of {table} is damaged")
         return row[:-1]
 

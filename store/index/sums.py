@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -13,9 +14,22 @@ def sum_of(values: Sequence[object]) -> int:
     return zlib.crc32(_encode(values))
 
 
-def moved_sum(to: object, *row: object) -> int | None:
-    """Return the checksum of ``row`` (which ends in its own) with ``to`` in its first place; None if it is damaged."""
-    return sum_of((to, *row[1:-1])) if holds(row) else None
+def numbered_sum(values: Sequence[object]) -> int:
+    """Return the checksum of a row that begins with a number: that number plus the checksum of the rest.
+
+    So SQLite itself can file what was measured of one turn for another: what it adds to the one it adds to the other.
+    """
+    number = values[0]
+    assert isinstance(number, int)
+    return number + zlib.crc32(_encode(values[1:]))
+
+
+def numbered_holds(row: Sequence[Any]) -> bool:
+    """As :func:`holds`, for a row with a :func:`numbered_sum`."""
+    try:
+        return bool(row[-1] - row[0] == zlib.crc32(_encode(row[1:-1])))
+    except (OverflowError, TypeError, UnicodeEncodeError):
+        return False
 
 
 def holds(row: Sequence[object]) -> bool:

@@ -8,14 +8,14 @@ from store.events.conversation import EventRow, ResourceRow
 from store.events.event import Kind
 from store.index.database import Database
 from store.index.schema import DERIVED_FROM_RENDERER
-from store.index.sums import sum_of
+from store.index.sums import numbered_sum
 
 _KINDS = tuple(Kind)
 _AT_ONCE = 500
 
-# where a row is damaged its new sum is NULL, which the table does not take
+# a row that is damaged stays it: its sum is wrong by as much as before
 _COPIES = tuple(
-    f"INSERT OR IGNORE INTO {table} SELECT turn + :shift, {columns}, moved_sum(turn + :shift, turn, {columns}, sum)"
+    f"INSERT OR IGNORE INTO {table} SELECT turn + :shift, {columns}, sum + :shift"
     f" FROM {table} WHERE turn BETWEEN :first AND :last"
     for table, columns in (
         ("views", "kind, tool, parent, time_ms, file_size, section_size, json_size, payload_size, deleted"),
@@ -64,7 +64,7 @@ class Views:
         """File measured records, and the sums of conversations by their ids.
 
         ``moves`` are records that others are like: what was measured of some turns (the first of them) is filed for
-        others too (the first of these, and how many); rows that are damaged are left out.
+        others too (the first of these, and how many).
         """
         views = [
             (
@@ -86,18 +86,18 @@ class Views:
         with self._db.writing() as sql:
             sql.executemany(
                 "INSERT OR REPLACE INTO views VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [(*values, sum_of(values)) for values in views],
+                [(*values, numbered_sum(values)) for values in views],
             )
             sql.executemany(
                 "INSERT OR REPLACE INTO resources VALUES (?, ?, ?, ?, ?, ?, ?)",
-                [(*values, sum_of(values)) for values in held],
+                [(*values, numbered_sum(values)) for values in held],
             )
             for first, to, count in moves:
                 for copy in _COPIES:
                     sql.execute(copy, {"shift": to - first, "first": first, "last": first + count - 1})
             sql.executemany(
                 "INSERT OR REPLACE INTO measures VALUES (?, ?, ?, ?, ?, ?)",
-                [(*values, sum_of(values)) for values in sums],
+                [(*values, numbered_sum(values)) for values in sums],
             )
 
     def rows(self, run: Run, number: int) -> list[EventRow]:
@@ -106,7 +106,8 @@ class Views:
         shift = number - first
         found = []
         for row in self._db.query("SELECT * FROM views WHERE turn BETWEEN ? AND ?", (first, first + count - 1)):
-            turn, kind, tool, parent, time_ms, file, section, json, payload, deleted = self._db.checked("views", row)
+            values = self._db.checked_numbered("views", row)
+            turn, kind, tool, parent, time_ms, file, section, json, payload, deleted = values
             found.append(
                 EventRow(
                     turn,
@@ -133,7 +134,7 @@ class Views:
             " WHERE r.turn BETWEEN ? AND ? ORDER BY r.turn, seq",
             (first, first + count - 1),
         ):
-            turn, seq, uri, mime, size, digest = self._db.checked("resources", tuple(row))
+            turn, seq, uri, mime, size, digest = self._db.checked_numbered("resources", tuple(row))
             found.append(ResourceRow(turn, turn - first + number, seq, uri, mime, size, time_ms, digest))
         return found
 
@@ -143,7 +144,7 @@ class Views:
         for start in range(0, len(context_ids), _AT_ONCE):
             some = context_ids[start : start + _AT_ONCE]
             for row in self._db.query(f"SELECT * FROM measures WHERE context IN ({','.join('?' * len(some))})", some):
-                context, *sums = self._db.checked("measures", row)
+                context, *sums = self._db.checked_numbered("measures", row)
                 found[context] = Measure(*sums)
         return found
 

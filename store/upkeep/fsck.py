@@ -22,7 +22,7 @@ from store.errors import ConvfsError, DamageError
 from store.ids import Hash
 from store.index.index import Index
 from store.index.schema import DERIVED_FROM_LOGS, DERIVED_FROM_RENDERER
-from store.index.sums import holds
+from store.index.sums import numbered_holds
 from store.store import Store
 from store.upkeep.rebuild import rebuild
 
@@ -262,7 +262,7 @@ def check_views(store: Store) -> Iterator[Finding]:
     """What was measured of events is what was filed."""
     for table in DERIVED_FROM_RENDERER:
         for row in store.files.index.db.query(f"SELECT * FROM {table}"):
-            if not holds(row):
+            if not numbered_holds(row):
                 yield _error("views", f"{table}: the row {row} is damaged: run convfs reindex")
 
 

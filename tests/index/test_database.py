@@ -10,7 +10,7 @@ import pytest
 
 from store.errors import DamageError, StoreFailed
 from store.index.database import Database
-from store.index.sums import holds, sum_of
+from store.index.sums import holds, numbered_holds, numbered_sum, sum_of
 
 
 def test_readers_see_what_was_committed_and_nothing_else(tmp_path: Path) -> None:
@@ -167,3 +167,14 @@ def test_checksums_of_rows() -> None:
         assert not holds((*row[:position], other, *row[position + 1 :]))
     assert not holds((1.5, 3))
     assert not holds((1 << 70, 3))
+
+
+def test_checksums_of_rows_that_are_filed_for_other_turns() -> None:
+    values = (7, "text", None, b"bytes")
+    row = (*values, numbered_sum(values))
+    assert numbered_holds(row)
+    assert numbered_holds((row[0] + 5, *row[1:-1], row[-1] + 5))
+    for position, other in ((0, 8), (1, "texT"), (2, 0), (3, b"bytez"), (4, row[-1] ^ 1)):
+        assert not numbered_holds((*row[:position], other, *row[position + 1 :]))
+    assert not numbered_holds((1.5, 3))
+    assert not numbered_holds(("1", "a", 3))
