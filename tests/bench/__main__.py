@@ -11,7 +11,7 @@ every contestant gives the right answer. Cold numbers need root, to drop the ker
 import platform
 import traceback
 
-from tests.bench import appends, importing, reading, scale, space
+from tests.bench import appends, editing, importing, reading, scale, space
 from tests.bench.harness import note, options, parse, remove
 
 BENCHMARKS = {
@@ -19,6 +19,7 @@ BENCHMARKS = {
     "importing": importing.bench,
     "space": space.bench,
     "reading": reading.bench,
+    "editing": editing.bench,
     "scale": scale.bench,
 }
 
