@@ -13,7 +13,7 @@ import trio
 
 from fusefs import inodes
 from fusefs.inodes import Lookups, Space
-from fusefs.tree.changes import Stale, stale_places, stale_since
+from fusefs.tree.changes import Stale, stale_since
 from fusefs.tree.tree import Tree
 from store.errors import ConvfsError
 from store.events.conversation import EventRow
@@ -95,11 +95,10 @@ class Prefetch:
         size = 0
         first = ino - number
         served = self._tree.served
-        overlay = self._tree.overlays.get(view_id)
-        renumbered = overlay.inos if overlay else {}
+        known = self._tree.known
         for row in view.rows[number - 1 : number - 1 + length * _GAP]:
             candidate = first + row.number
-            if candidate in served or row.number in renumbered:
+            if candidate in served or candidate in known:
                 # what is written there is not what would be drawn
                 continue
             if candidate in self._lookups and candidate not in self._open and candidate not in self._there:
@@ -188,10 +187,11 @@ class Invalidations:
             tree.store.conversation(context_id)
         shown = self._in_loop(tree.changed, view_id)
         self._in_loop(self.changed, view_id)
-        for stale in stale_places(view_id):
-            if stale.ino in self._lookups:
+        places = self._in_loop(tree.places_known, view_id)
+        for stale in places:
+            if stale.ino in self._lookups and stale.ino not in tree.served:
                 _invalidate(stale)
-        self._in_loop(tree.unsettled.difference_update, [stale.ino for stale in stale_places(view_id)])
+        self._in_loop(tree.unsettled.difference_update, [stale.ino for stale in places])
         for earlier in shown:
             for stale in stale_since(tree.store, earlier):
                 current = self._in_loop(tree.as_known, stale)

@@ -12,7 +12,6 @@ from fusefs.editing.saving import Written
 from fusefs.editing.scratch import ScratchFile, ScratchNode
 from fusefs.handler import handler
 from fusefs.reading import Reading
-from fusefs.tree.events import EventFile
 from fusefs.tree.node import Directory, Node
 from fusefs.tree.view_node import ViewNode
 
@@ -31,9 +30,10 @@ class Writing(Reading):
         return self._opened(self._open_to_write(self.tree.node(inode), flags))
 
     def _open_to_write(self, node: Node, flags: int) -> Handle:
+        target = self.desk.targets.of(node)
+        if target is not None:
+            return self.desk.open(node.ino, target, anew=bool(flags & os.O_TRUNC))
         match node:
-            case EventFile() if self.desk.is_head(node.view_id):
-                return self.desk.open_event(node, anew=bool(flags & os.O_TRUNC))
             case ScratchFile():
                 fd = os.open(node.path, os.O_RDWR | os.O_CLOEXEC | flags & os.O_TRUNC)
                 return self.desk.appending.as_handle(node.ino, fd)
@@ -113,8 +113,8 @@ class Writing(Reading):
             if size > LARGEST_SCRATCH:
                 raise FUSEError(errno.EFBIG)
             os.truncate(node.path, size)
-        elif isinstance(node, EventFile) and self.desk.is_head(node.view_id):
-            self.desk.truncate_event(node, size)
+        elif (target := self.desk.targets.of(node)) is not None:
+            self.desk.truncate(node, target, size)
         else:
             raise FUSEError(_refusal(node))
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusefs.editing.buffer import LARGEST
-from fusefs.editing.drafts import Draft
+from fusefs.editing.drafts import NEW, Draft
+from fusefs.editing.event_target import EventTarget
 from fusefs.editing.handle import ScratchHandle
-from fusefs.editing.records import payload_hash
 from fusefs.editing.saving import Saved
 from fusefs.editing.scratch import ScratchFile
 from fusefs.text.names import kind_word
@@ -57,6 +57,11 @@ class Candidate:
         self.kind = kind
         self.draft: Path | None = None
 
+    @property
+    def path(self) -> str:
+        """Its path in the conversation, for messages."""
+        return f"events/{self.name}"
+
 
 class Appending:
     """Makes events of new files."""
@@ -88,7 +93,7 @@ class Appending:
         """Make what was written durable as a draft. Raises UsageError for what cannot become an event."""
         self._composed(candidate, data)
         records = self._desk.records
-        draft = Draft(records.context(candidate.view_id), 0, candidate.name, "", "", True, "")
+        draft = Draft(records.context(candidate.view_id), NEW, candidate.name, "", "", True, "")
         candidate.draft = self._desk.drafts.keep(draft, data, candidate.draft)
 
     def append(self, source: ScratchFile, path: bytes, candidate: Candidate, data: bytes) -> None:
@@ -102,10 +107,10 @@ class Appending:
             desk.drafts.drop(candidate.draft)
         self.forget(source.ino)
         time_ns = source.status().st_mtime_ns
-        desk.become(source.ino, view_id, number)
-        drawn = desk.records.drawn(view_id, number)
-        saved = Saved(None if drawn == data else data, len(data), time_ns, payload_hash(payload))
-        desk.show_saved(source.ino, view_id, number, saved)
+        target = EventTarget(desk.tree, desk.records, view_id, number)
+        desk.identities.become(source.ino, target)
+        saved = Saved(None if target.draws(data) else data, len(data), time_ns, target.state())
+        desk.show_saved(source.ino, target, saved)
         desk.unsettle(view_id)
 
     def _composed(self, candidate: Candidate, data: bytes) -> tuple[bytes, str]:
@@ -201,7 +206,7 @@ class NewEventHandle(ScratchHandle):
         try:
             data = self._content()
         except UsageError as error:
-            self._desk.note_name(self._candidate.view_id, self._candidate.name, f"{error}; the text is kept as it is")
+            self._desk.note_path(self._candidate.view_id, self._candidate.path, f"{error}; the text is kept as it is")
             data = b""
         super().release()
         node = self._desk.tree.bound(self.ino)
@@ -216,7 +221,7 @@ class NewEventHandle(ScratchHandle):
         try:
             self._desk.appending.append(node, os.fsencode(path), self._candidate, data)
         except (ConvfsError, OSError) as error:
-            self._desk.note_name(view_id, name, f"{error}; the text is kept as it is")
+            self._desk.note_path(view_id, self._candidate.path, f"{error}; the text is kept as it is")
 
     def _content(self) -> bytes:
         size = os.fstat(self.fd).st_size

@@ -19,17 +19,21 @@ from store.ids import hash_bytes
 
 _DIRECTORY = ".drafts"
 
+NEW = "new"
+"""The key of what is to become a new event."""
+
 
 class Draft(Struct, frozen=True):
     """What a draft is of.
 
-    ``context`` and ``event`` say where it belongs (``event`` 0: all of them, ``events.json``), ``base`` is the hash of
-    the payload that it was made from and ``result`` that of the payload which it becomes, in hexadecimal; "" where that
-    is not known. ``complete`` says that the program which wrote it had closed the file, and so meant it to be saved.
+    ``context`` and ``key`` say which file it belongs to (:attr:`fusefs.editing.target.Target.key`, or :data:`NEW`),
+    ``name`` what that is called. ``base`` is the state of the file that it was made from and ``result`` the one which
+    it leads to; "" where that is not known. ``complete`` says that the program which wrote it had closed the file, and
+    so meant it to be saved.
     """
 
     context: int
-    event: int
+    key: str
     name: str
     base: str
     result: str

@@ -13,19 +13,18 @@ from fusefs.editing.appending import Candidate, new_event
 from fusefs.editing.buffer import check_size
 from fusefs.editing.conversations import Conversations
 from fusefs.editing.desk import Desk
-from fusefs.editing.handle import Handle, ScratchHandle
-from fusefs.editing.records import payload_hash
+from fusefs.editing.handle import Handle
+from fusefs.editing.placing import move_away, save_onto
 from fusefs.editing.removal import Removals
-from fusefs.editing.saving import EventHandle, Saved
 from fusefs.editing.scratch import ScratchDirectory, ScratchFile, ScratchNode
 from fusefs.text.names import parse_event_name
 from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.documents import EventsJson, MetadataFile
 from fusefs.tree.events import EventFile, EventsDirectory
-from fusefs.tree.node import Directory, Node
+from fusefs.tree.node import Directory, File, Node
 from fusefs.tree.resources import ResourceFile
 from fusefs.tree.view_node import ViewNode
-from store.errors import Conflict, UsageError
+from store.errors import UsageError
 
 log = logging.getLogger(__name__)
 
@@ -63,17 +62,32 @@ class Gestures:
             return None
         return self.desk.appending.consider(node.ino, directory.view_id, name.decode(errors="replace"))
 
-    def _removed(self, directory: Directory, name: bytes) -> EventFile | None:
-        """Return the event that had this name and is being removed."""
+    def _removed(self, directory: Directory, name: bytes) -> Node | None:
+        """Return the file that had this name and is being removed."""
+        text = name.decode(errors="replace")
         if not isinstance(directory, EventsDirectory):
-            return None
+            node = directory.lookup(text) if self._vanished and isinstance(directory, ViewNode) else None
+            return node if node is not None and node.ino in self._vanished else None
         overlay = self.desk.tree.overlays.get(directory.view_id)
         if overlay is None:
             return None
-        number = overlay.aliases.get(name.decode(errors="replace")) or parse_event_name(name.decode(errors="replace"))
+        number = overlay.aliases.get(text) or parse_event_name(text)
         if number is None or number not in overlay.hidden:
             return None
         return self.desk.tree.event(directory.view_id, number)
+
+    def _hide(self, node: ViewNode) -> None:
+        """Take note that a file has been removed, or moved away."""
+        if isinstance(node, EventFile):
+            self.removals.hide(node)
+        else:
+            self.conversations.vanishing.hide(node)
+
+    def _come_back(self, node: Node) -> bool:
+        """Take note that a file is there again; say whether it was being removed."""
+        if isinstance(node, EventFile):
+            return self.removals.cancel(node.view_id, node.number)
+        return isinstance(node, ViewNode) and self.conversations.vanishing.cancel(node)
 
     def _new_path(self, directory: Directory, name: bytes) -> bytes:
         """Return the path on the disk for a new name. Raises what is wrong with making one here."""
@@ -103,10 +117,11 @@ class Gestures:
     def create(self, directory: Directory, name: bytes, mode: int, flags: int) -> tuple[Node, Handle]:
         """Make a file and open it."""
         there = self._removed(directory, name) or self.find(directory, name)
-        if isinstance(there, EventFile):
-            if not self.removals.cancel(there.view_id, there.number) and flags & os.O_EXCL:
+        target = self.desk.targets.of(there)
+        if there is not None and target is not None:
+            if not self._come_back(there) and flags & os.O_EXCL:
                 raise FUSEError(errno.EEXIST)
-            return there, self.desk.open_event(there, anew=True)
+            return there, self.desk.open(there.ino, target, anew=True)
         if there is not None and not isinstance(there, ScratchFile):
             raise FUSEError(errno.EEXIST)
         path = self._new_path(directory, name)
@@ -171,11 +186,12 @@ class Gestures:
                 raise FUSEError(errno.EISDIR)
             case ScratchNode():
                 os.unlink(self._path(directory, name))
-            case EventFile() if self.desk.is_head(node.view_id):
-                self.desk.orphan(node, self.desk.all_shown(node) if node.ino in self.desk.lookups else b"")
-                self.removals.hide(node)
-            case EventsJson() | MetadataFile() | ResourceFile() if self.desk.is_head(node.view_id):
-                self.conversations.vanishing.hide(node)
+            case EventFile() | EventsJson() | MetadataFile() | ResourceFile() if self.desk.is_head(node.view_id):
+                target = self.desk.targets.of(node)
+                if target is not None:
+                    self.desk.orphan(node.ino, target)
+                    node = target.node(self.desk.identities.known(target))
+                self._hide(node)
             case _:
                 raise FUSEError(_refusal(node))
 
@@ -213,12 +229,14 @@ class Gestures:
         match source, target:
             case ConversationDirectory(), None:
                 self.conversations.move(source, old, new, new_name)
-            case ScratchFile(), EventFile():
-                self._save_onto(source, self._path(old, old_name), target)
+            case ScratchFile(), File() if (saved_as := self.desk.targets.of(target)) is not None:
+                save_onto(self.desk, source, self._path(old, old_name), target, saved_as, self._come_back)
             case ScratchNode(), None | ScratchNode():
                 self._move(source, self._path(old, old_name), new, new_name)
-            case EventFile(), None | ScratchFile() if self.desk.is_head(source.view_id):
-                self._move_away(source, new, new_name)
+            case ViewNode(), None | ScratchFile() if (saved_as := self.desk.targets.of(source)) is not None:
+                self._hide(move_away(self.desk, source, saved_as, self._new_path(new, new_name), new.ino))
+            case ScratchFile(), ViewNode() if not self.desk.is_head(target.view_id):
+                raise FUSEError(errno.EROFS)
             case _:
                 raise FUSEError(_refusal(source))
 
@@ -237,66 +255,8 @@ class Gestures:
         try:
             self.desk.appending.append(source, path, candidate, data)
         except UsageError as error:
-            self.desk.note_name(candidate.view_id, candidate.name, str(error))
+            self.desk.note_path(candidate.view_id, candidate.path, str(error))
             raise FUSEError(errno.EINVAL) from None
-
-    def _save_onto(self, source: ScratchFile, path: bytes, file: EventFile) -> None:
-        """Make the content of a scratch file that of an event, which the kernel then knows under the file's inode."""
-        desk = self.desk
-        if not desk.is_head(file.view_id):
-            raise FUSEError(errno.EROFS)
-        status = source.status()
-        check_size(status.st_size)
-        with open(path, "rb") as opened:
-            data = opened.read()
-        before = desk.all_shown(file)
-        saved = self._save(file, data, before, status.st_mtime_ns)
-        if not self.removals.cancel(file.view_id, file.number):
-            desk.orphan(file, before)
-        desk.appending.forget(source.ino)
-        for fh, handle in desk.handles.items():
-            if isinstance(handle, ScratchHandle) and handle.ino == source.ino:
-                handle.release()
-                desk.handles[fh] = EventHandle(desk, source.ino, file.view_id, file.number)
-        os.unlink(path)
-        if status.st_nlink > 1:
-            desk.scratch.renumber(source)
-        desk.become(source.ino, file.view_id, file.number)
-        desk.show_saved(source.ino, file.view_id, file.number, saved)
-        desk.unsettle(file.view_id)
-
-    def _save(self, file: EventFile, data: bytes, before: bytes, time_ns: int) -> Saved:
-        """Commit ``data`` as an event that was ``before``.
-
-        Raises EINVAL for what cannot be; the text is then kept beside the event too.
-        """
-        desk = self.desk
-        base = desk.records.base(file.view_id, file.number)
-        digest = base.payload_hash
-        try:
-            if data != before:
-                payload = desk.records.edited(base, data)
-                if payload is not None:
-                    desk.records.edit(base, payload)
-                    digest = payload_hash(payload)
-        except UsageError as error:
-            desk.reject(file.view_id, file.number, data, str(error), None)
-            raise FUSEError(errno.ESTALE if isinstance(error, Conflict) else errno.EINVAL) from None
-        drawn = desk.records.drawn(file.view_id, file.number)
-        return Saved(None if data == drawn else data, len(data), time_ns, digest)
-
-    def _move_away(self, file: EventFile, directory: Directory, name: bytes) -> None:
-        """Make a scratch file of an event: it is what a program keeps while it writes the event anew."""
-        desk = self.desk
-        path = self._new_path(directory, name)
-        attributes = file.attributes()
-        temporary = path[: path.rindex(b"/") + 1] + b".%d~" % file.ino
-        with open(temporary, "xb", opener=_private) as opened:
-            opened.write(desk.all_shown(file))
-        os.utime(temporary, ns=(attributes.time_ns or attributes.time_ms * 1_000_000,) * 2)
-        os.rename(temporary, path)
-        desk.make_scratch(file, path, directory.ino)
-        self.removals.hide(file)
 
     # -- time ------------------------------------------------------------------------------------------------------
 
@@ -335,7 +295,3 @@ class Gestures:
 def _refusal(node: Node) -> int:
     """Return the errno for a name that cannot be changed: in an earlier version none can."""
     return errno.EROFS if isinstance(node, ViewNode) else errno.EPERM
-
-
-def _private(path: str | bytes, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)

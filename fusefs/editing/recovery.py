@@ -7,8 +7,7 @@ import os
 
 from fusefs.editing.appending import Candidate, new_event
 from fusefs.editing.desk import Desk
-from fusefs.editing.drafts import Draft
-from fusefs.editing.records import Base
+from fusefs.editing.drafts import NEW, Draft
 from fusefs.editing.scratch import ScratchFile
 from store.errors import ConvfsError, NotFound
 
@@ -19,10 +18,10 @@ def recover(desk: Desk) -> None:
     """Settle every draft that is left; called before the mount answers."""
     for path, draft, text in desk.drafts.left():
         try:
-            if draft.event:
-                _recover_event(desk, draft, text)
-            else:
+            if draft.key == NEW:
                 _recover_new(desk, draft)
+            else:
+                _recover_saved(desk, draft, text)
         except NotFound as error:
             log.warning("the draft %s stays where it is: %s", path, error)
             continue
@@ -32,25 +31,27 @@ def recover(desk: Desk) -> None:
         desk.drafts.drop(path)
 
 
-def _recover_event(desk: Desk, draft: Draft, text: bytes) -> None:
+def _recover_saved(desk: Desk, draft: Draft, text: bytes) -> None:
     view_id = desk.tree.view_id(draft.context)
-    now = desk.records.base(view_id, draft.event).payload_hash.hex()
-    if now == draft.result or text == desk.records.drawn(view_id, draft.event):
+    target = desk.targets.keyed(view_id, draft.key)
+    if target is None:
+        raise NotFound(f"it belongs to {draft.key}, which cannot be saved")
+    now = target.state()
+    if now == draft.result or target.draws(text):
         return
     reason = "it was being written when the mount ended"
     if draft.complete and now == draft.base:
         try:
-            base = Base(view_id, draft.event, bytes.fromhex(draft.base))
-            payload = desk.records.edited(base, text)
-            if payload is not None:
-                desk.records.edit(base, payload)
+            prepared = target.prepare(now, text)
+            if prepared is not None:
+                prepared.commit()
             return
         except ConvfsError as error:
             reason = str(error)
     elif draft.complete:
         reason = "it was changed by somebody else before this could be saved"
-    kept = desk.keep_beside(draft.context, draft.name, text)
-    desk.note(view_id, draft.event, f"{reason}; the text is kept as {kept.name}")
+    kept = desk.keep_beside(target.directory(), draft.name, text)
+    desk.note(target, f"{reason}; the text is kept as {kept.name}")
 
 
 def _recover_new(desk: Desk, draft: Draft) -> None:
@@ -67,6 +68,6 @@ def _recover_new(desk: Desk, draft: Draft) -> None:
                 data = file.read()
             desk.appending.append(node, path, Candidate(view_id, draft.name, asked[1]), data)
     except ConvfsError as error:
-        desk.note_name(view_id, draft.name, f"{error}; the text is kept as it is")
+        desk.note_path(view_id, f"events/{draft.name}", f"{error}; the text is kept as it is")
     finally:
         desk.forget(node.ino)

@@ -1,4 +1,4 @@
-"""Saving an event: from a program's first write to the one version that it becomes.
+"""Saving a file of a conversation: from a program's first write to the one version that it becomes.
 
 What a program writes is gathered in a buffer, and shown at once. *flush*, which every close waits for,
 parses it and makes it durable as a draft: what is wrong with it is told there. The *release* of the handle, when no
@@ -6,7 +6,9 @@ descriptor is left, commits it. Between the two, memory that is mapped may still
 through another descriptor; so a flush never commits.
 
 Handles that are open at once share what is written, as they do in any file; but one that was opened to write all of the
-event anew begins a session of its own. Of two such programs the later one is told that it comes too late.
+file anew begins a session of its own. Of two such programs the later one is told that it comes too late.
+
+What a file is and what becomes of it, its target knows (:mod:`fusefs.editing.target`).
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ from pyfuse3 import FUSEError
 
 from fusefs.editing.buffer import Buffer
 from fusefs.editing.drafts import Draft
-from fusefs.editing.records import Base, payload_hash
-from store.errors import Conflict, ConvfsError, StoreFailed, UsageError
+from store.errors import Conflict, ConvfsError, UsageError
 
 if TYPE_CHECKING:
     from fusefs.editing.desk import Desk
+    from fusefs.editing.target import Prepared, Target
 
 log = logging.getLogger(__name__)
 
@@ -35,23 +37,21 @@ QUIET_SECONDS = 3.0
 
 
 class Saved(Struct, frozen=True):
-    """What an event was saved as. ``data`` is None where it is drawn the same."""
+    """What a file was saved as, which led to ``state``. ``data`` is None where it is drawn the same."""
 
     data: bytes | None
     size: int
     time_ns: int
-    payload_hash: bytes
+    state: str
 
 
 class Written:
-    """What is shown of an event in place of how it is drawn: what is being written, else what was saved last."""
+    """What is shown of a file in place of how it is drawn: what is being written, else what was saved last."""
 
-    __slots__ = ("_desk", "_number", "saved", "sessions", "view")
+    __slots__ = ("saved", "sessions", "target")
 
-    def __init__(self, desk: Desk, view_id: int, number: int) -> None:
-        self._desk = desk
-        self.view = view_id
-        self._number = number
+    def __init__(self, target: Target) -> None:
+        self.target = target
         self.sessions: list[Session] = []
         """What is being written, the last one written to at the end."""
         self.saved: Saved | None = None
@@ -61,7 +61,7 @@ class Written:
         """The size of what is shown."""
         if self.sessions:
             return len(self.sessions[-1].buffer)
-        return self.saved.size if self.saved else len(self._desk.records.drawn(self.view, self._number))
+        return self.saved.size if self.saved else self.target.size()
 
     @property
     def time_ns(self) -> int:
@@ -76,7 +76,12 @@ class Written:
             self.sessions[-1].time_ns = time_ns
         elif self.saved:
             saved = self.saved
-            self.saved = Saved(saved.data, saved.size, time_ns, saved.payload_hash)
+            self.saved = Saved(saved.data, saved.size, time_ns, saved.state)
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is shown as it is drawn, or stays as it is when it is read."""
+        return self.target.keeps_text or bool(self.sessions) or self.saved is None or self.saved.data is None
 
     def read(self, offset: int, size: int) -> bytes:
         """Return a part of what is shown."""
@@ -84,31 +89,30 @@ class Written:
             return self.sessions[-1].buffer.read(offset, size)
         if self.saved and self.saved.data is not None:
             return self.saved.data[offset : offset + size]
-        return self._desk.records.drawn(self.view, self._number)[offset : offset + size]
+        return self.target.read(offset, size)
 
     def is_current(self) -> bool:
-        """Say whether this must still be shown: not once somebody else has changed the event."""
+        """Say whether this must still be shown: not once somebody else has changed the file."""
         if self.sessions:
             return True
         saved = self.saved
         try:
-            return saved is not None and self._desk.records.hash_of(self.view, self._number) == saved.payload_hash
+            return saved is not None and self.target.state() == saved.state
         except ConvfsError:
             return False
 
 
-class EventHandle:
-    """An event that is open for writing. Before its first change it has no session, and shows what others see.
+class FileHandle:
+    """A file that is open for writing. Before its first change it has no session, and shows what others see.
 
-    ``anew`` says that it was opened to write all of it. ``gone`` says that the event is known under another inode by
+    ``anew`` says that it was opened to write all of it. ``gone`` says that the file is known under another inode by
     now: what is written here has nowhere to go, as with any file that was removed while it was open.
     """
 
-    def __init__(self, desk: Desk, ino: int, view_id: int, number: int, *, anew: bool = False) -> None:
+    def __init__(self, desk: Desk, ino: int, target: Target, *, anew: bool = False) -> None:
         self._desk = desk
         self.ino = ino
-        self.view_id = view_id
-        self.number = number
+        self.target = target
         self.session: Session | None = None
         self.gone = False
         self._anew = anew
@@ -117,10 +121,10 @@ class EventHandle:
         """Return a part of the file as this handle sees it."""
         if self.session is not None:
             return self.session.buffer.read(offset, size)
-        return self._desk.shown(self.ino, self.view_id, self.number, offset, size)
+        return self._desk.shown(self.ino, self.target, offset, size)
 
     def write(self, offset: int, data: bytes) -> int:
-        """Write; what that makes of the event is seen at flush."""
+        """Write; what that makes of the file is seen at flush."""
         self._begin().write(offset, data)
         return len(data)
 
@@ -154,30 +158,33 @@ class EventHandle:
         if self.session is None:
             session = None if self._anew or self.gone else self._desk.session(self.ino)
             if session is None:
-                session = Session(self._desk, self.ino, self.view_id, self.number, gone=self.gone)
+                session = Session(self._desk, self.ino, self.target, gone=self.gone, anew=self._anew)
+            self._anew = False
             session.handles.add(self)
             self.session = session
         return self.session
 
 
 class Session:
-    """What is being written to an event, until it is committed.
+    """What is being written to a file, until it is committed.
 
-    ``gone`` says that the event is known under another inode by now, so that nothing will be committed.
+    ``gone`` says that the file is known under another inode by now, so that nothing will be committed; ``anew`` that
+    what it was does not matter.
     """
 
-    def __init__(self, desk: Desk, ino: int, view_id: int, number: int, *, gone: bool = False) -> None:
+    def __init__(self, desk: Desk, ino: int, target: Target, *, gone: bool = False, anew: bool = False) -> None:
         self._desk = desk
         self.ino = ino
-        self.view_id = view_id
-        self.number = number
+        self.target = target
         self.gone = gone
-        self.handles: set[EventHandle] = set()
+        self.handles: set[FileHandle] = set()
         self.time_ns = 0
-        self._base = None if gone else desk.records.base(view_id, number)
-        self._before = desk.shown(ino, view_id, number, 0, 1 << 62)
-        self.buffer = Buffer(self._before)
-        self._payload: bytes | None = None
+        self._state = "" if gone else target.state()
+        self._held_something = not gone and target.size() > 0
+        self._before = desk.saved_text(ino)
+        """What was shown that is not drawn so: written back, it changes nothing."""
+        self.buffer = Buffer(b"" if anew else desk.all_shown(ino, target))
+        self._prepared: Prepared | None = None
         self._waits = False
         """Whether something was written that no flush has looked at."""
         self._changed_at = 0.0
@@ -237,10 +244,10 @@ class Session:
         if not self.gone and data:
             try:
                 saved = self._commit(data)
-            except (UsageError, StoreFailed, OSError) as error:
+            except (ConvfsError, OSError) as error:
                 self._reject_quietly(data, error)
-        elif not self.gone and self._before:
-            self._desk.note(self.view_id, self.number, "it was saved empty, which changes nothing: remove it instead")
+        elif not self.gone and self._held_something:
+            self._desk.note(self.target, "it was saved empty, which changes nothing: remove it instead")
         self._forget_draft()
         for handle in self.handles:
             handle.session = None
@@ -250,36 +257,28 @@ class Session:
     def _commit(self, data: bytes) -> Saved:
         if self._waits:
             self._work_out(data)
-        base = self._base
-        assert base is not None
-        if self._payload is not None:
-            self._desk.records.edit(base, self._payload)
-            base = Base(base.view, base.number, payload_hash(self._payload))
-        drawn = self._desk.records.drawn(self.view_id, self.number)
+        state = self._state
+        if self._prepared is not None:
+            state = self._prepared.commit()
         self._desk.drop_rejected(self._rejected)
-        return Saved(None if drawn == data else data, len(data), self.time_ns, base.payload_hash)
+        return Saved(None if self.target.draws(data) else data, len(data), self.time_ns, state)
 
     # -- within ----------------------------------------------------------------------------------------------------
 
     def _work_out(self, data: bytes) -> None:
-        """Find out what the event's payload becomes."""
-        assert self._base is not None
-        self._payload = None
+        """Find out what changes."""
+        self._prepared = None
         if data != self._before:
-            self._payload = self._desk.records.edited(self._base, data)
+            self._prepared = self.target.prepare(self._state, data)
 
     def _keep(self, data: bytes, *, complete: bool) -> None:
-        if complete and self._payload is None:
+        if complete and self._prepared is None:
             # nothing is changed, so there is nothing to lose
             self._forget_draft()
             return
-        assert self._base is not None
-        records = self._desk.records
-        result = payload_hash(self._payload).hex() if complete and self._payload is not None else ""
-        name = self._desk.event_name(self.view_id, self.number)
-        draft = Draft(
-            records.context(self.view_id), self.number, name, self._base.payload_hash.hex(), result, complete, ""
-        )
+        context = self._desk.records.context(self.target.view_id)
+        result = self._prepared.result if complete and self._prepared is not None else ""
+        draft = Draft(context, self.target.key, self.target.name, self._state, result, complete, "")
         self._draft = self._desk.drafts.keep(draft, data, self._draft)
 
     def _forget_draft(self) -> None:
@@ -288,12 +287,12 @@ class Session:
             self._draft = None
 
     def _reject(self, data: bytes, error: Exception) -> None:
-        """Keep a text that cannot become the event beside it, and note why."""
-        self._rejected = self._desk.reject(self.view_id, self.number, data, str(error), self._rejected)
+        """Keep a text that cannot become the file beside it, and note why."""
+        self._rejected = self._desk.reject(self.target, data, str(error), self._rejected)
 
     def _reject_quietly(self, data: bytes, error: Exception) -> None:
         try:
             self._reject(data, error)
         except OSError:
-            log.exception("what was written to event %d could not be kept", self.number)
+            log.exception("what was written to %s could not be kept", self.target.path)
             self._draft = None  # left where it is: the next mount looks at it

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 
 from fusefs.editing.desk import Desk
-from fusefs.tree.node import Node
 from fusefs.tree.view_node import ViewNode
 
 _SECONDS = 5.0
@@ -30,9 +29,13 @@ class Vanishing:
         self._tree.vanished.add(node.ino)
         self._since[node.view_id] = (time.monotonic(), inos)
 
-    def has(self, node: Node) -> bool:
-        """Say whether a node is not shown."""
-        return node.ino in self._tree.vanished
+    def cancel(self, node: ViewNode) -> bool:
+        """Take note that a file is there again; say whether it had vanished."""
+        if node.ino not in self._tree.vanished:
+            return False
+        self._tree.vanished.discard(node.ino)
+        self._since[node.view_id][1].discard(node.ino)
+        return True
 
     def show(self, view_id: int) -> None:
         """Show everything of a conversation again: it was removed as a whole, or not at all."""

@@ -43,18 +43,18 @@ class EventsDirectory(ViewDirectory):
         entries = self.view.event_entries(after)
         tree = self.tree
         overlay = tree.overlays.get(self.view_id)
-        if overlay is None and not tree.served:
+        if overlay is None and not tree.served and not tree.known:
             return iter(entries)
         return self._overlaid(entries, overlay or EventOverlay())
 
     def _overlaid(self, entries: list[Entry], overlay: EventOverlay) -> Iterator[Entry]:
         """Yield entries as they are with what is being changed."""
-        served = self.tree.served
+        served, known = self.tree.served, self.tree.known
         for entry in entries:
             number = entry.position - FIRST_POSITION + 1
             if number in overlay.hidden:
                 continue
-            ino = overlay.inos.get(number, entry.attributes.ino)
+            ino = known.get(entry.attributes.ino, entry.attributes.ino)
             if ino in served or ino != entry.attributes.ino:
                 yield Entry(entry.position, entry.name, self.tree.event(self.view_id, number).attributes())
             else:

@@ -21,13 +21,11 @@ class Served(Protocol):
 class EventOverlay:
     """What is otherwise in ``events/`` of one conversation.
 
-    ``inos`` are the inode numbers of events that the kernel knows under another one than their own, ``hidden`` the
-    events that are being removed, ``aliases`` the names under which events were created.
+    ``hidden`` are the events that are being removed, ``aliases`` the names under which events were created.
     """
 
-    __slots__ = ("aliases", "hidden", "inos")
+    __slots__ = ("aliases", "hidden")
 
     def __init__(self) -> None:
-        self.inos: dict[int, int] = {}
         self.hidden: set[int] = set()
         self.aliases: dict[str, int] = {}

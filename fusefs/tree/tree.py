@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fusefs import inodes
 from fusefs.inodes import FIRST_HANDED_OUT_VIEW, ROOT, Handed, Place, Space
-from fusefs.tree.changes import Shown, Stale
+from fusefs.tree.changes import Shown, Stale, stale_places
 from fusefs.tree.control import BLOBS, CONTROL, Errors, control_node
 from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.documents import EventsJson, MetadataFile, Transcript
@@ -82,6 +82,8 @@ class Tree:
         self._shown: dict[int, list[Shown]] = {}
         self.served: dict[int, Served] = {}
         """What is shown in place of what would be drawn, by inode: what is being written, and what was saved."""
+        self.known: dict[int, int] = {}
+        """The numbers by which the kernel knows files that can be saved, where they are others than their own."""
         self.overlays: dict[int, EventOverlay] = {}
         """By view: what is otherwise in ``events/`` than the store says."""
         self.unsettled: set[int] = set()
@@ -108,7 +110,7 @@ class Tree:
         if space == Space.EVENT:
             return EventFile(self, ino, view_id, number)
         if space == Space.PLACE:
-            return self.place(view_id, Place(number))
+            return self._placed(ino, view_id, Place(number))
         if space == Space.RECORD:
             return RecordFile(self, ino, view_id)
         if space == Space.RESOURCE:
@@ -116,12 +118,16 @@ class Tree:
         raise NotFound(f"there is no inode {ino}")
 
     def place(self, view_id: int, place: Place) -> Node:
-        """Return a node that there is once in every view."""
+        """Return a node that there is once in every view, under the number that it is known by."""
+        own = inodes.base(Space.PLACE, view_id) + place
+        return self._placed(self.known.get(own, own), view_id, place)
+
+    def _placed(self, ino: int, view_id: int, place: Place) -> Node:
         if place in (Place.DAY_LINK, Place.RECENT_LINK):
             return make_link(self, place, self.view(view_id).conversation)
         if place is Place.FORK_LINK:
             return fork_link(self, self.view(view_id).conversation)
-        return _PLACES[place](self, inodes.base(Space.PLACE, view_id) + place, view_id)
+        return _PLACES[place](self, ino, view_id)
 
     def fixed(self, key: Key) -> Node:
         """Return a node that belongs to no conversation, by its path."""
@@ -154,9 +160,8 @@ class Tree:
 
     def event(self, view_id: int, number: int) -> EventFile:
         """Return the file of an event under the number that it is known by."""
-        overlay = self.overlays.get(view_id)
-        ino = overlay.inos.get(number) if overlay else None
-        return EventFile(self, ino or inodes.base(Space.EVENT, view_id) + number, view_id, number)
+        own = inodes.base(Space.EVENT, view_id) + number
+        return EventFile(self, self.known.get(own, own), view_id, number)
 
     def own_number(self, view_id: int, number: int) -> int:
         """Return the inode number that is computed for an event."""
@@ -170,11 +175,12 @@ class Tree:
         """Return what is stale of an event by the number that it is known by; None if it is shown as it was saved."""
         if stale.name is not None:
             return stale
-        space, view_id, number = inodes.split(stale.ino)
-        overlay = self.overlays.get(view_id)
-        if space == Space.EVENT and overlay and number in overlay.inos:
-            stale = stale._replace(ino=overlay.inos[number])
+        stale = stale._replace(ino=self.known.get(stale.ino, stale.ino))
         return None if stale.ino in self.served else stale
+
+    def places_known(self, view_id: int) -> list[Stale]:
+        """Return what every change of a conversation makes stale, by the numbers that it is known by."""
+        return [stale._replace(ino=self.known.get(stale.ino, stale.ino)) for stale in stale_places(view_id)]
 
     def bound(self, ino: int) -> Node | None:
         """Return the node that an inode number was given to, None if it is what its number says."""

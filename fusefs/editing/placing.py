@@ -1,0 +1,89 @@
+"""Files that are put in the place of a conversation's file, or taken out of it: programs that save do both."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+from pyfuse3 import FUSEError
+
+from fusefs.editing.buffer import check_size
+from fusefs.editing.handle import ScratchHandle
+from fusefs.editing.saving import FileHandle, Saved
+from fusefs.tree.node import Bytes
+from store.errors import Conflict, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fusefs.editing.desk import Desk
+    from fusefs.editing.scratch import ScratchFile
+    from fusefs.editing.target import Target
+    from fusefs.tree.node import Node
+    from fusefs.tree.view_node import ViewNode
+
+
+def save_onto(
+    desk: Desk, source: ScratchFile, path: bytes, node: Node, target: Target, come_back: Callable[[Node], bool]
+) -> None:
+    """Make the content of a scratch file that of a file, which the kernel then knows under the scratch file's inode.
+
+    ``come_back`` is told of the file once it is saved, and says whether it was being removed.
+    """
+    status = source.status()
+    check_size(status.st_size)
+    with open(path, "rb") as opened:
+        data = opened.read()
+    before = desk.saved_text(node.ino)
+    held = Bytes(before) if before is not None else target.snapshot()
+    size = target.size() if before is None else len(before)
+    saved = _save(desk, target, data, before, status.st_mtime_ns)
+    if not come_back(node):
+        desk.identities.orphan(node.ino, target, held, size)
+    desk.appending.forget(source.ino)
+    for fh, handle in desk.handles.items():
+        if isinstance(handle, ScratchHandle) and handle.ino == source.ino:
+            handle.release()
+            desk.handles[fh] = FileHandle(desk, source.ino, target)
+    os.unlink(path)
+    if status.st_nlink > 1:
+        desk.scratch.renumber(source)
+    desk.identities.become(source.ino, target)
+    desk.show_saved(source.ino, target, saved)
+    desk.unsettle(target.view_id)
+
+
+def _save(desk: Desk, target: Target, data: bytes, before: bytes | None, time_ns: int) -> Saved:
+    """Commit ``data`` as a file that was shown as ``before`` (None: as it is drawn).
+
+    Raises EINVAL for what cannot be; the text is then kept beside the file too.
+    """
+    state = target.state()
+    try:
+        prepared = None if data == before else target.prepare(state, data)
+        if prepared is not None:
+            state = prepared.commit()
+    except UsageError as error:
+        desk.reject(target, data, str(error), None)
+        raise FUSEError(errno.ESTALE if isinstance(error, Conflict) else errno.EINVAL) from None
+    return Saved(None if target.draws(data) else data, len(data), time_ns, state)
+
+
+def move_away(desk: Desk, node: ViewNode, target: Target, path: bytes, above: int) -> ViewNode:
+    """Make a scratch file at ``path`` of a file: a program keeps it while it writes the file anew.
+
+    Returns the file under the number that it is known by from then on.
+    """
+    attributes = node.attributes()
+    temporary = path[: path.rindex(b"/") + 1] + b".%d~" % node.ino
+    with open(temporary, "xb", opener=_private) as opened:
+        opened.write(desk.all_shown(node.ino, target))
+    os.utime(temporary, ns=(attributes.time_ns or attributes.time_ms * 1_000_000,) * 2)
+    os.rename(temporary, path)
+    desk.identities.make_scratch(node.ino, target, path, above)
+    return target.node(desk.identities.known(target))
+
+
+def _private(path: str | bytes, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)

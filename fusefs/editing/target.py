@@ -1,0 +1,101 @@
+"""What can be saved: a file of a conversation that programs write as they write any file."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from fusefs.tree.node import Content, Directory
+    from fusefs.tree.view_node import ViewNode
+
+
+class Prepared(Protocol):
+    """What a save will change: all worked out, nothing committed."""
+
+    @property
+    def result(self) -> str:
+        """The state that committing it leads to; "" where that is not known before."""
+
+    def commit(self) -> str:
+        """Make one version of it and return the state that the file is then in.
+
+        Raises Conflict if the file is no longer in the state that this was prepared for.
+        """
+
+
+class Target(ABC):
+    """A file that can be saved, by the place that it has, whatever inode it is known under.
+
+    A *state* is a short text that names what the file shows: as long as it is the same, so is the content.
+    """
+
+    keeps_text = True
+    """Whether what was saved is shown as it was written, until it is forgotten or changed.
+
+    Else only until a program opens it to read it: then it is drawn.
+    """
+
+    @property
+    @abstractmethod
+    def view_id(self) -> int:
+        """The view that it belongs to."""
+
+    @property
+    @abstractmethod
+    def ino(self) -> int:
+        """The inode number that is computed for it. The kernel may know it under another."""
+
+    @property
+    @abstractmethod
+    def key(self) -> str:
+        """What it is among the files of its conversation, for drafts: ``event/7``, ``events.json``."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of its file."""
+
+    @property
+    @abstractmethod
+    def path(self) -> str:
+        """Its path in the conversation, for messages."""
+
+    @abstractmethod
+    def directory(self) -> Directory:
+        """Return the directory that it is in; what is refused is kept there, beside it."""
+
+    @abstractmethod
+    def node(self, ino: int) -> ViewNode:
+        """Return the node that shows it under an inode number."""
+
+    @abstractmethod
+    def size(self) -> int:
+        """Return the size of what is drawn of it. Raises NotFound, as all of these do, if it is gone."""
+
+    @abstractmethod
+    def read(self, offset: int, size: int) -> bytes:
+        """Return a part of what is drawn of it."""
+
+    @abstractmethod
+    def snapshot(self) -> Content:
+        """Return what is drawn of it now, to be read whatever becomes of it."""
+
+    @abstractmethod
+    def state(self) -> str:
+        """Return its state, as everything stands that is committed."""
+
+    @abstractmethod
+    def prepare(self, state: str, data: bytes) -> Prepared | None:
+        """Work out what ``data`` makes of it, which was in ``state``; None where that is the same.
+
+        Raises Conflict if it can no longer become that, and ParseError or UsageError for what cannot be.
+        """
+
+    def drawn(self) -> bytes:
+        """Return all that is drawn of it."""
+        return self.read(0, self.size())
+
+    def draws(self, data: bytes) -> bool:
+        """Say whether what is drawn of it is ``data``."""
+        return self.size() == len(data) and self.drawn() == data

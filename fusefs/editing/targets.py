@@ -1,0 +1,41 @@
+"""Which files can be saved, and as what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fusefs.editing import event_target
+from fusefs.editing.event_target import EventTarget
+from fusefs.inodes import FIRST_HANDED_OUT_VIEW
+from fusefs.tree.events import EventFile
+
+if TYPE_CHECKING:
+    from fusefs.editing.records import Records
+    from fusefs.editing.target import Target
+    from fusefs.tree.node import Node
+    from fusefs.tree.tree import Tree
+
+
+class Targets:
+    """Finds the target for a file, and for a draft."""
+
+    def __init__(self, tree: Tree, records: Records) -> None:
+        self._tree = tree
+        self._records = records
+
+    def of(self, node: Node | None) -> Target | None:
+        """Return what a node is saved as; None where it cannot be, as in earlier versions."""
+        match node:
+            case EventFile() if self.is_head(node.view_id):
+                return EventTarget(self._tree, self._records, node.view_id, node.number)
+        return None
+
+    def keyed(self, view_id: int, key: str) -> Target | None:
+        """Return the target with a key; None if nothing has it."""
+        if key.startswith(event_target.KEY):
+            return EventTarget(self._tree, self._records, view_id, int(key.removeprefix(event_target.KEY)))
+        return None
+
+    def is_head(self, view_id: int) -> bool:
+        """Say whether a view is a conversation as it is now, which can be changed, and no earlier version."""
+        return view_id < FIRST_HANDED_OUT_VIEW or self._tree.view(view_id).version is None
