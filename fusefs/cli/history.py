@@ -2,12 +2,13 @@
 
 import json
 import re
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import click
 
 from fusefs.cli.output import columns, escape, write_row
 
+_VERSION = re.compile(r"0*([1-9][0-9]{0,17})(?:-|$)")
 _AT = re.compile(r"(.+)@([0-9]{1,18})", re.DOTALL)
 
 
@@ -40,15 +41,21 @@ def log(store: Path | None, conversation: str, as_json: bool) -> None:
 
 @click.command(short_help="Bring back an earlier version of a conversation.")
 @click.argument("conversation", metavar="CONV")
-@click.argument("version", type=click.IntRange(min=1))
+@click.argument("version")
 @click.pass_obj
-def restore(store: Path | None, conversation: str, version: int) -> None:
-    """Make a conversation what it was in VERSION, a number of `convfs log`. That is a version too; none is lost."""
+def restore(store: Path | None, conversation: str, version: str) -> None:
+    """Make a conversation what it was in VERSION. That is a version too; none is lost.
+
+    CONV is PROJECT/NAME, an id, or a path in the mount, VERSION a number of `convfs log` or a name in .versions/.
+    """
     from fusefs.cli.conversations import located
     from store.service.history import RESTORE, RestoreParams
 
+    number = _VERSION.match(PurePath(version).name)
+    if number is None:
+        raise click.UsageError(f"{version} is no version: name one by its number in `convfs log`")
     with located(store, conversation) as (backend, found):
-        backend.call(RESTORE, RestoreParams(found.id, version))
+        backend.call(RESTORE, RestoreParams(found.id, int(number[1])))
 
 
 @click.command(short_help="Branch off a conversation.")

@@ -20,9 +20,9 @@ _ACTION_MAX = 100
 
 
 def version_name(version: Version) -> str:
-    """Return the name of a version's directory: ``0002-2026-03-05T19.31.54-import``."""
+    """Return the name of a version's directory: ``0002-2026-03-05T19.31.54-edit-00007``."""
     time = timestamp(version.time_ms)[:19].replace(":", ".")
-    return f"{version.number:04}-{time}-{safe_name(version.action, limit=_ACTION_MAX)}"
+    return f"{version.number:04}-{time}-{safe_name(version.action.replace(' ', '-'), limit=_ACTION_MAX)}"
 
 
 class VersionsDirectory(ViewDirectory):

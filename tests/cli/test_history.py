@@ -48,5 +48,8 @@ def test_log_fork_and_restore(here: User) -> None:
         here.run("restore", "1", "1")
         until(lambda: "What to plant?" in first.read_text())
         assert len(json.loads(here.run("log", "1", "--json"))) == 3
+        second = next((events.parent / ".versions").glob("0002-*-edit-00001"))
+        here.run("restore", str(second.parent.parent), str(second))
+        until(lambda: "What not to plant?" in first.read_text())
     assert "7" in here.fails("restore", "1", "7")
     assert here.fails("restore", "1", "0", code=2)
