@@ -7,7 +7,7 @@ for writes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -34,6 +34,7 @@ from store.index.catalogue import Catalogue
 from store.index.views import Views
 from store.settings import Settings, load
 from store.upkeep.recovery import cannot_open, open_files
+from store.upkeep.replaced import replaced
 from store.upkeep.stats import Stats, collect
 
 _PAYLOADS_AT_ONCE = 256
@@ -98,7 +99,7 @@ class Store(Branches):
             if renderer is not None and self.views.renderer() != renderer.version:
                 self.views.reset(renderer.version)
             recovered = self._intake.repack()
-            recovered.payloads([blob.body for blob in files.waiting])
+            recovered.payloads([blob.body for blob in files.waiting], replaced(files))
             recovered.sync()
             files.settle()
         except BaseException as error:
@@ -209,11 +210,13 @@ class Store(Branches):
                 # an edit may have superseded the parent meanwhile
                 continue
 
-    def journalled(self, payloads: Iterable[bytes]) -> list[JournalBlob]:
+    def journalled(self, payloads: Iterable[bytes], earlier: Mapping[Hash, Hash] | None = None) -> list[JournalBlob]:
         """Return what a request must bring for turns with these payloads: nothing where it is better packed at once.
 
-        UsageError if one is too large.
+        ``earlier`` says of payloads, by their hashes, which one each takes the place of: so an edit of a large one
+        takes little. UsageError if one is too large.
         """
+        earlier = earlier or {}
         blobs: dict[Hash, JournalBlob] = {}
         for payload in payloads:
             if len(payload) > LARGEST_VIEWED:
@@ -221,9 +224,13 @@ class Store(Branches):
             digest = hash_bytes(payload)
             blobs[digest] = JournalBlob(digest, Form.PLAIN, len(payload), payload)
         if sum(blob.raw_len for blob in blobs.values()) <= self._writer.journalled_bytes:
+            self._intake.note_earlier(earlier)
             return list(blobs.values())
+        if any(self._writer.pending.get(digest) for digest in earlier.values()):
+            # what is to be built upon must lie in the packs
+            self.flush()
         load = self.load()
-        load.payloads([blob.body for blob in blobs.values()])
+        load.payloads([blob.body for blob in blobs.values()], earlier)
         load.sync()
         return []
 

@@ -206,16 +206,17 @@ class Checkpointer:
             some.append(blob.body)
             size += len(blob.body)
             if size >= _SLICE_BYTES:
-                load.payloads(some)
+                load.payloads(some, self._intake.earlier)
                 # the syncs at the end take their time, too
                 self._packed += 0.85 * size / total
                 size, some = 0, []
-        load.payloads(some)
+        load.payloads(some, self._intake.earlier)
         load.sync()
         writer.turns.sync()
         writer.head_log.sync()
         writer.settle()
         writer.pending.drop(task.blobs)
+        self._intake.forget_earlier(blob.hash for blob in task.blobs)
         self._learning.packed(task.blobs)
         pack, length = writer.packs.synced
         writer.journal.retire(Checkpoint(task.seq, task.turn_count, task.heads_length, pack, length))

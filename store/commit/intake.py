@@ -8,10 +8,11 @@ only its turns are journalled, after the packs are synced. Both do it by a :clas
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from store.commit.blob_source import StoredBlobs
 from store.commit.pending import Pending
+from store.commit.versions import Versions
 from store.commit.writer import Writer
 from store.content.chunking import chunk_list, chunks
 from store.content.compression import GROUP_BYTES, SMALL_GROUP_BYTES, Member, pack_records
@@ -23,6 +24,7 @@ from store.errors import ConvfsError
 from store.ids import Hash, hash_bytes
 from store.index.index import Place
 
+_NOTHING: Mapping[Hash, Hash] = {}
 _REMEMBERED = 100_000
 _CACHE_BYTES = 8 << 20
 _CHUNKED_BYTES = MAX_BODY_BYTES // 2
@@ -41,6 +43,7 @@ class Intake:
         # what waits in the journal must not vouch for what lies in the packs
         self._packed = Resolver(StoredBlobs(Pending(), writer.index, writer.packs), _CACHE_BYTES)
         self._sound: dict[Hash, None] = {}
+        self._earlier: dict[Hash, Hash] = {}
         self._append_lock = threading.Lock()
         self._sync_lock = threading.Lock()
         self._unfiled: list[tuple[Hash, Place]] = []
@@ -76,6 +79,28 @@ class Intake:
     def repack(self) -> Load:
         """Begin to move blobs from the journal into the packs."""
         return Load(self, self.packed)
+
+    # -- versions --------------------------------------------------------------------------------------------------
+
+    @property
+    def earlier(self) -> Mapping[Hash, Hash]:
+        """Which payload each of those that wait in the journal takes the place of, where that was said."""
+        return self._earlier
+
+    def note_earlier(self, earlier: Mapping[Hash, Hash]) -> None:
+        """Note of payloads that are about to be journalled what they take the place of."""
+        if len(self._earlier) >= _REMEMBERED:
+            self._earlier = {}
+        self._earlier.update(earlier)
+
+    def forget_earlier(self, digests: Iterable[Hash]) -> None:
+        """Forget about payloads that were packed."""
+        for digest in digests:
+            self._earlier.pop(digest, None)
+
+    def versions(self, there: Callable[[Hash], bool]) -> Versions:
+        """Begin to store deltas."""
+        return Versions(self.resolver, self._packed, self.inline_limit, there)
 
     # -- the dictionary --------------------------------------------------------------------------------------------
 
@@ -149,9 +174,14 @@ class Load:
         self._group: list[Member] = []
         self._group_bytes = 0
         self._new: set[Hash] = set()
+        self._versions = intake.versions(lambda digest: digest in self._new or bool(intake.packed([digest])))
 
-    def payloads(self, payloads: Sequence[bytes]) -> list[Hash]:
-        """Add payloads of turns, whose large strings become blobs of their own; return their hashes."""
+    def payloads(self, payloads: Sequence[bytes], earlier: Mapping[Hash, Hash] = _NOTHING) -> list[Hash]:
+        """Add payloads of turns, whose large strings become blobs of their own; return their hashes.
+
+        ``earlier`` says of payloads, by their hashes, which one each takes the place of: what they have in common is
+        not stored again.
+        """
         digests = [hash_bytes(payload) for payload in payloads]
         missing = self._missing(digests)
         cuts = {
@@ -161,14 +191,15 @@ class Load:
         }
         missing = self._missing([name for _payload, taken in cuts.values() if taken for name, _ in taken.contents])
         for digest, (payload, taken) in cuts.items():
+            before = earlier.get(digest)
             if taken is None:
-                self._add(Member(digest, Form.PLAIN, len(payload), payload))
+                self._add(Member(digest, Form.PLAIN, len(payload), payload), before)
                 continue
             for name, content in taken.contents:
                 if name in missing:
                     missing.remove(name)
-                    self._add(Member(name, Form.PLAIN, len(content), content))
-            self._add(Member(digest, Form.SKELETON, len(payload), taken.body))
+                    self._add(Member(name, Form.PLAIN, len(content), content), before)
+            self._add(Member(digest, Form.SKELETON, len(payload), taken.body), before)
         return digests
 
     def blob(self, data: bytes) -> Hash:
@@ -209,8 +240,12 @@ class Load:
         unknown = {digest for digest in digests if digest not in self._new}
         return unknown - self._held(list(unknown)) if unknown else unknown
 
-    def _add(self, member: Member) -> None:
+    def _add(self, member: Member, earlier: Hash | None = None) -> None:
+        record = self._versions.record(member, earlier) if earlier is not None else None
         self._new.add(member.hash)
+        if record is not None:
+            self._intake.write([(record, [member.hash])])
+            return
         self._group.append(member)
         self._group_bytes += len(member.body)
         if self._group_bytes >= GROUP_BYTES:

@@ -1,4 +1,7 @@
-"""Many blobs at once: one pass over the packs for the blobs, one more for contents that lie elsewhere."""
+"""Many blobs at once: one pass over the packs for the blobs, one more for contents that lie elsewhere.
+
+A content that is a delta takes one pass more for each base down to the one that lies there whole.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +30,20 @@ class Batch:
         self._bodies: dict[Hash, bytes] = {}
         self._skeletons: dict[Hash, Skeleton] = {}
         self._lists: dict[Hash, list[Chunk]] = {}
+        self._deltas: dict[Hash, Opened] = {}
+        self._late: dict[Hash, None] = {}
+        """Skeletons that are deltas: what they need is known when their bases have been gathered."""
 
     def gather(self, digests: Sequence[Hash]) -> None:
         """Read what ``digests`` need; what cannot be read is missing afterwards."""
         seen: set[Hash] = set()
         todo = digests
-        while todo:
-            seen.update(todo)
-            self._look_up(todo)
+        while todo or self._late:
+            if todo:
+                seen.update(todo)
+                self._look_up(todo)
+            else:
+                todo = self._patched()
             needs: dict[Hash, None] = {}
             for digest in todo:
                 try:
@@ -47,6 +56,8 @@ class Batch:
         """Return a blob, not yet compared with its hash. Raises KeyError for what is missing, DamageError."""
         skeleton = self._skeletons.get(digest)
         if skeleton is None:
+            if digest in self._deltas and digest not in self._late:
+                self._bodies[digest] = self._patch(digest, depth)
             chunks = self._lists.get(digest)
             return self._bodies[digest] if chunks is None else self._joined(chunks)
         if depth > _DEEPEST:
@@ -57,6 +68,34 @@ class Batch:
             if content not in bodies:
                 bodies[content] = self.assemble(content, depth + 1)
         return join(skeleton, bodies)
+
+    def _patch(self, digest: Hash, depth: int) -> bytes:
+        """Return the body of a delta; errors as in :meth:`assemble`."""
+        if depth > _DEEPEST:
+            raise DamageError(f"blob {digest.hex()} contains itself")
+        opened = self._deltas[digest]
+        base = opened.lacks
+        if base is not None:
+            opened.patch(self.assemble(base, depth + 1))
+        body = opened.body(opened.members[digest])
+        del self._deltas[digest]
+        return body
+
+    def _patched(self) -> list[Hash]:
+        """Make the body of a skeleton that is a delta, one that no other waits for; return it if that could be done."""
+        digest = next(reversed(self._late))
+        for _ in range(_DEEPEST):
+            base = self._deltas[digest].base
+            if base is None or base not in self._late:
+                break
+            digest = base
+        del self._late[digest]
+        try:
+            self._patch(digest, 0)
+        except (ConvfsError, KeyError):
+            del self._deltas[digest]
+            return []
+        return [digest]
 
     def _joined(self, chunks: list[Chunk]) -> bytes:
         pieces = []
@@ -117,6 +156,12 @@ class Batch:
             self._lists[digest] = opened.chunks
             for chunk in opened.chunks:
                 needs[chunk.hash] = None
+            return
+        elif (base := opened.lacks) is not None:
+            self._deltas[digest] = opened
+            if opened.members[digest][0] == Form.SKELETON:
+                self._late[digest] = None
+            needs[base] = None
             return
         else:
             entry = opened.members[digest]

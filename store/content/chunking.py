@@ -1,4 +1,4 @@
-"""Content-defined chunks: how a blob too large for one record is cut.
+"""Content-defined chunks: how a blob too large for one record is cut, and how two large ones are compared.
 
 Boundaries depend on the bytes around them only, so that two versions of a large file share most of their chunks, and
 a part in the middle can be read without the rest. The parameters are part of the store's format in this sense: with
@@ -23,6 +23,13 @@ def chunks(data: bytes | memoryview) -> Iterator[tuple[int, int]]:
     chunker = FastCDC(_AVERAGE, min_size=_LEAST, max_size=_MOST, normalized_chunking=1, seed=0)
     for chunk in chunker.cut_buf(data):
         yield chunk.offset, chunk.offset + chunk.length
+
+
+def pieces(data: bytes, average: int) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of each piece of ``data``, pieces being about ``average`` long: for comparing only."""
+    chunker = FastCDC(average, min_size=average // 4, max_size=average * 4, normalized_chunking=1, seed=0)
+    for piece in chunker.cut_buf(data):
+        yield piece.offset, piece.offset + piece.length
 
 
 def chunk_list(data: memoryview, passed: Callable[[int], None]) -> tuple[Hash, bytes]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from store.content import zstd
+from store.content.delta import Delta
 from store.content.text import is_text
 from store.content.veil import shows, veil
 from store.content.zstd import LEVEL, Dictionary
@@ -51,6 +52,16 @@ def pack_single(member: Member, dictionary: Dictionary | None = None) -> bytes:
         compression = Compression.ZSTD
     codec = blob_format.codec(compression, member.form, veiled=veiled)
     stored = head + veil(frame, member.hash) if veiled else head + frame
+    return blob_format.encode_record(codec, member.raw_len, member.hash, stored)
+
+
+def pack_delta(member: Member, base: Hash, delta: Delta) -> bytes:
+    """Return a record that holds one blob, whose body is ``delta`` against the bytes of the blob ``base``."""
+    frame = delta.frame
+    veiled = shows(frame)
+    table = blob_format.encode_delta_table(base, delta.stretches)
+    codec = blob_format.codec(Compression.DELTA, member.form, veiled=veiled)
+    stored = table + veil(frame, member.hash) if veiled else table + frame
     return blob_format.encode_record(codec, member.raw_len, member.hash, stored)
 
 

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from store.content import zstd
+from store.content import delta, zstd
 from store.content.veil import veil
 from store.content.zstd import Dictionary
-from store.disk.blob_format import Chunk, Compression, Form, Record, decode_chunks, decode_group_table
+from store.disk.blob_format import (
+    Chunk,
+    Compression,
+    DeltaTable,
+    Form,
+    Record,
+    decode_chunks,
+    decode_delta_table,
+    decode_group_table,
+)
 from store.errors import DamageError
 from store.ids import HASH_SIZE, Hash
 
@@ -24,16 +33,18 @@ class Opened:
     """A record whose bodies are decompressed when one is first asked for. Safe to share between threads.
 
     ``members`` has the record's blobs, ``size`` is about how many bytes it takes when it is decompressed. ``chunks`` is
-    set, and there is no body, where the blob is stored in pieces.
+    set, and there is no body, where the blob is stored in pieces; ``base`` names the blob that it is a delta against.
     """
 
-    __slots__ = ("_data", "_dictionary", "_frame", "chunks", "members", "size")
+    __slots__ = ("_data", "_delta", "_dictionary", "_frame", "base", "chunks", "members", "size")
 
     def __init__(self, record: Record, dictionary: Callable[[Hash], Dictionary]) -> None:
         """Read the table of a record; errors are DamageError and what ``dictionary`` raises."""
         self._data: bytes | None = None
         self._dictionary: Dictionary | None = None
         self._frame = memoryview(b"")
+        self._delta: DeltaTable | None = None
+        self.base: Hash | None = None
         self.chunks: list[Chunk] | None = None
         self.members: dict[Hash, Entry] = {}
         if record.compression in _GROUPS:
@@ -64,6 +75,8 @@ class Opened:
             self.chunks = decode_chunks(stored)
             if sum(chunk.length for chunk in self.chunks) != record.raw_len:
                 raise DamageError("the chunks of a blob do not add up to its length")
+        elif compression == Compression.DELTA:
+            self._open_delta(record)
         else:
             start = 0
             if compression == Compression.ZSTD_DICT:
@@ -75,12 +88,39 @@ class Opened:
             self.size = zstd.declared_size(stored, at_most)
             self._frame = stored
 
+    def _open_delta(self, record: Record) -> None:
+        table = decode_delta_table(record.stored)
+        taken = sum(stretch.length for stretch in table.stretches)
+        at_most = MAX_BODY_BYTES if record.form == Form.SKELETON else record.raw_len
+        if taken > at_most:
+            raise DamageError(f"a delta claims {taken} bytes where {at_most} is the most")
+        self._frame = _unveiled(record, table.frame_offset)
+        self.size = taken + zstd.declared_size(self._frame, at_most - taken)
+        self.base = table.base
+        self._delta = table
+
+    @property
+    def lacks(self) -> Hash | None:
+        """The blob whose bytes :meth:`patch` needs before there is a body; None where there is one."""
+        return self.base if self._data is None else None
+
+    def patch(self, base: bytes) -> None:
+        """Make the body of a delta from the bytes of the blob :attr:`base`; DamageError if that cannot be done."""
+        frame = self._frame
+        if self._data is None and self._delta is not None:
+            self._data = delta.apply(base, self._delta.stretches, frame, self.size)
+            self._frame = memoryview(b"")
+
     def body(self, entry: Entry) -> bytes:
-        """Return the body of a blob of this record; DamageError if it cannot be decompressed."""
+        """Return the body of a blob of this record, :meth:`patch`-ed before if it :attr:`lacks` another blob.
+
+        DamageError if it cannot be decompressed.
+        """
         _form, _length, start, stop = entry
         frame = self._frame  # before _data: another thread sets that first, then drops the frame
         data = self._data
         if data is None:
+            assert self._delta is None, "a delta's base comes first"
             data = zstd.decompress(frame, self.size, self._dictionary)
             if stop >= 0 and len(data) != self.size:
                 raise DamageError(f"a group's bodies have {len(data)} bytes where the record says {self.size}")

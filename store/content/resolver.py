@@ -71,6 +71,19 @@ class Resolver:
         form, body = pending
         return skeleton_format.decode(body).payload_length if form == Form.SKELETON else len(body)
 
+    def bases(self, digest: Hash) -> list[Hash]:
+        """Return what a blob is made from: the base of its delta, that one's base, and so on to what lies there whole.
+
+        Errors as :meth:`size`; DamageError where that would not end.
+        """
+        found: list[Hash] = []
+        at: Hash | None = digest
+        while at is not None and self._source.pending(at) is None and (at := self._find(at).base) is not None:
+            if at in found or at == digest:
+                raise DamageError(f"blob {digest.hex()} is made from itself")
+            found.append(at)
+        return found
+
     def pieces(self, digest: Hash) -> Iterator[bytes]:
         """Yield the bytes of a blob in order; of one that is stored in chunks, only one is in memory at a time.
 

@@ -71,6 +71,8 @@ class _Salvage:
         if opened.chunks is not None:
             data = b"".join([self.blob(chunk.hash, depth + 1) for chunk in opened.chunks])
         else:
+            if opened.base is not None:
+                opened.patch(self.blob(opened.base, depth + 1))
             data = self._spelt(entry[0], opened.body(entry), depth)
         return _verified(data, digest, f"in pack {place[0]} at offset {place[1]},")
 

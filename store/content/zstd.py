@@ -14,6 +14,7 @@ from store.ids import Hash, hash_bytes
 
 LEVEL = 3
 _KEPT = 16
+_LEAST_HASH_BITS = 17
 
 
 class Dictionary:
@@ -77,6 +78,37 @@ def decompress(frame: bytes | memoryview, at_most: int, dictionary: Dictionary |
         return _decompressor(dictionary).decompress(frame, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise DamageError(f"compressed content is damaged: {error}") from None
+
+
+def compress_beside(data: bytes, beside: bytes) -> bytes:
+    """Return one frame that declares its size, made with bytes that need no training to be a dictionary."""
+    # zstd takes in no more of a dictionary than eight times the entries of its table, the last of it
+    bits = max(_LEAST_HASH_BITS, len(beside).bit_length() - 3)
+    parameters = zstandard.ZstdCompressionParameters.from_level(
+        LEVEL,
+        source_size=len(data),
+        dict_size=len(beside),
+        window_log=max(zstandard.WINDOWLOG_MIN, (len(data) + len(beside)).bit_length()),
+        hash_log=bits,
+        chain_log=bits - 1,
+        write_dict_id=False,
+        write_content_size=True,
+    )
+    return zstandard.ZstdCompressor(compression_params=parameters, dict_data=_raw(beside)).compress(data)
+
+
+def decompress_beside(frame: bytes | memoryview, at_most: int, beside: bytes) -> bytes:
+    """Return what a frame of :func:`compress_beside` holds; errors as in :func:`decompress`."""
+    declared_size(frame, at_most)
+    try:
+        return zstandard.ZstdDecompressor(dict_data=_raw(beside)).decompress(frame, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise DamageError(f"compressed content is damaged: {error}") from None
+
+
+def _raw(beside: bytes) -> zstandard.ZstdCompressionDict:
+    # whatever it begins with: content may be a dictionary, too
+    return zstandard.ZstdCompressionDict(beside, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
 
 
 def _decompressor(dictionary: Dictionary | None) -> zstandard.ZstdDecompressor:

@@ -13,6 +13,9 @@ one after another. Where a record needs other blobs, its stored bytes begin with
 * GROUP: ``count u32 | count x (hash[32] | form u16 | raw_len u32 | body_len u32) | frame`` of all bodies
 * GROUP_DICT: ``dictionary[32]``, then as GROUP
 * CHUNKS: ``count u32 | count x (hash[32] | length u32)``
+* DELTA: ``base[32] | count u32 | count x (fresh u32 | offset u32 | length u32) | frame`` of all fresh bytes. So many
+  fresh bytes, then ``length`` bytes of the blob ``base`` from ``offset`` on, and so forth; what is left of the fresh
+  bytes is the end.
 """
 
 import zlib
@@ -37,6 +40,7 @@ OVERHEAD = HEAD_SIZE + _CRC.size
 _COUNT = Layout("<I")
 _MEMBER = Layout("<32sHII")
 _CHUNK = Layout("<32sI")
+_STRETCH = Layout("<III")
 _FORM_SHIFT = 8
 _VEILED = 0x80
 
@@ -50,6 +54,7 @@ class Compression(IntEnum):
     GROUP = 3
     GROUP_DICT = 4
     CHUNKS = 5
+    DELTA = 6
 
 
 class Form(IntEnum):
@@ -117,6 +122,22 @@ class Chunk(NamedTuple):
 
     hash: Hash
     length: int
+
+
+class Stretch(NamedTuple):
+    """So many ``fresh`` bytes, then ``length`` bytes of the base, from ``offset`` on."""
+
+    fresh: int
+    offset: int
+    length: int
+
+
+class DeltaTable(NamedTuple):
+    """The head of a delta: the blob that it is one against, what it takes from that, where the frame begins."""
+
+    base: Hash
+    stretches: list[Stretch]
+    frame_offset: int
 
 
 def codec(compression: Compression, form: Form, *, veiled: bool = False) -> int:
@@ -207,3 +228,26 @@ def decode_chunks(stored: bytes | memoryview) -> list[Chunk]:
     if not count or len(stored) != _COUNT.size + count * _CHUNK.size:
         raise DamageError(f"a table of {count} chunks cannot have {len(stored)} bytes")
     return [Chunk(digest, length) for digest, length in _CHUNK.iter_unpack(stored[_COUNT.size :])]
+
+
+def encode_delta_table(base: Hash, stretches: Sequence[Stretch]) -> bytes:
+    """Return what the stored bytes of a delta begin with; the zstd frame of its fresh bytes follows."""
+    return b"".join((base, _COUNT.pack(len(stretches)), *(_STRETCH.pack(*stretch) for stretch in stretches)))
+
+
+def decode_delta_table(stored: bytes | memoryview) -> DeltaTable:
+    """Read the head of a delta; DamageError if it makes no sense, or takes bytes of its base twice or out of order."""
+    start = HASH_SIZE + _COUNT.size
+    if len(stored) < start:
+        raise DamageError(f"a delta is cut off after {len(stored)} bytes")
+    (count,) = _COUNT.unpack_from(stored, HASH_SIZE)
+    end = start + count * _STRETCH.size
+    if end > len(stored):
+        raise DamageError(f"a delta with {count} stretches does not fit in {len(stored)} bytes")
+    stretches = [Stretch(*row) for row in _STRETCH.iter_unpack(stored[start:end])]
+    position = 0
+    for _fresh, offset, length in stretches:
+        if offset < position:
+            raise DamageError("the stretches of a delta overlap")
+        position = offset + length
+    return DeltaTable(Hash(bytes(stored[:HASH_SIZE])), stretches, end)

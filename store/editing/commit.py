@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from store.commit.request import ContextHead, NewTurn, Request
+from store.commit.versions import LEAST_BYTES
 from store.conversations import branch
 from store.disk.journal_format import JournalBlob
 from store.disk.turn_format import Turn
-from store.editing.plan import Kept, Plan
+from store.editing.plan import Fresh, Kept, Plan
+from store.ids import Hash
 from store.index.views import Run
 from store.store import Store
 
@@ -41,7 +43,7 @@ def commit(
     """
     runs = list(branch.part(plan.base.runs, 0, plan.prefix))
     parent = branch.position(plan.base.runs, plan.prefix) or None
-    blobs = store.journalled(plan.payloads)
+    blobs = store.journalled(plan.payloads, _earlier(store, plan))
     new_types = store.types_for(types)
     chunk: list[NewTurn | Turn] = []
     most = store.turns_at_once
@@ -70,6 +72,16 @@ def commit(
     whole = tuple(_joined(runs))
     store.remember(request.head.turn, whole)
     return Committed(request.head, whole)
+
+
+def _earlier(store: Store, plan: Plan) -> dict[Hash, Hash]:
+    """Return which payload each large new one takes the place of."""
+    found: dict[Hash, Hash] = {}
+    for piece in plan.pieces:
+        if isinstance(piece, Fresh) and piece.replaces and len(piece.payload or b"") >= LEAST_BYTES:
+            turn = store.turn(branch.position(plan.base.runs, piece.replaces))
+            found[piece.turn.payload_hash] = turn.payload_hash
+    return found
 
 
 def _turns(store: Store, plan: Plan, most: int) -> Iterator[Sequence[NewTurn | Turn]]:

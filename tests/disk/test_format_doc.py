@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from store.content import chunking
+from store.content import chunking, delta
 from store.disk import blob_format, file_header, head_format, journal_format, skeleton_format, turn_format
-from store.disk.blob_format import Chunk, Compression, Form, Member
+from store.disk.blob_format import Chunk, Compression, Form, Member, Stretch
 from store.disk.file_header import HEADER_SIZE
 from store.disk.journal_format import Checkpoint, Entry, JournalBlob, Slot
 from store.disk.skeleton_format import Spelling
@@ -56,6 +56,9 @@ GROUP = blob_format.encode_group_table(
         Member(hash_bytes(CONTENT), Form.PLAIN, len(CONTENT), len(CONTENT)),
     ]
 )
+LINES = CONTENT.ljust(25, b"\n") * 40
+EDITED = LINES[:475] + b"Please fix the sign-in bug\n" + LINES[500:]
+DELTA = delta.difference(LINES, EDITED)
 
 EXAMPLES: dict[str, bytes] = {
     "file header": file_header.encode(file_header.TURN_LOG, STORE_ID),
@@ -66,6 +69,7 @@ EXAMPLES: dict[str, bytes] = {
     },
     "blob record": blob_format.encode_record(RAW, 5, hash_bytes(b"hello"), b"hello"),
     "group table": GROUP,
+    "delta": blob_format.encode_delta_table(hash_bytes(LINES), DELTA.stretches) + DELTA.frame,
     "chunk table": blob_format.encode_chunks([Chunk(hash_bytes(b"a" * 65536), 65536), Chunk(hash_bytes(b"b"), 1)]),
     "skeleton": SKELETON,
     "journal entry": journal_format.frame(journal_format.encode_entry(ENTRY), 1, 4096, SEED),
@@ -97,6 +101,9 @@ def test_the_examples_are_read_back() -> None:
     framed = journal_format.unframe(memoryview(bytes(4096) + found["journal entry"]), 4096, SEED)
     assert framed is not None
     assert journal_format.decode_entry(framed.body) == ENTRY
+    table = blob_format.decode_delta_table(found["delta"])
+    assert table.base == hash_bytes(LINES)
+    assert delta.apply(LINES, table.stretches, found["delta"][table.frame_offset :], len(EDITED)) == EDITED
     skeleton = skeleton_format.decode(found["skeleton"])
     [(offset, length, spelling, digest)] = skeleton.cuts
     assert (spelling, digest) == (Spelling.JS, hash_bytes(CONTENT))
@@ -131,6 +138,7 @@ def test_fixed_sizes() -> None:
         HEADER_SIZE,
         turn_format.RECORD_SIZE,
         len(blob_format.encode_group_table([Member(Hash(bytes(32)), Form.PLAIN, 1, 1)])),
+        len(blob_format.encode_delta_table(Hash(bytes(32)), [Stretch(0, 0, 0)])),
         len(blob_format.encode_chunks([Chunk(Hash(bytes(32)), 1)])),
         journal_format.SLOT_SIZE,
     ]

@@ -1,0 +1,182 @@
+"""Deltas: content as what it has in common with other content, and what is fresh in it.
+
+What two versions share at their ends is found by comparing, what large ones share between them by cutting both where
+their content says so; so a delta of any size is made and undone about as fast as bytes are copied. What is left, a few
+lines mostly, is compressed together, with what the base has in those places as a dictionary: it stays small where
+something has changed on each line, too.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import Struct
+
+from store.content import zstd
+from store.content.chunking import pieces
+from store.disk.blob_format import Stretch
+from store.errors import DamageError
+
+_BLOCK = 64 << 10
+_PIECE = 4 << 10
+_COMPARED = 1 << 20
+"""What is no larger is left to zstd, which compares it quickly."""
+
+_SHORTEST = 32
+"""What is shorter is worth no row of the table."""
+
+_LEAST_DICTIONARY = 8
+_MOST_DICTIONARY = 8 << 20
+"""Tables for a dictionary take about as much memory as itself, and time to fill."""
+
+_Common = tuple[int, int, int]
+"""Where bytes in common begin in the base, where in the content, and how many they are."""
+
+
+class Delta(Struct, frozen=True, gc=False):
+    """What to take from a base, and the compressed bytes that come before, between and behind."""
+
+    stretches: Sequence[Stretch]
+    frame: bytes
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return 12 * len(self.stretches) + len(self.frame)
+
+
+def difference(base: bytes, data: bytes) -> Delta:
+    """Return ``data`` as a delta against ``base``. Of both, at most 4 GiB."""
+    stretches: list[Stretch] = []
+    fresh: list[bytes] = []
+    at = 0
+    for offset, start, length in _in_common(base, data):
+        if length >= _SHORTEST:
+            stretches.append(Stretch(start - at, offset, length))
+            fresh.append(data[at:start])
+            at = start + length
+    fresh.append(data[at:])
+    dictionary = _left(base, stretches)
+    together = b"".join(fresh)
+    return Delta(stretches, zstd.compress_beside(together, dictionary) if dictionary else zstd.compress(together))
+
+
+def apply(base: bytes, stretches: Sequence[Stretch], frame: bytes | memoryview, at_most: int) -> bytes:
+    """Return the content that a delta against ``base`` spells.
+
+    Raises DamageError where the frame is damaged, or the delta takes what the base does not have, or would become more
+    than ``at_most`` bytes.
+    """
+    taken = sum(stretch.length for stretch in stretches)
+    if taken > at_most or (stretches and stretches[-1].offset + stretches[-1].length > len(base)):
+        raise DamageError("a delta takes more of its base than there is")
+    dictionary = _left(base, stretches)
+    at_most -= taken
+    fresh = zstd.decompress_beside(frame, at_most, dictionary) if dictionary else zstd.decompress(frame, at_most)
+    if sum(stretch.fresh for stretch in stretches) > len(fresh):
+        raise DamageError(f"a delta has no more than {len(fresh)} fresh bytes")
+    parts: list[bytes] = []
+    at = 0
+    for count, offset, length in stretches:
+        parts += (fresh[at : at + count], base[offset : offset + length])
+        at += count
+    parts.append(fresh[at:])
+    return b"".join(parts)
+
+
+def shared_ends(one: bytes, other: bytes) -> tuple[int, int]:
+    """Return how many bytes two contents share at their beginnings, and how many of the rest at their ends."""
+    last, other_last = len(one), len(other)
+    most = min(last, other_last)
+    ahead = _shared(most, lambda start, stop: one[start:stop] == other[start:stop])
+    behind = _shared(
+        most - ahead,
+        lambda start, stop: one[last - stop : last - start] == other[other_last - stop : other_last - start],
+    )
+    return ahead, behind
+
+
+def _shared(most: int, same: Callable[[int, int], bool]) -> int:
+    """Return up to where all is the same, which ``same`` tells of a range; ``most`` if it is to the end."""
+    start = 0
+    while start < most and same(start, min(start + _BLOCK, most)):
+        start += _BLOCK
+    if start >= most:
+        return most
+    stop = min(start + _BLOCK, most)
+    while stop - start > 1:
+        middle = (start + stop) // 2
+        if same(start, middle):
+            start = middle
+        else:
+            stop = middle
+    return start
+
+
+def _in_common(base: bytes, data: bytes) -> list[_Common]:
+    """Return what two contents have in common, in the order in which both have it."""
+    ahead, behind = shared_ends(base, data)
+    base_end, data_end = len(base) - behind, len(data) - behind
+    between: Sequence[_Common] = ()
+    if min(base_end, data_end) - ahead > _PIECE and max(base_end, data_end) - ahead > _COMPARED:
+        between = [
+            (ahead + offset, ahead + start, length)
+            for offset, start, length in _rising(_same_pieces(base[ahead:base_end], data[ahead:data_end]))
+        ]
+    found: list[_Common] = [(0, 0, ahead)]
+    for offset, start, length in (*between, (base_end, data_end, behind)):
+        earlier, at, count = found[-1]
+        # pieces were cut coarsely: what they share goes on beyond
+        more, before = shared_ends(base[earlier + count : offset], data[at + count : start])
+        count += more
+        offset, start, length = offset - before, start - before, length + before
+        if earlier + count == offset and at + count == start:
+            found[-1] = earlier, at, count + length
+        else:
+            found[-1:] = (earlier, at, count), (offset, start, length)
+    return found
+
+
+def _same_pieces(base: bytes, data: bytes) -> Iterator[_Common]:
+    """Yield pieces of ``data`` that are in one place of ``base``."""
+    places: dict[bytes, int] = {}
+    for start, stop in pieces(base, _PIECE):
+        piece = base[start:stop]
+        places[piece] = -1 if piece in places else start
+    for start, stop in pieces(data, _PIECE):
+        offset = places.get(data[start:stop], -1)
+        if offset >= 0:
+            yield offset, start, stop - start
+
+
+def _rising(found: Iterator[_Common]) -> list[_Common]:
+    """Return the longest part of ``found`` that is in the order of the base, too."""
+    listed = list(found)
+    lowest: list[int] = []
+    last: list[int] = []
+    before: list[int] = []
+    for number, (offset, _start, _length) in enumerate(listed):
+        rank = bisect_left(lowest, offset)
+        before.append(last[rank - 1] if rank else -1)
+        lowest[rank : rank + 1] = (offset,)
+        last[rank : rank + 1] = (number,)
+    kept: list[_Common] = []
+    number = last[-1] if last else -1
+    while number >= 0:
+        kept.append(listed[number])
+        number = before[number]
+    kept.reverse()
+    return kept
+
+
+def _left(base: bytes, stretches: Sequence[Stretch]) -> bytes:
+    """Return the bytes of ``base`` that no stretch takes: the dictionary; none where they are too few, or too many."""
+    size = len(base) - sum(stretch.length for stretch in stretches)
+    if not _LEAST_DICTIONARY <= size <= _MOST_DICTIONARY:
+        return b""
+    parts: list[bytes] = []
+    at = 0
+    for _fresh, offset, length in stretches:
+        parts.append(base[at:offset])
+        at = offset + length
+    parts.append(base[at:])
+    return b"".join(parts)
