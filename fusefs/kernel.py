@@ -144,6 +144,8 @@ class Invalidations:
         self._tree = tree
         self._lookups = lookups
         self._changed: queue.SimpleQueue[int | Stale | None] = queue.SimpleQueue()
+        self._settling: set[int] = set()
+        """What the kernel has been told of, and is not noted as settled yet."""
         self.changed: Callable[[int], None] = lambda view_id: None
         """Called in the loop with the view that was changed, before the kernel is told."""
         self._token: trio.lowlevel.TrioToken | None = None
@@ -173,8 +175,10 @@ class Invalidations:
             try:
                 if isinstance(changed, Stale):
                     _invalidate(changed)
+                    self._settling.add(changed.ino)
                 else:
                     self._follow(changed)
+                self._in_loop(self._settle, self._settling)
             except trio.RunFinishedError:
                 return
             except Exception:
@@ -191,12 +195,18 @@ class Invalidations:
         for stale in places:
             if stale.ino in self._lookups and stale.ino not in tree.served:
                 _invalidate(stale)
-        self._in_loop(tree.unsettled.difference_update, [stale.ino for stale in places])
+        self._settling.update(stale.ino for stale in places)
         for earlier in shown:
             for stale in stale_since(tree.store, earlier):
                 current = self._in_loop(tree.as_known, stale)
                 if current is not None:
                     _invalidate(current)
+
+    def _settle(self, inos: set[int]) -> None:
+        """Take note that the kernel has been told, unless there is more to tell it: of the same files, perhaps."""
+        if self._changed.empty():
+            self._tree.unsettled -= inos
+            inos.clear()
 
     def _in_loop(self, function: Callable[[A], R], argument: A) -> R:
         return trio.from_thread.run_sync(function, argument, trio_token=self._token)

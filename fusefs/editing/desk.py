@@ -120,6 +120,7 @@ class Desk:
         if not written.is_current():
             del self.tree.served[session.ino]
         if saved is None:
+            self.tree.unsettled.add(session.ino)
             self.invalidate(Stale(session.ino, content=True))
         else:
             self.unsettle(session.target.view_id)

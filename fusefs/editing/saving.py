@@ -24,6 +24,7 @@ from pyfuse3 import FUSEError
 
 from fusefs.editing.buffer import Buffer
 from fusefs.editing.drafts import Draft
+from fusefs.tree.node import LONG
 from store.errors import Conflict, ConvfsError, UsageError
 
 if TYPE_CHECKING:
@@ -82,6 +83,11 @@ class Written:
     def settled(self) -> bool:
         """Whether it is shown as it is drawn, or stays as it is when it is read."""
         return self.target.keeps_text or bool(self.sessions) or self.saved is None or self.saved.data is None
+
+    @property
+    def timeout(self) -> float:
+        """For how long the kernel may believe that: what is being written may be refused, and is then as it was."""
+        return 0.0 if self.sessions else LONG
 
     def read(self, offset: int, size: int) -> bytes:
         """Return a part of what is shown."""

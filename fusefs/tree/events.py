@@ -83,7 +83,7 @@ class EventFile(RowNode, File):
         attributes = view.event_attributes(view.row(self._number))
         served = self.tree.served.get(self.ino)
         if served is not None:
-            return attributes._replace(ino=self.ino, size=served.size, time_ns=served.time_ns)
+            return attributes._replace(ino=self.ino, size=served.size, time_ns=served.time_ns, timeout=served.timeout)
         return attributes if attributes.ino == self.ino else attributes._replace(ino=self.ino)
 
     def drawn(self) -> bytes:

@@ -14,6 +14,10 @@ class Served(Protocol):
     def time_ns(self) -> int:
         """When it was written, in Unix nanoseconds."""
 
+    @property
+    def timeout(self) -> float:
+        """For how long the kernel may believe that, in seconds."""
+
     def read(self, offset: int, size: int) -> bytes:
         """Return a part of it."""
 

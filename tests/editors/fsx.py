@@ -42,6 +42,16 @@ class Exercise:
         self._same(os.pread(other, size, at), at, size)
         os.close(other)
 
+    def read_directly(self) -> None:
+        """Read past the page cache, which may hold what was written through memory."""
+        at, size = self._part()
+        at -= at % mmap.PAGESIZE
+        other = os.open(self.path, os.O_RDONLY | os.O_DIRECT)
+        with mmap.mmap(-1, size + -size % mmap.PAGESIZE) as memory:
+            read = os.preadv(other, [memory], at)
+            self._same(memory[:read], at, len(memory))
+        os.close(other)
+
     def write(self) -> None:
         at, size = self._part()
         data = self._data(size)
@@ -82,6 +92,14 @@ class Exercise:
         if size and abs(source - target) >= size:
             copied = os.copy_file_range(self.file, self.file, size, source, target)
             self._wrote(target, bytes(self.model[source : source + copied]))
+
+    def allocate(self) -> None:
+        """Have room made, which writes no byte but may lengthen the file."""
+        at = self.random.randrange(LIMIT)
+        size = self.random.randrange(1, min(LIMIT - at, 20_000) + 1)
+        self._tell(f"at {at}, {size} bytes")
+        os.posix_fallocate(self.file, at, size)
+        self._wrote(at + size, b"")
 
     def cut(self) -> None:
         self._resize(self.random.randrange(len(self.model) + 1))
@@ -162,9 +180,10 @@ def main(path: str, count: int, seed: int, *, keep: bool) -> None:
     exercise = Exercise(path, seed)
     first = bytes(exercise.model)
     one = exercise
-    handle = [one.read, one.read_mapped, one.write, one.write_mapped, one.copy_within, one.cut, one.lengthen, one.sync]
-    others = [one.read_anew, one.write_through_another, one.append, one.cut_by_name, one.reopen]
-    exercise.run(count, [*handle, one.read_anew] if keep else [*handle, *others])
+    reads = [one.read, one.read_mapped, one.read_anew, one.read_directly]
+    writes = [one.write, one.write_mapped, one.copy_within, one.allocate, one.cut, one.lengthen, one.sync]
+    others = [one.write_through_another, one.append, one.cut_by_name, one.reopen]
+    exercise.run(count, [*reads, *writes] if keep else [*reads, *writes, *others])
     if keep:
         os.ftruncate(exercise.file, 0)
         os.pwrite(exercise.file, first, 0)
