@@ -34,8 +34,8 @@ from store.index.catalogue import Catalogue
 from store.index.views import Views
 from store.settings import Settings, load
 from store.upkeep.recovery import cannot_open, open_files
-from store.upkeep.replaced import replaced
 from store.upkeep.stats import Stats, collect
+from store.upkeep.waiting import pack_waiting
 
 _PAYLOADS_AT_ONCE = 256
 
@@ -98,10 +98,7 @@ class Store(Branches):
             )
             if renderer is not None and self.views.renderer() != renderer.version:
                 self.views.reset(renderer.version)
-            recovered = self._intake.repack()
-            recovered.payloads([blob.body for blob in files.waiting], replaced(files))
-            recovered.sync()
-            files.settle()
+            pack_waiting(files, self._writer.pending, self._intake.repack())
         except BaseException as error:
             files.close(clean=False)
             if isinstance(error, OSError):

@@ -8,13 +8,14 @@ records, and never more than nine.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 
 from store.content import zstd
+from store.content.chunking import pieces
 from store.content.compression import Member, pack_delta
 from store.content.cutting import cut
-from store.content.delta import Delta, difference, shared_ends
+from store.content.delta import Delta, difference
 from store.content.resolver import Resolver
 from store.disk.blob_format import Form
 from store.errors import ConvfsError
@@ -28,8 +29,7 @@ _TINY = 512
 _SMALL, _HALF, _EIGHTH = 32, 2, 8
 """What part of the content as it would be alone, compressed, makes a delta good, good enough, or worth more depth."""
 
-_END = 64
-_COMPARED = 16
+_PIECE = 1 << 10
 
 
 class Versions:
@@ -120,28 +120,22 @@ class _Parts:
     def __init__(self, whole: tuple[Hash, bytes] | None, contents: list[tuple[Hash, bytes]]) -> None:
         self.payload = whole[0] if whole else None
         self._whole = whole
-        self._contents = sorted(contents, key=lambda part: len(part[1]))
-        self._sizes = [len(content) for _digest, content in self._contents]
-        self._ends: dict[tuple[bool, bytes], list[int]] = {}
-        for number, (_digest, content) in enumerate(self._contents):
-            for end in _ends(content):
-                self._ends.setdefault(end, []).append(number)
+        self._contents = contents
+        self._pieces: dict[bytes, int] | None = None
 
     def nearest(self, member: Member) -> tuple[Hash, bytes] | None:
-        """Return what ``member`` resembles: the content that begins or ends like it, else the one of its size.
-
-        A skeleton resembles the payload, whose bytes it has.
-        """
-        body = member.body
+        """Return what ``member`` has most in common with, if it is a content; a skeleton has with the payload."""
         if not self._contents or member.form == Form.SKELETON:
             return self._whole
-        alike = {number: None for end in _ends(body) for number in self._ends.get(end, ())[:_COMPARED]}
-        if alike:
-            return max((self._contents[number] for number in alike), key=lambda part: sum(shared_ends(part[1], body)))
-        place = bisect_left(self._sizes, len(body))
-        around = self._contents[max(place - 1, 0) : place + 1]
-        return min(around, key=lambda part: abs(len(part[1]) - len(body)))
+        if len(self._contents) == 1:
+            return self._contents[0]
+        if self._pieces is None:
+            self._pieces = {
+                piece: number for number, (_digest, content) in enumerate(self._contents) for piece in _pieces(content)
+            }
+        shared = Counter(self._pieces[piece] for piece in _pieces(member.body) if piece in self._pieces)
+        return self._contents[shared.most_common(1)[0][0]] if shared else None
 
 
-def _ends(content: bytes) -> tuple[tuple[bool, bytes], tuple[bool, bytes]]:
-    return (False, content[:_END]), (True, content[-_END:])
+def _pieces(content: bytes) -> Iterator[bytes]:
+    return (content[start:stop] for start, stop in pieces(content, _PIECE))

@@ -1,6 +1,5 @@
 """Deltas: whatever was before, what comes back is the content; and what resembles it takes little."""
 
-import random
 import tracemalloc
 
 import pytest
@@ -11,24 +10,10 @@ from store.content.delta import Delta, apply, difference, shared_ends
 from store.content.dictionaries import train
 from store.disk.blob_format import Stretch
 from store.errors import DamageError
+from tests.content.noise import EDIT, edited, noise
 
 MIB = 1 << 20
-SOURCE = random.Random(11)
-EDIT = b"this line was edited"
-
-
-def noise(size: int, seed: int = 1) -> bytes:
-    """Return lines of hexadecimal digits that zstd makes no less than half of."""
-    digits = random.Random(seed).randbytes(size // 2).hex().encode()
-    return b"\n".join(digits[start : start + 79] for start in range(0, size, 79))
-
-
-def edited(data: bytes, *places: float) -> bytes:
-    """Return ``data`` with a line replaced at each of some places, told as parts of the whole."""
-    lines = data.split(b"\n")
-    for place in places:
-        lines[int(place * (len(lines) - 1))] = EDIT
-    return b"\n".join(lines)
+LARGE = noise(3 * MIB)
 
 
 def back(base: bytes, delta: Delta, size: int) -> bytes:
@@ -63,9 +48,6 @@ def test_large_contents_come_back(changes: list[tuple[int, int, bytes]]) -> None
     assert delta.size < 2000
     backwards = difference(data, LARGE)
     assert back(data, backwards, len(LARGE)) == LARGE
-
-
-LARGE = noise(3 * MIB)
 
 
 @given(some_bytes | pieces, some_bytes | pieces)

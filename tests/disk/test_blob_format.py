@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.disk import blob_format
-from store.disk.blob_format import HEAD_SIZE, MAX_STORED, OVERHEAD, Chunk, Compression, Form, Member, Record
+from store.disk.blob_format import HEAD_SIZE, MAX_STORED, OVERHEAD, Chunk, Compression, Form, Member, Record, Stretch
 from store.errors import DamageError, FormatTooNew, UsageError
 from store.ids import Hash, hash_bytes
 
@@ -119,3 +119,32 @@ def test_chunk_tables(chunks: list[Chunk]) -> None:
     for wrong in (stored[:-1], stored + b"\0", b""):
         with pytest.raises(DamageError, match="cannot have"):
             blob_format.decode_chunks(wrong)
+
+
+@given(
+    hashes, st.lists(st.tuples(u32, st.integers(0, 1000), st.integers(0, 1000)), max_size=20), st.binary(max_size=30)
+)
+def test_delta_tables(base: Hash, rows: list[tuple[int, int, int]], frame: bytes) -> None:
+    stretches = []
+    position = 0
+    for fresh, skipped, length in rows:
+        stretches.append(Stretch(fresh, position + skipped, length))
+        position += skipped + length
+    stored = blob_format.encode_delta_table(base, stretches) + frame
+    assert blob_format.decode_delta_table(memoryview(stored)) == (base, stretches, len(stored) - len(frame))
+
+
+def test_delta_tables_that_are_cut_show() -> None:
+    stored = blob_format.encode_delta_table(Hash(bytes(32)), [Stretch(1, 2, 3), Stretch(4, 5, 6)])
+    for length in range(len(stored)):
+        with pytest.raises(DamageError):
+            blob_format.decode_delta_table(stored[:length])
+    with pytest.raises(DamageError, match="does not fit"):
+        blob_format.decode_delta_table(bytes(32) + b"\xff\xff\xff\xff" + bytes(24))
+
+
+@pytest.mark.parametrize("offset", [0, 4])
+def test_a_delta_takes_nothing_twice_and_nothing_out_of_order(offset: int) -> None:
+    stored = blob_format.encode_delta_table(Hash(bytes(32)), [Stretch(0, 2, 3), Stretch(0, offset, 1)])
+    with pytest.raises(DamageError, match="overlap"):
+        blob_format.decode_delta_table(stored)
