@@ -52,6 +52,7 @@ class Place(IntEnum):
     RECENT_LINK = 9
     FORKS = 10
     FORK_LINK = 11
+    LABEL_LINK = 12
 
 
 def base(space: Space, view: int) -> int:

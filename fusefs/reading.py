@@ -13,7 +13,7 @@ from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestC
 
 from fusefs.editing.desk import Desk
 from fusefs.editing.gestures import Gestures
-from fusefs.editing.scratch import FIRST, ScratchLink, ScratchNode
+from fusefs.editing.scratch import ScratchLink, ScratchNode
 from fusefs.handler import handler
 from fusefs.inodes import MAX_NUMBER, Lookups
 from fusefs.kernel import Prefetch
@@ -25,7 +25,7 @@ from store.errors import DamageError
 log = logging.getLogger(__name__)
 
 _BLOCK = 4096
-_PREFIX = b"user.convfs."
+PREFIX = b"user.convfs."
 _ACL = b"system.posix_acl_"
 
 
@@ -245,12 +245,13 @@ class Reading(pyfuse3.Operations):
 
     @handler
     def getxattr(self, inode: int, name: bytes, _ctx: RequestContext) -> bytes:
-        if name.startswith(_PREFIX):
-            value = self.tree.node(inode).xattrs().get(name[len(_PREFIX) :].decode(errors="replace"))
+        # asked before every write, of whatever is written to
+        if isinstance(node := self.tree.bound(inode), ScratchNode):
+            return node.xattr(name)
+        if name.startswith(PREFIX):
+            value = self.tree.node(inode).xattrs().get(name[len(PREFIX) :].decode(errors="replace"))
             if value is not None:
                 return value.encode(errors="replace")
-        elif inode >= FIRST and isinstance(node := self.tree.node(inode), ScratchNode):
-            return node.xattr(name)
         elif name.startswith(_ACL):
             raise FUSEError(errno.EOPNOTSUPP)
         raise FUSEError(pyfuse3.ENOATTR)
@@ -260,7 +261,7 @@ class Reading(pyfuse3.Operations):
         node = self.tree.node(inode)
         if isinstance(node, ScratchNode):
             return node.xattr_names()
-        return [_PREFIX + name.encode() for name in node.xattrs()]
+        return [PREFIX + name.encode() for name in node.xattrs()]
 
     @handler
     def access(self, _inode: int, _mode: int, _ctx: RequestContext) -> bool:

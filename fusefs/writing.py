@@ -11,9 +11,13 @@ from fusefs.editing.handle import LARGEST_SCRATCH, Handle
 from fusefs.editing.saving import Written
 from fusefs.editing.scratch import ScratchFile, ScratchNode
 from fusefs.handler import handler
-from fusefs.reading import Reading
+from fusefs.reading import PREFIX, Reading
+from fusefs.tree.conversation import LABEL_ATTRIBUTE, ConversationDirectory
 from fusefs.tree.node import Directory, Node
 from fusefs.tree.view_node import ViewNode
+
+_LABEL = PREFIX + LABEL_ATTRIBUTE.encode()
+"""Leads the names of extended attributes that give a conversation a label."""
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
 
@@ -128,17 +132,29 @@ class Writing(Reading):
 
     @handler
     def setxattr(self, inode: int, name: bytes, value: bytes, _ctx: RequestContext) -> None:
-        node = self.tree.node(inode)
-        if not isinstance(node, ScratchNode) or not name.startswith(b"user."):
-            raise FUSEError(errno.EOPNOTSUPP)
-        os.setxattr(node.path, name, value)
+        match self.tree.node(inode):
+            case ScratchNode() as node if name.startswith(b"user."):
+                os.setxattr(node.path, name, value)
+            case ConversationDirectory() as node if name.startswith(_LABEL):
+                self.gestures.conversations.labels.set(self._head(node), _label(name))
+            case _:
+                raise FUSEError(errno.EOPNOTSUPP)
 
     @handler
     def removexattr(self, inode: int, name: bytes, _ctx: RequestContext) -> None:
-        node = self.tree.node(inode)
-        if not isinstance(node, ScratchNode) or not name.startswith(b"user."):
-            raise FUSEError(errno.EOPNOTSUPP)
-        os.removexattr(node.path, name)
+        match self.tree.node(inode):
+            case ScratchNode() as node if name.startswith(b"user."):
+                os.removexattr(node.path, name)
+            case ConversationDirectory() as node if name.startswith(_LABEL):
+                self.gestures.conversations.labels.unset(self._head(node), _label(name))
+            case _:
+                raise FUSEError(errno.EOPNOTSUPP)
+
+    def _head(self, node: ConversationDirectory) -> ConversationDirectory:
+        """Return the directory of a conversation as it is now; EROFS for an earlier version's."""
+        if not self.desk.is_head(node.view_id):
+            raise FUSEError(errno.EROFS)
+        return node
 
     # -- names -----------------------------------------------------------------------------------------------------
 
@@ -193,6 +209,14 @@ class Writing(Reading):
 def _refusal(node: Node) -> int:
     """Return the errno for what cannot be written: an earlier version never can, other things are not for programs."""
     return errno.EROFS if isinstance(node, ViewNode) else errno.EACCES
+
+
+def _label(attribute: bytes) -> str:
+    """Return the label that an extended attribute names."""
+    try:
+        return attribute.removeprefix(_LABEL).decode()
+    except UnicodeDecodeError:
+        raise FUSEError(errno.EINVAL) from None
 
 
 def _set_status(node: ScratchNode, attr: EntryAttributes, fields: SetattrFields) -> None:

@@ -8,21 +8,21 @@ from collections.abc import Iterator
 from pyfuse3 import FUSEError
 
 from fusefs.editing.desk import Desk
+from fusefs.editing.labels import Labels
+from fusefs.editing.new_names import new_name
 from fusefs.editing.removal import Removals
 from fusefs.editing.vanishing import Vanishing
 from fusefs.inodes import Place
-from fusefs.text.names import NAME_MAX, safe_name
 from fusefs.tree.control import TrashDirectory
 from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.events import EventsDirectory
 from fusefs.tree.forks import ForksDirectory, fork_name
-from fusefs.tree.node import Directory, Entry, Node
+from fusefs.tree.labels import LabelDirectory, LabelsDirectory
+from fusefs.tree.node import Directory, Entry, Link, Node
 from fusefs.tree.projects import CONVERSATIONS, ProjectDirectory, ProjectsDirectory
 from fusefs.tree.resources import ResourceDirectory
 from fusefs.tree.view_node import ViewNode
 from store.editing.editor import Editor
-
-_LONGEST = NAME_MAX - 25
 
 
 class Conversations:
@@ -34,27 +34,32 @@ class Conversations:
         self._removals = removals
         self._editor = Editor(desk.tree.store)
         self.vanishing = Vanishing(desk)
+        self.labels = Labels(desk)
 
     # -- making ----------------------------------------------------------------------------------------------------
 
     def make(self, directory: Directory, name: bytes) -> Node | None:
-        """Make what a new directory means here: a project, a conversation, a fork; None where it is none of these."""
+        """Make what a new directory means here: a project, a conversation, a fork, a label; else None."""
         match directory:
             case ProjectsDirectory() if directory.key == CONVERSATIONS:
-                project = _checked(name)
+                project = new_name(name)
                 self._tree.new_projects.add(project)
                 self._tree.forget_projects()
                 return self._tree.fixed((CONVERSATIONS, project))
             case ProjectDirectory() if directory.key == CONVERSATIONS:
-                head = self._editor.create(directory.project, _checked(name), format="claude-code")
+                head = self._editor.create(directory.project, new_name(name), format="claude-code")
             case ForksDirectory() if self._desk.is_head(directory.view_id):
-                fork, at = fork_name(_checked(name))
+                fork, at = fork_name(new_name(name))
                 head = self._editor.fork(directory.view.conversation.id, fork, at=at)
             case ForksDirectory():
                 raise FUSEError(errno.EROFS)
+            case LabelsDirectory():
+                return directory.make(new_name(name))
             case _:
                 return None
-        return self._tree.place(self._tree.view_id(head.context), Place.CONVERSATION)
+        view_id = self._tree.view_id(head.context)
+        self._tree.renew(view_id)
+        return self._tree.place(view_id, Place.CONVERSATION)
 
     # -- moving ----------------------------------------------------------------------------------------------------
 
@@ -67,15 +72,15 @@ class Conversations:
         context = self._desk.records.context(source.view_id)
         self._stays(old)
         if isinstance(old, TrashDirectory):
-            self._editor.bring_back(context, project=new.project, name=_checked(name))
+            self._editor.bring_back(context, project=new.project, name=new_name(name))
         else:
-            self._editor.rename(context, new.project, _checked(name))
+            self._editor.rename(context, new.project, new_name(name))
         self._tree.renew(source.view_id)
 
     # -- removing --------------------------------------------------------------------------------------------------
 
     def remove(self, parent: Directory, node: Node) -> None:
-        """Remove an empty directory: of a conversation, a whole conversation, or a project."""
+        """Remove an empty directory: of a conversation, a whole conversation, a project or a label."""
         match node:
             case ConversationDirectory() if self._desk.is_head(node.view_id) and not isinstance(parent, TrashDirectory):
                 self._check_empty(node)
@@ -86,13 +91,25 @@ class Conversations:
                 self._tree.renew(node.view_id)
             case EventsDirectory() | ResourceDirectory() | ForksDirectory() if self._desk.is_head(node.view_id):
                 self._check_empty(node)
-                self.vanishing.hide(node)
+                self.vanishing.hide(node, node)
             case ProjectDirectory() if node.key == CONVERSATIONS:
                 self._check_empty(node)
                 self._tree.new_projects.discard(node.project)
                 self._tree.forget_projects()
+            case LabelDirectory():
+                self.labels.remove(node)
             case _:
                 raise FUSEError(errno.EROFS if isinstance(node, ViewNode) else errno.EPERM)
+
+    def unlink(self, directory: Directory, name: bytes, link: Link) -> None:
+        """Remove a link: from a label's directory, or with all of a conversation from its ``forks/``."""
+        match directory:
+            case LabelDirectory():
+                self.labels.unlink(directory, name)
+            case ForksDirectory() if self._desk.is_head(directory.view_id):
+                self.vanishing.hide(directory, link)
+            case _:
+                raise FUSEError(errno.EROFS if isinstance(directory, ViewNode) else errno.EPERM)
 
     def _stays(self, directory: Directory) -> None:
         """Keep a project for as long as the mount lasts, though its last conversation goes."""
@@ -108,16 +125,3 @@ class Conversations:
             if entry.attributes.ino not in self._tree.vanished:
                 yield entry
         yield from self._desk.scratch.entries(directory, 0)
-
-
-def _checked(name: bytes) -> str:
-    """Return a name that a project or conversation is shown under as it stands; EINVAL for any other."""
-    try:
-        text = name.decode()
-    except UnicodeDecodeError:
-        raise FUSEError(errno.EINVAL) from None
-    if len(name) > _LONGEST:
-        raise FUSEError(errno.ENAMETOOLONG)
-    if safe_name(text, limit=_LONGEST) != text or text.startswith("."):
-        raise FUSEError(errno.EINVAL)
-    return text

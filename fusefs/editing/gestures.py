@@ -21,7 +21,8 @@ from fusefs.text.names import parse_event_name
 from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.documents import EventsJson, MetadataFile
 from fusefs.tree.events import EventFile, EventsDirectory
-from fusefs.tree.node import Directory, File, Node
+from fusefs.tree.labels import LabelDirectory
+from fusefs.tree.node import Directory, File, Link, Node
 from fusefs.tree.resources import ResourceFile
 from fusefs.tree.view_node import ViewNode
 from store.errors import UsageError
@@ -81,7 +82,7 @@ class Gestures:
         if isinstance(node, EventFile):
             self.removals.hide(node)
         else:
-            self.conversations.vanishing.hide(node)
+            self.conversations.vanishing.hide(node, node)
 
     def _come_back(self, node: Node) -> bool:
         """Take note that a file is there again; say whether it was being removed."""
@@ -157,6 +158,8 @@ class Gestures:
     def symlink(self, directory: Directory, name: bytes, target: bytes) -> Node:
         """Make a symbolic link."""
         self._check_free(directory, name)
+        if isinstance(directory, LabelDirectory):
+            return self.conversations.labels.link(directory, name, target)
         path = self._new_path(directory, name)
         os.symlink(target, path)
         return self._node(path, directory)
@@ -192,6 +195,8 @@ class Gestures:
                     self.desk.orphan(node.ino, target)
                     node = target.node(self.desk.identities.known(target))
                 self._hide(node)
+            case Link():
+                self.conversations.unlink(directory, name, node)
             case _:
                 raise FUSEError(_refusal(node))
 
@@ -237,6 +242,8 @@ class Gestures:
                 self._hide(move_away(self.desk, source, saved_as, self._new_path(new, new_name), new.ino))
             case ScratchFile(), ViewNode() if not self.desk.is_head(target.view_id):
                 raise FUSEError(errno.EROFS)
+            case ((Link() | LabelDirectory()), None):
+                self.conversations.labels.move(source, old, old_name, new, new_name)
             case _:
                 raise FUSEError(_refusal(source))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 
 from fusefs.editing.desk import Desk
+from fusefs.tree.node import Node
 from fusefs.tree.view_node import ViewNode
 
 _SECONDS = 5.0
@@ -22,12 +23,12 @@ class Vanishing:
         self._since: dict[int, tuple[float, set[int]]] = {}
         """By view: when something vanished last, and all that has."""
 
-    def hide(self, node: ViewNode) -> None:
-        """Take note that a file or directory of a conversation was removed."""
-        _when, inos = self._since.get(node.view_id, (0.0, set()))
+    def hide(self, directory: ViewNode, node: Node) -> None:
+        """Take note that what a directory of a conversation holds was removed."""
+        _when, inos = self._since.get(directory.view_id, (0.0, set()))
         inos.add(node.ino)
         self._tree.vanished.add(node.ino)
-        self._since[node.view_id] = (time.monotonic(), inos)
+        self._since[directory.view_id] = (time.monotonic(), inos)
 
     def cancel(self, node: ViewNode) -> bool:
         """Take note that a file is there again; say whether it had vanished."""

@@ -17,6 +17,7 @@ makes a version, and what was before stays in `.versions/`: nothing that you do 
         forks/                      links to the conversations that branched off this one
     transcripts/PROJECT/NAME.md     the same conversation as one Markdown file
     by-date/2026/03/05/             links to the conversations that began on that day (UTC)
+    by-label/LABEL/                 links to the conversations that have a label
     recent/                         links to the conversations that changed last
 
 ## How to find something
@@ -54,6 +55,8 @@ its event before the extension: `src/main@00012.rs`.
 - `mkdir forks/NAME` forks the conversation at its end, `mkdir forks/NAME@00007` behind event 7; the fork is a
   conversation of its own beside it. `mkdir conversations/PROJECT/NAME` begins an empty one, `mv` renames one.
 - `rm -r conversations/PROJECT/NAME` puts it into `.convfs/trash/`; `mv` it back from there to have it again.
+- `mkdir by-label/LABEL` and `ln -s ../../conversations/PROJECT/NAME by-label/LABEL/` label a conversation, `rm` of the
+  link takes the label away. So do `setfattr -n user.convfs.label.LABEL conversations/PROJECT/NAME`, and `-x`.
 - Files with other names stay what they are, and are of no conversation: swap files, backups, notes.
 
 ## What is there but not listed

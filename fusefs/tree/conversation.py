@@ -7,6 +7,11 @@ from fusefs.tree.node import DIRECTORY, Attributes, Entry, Node
 from fusefs.tree.view import FIRST_POSITION
 from fusefs.tree.view_node import ViewDirectory
 
+LABEL_ATTRIBUTE = "label."
+"""Leads the names of extended attributes that are a conversation's labels."""
+
+_LONGEST_LABEL = 255 - len("user.convfs.label.")
+
 _LINKS = 5
 """Of a conversation's directory: itself twice, ``events``, ``forks`` and ``resources``; the others are not listed."""
 
@@ -23,6 +28,11 @@ _UNLISTED: Mapping[str, Place] = {".records": Place.RECORDS, ".versions": Place.
 def conversation_attributes(ino: int, time_ms: int) -> Attributes:
     """Return the attributes of a conversation's directory."""
     return Attributes(ino, DIRECTORY, 0, time_ms, _LINKS)
+
+
+def _fits(label: str) -> bool:
+    """Say whether the name of an extended attribute can hold a label."""
+    return "\0" not in label and len(label.encode()) <= _LONGEST_LABEL
 
 
 class ConversationDirectory(ViewDirectory):
@@ -48,7 +58,9 @@ class ConversationDirectory(ViewDirectory):
             "format": conversation.format,
             "source": conversation.source,
         }
-        return {name: value for name, value in shown.items() if value}
+        shown = {name: value for name, value in shown.items() if value}
+        shown |= {LABEL_ATTRIBUTE + label: "1" for label in conversation.labels if _fits(label)}
+        return shown
 
     def lookup(self, name: str) -> Node | None:
         place = _LISTED.get(name) or _UNLISTED.get(name)

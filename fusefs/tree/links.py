@@ -1,4 +1,4 @@
-"""``by-date/`` and ``recent/``: symbolic links into ``conversations/``."""
+"""``by-date/``, ``by-label/`` and ``recent/``: symbolic links into ``conversations/``."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ RECENT_COUNT = 50
 
 _NAME_LIMIT = 230
 
+_DEPTHS_AND_TIMEOUTS = {Place.DAY_LINK: (4, LONG), Place.LABEL_LINK: (2, 0.0), Place.RECENT_LINK: (1, SHORT)}
+
 
 def link_names(conversations: Sequence[Conversation]) -> dict[str, Conversation]:
     """Return the conversations by the names of their links, oldest id first.
@@ -43,10 +45,12 @@ def link_names(conversations: Sequence[Conversation]) -> dict[str, Conversation]
 
 def make_link(tree: Tree, place: Place, conversation: Conversation) -> Link:
     """Return the link of a conversation in one of the directories here."""
-    above = "../" * (4 if place is Place.DAY_LINK else 1)
+    depth, timeout = _DEPTHS_AND_TIMEOUTS[place]
     ino = inodes.base(Space.PLACE, tree.view_id(conversation.id)) + place
-    target = f"{above}{CONVERSATIONS}/{tree.project_name(conversation.project)}/{shown_name(conversation)}"
-    return Link(ino, target, conversation.updated_ms, LONG if place is Place.DAY_LINK else SHORT)
+    target = f"{'../' * depth}{CONVERSATIONS}/{tree.project_name(conversation.project)}/{shown_name(conversation)}"
+    # one link stands in the directories of all labels
+    links = len(conversation.labels) if place is Place.LABEL_LINK else 1
+    return Link(ino, target, conversation.updated_ms, timeout, links)
 
 
 class LinksDirectory(Directory):
@@ -87,7 +91,7 @@ class LinksDirectory(Directory):
 
 
 class RecentDirectory(LinksDirectory):
-    """``recent/``: the conversations that changed last."""
+    """``recent/``: the conversations that changed last, and all that are pinned; none of the archive."""
 
     __slots__ = ()
 

@@ -146,13 +146,14 @@ class File(Node):
 class Link(Node):
     """A symbolic link."""
 
-    __slots__ = ("time_ms", "timeout", "to")
+    __slots__ = ("links", "time_ms", "timeout", "to")
 
-    def __init__(self, ino: int, to: str, time_ms: int, timeout: float = LONG) -> None:
+    def __init__(self, ino: int, to: str, time_ms: int, timeout: float = LONG, links: int = 1) -> None:
         super().__init__(ino)
+        self.links = links
         self.to = to.encode()
         self.time_ms = time_ms
         self.timeout = timeout
 
     def attributes(self) -> Attributes:
-        return Attributes(self.ino, LINK, len(self.to), self.time_ms, timeout=self.timeout)
+        return Attributes(self.ino, LINK, len(self.to), self.time_ms, self.links, self.timeout)

@@ -78,7 +78,7 @@ class ProjectDirectory(Directory):
         return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), self.links, SHORT)
 
     def lookup(self, name: str) -> Node | None:
-        conversation = self._find(name)
+        conversation = self.find(name)
         return self.tree.place(self.tree.view_id(conversation.id), Place.CONVERSATION) if conversation else None
 
     def entries(self, after: int) -> Iterator[Entry]:
@@ -90,7 +90,8 @@ class ProjectDirectory(Directory):
                 conversation_attributes(ino, conversation.updated_ms),
             )
 
-    def _find(self, name: str) -> Conversation | None:
+    def find(self, name: str) -> Conversation | None:
+        """Return the conversation that is shown under a name, None if there is none."""
         conversation = self.tree.store.find(self.project, name)
         if conversation is not None:
             return conversation if shown_name(conversation) == name else None
@@ -127,7 +128,7 @@ class TranscriptsDirectory(ProjectDirectory):
 
     def lookup(self, name: str) -> Node | None:
         stem = name.removesuffix(MARKDOWN)
-        conversation = self._find(stem) if stem != name else None
+        conversation = self.find(stem) if stem != name else None
         return self.tree.place(self.tree.view_id(conversation.id), Place.TRANSCRIPT) if conversation else None
 
     def entries(self, after: int) -> Iterator[Entry]:

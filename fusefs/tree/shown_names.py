@@ -1,4 +1,4 @@
-"""The names that conversations and projects are shown under.
+"""The names that conversations, projects and labels are shown under.
 
 Almost always they are the conversations' own; but whoever speaks to the store's socket may call a conversation
 anything, and one name that no file can have would make its whole directory unreadable.
@@ -29,15 +29,15 @@ def numbered(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def shown_projects(projects: Iterable[str]) -> dict[str, str]:
-    """Return the projects by the names of their directories."""
+def shown_distinct(names: Iterable[str]) -> dict[str, str]:
+    """Return projects or labels by the names of their directories, which differ from each other."""
     shown: dict[str, str] = {}
     unsafe: list[str] = []
-    for project in projects:
-        if safe_name(project) == project:
-            shown[project] = project
+    for name in names:
+        if safe_name(name) == name:
+            shown[name] = name
         else:
-            unsafe.append(project)
-    for project in unsafe:
-        shown[unique(safe_name(project), shown)] = project
+            unsafe.append(name)
+    for name in unsafe:
+        shown[unique(safe_name(name), shown)] = name
     return shown

@@ -18,13 +18,14 @@ from fusefs.tree.documents import EventsJson, MetadataFile, Transcript
 from fusefs.tree.events import EventFile, EventsDirectory
 from fusefs.tree.fixed import README_NAME, RECENT, ReadmeFile, RootDirectory
 from fusefs.tree.forks import ForksDirectory, fork_link
+from fusefs.tree.labels import BY_LABEL, LabelDirectory, LabelsDirectory
 from fusefs.tree.links import BY_DATE, DatesDirectory, DayDirectory, RecentDirectory, make_link
 from fusefs.tree.node import Node
 from fusefs.tree.overlay import EventOverlay, Served
 from fusefs.tree.projects import CONVERSATIONS, TRANSCRIPTS, ProjectDirectory, ProjectsDirectory, TranscriptsDirectory
 from fusefs.tree.records import RecordFile, RecordsDirectory
 from fusefs.tree.resources import ResourceDirectory, resource_node
-from fusefs.tree.shown_names import shown_name, shown_projects
+from fusefs.tree.shown_names import shown_distinct, shown_name
 from fusefs.tree.versions import VersionsDirectory
 from fusefs.tree.view import View
 from fusefs.tree.view_node import ViewNode
@@ -123,7 +124,7 @@ class Tree:
         return self._placed(self.known.get(own, own), view_id, place)
 
     def _placed(self, ino: int, view_id: int, place: Place) -> Node:
-        if place in (Place.DAY_LINK, Place.RECENT_LINK):
+        if place in (Place.DAY_LINK, Place.LABEL_LINK, Place.RECENT_LINK):
             return make_link(self, place, self.view(view_id).conversation)
         if place is Place.FORK_LINK:
             return fork_link(self, self.view(view_id).conversation)
@@ -151,6 +152,10 @@ class Tree:
                 return ProjectDirectory(self, ino, project)
             case (name, project) if name == TRANSCRIPTS:
                 return TranscriptsDirectory(self, ino, project)
+            case (name,) if name == BY_LABEL:
+                return LabelsDirectory(self, ino)
+            case (name, label) if name == BY_LABEL:
+                return LabelDirectory(self, ino, label)
             case (name, *rest) if name == BY_DATE:
                 date = rest[0] if rest else ""
                 return DayDirectory(self, ino, date) if len(date) == _DAY_LENGTH else DatesDirectory(self, ino, date)
@@ -279,14 +284,13 @@ class Tree:
     def changed_ms(self) -> int:
         """Return when any conversation last changed, in Unix milliseconds."""
         if self._changed_ms is None:
-            latest = self.store.recent(1)
-            self._changed_ms = latest[0].updated_ms if latest else self.mounted_ms
+            self._changed_ms = self.store.changed_ms() or self.mounted_ms
         return self._changed_ms
 
     def projects(self) -> Mapping[str, str]:
         """Return all projects by the names of their directories."""
         if self._projects is None:
-            self._projects = shown_projects([*dict.fromkeys([*self.store.projects(), *self.new_projects])])
+            self._projects = shown_distinct([*dict.fromkeys([*self.store.projects(), *self.new_projects])])
         return self._projects
 
     def forget_projects(self) -> None:

@@ -131,9 +131,24 @@ class Library:
         return self._complete(self._catalogue.by_day(day))
 
     def recent(self, count: int) -> list[Conversation]:
-        """Return the conversations that changed last, newest first."""
+        """Return the conversations that are pinned, then those that changed last, newest first; none of the archive."""
         self._settle()
         return self._complete(self._catalogue.recent(count))
+
+    def changed_ms(self) -> int:
+        """Return when a conversation last changed, in Unix milliseconds; 0 if there is none."""
+        self._settle()
+        return self._catalogue.changed_ms()
+
+    def labels(self) -> list[str]:
+        """Return the labels that conversations have, sorted."""
+        self._settle()
+        return self._catalogue.labels()
+
+    def labelled(self, label: str) -> list[Conversation]:
+        """Return the conversations that have a label, oldest first."""
+        self._settle()
+        return self._complete(self._catalogue.labelled(label))
 
     def versions(self, context_id: int) -> list[Version]:
         """Return the states that a conversation has been in, oldest first."""
@@ -268,6 +283,7 @@ class Library:
             measure.transcript_size,
             measure.json_size,
             entry.metadata,
+            entry.described_ms,
         )
 
     def measure(self, entry: Entry) -> Measure:

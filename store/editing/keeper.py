@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from store.commit.request import ContextHead, Request
 from store.conversations import branch
 from store.errors import NotFound, UsageError
+from store.events.conversation import labels_of
 from store.ids import now_ms
 from store.index.catalogue import Entry
 from store.store import Store
@@ -82,12 +83,23 @@ class Keeper:
             check = _CHECKS.get(key)
             if check is None:
                 raise UsageError(f"{key} cannot be set: only {', '.join(_CHECKS)}")
-            if value is not None:
+            if value is not None and value != known.get(key):
                 check(value)
-        if changed := {key: value for key, value in changes.items() if known.get(key) != value}:
+        for label in labels_of(changes):
+            # what an import brought may stay
+            if label not in labels_of(known):
+                _check_name(label)
+        # no labels, and neither pinned nor archived, is how every conversation begins
+        wanted = {key: value or None for key, value in changes.items()}
+        if changed := {key: value for key, value in wanted.items() if (known.get(key) or None) != value}:
             if "title" in changed:
                 changed["own_title"] = None if changed["title"] is None else True
             self._set(context, changed)
+
+    def relabel(self, context: int, *, add: Collection[str] = (), remove: Collection[str] = ()) -> None:
+        """Give a conversation labels, and take others from it."""
+        kept = [label for label in labels_of(self._entry(context).metadata) if label not in remove]
+        self.describe(context, {"labels": [*kept, *(label for label in add if label not in kept)]})
 
     def remove(self, context: int) -> None:
         """Put a conversation into the trash: it is in no listing any more, and its name is free."""
@@ -138,10 +150,8 @@ def _check_title(title: object) -> None:
 def _check_labels(labels: object) -> None:
     if not isinstance(labels, list) or len(labels) > _MOST_LABELS or not all(isinstance(name, str) for name in labels):
         raise UsageError(f"labels must be a list of up to {_MOST_LABELS} words")
-    for name in labels:
-        _check_name(name)
-    if len(set(labels)) < len(labels):
-        raise UsageError("labels must differ from each other")
+    if len(set(labels)) < len(labels) or "" in labels:
+        raise UsageError("labels must differ from each other, and none may be empty")
 
 
 def _check_flag(value: object) -> None:

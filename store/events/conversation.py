@@ -1,5 +1,7 @@
 """Conversations and the rows that describe their records, as the index holds them."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from store.events.event import Kind
@@ -10,7 +12,7 @@ class Conversation(Struct, frozen=True):
 
     ``head`` is the turn at the end of the branch (0 while it is empty), ``records`` its number of records
     (depth + 1), ``events`` how many of these have a file in ``events/``. ``transcript_size`` and ``json_size`` are the
-    sums of its rows' ``section_size`` and ``json_size``.
+    sums of its rows' ``section_size`` and ``json_size``. ``described_ms`` is when its metadata changed last.
     """
 
     id: int
@@ -27,6 +29,20 @@ class Conversation(Struct, frozen=True):
     transcript_size: int
     json_size: int
     metadata: dict[str, object]
+    described_ms: int = 0
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels that it has."""
+        return labels_of(self.metadata)
+
+
+def labels_of(metadata: Mapping[str, object]) -> list[str]:
+    """Return the labels that metadata gives, each once, in order; whatever else stands there is none."""
+    labels = metadata.get("labels")
+    if not isinstance(labels, list):
+        return []
+    return list(dict.fromkeys(label for label in labels if isinstance(label, str) and label))
 
 
 class EventRow(Struct, frozen=True, gc=False):

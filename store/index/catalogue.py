@@ -5,15 +5,19 @@ from msgspec import Struct
 
 from store.events.conversation import Version
 from store.index.database import Database, Row
+from store.index.labels import PINNED, USUAL
 
 _HEAD = "id, head, records, updated_ms, imported, head_sum"
-_COLUMNS = f"{_HEAD}, id, created_ms, project, name, title, format, source, day, trashed_ms, metadata, sum"
+_COLUMNS = (
+    f"{_HEAD}, id, created_ms, project, name, title, format, source, day, trashed_ms, rank, described_ms, metadata, sum"
+)
 
 
 class Entry(Struct, frozen=True):
     """One context as the head log describes it; ``project`` and ``name`` are "" while it has none, or in the trash.
 
-    ``imported`` is where the head was moved to by the last import, 0 if there was none.
+    ``imported`` is where the head was moved to by the last import, 0 if there was none; ``described_ms`` is when its
+    metadata changed last.
     """
 
     id: int
@@ -28,6 +32,7 @@ class Entry(Struct, frozen=True):
     updated_ms: int
     metadata: dict[str, object]
     imported: int = 0
+    described_ms: int = 0
 
     @property
     def merged(self) -> bool:
@@ -62,8 +67,8 @@ class Catalogue:
 
     def _entry(self, row: Row) -> Entry:
         context, head, records, updated, imported = self._db.checked("contexts", row[:6])
-        _, created, project, name, title, format_, source, _day, _trashed, metadata = self._db.checked(
-            "contexts", row[6:]
+        _, created, project, name, title, format_, source, _day, _trashed, _rank, described, metadata = (
+            self._db.checked("contexts", row[6:])
         )
         return Entry(
             context,
@@ -78,6 +83,7 @@ class Catalogue:
             updated,
             msgspec.json.decode(metadata),
             imported,
+            described,
         )
 
     def _entries(self, where: str, *parameters: object) -> list[Entry]:
@@ -137,8 +143,30 @@ class Catalogue:
         return self._entries("day = ? AND name IS NOT NULL ORDER BY project, name", day)
 
     def recent(self, count: int) -> list[Entry]:
-        """Return the conversations that changed last, newest first."""
-        return self._entries("name IS NOT NULL ORDER BY updated_ms DESC, id DESC LIMIT ?", count)
+        """Return the conversations that are pinned, then those that changed last, newest first; none of the archive."""
+        latest = "name IS NOT NULL AND rank = {} ORDER BY updated_ms DESC, id DESC LIMIT ?"
+        pinned = self._entries(latest.format(PINNED), count)
+        return pinned + self._entries(latest.format(USUAL), count - len(pinned))
+
+    def changed_ms(self) -> int:
+        """Return when a conversation last changed, 0 if there is none."""
+        row = self._db.one("SELECT max(updated_ms) FROM contexts WHERE name IS NOT NULL")
+        return (row[0] or 0) if row else 0
+
+    def labels(self) -> list[str]:
+        """Return the labels that conversations have, sorted."""
+        # a skip scan, as for projects
+        found: list[str] = []
+        step = "SELECT name, context, sum FROM labels WHERE name > ? ORDER BY name, context LIMIT 1"
+        while row := self._db.one(step, (found[-1] if found else "",)):
+            found.append(self._db.checked("labels", row)[0])
+        return found
+
+    def labelled(self, label: str) -> list[Entry]:
+        """Return the conversations that have a label, oldest first."""
+        for row in self._db.query("SELECT name, context, sum FROM labels WHERE name = ?", (label,)):
+            self._db.checked("labels", row)
+        return self._entries("id IN (SELECT context FROM labels WHERE name = ?) ORDER BY id", label)
 
     def projects(self) -> list[str]:
         """Return the projects that have conversations, by name."""

@@ -14,8 +14,10 @@ import msgspec
 
 import store.disk.head_format as heads
 from store.disk import durable
+from store.events.conversation import labels_of
 from store.ids import Hash, hash_key, type_tag
 from store.index.database import Database
+from store.index.labels import file_labels, rank_of
 from store.index.sums import sum_of
 
 Place = tuple[int, int, int]
@@ -122,12 +124,12 @@ def _apply(sql: sqlite3.Connection, frame: heads.Frame) -> None:
         _move(sql, context, body)
         _put_version(sql, (context, frame.seq, body.time_ms, body.turn, _records(body), body.action))
     elif isinstance(body, heads.Metadata):
-        _apply_metadata(sql, context, body.changes)
+        _apply_metadata(sql, context, body)
     elif isinstance(body, heads.ContextCreated):
         head = (context, 0, 0, body.created_ms, 0)
-        described = (context, body.created_ms, *_described({}, body.created_ms))
+        described = (context, body.created_ms, *_described({}, body.created_ms, 0))
         sql.execute(
-            "INSERT OR IGNORE INTO contexts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR IGNORE INTO contexts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (*head, sum_of(head), *described[1:], sum_of(described)),
         )
     elif isinstance(body, heads.TypeRegistered):
@@ -178,16 +180,17 @@ def _put_version(sql: sqlite3.Connection, version: tuple[object, ...]) -> None:
     sql.execute("INSERT OR REPLACE INTO versions VALUES (?, ?, ?, ?, ?, ?, ?)", (*version, sum_of(version)))
 
 
-def _apply_metadata(sql: sqlite3.Connection, context: int, changes: bytes) -> None:
+def _apply_metadata(sql: sqlite3.Connection, context: int, body: heads.Metadata) -> None:
     row = sql.execute(
-        "SELECT metadata, created_ms, head, records, imported FROM contexts WHERE id = ?", (context,)
+        "SELECT metadata, created_ms, head, records, imported, name FROM contexts WHERE id = ?", (context,)
     ).fetchone()
-    changed = _object(changes)
+    changed = _object(body.changes)
     if row is None:
         return
-    metadata = merge(msgspec.json.decode(row[0]), changed)
+    before = msgspec.json.decode(row[0])
+    metadata = merge(before, changed)
     created = _time(metadata.get("started_ms")) or row[1]
-    described = (context, created, *_described(metadata, created))
+    described = (context, created, *_described(metadata, created, _time(body.time_ms)))
     taken = sql.execute(
         "SELECT 1 FROM contexts WHERE project = ? AND name = ? AND id != ?", (described[2], described[3], context)
     ).fetchone()
@@ -196,15 +199,17 @@ def _apply_metadata(sql: sqlite3.Connection, context: int, changes: bytes) -> No
         described = (*described[:3], f"{described[3]}~{context}", *described[4:])
     sql.execute(
         "UPDATE contexts SET created_ms = ?, project = ?, name = ?, title = ?, format = ?, source = ?, day = ?,"
-        " trashed_ms = ?, metadata = ?, sum = ? WHERE id = ?",
+        " trashed_ms = ?, rank = ?, described_ms = ?, metadata = ?, sum = ? WHERE id = ?",
         (*described[1:], sum_of(described), context),
     )
+    # what has no name, as in the trash, is found by no label either
+    file_labels(sql, context, labels_of(before) if row[5] else [], labels_of(metadata) if described[3] else [])
     if updated := _time(changed.get("updated_ms")):
         _set_head(sql, context, row[2], row[3], updated, row[4])
 
 
-def _described(metadata: dict[str, object], created: int) -> tuple[str | int | None, ...]:
-    """Return project, name, title, format, source, day, trashed_ms and metadata as the columns have them."""
+def _described(metadata: dict[str, object], created: int, time_ms: int) -> tuple[str | int | None, ...]:
+    """Return project, name, title and all after these as the columns have them; described at ``time_ms``."""
     project, name, title, format_, source = (
         value if isinstance(value := metadata.get(key), str) else ""
         for key in ("project", "name", "title", "format", "source")
@@ -219,6 +224,8 @@ def _described(metadata: dict[str, object], created: int) -> tuple[str | int | N
         source,
         day_of(created),
         trashed,
+        rank_of(metadata),
+        time_ms,
         msgspec.json.encode(metadata, order="sorted").decode(),
     )
 

@@ -7,7 +7,7 @@ size of the whole hash, and the whole one is checked where the location points a
 SQLite has no checksums, so rows that nothing else vouches for carry one: see ``store.index.sums``.
 """
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 TABLES = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -37,14 +37,22 @@ CREATE TABLE contexts (
     format TEXT NOT NULL, source TEXT NOT NULL,
     day TEXT NOT NULL,
     trashed_ms INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    described_ms INTEGER NOT NULL,
     metadata TEXT NOT NULL,
     sum INTEGER NOT NULL
 );
 CREATE UNIQUE INDEX contexts_by_name ON contexts (project, name) WHERE name IS NOT NULL;
 CREATE INDEX contexts_by_day ON contexts (day, project, name) WHERE name IS NOT NULL;
 CREATE INDEX contexts_by_update ON contexts (updated_ms) WHERE name IS NOT NULL;
+CREATE INDEX contexts_pinned ON contexts (updated_ms) WHERE name IS NOT NULL AND rank = 1;
 CREATE INDEX contexts_by_source ON contexts (source) WHERE source != '';
 CREATE INDEX contexts_in_trash ON contexts (trashed_ms) WHERE trashed_ms != 0;
+
+-- Only of conversations that have a name.
+CREATE TABLE labels (
+    name TEXT NOT NULL, context INTEGER NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (name, context)
+) WITHOUT ROWID;
 
 CREATE TABLE versions (
     context INTEGER NOT NULL, seq INTEGER NOT NULL, time_ms INTEGER NOT NULL,
@@ -75,7 +83,7 @@ CREATE TABLE measures (
 );
 """
 
-DERIVED_FROM_LOGS = ("aliases", "types", "dictionaries", "contexts", "versions", "superseded")
+DERIVED_FROM_LOGS = ("aliases", "types", "dictionaries", "contexts", "labels", "versions", "superseded")
 """Tables that follow from heads.log alone; with ``blobs`` (the packs) they are the index proper."""
 
 DERIVED_FROM_RENDERER = ("views", "resources", "measures")

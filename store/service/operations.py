@@ -38,6 +38,9 @@ class ConversationLine(Struct, frozen=True):
     created: str
     updated: str
     path: str
+    labels: list[str]
+    pinned: bool
+    archived: bool
 
 
 class ListParams(Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,6 +101,9 @@ def line_of(holder: Holder, conversation: Conversation) -> ConversationLine:
         created=iso(conversation.created_ms),
         updated=iso(conversation.updated_ms),
         path=os.path.join(holder.mountpoint, inside),
+        labels=conversation.labels,
+        pinned=conversation.metadata.get("pinned") is True,
+        archived=conversation.metadata.get("archived") is True,
     )
 
 

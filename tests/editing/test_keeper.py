@@ -3,6 +3,7 @@
 import threading
 import time
 
+import msgspec
 import pytest
 
 from store.editing.editor import DELETED, Editor
@@ -96,14 +97,40 @@ def test_describing(store: Store, editor: Editor) -> None:
     context = conversation(store, dialogue(1))
     editor.describe(context, {"title": "Logging in", "labels": ["bug", "später"], "pinned": True, "archived": False})
     known = store.conversation(context).metadata
-    assert (known["labels"], known["pinned"], known["archived"]) == (["bug", "später"], True, False)
+    assert (known["labels"], known["pinned"]) == (["bug", "später"], True)
+    assert "archived" not in known
     assert store.conversation(context).title == "Logging in"
     editor.describe(context, {"labels": None, "title": None, "pinned": None, "archived": None})
     assert store.conversation(context).metadata == {"project": "p", "name": "talk"}
     length = store.files.heads.length
     editor.describe(context, {"labels": None})
+    editor.describe(context, {"labels": [], "pinned": False, "archived": False})
     editor.describe(context, {})
     assert store.files.heads.length == length
+
+
+def test_labels_are_given_and_taken(store: Store, editor: Editor) -> None:
+    context = conversation(store, dialogue(1))
+    editor.relabel(context, add=["bug", "später"])
+    editor.relabel(context, add=["bug"])
+    assert store.conversation(context).metadata["labels"] == ["bug", "später"]
+    assert [talk.id for talk in store.labelled("bug")] == [context]
+    editor.relabel(context, add=["done"], remove=["bug"])
+    assert (store.conversation(context).metadata["labels"], store.labels()) == (["später", "done"], ["done", "später"])
+    editor.relabel(context, remove=["später", "done", "never"])
+    assert "labels" not in store.conversation(context).metadata
+    with pytest.raises(UsageError):
+        editor.relabel(context, add=["a/b"])
+
+
+def test_labels_that_came_with_an_import_may_stay(store: Store, editor: Editor) -> None:
+    context = conversation(store, dialogue(1))
+    store.set_metadata(context, {"labels": ["a/b", 7, "x\ny"]})
+    assert store.labels() == ["a/b", "x\ny"]
+    editor.relabel(context, add=["bug"], remove=["x\ny"])
+    assert store.conversation(context).metadata["labels"] == ["a/b", "bug"]
+    editor.relabel(context, remove=["a/b"])
+    assert store.labels() == ["bug"]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +206,7 @@ def test_the_trash(store: Store, editor: Editor) -> None:
     with pytest.raises(UsageError):
         editor.rename(context, "p", "else")
     editor.bring_back(context)
-    assert store.conversation(context) == before
+    assert msgspec.structs.replace(store.conversation(context), described_ms=before.described_ms) == before
     assert (store.trash(), names(store), bool(day)) == ([], [("p", "talk")], True)
     editor.bring_back(context)
 

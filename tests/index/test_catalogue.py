@@ -121,6 +121,44 @@ def test_recent(catalogue: Catalogue, entries: list[Entry]) -> None:
     assert catalogue.recent(1000) == newest
 
 
+def test_what_is_pinned_comes_first_and_the_archive_not_at_all(
+    catalogue: Catalogue, index: Index, entries: list[Entry]
+) -> None:
+    newest = catalogue.recent(1000)
+    pinned, archived = newest[-1], newest[0]
+    index.apply([Frame(0, 900, pinned.id, Metadata(1, b'{"pinned":true}'))])
+    index.apply([Frame(0, 901, archived.id, Metadata(1, b'{"pinned":true,"archived":true}'))])
+    assert [entry.id for entry in catalogue.recent(3)] == [pinned.id, newest[1].id, newest[2].id]
+    assert len(catalogue.recent(1000)) == len(newest) - 1
+    assert catalogue.changed_ms() == archived.updated_ms == max(entry.updated_ms for entry in named(entries))
+    index.apply([Frame(0, 902, archived.id, Metadata(1, b'{"archived":false}'))])
+    assert [entry.id for entry in catalogue.recent(3)] == [archived.id, pinned.id, newest[1].id]
+
+
+def test_labels(catalogue: Catalogue, index: Index) -> None:
+    assert (catalogue.labels(), catalogue.labelled("bug")) == ([], [])
+    for seq, (context, labels) in enumerate([(3, '["later","bug"]'), (2, '["bug"]'), (5, '["a/b"]')], 900):
+        index.apply([Frame(0, seq, context, Metadata(1, b'{"labels":%s}' % labels.encode()))])
+    # the fifth has no name
+    assert catalogue.labels() == ["bug", "later"]
+    assert [entry.id for entry in catalogue.labelled("bug")] == [2, 3]
+    assert catalogue.labelled("a/b") == []
+    index.apply([Frame(0, 910, 3, Metadata(1, b'{"trashed_ms":7}'))])
+    assert ([entry.id for entry in catalogue.labelled("bug")], catalogue.labels()) == ([2], ["bug"])
+    index.apply([Frame(0, 911, 3, Metadata(1, b'{"trashed_ms":null,"labels":["later"]}'))])
+    assert ([entry.id for entry in catalogue.labelled("bug")], catalogue.labels()) == ([2], ["bug", "later"])
+
+
+def test_a_damaged_label_is_told(catalogue: Catalogue, index: Index) -> None:
+    index.apply([Frame(0, 900, 2, Metadata(1, b'{"labels":["bug"]}'))])
+    with index.db.writing() as sql:
+        sql.execute("UPDATE labels SET name = 'bog'")
+    with pytest.raises(DamageError):
+        catalogue.labels()
+    with pytest.raises(DamageError):
+        catalogue.labelled("bog")
+
+
 def test_names_like(catalogue: Catalogue) -> None:
     assert catalogue.names_like("p1", "name-0") == {"name-01", "name-04", "name-07"}
     assert catalogue.names_like("p1", "") == {entry.name for entry in catalogue.page("p1", "", None)}

@@ -18,6 +18,7 @@ from store.disk.head_format import (
     TypeRegistered,
 )
 from store.errors import DamageError
+from store.events.conversation import labels_of
 from store.ids import Hash, hash_bytes, type_tag
 from store.index.catalogue import Catalogue
 from store.index.index import Index, day_of, merge
@@ -38,6 +39,11 @@ JSON = st.sampled_from(
         b'{"started_ms":"soon","updated_ms":null}',
         b'{"started_ms":99999999999999999999999,"source":"/x","format":"jp"}',
         b'{"title":{"nested":[1.5,null,true]}}',
+        b'{"project":"p","name":"c","labels":["bug","later"],"pinned":true}',
+        b'{"labels":["later","a/b","",7,"later"],"archived":true}',
+        b'{"labels":"bug","pinned":"yes","archived":null}',
+        b'{"labels":null,"trashed_ms":5}',
+        b'{"trashed_ms":null}',
     ]
 )
 BODIES = st.one_of(
@@ -87,6 +93,10 @@ def test_in_whatever_batches_frames_come_the_rows_are_the_same(
                     catalogue.versions(context)
             index.type_names()
             index.dictionaries()
+            named = [entry for entry in map(catalogue.by_id, range(1, 4)) if entry and entry.name]
+            assert catalogue.labels() == sorted({label for entry in named for label in labels_of(entry.metadata)})
+            for label in catalogue.labels():
+                assert catalogue.labelled(label) == [entry for entry in named if label in labels_of(entry.metadata)]
             index.close()
     assert found[0] == found[1] == found[2]
 

@@ -50,7 +50,14 @@ def test_every_size_is_exact_before_and_after_reading(mount: Mounted) -> None:
 
 
 def test_the_root_lists_what_people_need_and_nothing_that_costs(mount: Mounted) -> None:
-    assert sorted(os.listdir(mount.root)) == ["README.md", "by-date", "conversations", "recent", "transcripts"]
+    assert sorted(os.listdir(mount.root)) == [
+        "README.md",
+        "by-date",
+        "by-label",
+        "conversations",
+        "recent",
+        "transcripts",
+    ]
     assert (mount.root / "README.md").read_text() == README
     assert sorted(os.listdir(mount.root / TALK)) == ["events", "events.json", "forks", "metadata.json", "resources"]
     assert (mount.root / TALK / ".records").is_dir()
@@ -59,7 +66,16 @@ def test_the_root_lists_what_people_need_and_nothing_that_costs(mount: Mounted) 
 
 def test_directories_begin_with_dots_that_lead_the_right_way(mount: Mounted) -> None:
     assert mount.shell("ls -a").split()[:2] == [".", ".."]
-    for name in ("", "conversations", "conversations/project", TALK, f"{TALK}/events", "by-date/2026/03/05", "recent"):
+    for name in (
+        "",
+        "conversations",
+        "conversations/project",
+        TALK,
+        f"{TALK}/events",
+        "by-date/2026/03/05",
+        "by-label",
+        "recent",
+    ):
         with os.scandir(mount.root / name) as entries:
             assert all(entry.inode() for entry in entries)
         raw = mount.shell(f"ls -ai '{name or '.'}'").splitlines()
@@ -115,7 +131,16 @@ def test_times_are_those_of_events(mount: Mounted) -> None:
 
 
 def test_link_counts_are_those_of_subdirectories(mount: Mounted) -> None:
-    for name in ("", "conversations", TALK, f"{TALK}/events", f"{TALK}/resources", "by-date", "by-date/2026", "recent"):
+    for name in (
+        "",
+        "conversations",
+        TALK,
+        f"{TALK}/events",
+        f"{TALK}/resources",
+        "by-date",
+        "by-date/2026",
+        "by-label",
+    ):
         path = mount.root / name
         below = sum(1 for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False))
         assert path.stat().st_nlink == 2 + below, name

@@ -64,6 +64,8 @@ def questions(store: Store) -> dict[str, Question]:
     asked["conversations of a project"] = lambda: store.conversations("shop")
     asked["count"] = store.conversation_count
     asked["days"] = lambda: [store.by_day(day) for day in store.days("2026-03")]
+    asked["labels"] = lambda: [(label, store.labelled(label)) for label in store.labels()]
+    asked["recent"] = lambda: store.recent(2)
     return asked
 
 
