@@ -12,10 +12,12 @@ from store.editing.editor import DELETED, Editor
 from store.editing.plan import Changed, Item
 from store.store import Append, Store
 from store.upkeep import recovery
+from tests.content.noise import edited, noise
 from tests.editing.records import TYPE, dialogue
 
 RECORDS = 300
 JOURNAL_BYTES = 96 << 10
+LARGE = noise(18 << 10)
 
 State = list[bytes | None]
 
@@ -48,7 +50,8 @@ class Life:
         random = Random(number)
         count = len(self.payloads)
         at = random.randrange(count)
-        new = b'{"step":%d,"text":"%s"}' % (number, b"word " * random.randrange(600))
+        text = b"word " * random.randrange(600) if number % 3 else edited(LARGE, random.random()).replace(b"\n", b"\\n")
+        new = b'{"step":%d,"text":"%s"}' % (number, text)
         what = random.choice(["edit", "edit", "delete", "back", "add", "rewrite", "program"])
         if what == "rewrite":
             items: list[Item] = [

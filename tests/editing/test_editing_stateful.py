@@ -15,14 +15,17 @@ from hypothesis.stateful import (
 )
 
 from fusefs.text.render import FileRenderer
+from store.commit import versions
 from store.disk.turn_format import DELETED as FLAG
+from store.editing import commit
 from store.editing.editor import DELETED, Editor
 from store.editing.plan import Changed, Content, Item
 from store.errors import Conflict
 from store.store import Append, Store
-from store.upkeep import recovery
+from store.upkeep import recovery, waiting
 from store.upkeep.fsck import fsck
 from tests.conftest import scratch
+from tests.content.noise import edited, noise
 from tests.editing.measured import check_branch, check_measures
 from tests.editing.records import TYPE, called, returned, said
 from tests.model import freeze
@@ -32,10 +35,12 @@ JOURNAL_BYTES = 64 << 10
 KEYS = st.sampled_from(["", "a", "b", "c"])
 PARENTS = st.sampled_from([None, "a", "b", "c", "gone"])
 CALLS = st.sampled_from(["c1", "c2"])
+VERSIONS = st.lists(st.sampled_from([0.0, 0.3, 0.6, 1.0]), max_size=3).map(lambda at: edited(noise(4000), *at).decode())
 LINES = st.one_of(
     st.builds(said, st.sampled_from(["", "Hello", "x" * 1500]), KEYS, PARENTS),
     st.builds(called, st.sampled_from(["Bash", "Read"]), CALLS, KEYS, PARENTS),
     st.builds(returned, st.sampled_from(["done", "x" * 1200]), CALLS, KEYS, PARENTS),
+    st.builds(returned, VERSIONS, CALLS, KEYS, PARENTS),
     st.sampled_from([b"", b"{}", b"\0\xff", b"not json"]),
 )
 TYPES = st.sampled_from([TYPE, TYPE, TYPE, "jp.event.v1", "unheard.of"])
@@ -72,6 +77,8 @@ class EditingMachine(RuleBasedStateMachine):
         self.talks: dict[int, Talk] = {}
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(recovery, "JOURNAL_BYTES", JOURNAL_BYTES)
+        for module in (versions, commit, waiting):
+            self.patch.setattr(module, "LEAST_BYTES", 1000)
 
     @initialize()
     def open(self) -> None:

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fusefs.text.render import FileRenderer
+from store.editing.editor import Editor
 from store.errors import ConvfsError
 from store.ids import hash_bytes
 from store.importing.importer import Importer
 from store.store import Append, Store
+from tests.content.noise import edited, noise
 from tests.importing.sessions import lines, session
 
 Answers = dict[str, object]
@@ -32,21 +34,28 @@ def fill(root: Path, folder: Path) -> None:
         store.append(second, bytes(3000), "raw.bytes")
         store.set_metadata(second, {"blob": put.hex(), "labels": ["a", "b"]})
         Importer(store).run([session(folder, path.read_bytes() + lines("And another.", start=4))])
+        third = store.create_context(metadata={"project": "shop", "name": "third"}).context
+        text = noise(20_000)
+        store.append(third, b'{"type":"user","text":"%s"}' % text.replace(b"\n", b"\\n"), "jp.event.v1")
+        for place in (0.2, 0.9):
+            text = edited(text, place)
+            store.flush()
+            Editor(store).edit(third, {1: b'{"type":"user","text":"%s"}' % text.replace(b"\n", b"\\n")})
         ask(store)
 
 
 def questions(store: Store) -> dict[str, Question]:
     """Return everything that can be asked, by a name for it; turns and contexts are those that :func:`fill` made."""
     asked: dict[str, Question] = {}
-    for context in (1, 2, 3):
+    for context in (1, 2, 3, 4):
         asked[f"head {context}"] = lambda context=context: store.head(context)
         asked[f"last {context}"] = lambda context=context: store.last(context, 100)
         asked[f"range {context}"] = lambda context=context: store.range_by_depth(context, 2, 3)
         asked[f"conversation {context}"] = lambda context=context: store.conversation(context)
         asked[f"versions {context}"] = lambda context=context: store.versions(context)
-    for name in ("first", "second"):
+    for name in ("first", "second", "third"):
         asked[f"find {name}"] = lambda name=name: store.find("shop", name)
-    for turn in range(1, 19):
+    for turn in range(1, 22):
         asked[f"turn {turn}"] = lambda turn=turn: store.turn(turn)
         asked[f"payload {turn}"] = lambda turn=turn: store.payload(turn)
         asked[f"path {turn}"] = lambda turn=turn: store.path_to_root(turn)

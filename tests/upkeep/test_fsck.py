@@ -7,7 +7,8 @@ import pytest
 
 from fusefs.text.render import FileRenderer
 from store.commit.request import Request
-from store.content.compression import pack_records
+from store.content.compression import Member, pack_delta, pack_records
+from store.content.delta import difference
 from store.disk import head_format, turn_format
 from store.disk.blob_format import Compression, Form, codec, encode_record
 from store.disk.head_format import Body, Commit, ContextCreated, HeadMoved
@@ -102,6 +103,16 @@ def test_a_blob_that_does_not_have_its_hash(store: Store) -> None:
     [(check, message)] = found(store)
     assert check == "packs"
     assert "do not have its hash" in message
+
+
+def test_a_delta_whose_base_is_not_there(store: Store) -> None:
+    data = b"something " * 99
+    name = hash_bytes(data)
+    blob(store, pack_delta(Member(name, Form.PLAIN, len(data), data), NOWHERE, difference(b"", data)), name)
+    [(check, message)] = found(store)
+    assert check == "packs"
+    assert name.hex() in message
+    assert NOWHERE.hex() in message
 
 
 def test_a_skeleton_whose_content_is_nowhere(store: Store) -> None:
