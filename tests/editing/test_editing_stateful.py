@@ -251,7 +251,7 @@ class EditingMachine(RuleBasedStateMachine):
     def label(self, number: int, labels: list[str] | None) -> None:
         context, talk = self.talk(number)
         self.editor.describe(context, {"labels": labels})
-        talk.labels = labels
+        talk.labels = labels or None
 
     @has_talk
     @rule(number=NUMBERS)
