@@ -1,4 +1,9 @@
-"""Identifiers: BLAKE3 hashes, type tags, store ids, and the clock that stamps records."""
+"""Identifiers: BLAKE3 hashes, type tags, store ids, turns and tips, and the clock that stamps records.
+
+A *tip* is a state of a context in one number: the turn that its branch ends in, in the low 40 bits, and from there on
+the number of the last patch that was made to it. Where nothing was patched, that is the turn's id. A turn that is seen
+through a patch is named in the same way.
+"""
 
 import os
 import time
@@ -12,6 +17,13 @@ Hash = NewType("Hash", bytes)
 
 HASH_SIZE = 32
 STORE_ID_SIZE = 16
+
+_TURN_BITS = 40
+TURNS_BEYOND = 1 << _TURN_BITS
+"""Ids of turns are below this."""
+PATCHES_BEYOND = 1 << 23
+"""Numbers of patches are below this, so that a tip is a number of 63 bits."""
+_TURN_MASK = TURNS_BEYOND - 1
 
 
 def hash_bytes(data: bytes | bytearray | memoryview) -> Hash:
@@ -28,6 +40,21 @@ def type_tag(name: str) -> int:
 def hash_key(digest: bytes) -> int:
     """Return the first 8 bytes of a hash as the signed integer under which the index files it."""
     return int.from_bytes(digest[:8], "little", signed=True)
+
+
+def tip_of(turn: int, patch: int) -> int:
+    """Return the tip of a branch that ends in ``turn``, seen through ``patch`` and those before it (0: none)."""
+    return turn | patch << _TURN_BITS
+
+
+def turn_of(tip: int) -> int:
+    """Return the turn that a tip names."""
+    return tip & _TURN_MASK
+
+
+def patch_of(tip: int) -> int:
+    """Return the number of the last patch of a tip, 0 for none."""
+    return tip >> _TURN_BITS
 
 
 def new_store_id() -> bytes:

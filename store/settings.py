@@ -5,6 +5,7 @@ The file is flat: one ``key = value`` a setting, the fields of :class:`Settings`
 
 import tomllib
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct, structs
 
@@ -13,6 +14,7 @@ from store.errors import UsageError
 FILE_NAME = "convfs.toml"
 _MIB = 1 << 20
 _TOO_LARGE = 1 << 63
+_CHOICES = {"edits": ("branch", "overlay")}
 
 
 class Settings(Struct, frozen=True):
@@ -22,12 +24,15 @@ class Settings(Struct, frozen=True):
     string); holds for new writes only. ``content_cache_bytes``: how much decompressed content is remembered.
     ``row_cache_branches``: of how many branches the event rows are remembered. ``poll_microseconds``: how long the
     mount looks for a next request before it sleeps (0: not at all); costs a little processor time, saves waking up.
+    ``edits``: what an edit of records in their places appends: them and all after them (``branch``), or a patch
+    (``overlay``).
     """
 
     inline_limit_bytes: int = 1024
     content_cache_bytes: int = 64 * _MIB
     row_cache_branches: int = 256
     poll_microseconds: int = 50
+    edits: Literal["branch", "overlay"] = "branch"
 
 
 def load(root: Path) -> tuple[Settings, list[str]]:
@@ -55,6 +60,11 @@ def parse(text: str, origin: str) -> tuple[Settings, list[str]]:
     known = {field.name: field for field in structs.fields(Settings)}
     values = {key: value for key, value in table.items() if key in known}
     for key, value in values.items():
+        if (choices := _CHOICES.get(key)) is not None:
+            if value not in choices:
+                which = " or ".join(f'"{choice}"' for choice in choices)
+                raise UsageError(f'{origin}: {key} must be {which}, not {value!r} (default "{choices[0]}")')
+            continue
         # Not isinstance: true and false are integers to Python.
         if type(value) is not int or not 0 <= value < _TOO_LARGE:
             default = known[key].default

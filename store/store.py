@@ -22,6 +22,7 @@ from store.commit.request import ContextHead, NewTurn, Request
 from store.commit.writer import Writer
 from store.content.resolver import Resolver
 from store.conversations.branches import Branches
+from store.conversations.turns import Turns
 from store.conversations.viewer import LARGEST_VIEWED, Viewer
 from store.disk import turn_format
 from store.disk.blob_format import Form
@@ -29,8 +30,9 @@ from store.disk.journal_format import JournalBlob
 from store.disk.turn_format import Encoding, Turn
 from store.errors import Conflict, ConvfsError, NotFound, StoreFailed, UsageError
 from store.events.renderer import Renderer
-from store.ids import Hash, hash_bytes, now_ms, type_tag
+from store.ids import Hash, hash_bytes, now_ms, tip_of, turn_of, type_tag
 from store.index.catalogue import Catalogue
+from store.index.patches import Patches
 from store.index.views import Views
 from store.settings import Settings, load
 from store.upkeep.recovery import cannot_open, open_files
@@ -78,8 +80,10 @@ class Store(Branches):
             self._intake = Intake(self._writer, self.resolver, self.settings.inline_limit_bytes)
             self._checkpointer = Checkpointer(self._writer, self._intake, Learning(self._intake))
             self.views = Views(index.db)
+            self.turns = Turns(files.turns, Patches(index.db, self._writer.settle))
+            """The turns of the log, and as they are seen through patches."""
             self.viewer = Viewer(
-                files.turns,
+                self.turns,
                 self.views,
                 self._turn_payloads,
                 self.resolver.size,
@@ -91,10 +95,11 @@ class Store(Branches):
                 Catalogue(index.db),
                 self.views,
                 self.viewer,
-                files.turns,
+                self.turns,
                 self._writer.settle,
                 self.settings.row_cache_branches,
                 self._writer.head,
+                files.heads,
             )
             if renderer is not None and self.views.renderer() != renderer.version:
                 self.views.reset(renderer.version)
@@ -149,7 +154,7 @@ class Store(Branches):
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def create_context(self, base_turn: int = 0, *, metadata: dict[str, object] | None = None) -> ContextHead:
-        """Create a context whose branch is empty, or ends in ``base_turn``; durable when it returns."""
+        """Create a context whose branch is empty, or ends in ``base_turn`` (or tip); durable when it returns."""
         changes = _json(metadata) if metadata else None
         return self.submit(Request(None, parent=base_turn, changes=changes, action="create")).head
 
@@ -158,11 +163,13 @@ class Store(Branches):
 
         NotFound if there is no such context, or ``at`` is not in it.
         """
-        base = at or self._writer.head(context_id).turn
+        head = self._writer.head(context_id)
         if at:
             self._position(context_id, at)
+        base = turn_of(at) or head.turn
         forked: dict[str, object] = {"forked_from": {"context": context_id, "turn": base}, **(metadata or {})}
-        return self.submit(Request(None, parent=base, changes=_json(forked), action="fork")).head
+        parent = tip_of(base, head.patch)
+        return self.submit(Request(None, parent=parent, changes=_json(forked), action="fork")).head
 
     def append(
         self,
@@ -197,8 +204,9 @@ class Store(Branches):
         while True:
             after, head = parent, None
             if parent:
-                turn, head = self.turn(parent), self.head(context_id).turn
-                after = self.lineage.successor(context_id, self.runs(head), parent, turn.depth)
+                turn, now = self.turn(turn_of(parent)), self.head(context_id)
+                head = now.tip
+                after = self.lineage.successor(context_id, self.runs(now.turn), turn.turn_id, turn.depth)
             try:
                 return self.submit(
                     Request(context_id, parent=after, turns=turns, blobs=fresh, types=types, expected_head=head)

@@ -106,7 +106,7 @@ class Records:
 
     def settle(self, view_id: int) -> None:
         """Have a view show what is committed, whoever did it."""
-        if self._tree.store.head(self.context(view_id)).turn != self._tree.view(view_id).head:
+        if self._tree.store.head(self.context(view_id)).tip != self._tree.view(view_id).head:
             self._tree.renew(view_id)
 
 

@@ -54,10 +54,8 @@ def stale_places(view_id: int) -> Iterator[Stale]:
 def stale_since(store: Store, old: Shown) -> Iterator[Stale]:
     """Yield what else differs between what was shown of a conversation and what it is now."""
     conversation = store.conversation(old.context)
-    if old.head != conversation.head:
-        kept = store.range_by_depth(old.context, old.records - 1, 1) if old.head else ()
-        if old.head and not (kept and kept[0].turn_id == old.head):
-            yield from _stale_events(store, old, conversation.head)
+    if old.head and not store.goes_on(old.head, conversation.head):
+        yield from _stale_events(store, old, conversation.head)
     if (old.project_name, old.name) != (conversation.project, shown_name(conversation)):
         yield Stale(old.project, old.name.encode())
         yield Stale(old.transcripts, (old.name + MARKDOWN).encode())
@@ -66,7 +64,8 @@ def stale_since(store: Store, old: Shown) -> Iterator[Stale]:
 def _stale_events(store: Store, old: Shown, head: int) -> Iterator[Stale]:
     """Yield the events that differ between two branches.
 
-    The records that an edit copies have other turns but the same payloads, and stay as they are.
+    The records that an edit copies have other turns but the same payloads, and stay as they are. Those that a patch
+    changes have other turns, too.
     """
     directory = inodes.base(Space.PLACE, old.view) + Place.EVENTS
     first = inodes.base(Space.EVENT, old.view)

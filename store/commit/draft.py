@@ -10,14 +10,15 @@ from store.disk import turn_format
 from store.disk.journal_format import Entry, JournalBlob
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
-from store.errors import Conflict, NotFound
-from store.ids import now_ms
+from store.errors import Conflict, NotFound, UsageError
+from store.ids import PATCHES_BEYOND, TURNS_BEYOND, now_ms, patch_of, turn_of
 
 
 class Draft:
     """Collects requests; :meth:`close` makes one journal entry of them.
 
-    ``seq`` and ``next_context`` are the numbers that come next, ``heads_offset`` is where the first frame will lie.
+    ``seq`` is the last number so far, ``next_context`` and ``next_patch`` are those that come next, ``heads_offset`` is
+    where the first frame will lie.
     ``head`` returns the committed head of a context, ``named`` which one has a project and name (0: none).
     """
 
@@ -26,12 +27,14 @@ class Draft:
         turns: TurnLog,
         seq: int,
         next_context: int,
+        next_patch: int,
         heads_offset: int,
         head: Callable[[int], ContextHead],
         named: Callable[[str, str], int],
     ) -> None:
         self.seq = seq
         self.next_context = next_context
+        self.next_patch = next_patch
         self.heads: dict[int, ContextHead] = {}
         self.frames: list[heads.Frame] = []
         self.blobs: list[JournalBlob] = []
@@ -60,20 +63,20 @@ class Draft:
         head = ContextHead(context, 0, 0)
         if not created and context:
             head = self.heads.get(context) or self._head(context)
-        if request.expected_head is not None and head.turn != request.expected_head:
+        if request.expected_head is not None and head.tip != request.expected_head:
             raise Conflict(f"context {context} has moved on to turn {head.turn}: look at what is new, then try again")
         if request.name is not None:
             holder = self._names.get(request.name) or self._named(*request.name)
             if holder not in (0, context):
                 raise Conflict(f"{'/'.join(request.name)} is the name of another conversation: choose another name")
-        action = request.action
-        if action == "append" and head.turn and request.parent not in (0, head.turn):
+        action, after = request.action, request.parent and turn_of(request.parent)
+        if action == "append" and head.turn and after not in (0, head.turn):
             action = "branch"
         parent, depth = head.turn, head.depth
-        if request.parent:
-            base = self._turn(request.parent)
+        if after:
+            base = self._turn(after)
             parent, depth = base.turn_id, base.depth
-        elif request.parent is None:
+        elif after is None:
             parent, depth = 0, 0
 
         written: list[Turn] = []
@@ -83,17 +86,27 @@ class Draft:
                 Turn(turn_id, parent, depth, new.codec, new.type_tag, new.payload_hash, new.flags, new.created_ms)
             )
             parent = turn_id
+        if parent >= TURNS_BEYOND:
+            raise UsageError(f"there is no room for more than {TURNS_BEYOND - 1} turns in a store: begin another")
+        patch = self._patch(request, head, created=created) if parent else 0
         records = [turn_format.encode(turn) for turn in written]
 
         bodies: list[tuple[int, heads.Body]] = []
         if created:
-            bodies.append((context, heads.ContextCreated(request.parent or 0, now, 0)))
+            bodies.append((context, heads.ContextCreated(after or 0, now, 0)))
         bodies += [(0, heads.TypeRegistered(name, 0, tag)) for name, tag in request.types]
         bodies += [(0, heads.Alias(algorithm, digest, target)) for algorithm, digest, target in request.aliases]
         bodies += [(0, heads.Dictionary(tag, target)) for tag, target in request.dictionaries]
-        if context and request.move_head and parent != head.turn:
-            head = ContextHead(context, parent, depth)
-            bodies.append((context, heads.HeadMoved(parent, depth, now, action)))
+        if context and request.move_head and (parent, patch) != (head.turn, head.patch):
+            head = ContextHead(context, parent, depth, patch)
+            bodies.append((context, heads.HeadMoved(head.tip, depth, now, action)))
+        if request.patches:
+            if self.next_patch >= PATCHES_BEYOND:
+                raise UsageError(f'a store has at most {PATCHES_BEYOND - 1} patches: set edits = "branch"')
+            for turn, *_what in request.patches:
+                self._turn(turn)
+            head = ContextHead(context, parent, depth, self.next_patch)
+            bodies.append((context, heads.Patched(head.patch, patch, now, tuple(request.patches), action)))
         if request.superseded:
             bodies.append((context, heads.Superseded(self._placed(request.superseded))))
         if request.changes is not None:
@@ -106,6 +119,7 @@ class Draft:
         self._turns += records
         self._next_turn += len(written)
         self.next_context += created
+        self.next_patch += bool(request.patches)
         if request.name is not None:
             self._names[request.name] = context
         if context:
@@ -127,6 +141,15 @@ class Draft:
             packed,
             self.blobs,
         )
+
+    def _patch(self, request: Request, head: ContextHead, *, created: bool) -> int:
+        """Return the last patch that holds for the branch which a request makes, before those that it brings."""
+        patch = request.patch
+        if patch is None:
+            patch = patch_of(request.parent or 0) if created else head.patch
+        if patch >= self.next_patch:
+            raise NotFound(f"there is no patch {patch}; the last is {self.next_patch - 1}")
+        return patch
 
     def _placed(self, superseded: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, int, int], ...]:
         """Put the ids of a request's own turns in the place of their positions."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from store.disk.journal_format import JournalBlob
 from store.disk.turn_format import Turn
-from store.ids import Hash
+from store.ids import Hash, tip_of
 
 
 class NewTurn(Struct, frozen=True, gc=False):
@@ -26,11 +26,20 @@ class NewTurn(Struct, frozen=True, gc=False):
 
 
 class ContextHead(Struct, frozen=True, gc=False):
-    """The end of a branch: ``turn`` and its ``depth`` (both 0 while the context is empty)."""
+    """The end of a branch: ``turn`` and its ``depth`` (both 0 while the context is empty).
+
+    ``patch`` is the last that holds for the branch, 0 if none does.
+    """
 
     context: int
     turn: int
     depth: int
+    patch: int = 0
+
+    @property
+    def tip(self) -> int:
+        """The state that the context is in (``store.ids``)."""
+        return tip_of(self.turn, self.patch)
 
 
 class Request:
@@ -42,7 +51,12 @@ class Request:
     shows them yet. ``changes`` is a JSON object of metadata. ``action`` names the move for ``versions``; "append"
     makes no version of its own, unless it leaves turns behind.
 
-    ``expected_head`` is the turn that the context's head must be, ``name`` the project and name that no other
+    ``patches`` give turns of the branch other flags and payloads, as one patch: (turn, payload hash,
+    flags, created_ms) each.
+    ``patch`` is the last one that is to hold for the branch (None: as it is; for a new context, that of ``parent``, if
+    that is a tip).
+
+    ``expected_head`` is the tip that the context must have, ``name`` the project and name that no other
     conversation may have (None: nothing is expected); else Conflict. ``superseded`` says what became of turns that
     were in the branch: (old, new, count) each, see :class:`store.disk.head_format.Superseded`; a negative ``new``
     counts this request's own turns from -1 on: -1, -2 and so on.
@@ -65,6 +79,8 @@ class Request:
         "move_head",
         "name",
         "parent",
+        "patch",
+        "patches",
         "size",
         "superseded",
         "turns",
@@ -88,6 +104,8 @@ class Request:
         expected_head: int | None = None,
         name: tuple[str, str] | None = None,
         superseded: Sequence[tuple[int, int, int]] = (),
+        patches: Sequence[tuple[int, Hash, int, int]] = (),
+        patch: int | None = None,
     ) -> None:
         self.context = context
         self.parent = parent
@@ -102,6 +120,8 @@ class Request:
         self.expected_head = expected_head
         self.name = name
         self.superseded = superseded
+        self.patches = patches
+        self.patch = patch
         self.size = 0
         """About how many bytes it takes in the journal; the writer measures it."""
         self.gate = threading.Lock()
@@ -114,7 +134,7 @@ class Request:
     def measure(self) -> int:
         """Set and return :attr:`size`."""
         size = 256 + 80 * len(self.turns) + 100 * len(self.aliases) + len(self.changes or b"") + len(self.action)
-        size += 20 * len(self.superseded)
+        size += 20 * len(self.superseded) + 52 * len(self.patches)
         for blob in self.blobs:
             size += 48 + len(blob.body)
         for name, _tag in self.types:

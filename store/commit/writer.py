@@ -28,8 +28,10 @@ from store.disk.pack import PackSet
 from store.disk.turn_format import RECORD_SIZE
 from store.disk.turn_log import TurnLog
 from store.errors import NotFound, StoreFailed, UsageError
+from store.ids import patch_of, turn_of
 from store.index.catalogue import Catalogue
 from store.index.index import Index
+from store.index.patches import Patches
 
 _GROUP_BYTES = 4 << 20
 _JOURNALLED_BYTES = 1 << 20
@@ -79,6 +81,7 @@ class Writer:
         self._closed = False
         self._catalogue = Catalogue(index.db)
         self._next_context = self._catalogue.last_id() + 1
+        self._next_patch = Patches(index.db).last() + 1
         self._heads: dict[int, ContextHead] = {}
         self._unapplied: list[heads.Frame] = []
         self._apply_lock = threading.Lock()
@@ -154,8 +157,8 @@ class Writer:
                 found = self._catalogue.head(context)
                 if found is None:
                     raise NotFound(f"there is no context {context}")
-                turn, records = found
-                known = ContextHead(context, turn, max(records - 1, 0))
+                tip, records = found
+                known = ContextHead(context, turn_of(tip), max(records - 1, 0), patch_of(tip))
                 if len(self._heads) < _CACHED_HEADS:
                     self._heads[context] = known
         return known
@@ -245,7 +248,15 @@ class Writer:
             for request in group:
                 request.error = self._refusal()
             return
-        draft = Draft(self.turns, self.seq, self._next_context, self.head_log.length, self.head, self._named)
+        draft = Draft(
+            self.turns,
+            self.seq,
+            self._next_context,
+            self._next_patch,
+            self.head_log.length,
+            self.head,
+            self._named,
+        )
         for request in group:
             try:
                 draft.add(request)
@@ -283,5 +294,6 @@ class Writer:
             self._heads.update(draft.heads)
         self.seq = draft.seq
         self._next_context = draft.next_context
+        self._next_patch = draft.next_patch
         if first or waiting > _UNAPPLIED_FRAMES:
             self.wanted()

@@ -1,14 +1,16 @@
 """Branches: the turns from the root to a head, as runs of consecutive ids.
 
 What was imported in one go lies together in the turn log, so a branch is a handful of runs however long it is, and
-a run is one range query.
+a run is one range query. Where a branch is seen through patches, so are the ids in its runs (``store.ids``).
 """
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
 from store.errors import DamageError, NotFound
+from store.ids import tip_of, turn_of
 from store.index.views import Run
 
 _FIRST_BLOCK = 16
@@ -55,6 +57,42 @@ def runs_to(log: TurnLog, head: int, known: Mapping[int, tuple[Run, ...]] = {}) 
         runs.append((first, count + last - turn))
         before = before[:-1]
     return before + tuple(reversed(runs))
+
+
+def patched(runs: tuple[Run, ...], seen: Mapping[int, int]) -> tuple[Run, ...]:
+    """Return a branch as it is seen through patches; ``seen`` says through which one each turn is that has one."""
+    if not seen:
+        return runs
+    turns = sorted(seen)
+    found: list[Run] = []
+    for first, count in runs:
+        start, end = first, first + count
+        for turn in turns[bisect_left(turns, first) : bisect_left(turns, end)]:
+            found += ((start, turn - start), (tip_of(turn, seen[turn]), 1))
+            start = turn + 1
+        found.append((start, end - start))
+    return tuple(joined(found))
+
+
+def plain(runs: Sequence[Run]) -> tuple[Run, ...]:
+    """Return a branch as its turns were appended, without patches."""
+    return tuple(joined((turn_of(first), count) for first, count in runs))
+
+
+def joined(runs: Iterable[Run]) -> Iterator[Run]:
+    """Yield runs, those that continue each other as one, and none that are empty."""
+    first, count = 0, 0
+    for start, length in runs:
+        if not length:
+            continue
+        if count and start == first + count:
+            count += length
+            continue
+        if count:
+            yield first, count
+        first, count = start, length
+    if count:
+        yield first, count
 
 
 def position(runs: tuple[Run, ...], number: int) -> int:

@@ -10,11 +10,12 @@ import msgspec
 
 from store.conversations import branch
 from store.conversations.lineage import Lineage
+from store.conversations.turns import Turns
 from store.conversations.viewer import Viewer
-from store.disk.turn_log import TurnLog
 from store.errors import ConvfsError, DamageError, NotFound
 from store.events.conversation import Conversation, EventRow, ResourceRow, Version
 from store.events.event import Event, Kind
+from store.ids import patch_of, tip_of, turn_of
 from store.index.catalogue import Catalogue, Entry
 from store.index.views import Measure, Run, Views
 
@@ -30,7 +31,7 @@ class Library:
         catalogue: Catalogue,
         views: Views,
         viewer: Viewer,
-        turns: TurnLog,
+        turns: Turns,
         settle: Callable[[], None],
         cached_branches: int,
     ) -> None:
@@ -158,32 +159,39 @@ class Library:
     # -- records ---------------------------------------------------------------------------------------------------
 
     def runs(self, head: int) -> tuple[Run, ...]:
-        """Return the branch that ends in turn ``head``, as runs of turns."""
+        """Return the branch whose tip is ``head``, as runs of turns, seen through the patches that hold for it."""
         with self._lock:
             runs = self._runs.get(head)
             if runs is not None:
                 self._runs.move_to_end(head)
                 return runs
-        runs = branch.runs_to(self._turns, head, self._runs)
+        if patch := patch_of(head):
+            runs = self._turns.patched(self.runs(turn_of(head)), patch)
+        else:
+            runs = self._turns.branch(head, self._runs)
         self.remember(head, runs)
         return runs
 
     def remember(self, head: int, runs: tuple[Run, ...]) -> None:
-        """Take note of the branch that ends in turn ``head``, for a while: the memory is bounded."""
+        """Take note of the branch whose tip is ``head``, for a while: the memory is bounded."""
         with self._lock:
             self._runs[head] = runs
             if len(self._runs) > _CACHED_RUNS:
                 self._runs.popitem(last=False)
 
     def rows(self, head: int) -> Sequence[EventRow]:
-        """Return the row of every record of the branch that ends in ``head``; ``rows[i].number == i + 1``."""
+        """Return the row of every record of the branch whose tip is ``head``; ``rows[i].number == i + 1``."""
         with self._lock:
             rows = self._rows.get(head)
             if rows is not None:
                 self._rows.move_to_end(head)
                 return rows
         runs = self.runs(head)
-        earlier_head, earlier = self._rows_before(runs)
+        if patch_of(head) and (patched := self._rows_patched(head, runs)) is not None:
+            with self._lock:
+                self._rows[head] = patched
+            return patched
+        earlier_head, earlier = self._rows_before(runs, patch_of(head))
         rows = [*earlier, *self._viewer.rows(runs, len(earlier))]
         with self._lock:
             # a branch that grows is kept once
@@ -203,11 +211,31 @@ class Library:
             if len(self._rows) > self._cached_branches:
                 self._rows.popitem(last=False)
 
-    def _rows_before(self, runs: tuple[Run, ...]) -> tuple[int, Sequence[EventRow]]:
+    def _rows_patched(self, head: int, runs: tuple[Run, ...]) -> Sequence[EventRow] | None:
+        """Return the rows of a branch of which those before its last patches are at hand; None if they are not."""
+        turns: set[int] = set()
+        number = patch_of(head)
+        for _back in range(_GROWN):
+            if not number:
+                return None
+            number = self._turns.patched_by(number, turns)
+            earlier = self._rows.get(tip_of(turn_of(head), number))
+            if earlier is not None:
+                break
+        else:
+            return None
+        rows = list(earlier)
+        for turn in turns:
+            number = self._turns.get(turn).depth + 1
+            if turn_of(branch.position(runs, number)) == turn:
+                rows[number - 1 : number] = self._viewer.rows(runs, number - 1, 1)
+        return rows
+
+    def _rows_before(self, runs: tuple[Run, ...], patch: int) -> tuple[int, Sequence[EventRow]]:
         """Return rows at hand that the branch begins with, and their head: it may have grown by a few records."""
         number = branch.length(runs)
         for back in range(1, min(number, _GROWN)):
-            head = branch.position(runs, number - back)
+            head = tip_of(turn_of(branch.position(runs, number - back)), patch)
             rows = self._rows.get(head)
             if rows is not None:
                 return head, rows

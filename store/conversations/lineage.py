@@ -25,6 +25,7 @@ class Lineage:
     def successor(self, context: int, runs: tuple[Run, ...], turn: int, depth: int) -> int:
         """Return where in the branch ``runs`` of a context it goes on for who knows ``turn``, at ``depth``.
 
+        Patches change nothing of that: ``runs`` and ``turn`` are without.
         That is the turn itself if it is in the branch, or never was in one of this context that was edited. Else it
         is what became of it; what was taken out leads to what is now at its depth, or to the end of the branch.
         """
@@ -44,7 +45,7 @@ class Lineage:
         (number there, number in ours, how many) each; those that are in ours no more are left out.
         """
         found: list[tuple[int, int, int]] = []
-        held = sorted(_stretches(ours), key=itemgetter(1))
+        held = sorted(_stretches(branch.plain(ours)), key=itemgetter(1))
         firsts = [turn for _number, turn, _count in held]
         for number, turn, count in self._trace(context, base):
             at = max(bisect_right(firsts, turn) - 1, 0)
@@ -59,7 +60,7 @@ class Lineage:
     def _trace(self, context: int, base: tuple[Run, ...]) -> list[Stretch]:
         """Return what became of the records of a branch, by their numbers there."""
         self._settle()
-        stretches = list(_stretches(base))
+        stretches = list(_stretches(branch.plain(base)))
         for _seq, steps in groupby(self._catalogue.superseded(context), key=attrgetter("seq")):
             edit = list(steps)
             stretches = [part for stretch in stretches for part in _follow(stretch, edit)]

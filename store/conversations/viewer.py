@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from store.conversations import branch
 from store.conversations.chain import Blobs, Chain, Recorded
+from store.conversations.turns import Turns
 from store.disk.turn_format import Turn
-from store.disk.turn_log import TurnLog
 from store.errors import ConvfsError
 from store.events.conversation import EventRow, ResourceRow, Sizes
 from store.events.event import Event, Kind
@@ -93,7 +93,7 @@ class Viewer:
 
     def __init__(
         self,
-        turns: TurnLog,
+        turns: Turns,
         views: Views,
         payloads: Payloads,
         payload_size: Callable[[Hash], int],
@@ -168,14 +168,14 @@ class Viewer:
 
         return Chain(number, backwards, blobs or self._blobs)
 
-    def rows(self, runs: tuple[Run, ...], after: int = 0) -> list[EventRow]:
-        """Return the row of every record of a branch after number ``after``, measuring those that are missing.
+    def rows(self, runs: tuple[Run, ...], after: int = 0, count: int | None = None) -> list[EventRow]:
+        """Return the rows of ``count`` records (None: all) of a branch after number ``after``.
 
-        Needs a renderer.
+        Those that are missing are measured, which needs a renderer.
         """
         rows: list[EventRow] = []
         number = after + 1
-        for run in branch.part(runs, after, branch.length(runs)):
+        for run in branch.part(runs, after, branch.length(runs) if count is None else count):
             found = self._views.rows(run, number)
             if len(found) < run[1]:
                 with self._lock:

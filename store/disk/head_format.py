@@ -26,7 +26,10 @@ _TYPE = Layout("<QI")
 _ALIAS = Layout("<32sB")
 _DICTIONARY = Layout("<Q32s")
 _COMMIT = Layout("<QIQQ")
+COMMIT_SIZE = MIN_FRAME + _COMMIT.size
 _SUPERSEDED = Layout("<QQI")
+_PATCHED = Layout("<QQQI")
+_TARGET = Layout("<Q32sIQ")
 
 
 class ContextCreated(Struct, frozen=True, gc=False):
@@ -38,9 +41,12 @@ class ContextCreated(Struct, frozen=True, gc=False):
 
 
 class HeadMoved(Struct, frozen=True, gc=False):
-    """Kind 2: ``turn u64 | depth u32 | time_ms u64 | action utf-8``. The head of a context is now ``turn``."""
+    """Kind 2: ``tip u64 | depth u32 | time_ms u64 | action utf-8``. The state of a context is now ``tip``.
 
-    turn: int
+    Its turn (``store.ids``) is the head, whose depth this is.
+    """
+
+    tip: int
     depth: int
     time_ms: int
     action: str
@@ -102,7 +108,22 @@ class Superseded(Struct, frozen=True, gc=False):
     turns: tuple[tuple[int, int, int], ...]
 
 
-Body = ContextCreated | HeadMoved | Metadata | TypeRegistered | Alias | Dictionary | Commit | Superseded
+class Patched(Struct, frozen=True, gc=False):
+    """Kind 9: ``number u64 | previous u64 | time_ms u64 | count u32``, so many times ``turn u64 | payload_hash[32] |
+    flags u32 | created_ms u64``, then ``action utf-8``. Turns of a context are now seen with this in their records.
+
+    ``number`` is the patch's own, in the whole store; ``previous`` is the one before it that holds for the context, 0
+    if there is none.
+    """
+
+    number: int
+    previous: int
+    time_ms: int
+    turns: tuple[tuple[int, Hash, int, int], ...]
+    action: str
+
+
+Body = ContextCreated | HeadMoved | Metadata | TypeRegistered | Alias | Dictionary | Commit | Superseded | Patched
 
 
 class Frame(Struct, frozen=True, gc=False):
@@ -119,7 +140,7 @@ def encode(seq: int, context: int, body: Body) -> bytes:
     match body:
         case HeadMoved():
             kind = 2
-            data = _MOVED.pack(body.turn, body.depth, body.time_ms) + body.action.encode()
+            data = _MOVED.pack(body.tip, body.depth, body.time_ms) + body.action.encode()
         case Commit():
             kind = 7
             data = _COMMIT.pack(body.turn_count, body.pack_number, body.pack_length, body.heads_length)
@@ -144,6 +165,10 @@ def encode(seq: int, context: int, body: Body) -> bytes:
         case Superseded():
             kind = 8
             data = b"".join(_SUPERSEDED.pack(*turns) for turns in body.turns)
+        case Patched():
+            kind = 9
+            data = _PATCHED.pack(body.number, body.previous, body.time_ms, len(body.turns))
+            data += b"".join(_TARGET.pack(*target) for target in body.turns) + body.action.encode()
     size = MIN_FRAME + len(data)
     if size > MAX_FRAME:
         raise UsageError(f"a record of {size} bytes is too large for the head log; at most {MAX_FRAME} fit")
@@ -194,8 +219,8 @@ def _leading(layout: Layout, data: bytes) -> tuple[int, ...]:
 
 
 def _moved(data: bytes) -> HeadMoved:
-    turn, depth, time_ms = _leading(_MOVED, data)
-    return HeadMoved(turn, depth, time_ms, data[_MOVED.size :].decode())
+    tip, depth, time_ms = _leading(_MOVED, data)
+    return HeadMoved(tip, depth, time_ms, data[_MOVED.size :].decode())
 
 
 def _metadata(data: bytes) -> Metadata:
@@ -226,6 +251,15 @@ def _superseded(data: bytes) -> Superseded:
     return Superseded(tuple(_SUPERSEDED.iter_unpack(data)))
 
 
+def _patched(data: bytes) -> Patched:
+    number, previous, time_ms, count = _leading(_PATCHED, data)
+    end = _PATCHED.size + count * _TARGET.size
+    if len(data) < end:
+        raise ValueError(f"its body ends after {len(data)} bytes")
+    turns = tuple(_TARGET.iter_unpack(data[_PATCHED.size : end]))
+    return Patched(number, previous, time_ms, turns, data[end:].decode())
+
+
 _DECODERS: dict[int, Callable[[bytes], Body]] = {
     1: lambda data: ContextCreated(*_exactly(_CREATED, data)),
     2: _moved,
@@ -235,7 +269,8 @@ _DECODERS: dict[int, Callable[[bytes], Body]] = {
     6: _dictionary,
     7: lambda data: Commit(*_exactly(_COMMIT, data)),
     8: _superseded,
+    9: _patched,
 }
 
-# len < 2 ** 27, kind 1 to 8, seq < 2 ** 48; within a lookahead, so that places may overlap
-_POSSIBLE = re.compile(rb"(?s)(?=...[\x00-\x04][\x01-\x08]\x00.{6}\x00\x00)")
+# len < 2 ** 27, kind 1 to 9, seq < 2 ** 48; within a lookahead, so that places may overlap
+_POSSIBLE = re.compile(rb"(?s)(?=...[\x00-\x04][\x01-\x09]\x00.{6}\x00\x00)")

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from store.disk import durable, file_header, head_format
 from store.disk.file_header import HEAD_LOG, HEADER_SIZE, Damage
-from store.disk.head_format import MIN_FRAME, Commit, Frame
+from store.disk.head_format import COMMIT_SIZE, MIN_FRAME, Commit, Frame
 from store.disk.reading import BLOCK, Window, pread_around
 from store.errors import DamageError
 
 _SEARCH = 1 << 20
+_READ_THROUGH = 64 << 10
 
 
 class HeadLog:
@@ -60,6 +61,30 @@ class HeadLog:
                 continue
             offset += size
             yield frame
+
+    def group_at(self, seq: int) -> tuple[int, list[Frame]]:
+        """Return the group that the frame ``seq`` is of: how many turns there were before, and its frames up to that.
+
+        No frames where ``seq`` ends a group, or is beyond the last. Reads a small part of the log, however long it is.
+        """
+        start, turns, end = HEADER_SIZE, 0, self._length
+        while end - start > _READ_THROUGH:
+            middle = (start + end) // 2
+            found = next((frame for frame in self.frames(middle) if _tells(frame, seq)), None)
+            if isinstance(found, Frame) and isinstance(found.body, Commit) and found.seq <= seq:
+                start, turns = found.offset + COMMIT_SIZE, found.body.turn_count
+            else:
+                end = middle
+        group: list[Frame] = []
+        for frame in self.frames(start):
+            if isinstance(frame, Damage):
+                continue
+            if frame.seq > seq:
+                break
+            group.append(frame)
+            if isinstance(frame.body, Commit):
+                turns, group = frame.body.turn_count, []
+        return turns, group
 
     def last_commit(self) -> tuple[Frame, int] | None:
         """Return the last COMMIT and the offset of its end, None if there is none. Reads the whole log."""
@@ -118,3 +143,8 @@ class HeadLog:
         except DamageError:
             return False
         return True
+
+
+def _tells(frame: Frame | Damage, seq: int) -> bool:
+    """Say whether a frame tells on which side of it the frame ``seq`` is to be looked for."""
+    return isinstance(frame, Frame) and (frame.seq > seq or isinstance(frame.body, Commit))

@@ -63,14 +63,14 @@ def commit(
         types=new_types,
         changes=changes,
         action=action,
-        expected_head=plan.base.head.turn,
+        expected_head=plan.base.head.tip,
         superseded=_placed([*plan.superseded(), *aside], runs),
     )
     store.submit(request)
     if request.written:
         runs.append((request.written[0].turn_id, len(request.written)))
-    whole = tuple(_joined(runs))
-    store.remember(request.head.turn, whole)
+    whole = tuple(branch.joined(runs))
+    store.remember(request.head.tip, whole)
     return Committed(request.head, whole)
 
 
@@ -93,7 +93,7 @@ def _turns(store: Store, plan: Plan, most: int) -> Iterator[Sequence[NewTurn | T
         for start in range(piece.first - 1, piece.first - 1 + piece.count, most):
             count = min(most, piece.first - 1 + piece.count - start)
             for run in branch.part(plan.base.runs, start, count):
-                yield store.files.turns.range(*run)
+                yield store.turns.range(*run)
 
 
 def _ahead(
@@ -112,27 +112,14 @@ def _placed(superseded: Sequence[tuple[int, int, int]], runs: Sequence[Run]) -> 
     """Put turns in the place of numbers; what lies beyond ``runs`` is counted as a request counts its own."""
     length = sum(count for _first, count in runs)
     found: list[Superseded] = []
+    whole = branch.plain(runs)
     for old, count, number in superseded:
         if not number:
             found.append((old, 0, count))
             continue
-        for new, taken in branch.part(tuple(runs), number - 1, count):
+        for new, taken in branch.part(whole, number - 1, count):
             found.append((old, new, taken))
             old, count, number = old + taken, count - taken, number + taken
         if count:
             found.append((old, length - number, count))
     return found
-
-
-def _joined(runs: Sequence[Run]) -> Iterator[Run]:
-    """Yield runs, those that continue each other as one."""
-    first, count = 0, 0
-    for start, length in runs:
-        if first and start == first + count:
-            count += length
-            continue
-        if count:
-            yield first, count
-        first, count = start, length
-    if count:
-        yield first, count

@@ -1,7 +1,9 @@
 """Editing conversations: what people do to them, each change one commit and one version.
 
-An edit never rewrites history. The records that change and all after them are appended to the turn log again, which
-takes 80 bytes a record, and the branch's head moves to the last of them. What was before stays a version.
+An edit never rewrites history. By default, the records that change and all after them are appended to the turn log
+again, which takes 80 bytes a record, and the branch's head moves to the last of them. With the setting ``edits =
+"overlay"``, what changes records in their places is a patch instead, which appends nothing. Either way, what was before
+stays a version.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ from store.disk import turn_format
 from store.editing.commit import commit
 from store.editing.keeper import Keeper
 from store.editing.measuring import measure
+from store.editing.overlay import fits, patch
 from store.editing.plan import DELETED as DELETED
 from store.editing.plan import Base, Changed, Content, Fresh, Item, Kept, Piece, Plan
 from store.errors import Conflict, NotFound
-from store.ids import hash_bytes, now_ms
+from store.ids import hash_bytes, now_ms, patch_of, turn_of
 from store.index.views import Run
 from store.store import Append
 
@@ -25,7 +28,7 @@ from store.store import Append
 class Editor(Keeper):
     """Edits the conversations of one store. Safe to use from any thread.
 
-    Where ``expected_head`` is given, the branch must end in that turn, else Conflict; where it is not, a change is
+    Where ``expected_head`` is given, the branch must have that tip, else Conflict; where it is not, a change is
     made to what the branch is when it is committed. Calls raise NotFound for a context or a record that is not there,
     UsageError for what cannot be stored, and return the head as it is afterwards; what changes nothing makes no
     version.
@@ -105,13 +108,14 @@ class Editor(Keeper):
             if not 0 < version <= len(versions):
                 raise NotFound(f"there is no version {version}: see convfs log")
             head = versions[version - 1].head
-            if head == base.head.turn:
+            if head == base.head.tip:
                 return base.head
             request = Request(
                 context,
-                parent=head or None,
+                parent=turn_of(head) or None,
+                patch=patch_of(head),
                 action=f"restore {version}",
-                expected_head=base.head.turn,
+                expected_head=base.head.tip,
                 superseded=list(_returned(base, store.runs(head))),
             )
             try:
@@ -138,7 +142,10 @@ class Editor(Keeper):
                 return base.head
             named = action if isinstance(action, str) else action(base)
             try:
-                now = commit(store, context, plan, named, types=types)
+                if store.settings.edits == "overlay" and fits(store, plan):
+                    now = patch(store, context, plan, named)
+                else:
+                    now = commit(store, context, plan, named, types=types)
             except Conflict:
                 if expected_head is not None:
                     raise
@@ -148,9 +155,9 @@ class Editor(Keeper):
 
     def _base(self, context: int, expected_head: int | None) -> Base:
         head = self._store.head(context)
-        if expected_head not in (None, head.turn):
+        if expected_head not in (None, head.tip):
             raise Conflict(f"context {context} has moved on to turn {head.turn}: look at what is new, then try again")
-        runs = self._store.runs(head.turn)
+        runs = self._store.runs(head.tip)
         return Base(head, runs, branch.length(runs))
 
     def _changed(self, base: Base, number: int, content: Content) -> Fresh | None:
@@ -190,8 +197,9 @@ def _named(changes: Mapping[int, Content]) -> str:
 
 def _returned(base: Base, runs: tuple[Run, ...]) -> Iterator[tuple[int, int, int]]:
     """Yield what becomes of the turns of a branch when its head moves to that of another."""
-    for old, new, count in branch.pairs(base.runs, runs, 0, base.length):
+    was, now = branch.plain(base.runs), branch.plain(runs)
+    for old, new, count in branch.pairs(was, now, 0, base.length):
         if old != new:
             yield old, new, count
-    for old, count in branch.part(base.runs, branch.length(runs), base.length):
+    for old, count in branch.part(was, branch.length(now), base.length):
         yield old, 0, count

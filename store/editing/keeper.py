@@ -12,7 +12,7 @@ from store.commit.request import ContextHead, Request
 from store.conversations import branch
 from store.errors import NotFound, UsageError
 from store.events.conversation import labels_of
-from store.ids import now_ms
+from store.ids import now_ms, tip_of
 from store.index.catalogue import Entry
 from store.store import Store
 
@@ -48,7 +48,8 @@ class Keeper:
         """
         store = self._store
         parent = self._entry(context)
-        turn = store.head(context).turn
+        head = store.head(context)
+        turn = head.turn
         if at:
             turn = branch.position(store.runs(turn), at)
             if not turn:
@@ -60,7 +61,7 @@ class Keeper:
             tool_name = str(parent.metadata.get("exported_as") or PurePosixPath(parent.source).name)
             metadata["exported_as"] = name + ("" if "main" in metadata else PurePosixPath(tool_name).suffix)
             metadata["imported_head"] = turn
-        return self._make(project, name, metadata, turn, "fork")
+        return self._make(project, name, metadata, tip_of(turn, head.patch), "fork")
 
     def rename(self, context: int, project: str, name: str) -> None:
         """Give a conversation another name, or move it to another project."""
@@ -122,11 +123,11 @@ class Keeper:
     def _entry(self, context: int) -> Entry:
         return self._store.entry(context)
 
-    def _make(self, project: str, name: str, metadata: dict[str, object], turn: int, action: str) -> ContextHead:
+    def _make(self, project: str, name: str, metadata: dict[str, object], tip: int, action: str) -> ContextHead:
         _check_name(project)
         _check_name(name)
         changes = msgspec.json.encode(metadata)
-        request = Request(None, parent=turn, changes=changes, action=action, name=(project, name))
+        request = Request(None, parent=tip, changes=changes, action=action, name=(project, name))
         return self._store.submit(request).head
 
     def _set(self, context: int, changes: dict[str, object], name: tuple[str, str] | None = None) -> None:

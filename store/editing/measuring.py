@@ -56,7 +56,7 @@ class _Measuring:
             known = views.measures([context]).get(context)
             if base.length == 0:
                 known = Measure(0, 0, 0, 0)
-            elif known is not None and known.head != base.head.turn:
+            elif known is not None and known.head != base.head.tip:
                 known = None
             if known is not None:
                 sums.append((context, self._sum(known)))
@@ -87,7 +87,8 @@ class _Measuring:
             if isinstance(piece, Kept):
                 if piece.first != number:
                     return False
-                self._moves += branch.pairs(base.runs, self._now.runs, number - 1, piece.count)
+                pairs = branch.pairs(base.runs, self._now.runs, number - 1, piece.count)
+                self._moves += [pair for pair in pairs if pair[0] != pair[1]]
             elif piece.replaces == number:
                 if not self._replace(number, piece):
                     return False
@@ -163,7 +164,7 @@ class _Measuring:
     def _sum(self, known: Measure) -> Measure:
         gone, come = _sums(self._replaced), _sums(self._rows)
         return Measure(
-            self._now.head.turn,
+            self._now.head.tip,
             *(
                 was - less + more
                 for was, less, more in zip(msgspec.structs.astuple(known)[1:], gone, come, strict=True)

@@ -40,7 +40,7 @@ def bring(store: Store, context: int, base: int, theirs: int, changes: dict[str,
     encoded = msgspec.json.encode({**changes, "imported_head": theirs, "updated_ms": updated})
     while True:
         head = store.head(context)
-        runs = store.runs(head.turn)
+        runs = store.runs(head.tip)
         ours = Base(head, runs, branch.length(runs))
         merged = _Merge(store, context, store.runs(base), store.runs(theirs), ours)
         plan = Plan(ours, merged.pieces())
@@ -137,7 +137,7 @@ def _shared(one: tuple[Run, ...], other: tuple[Run, ...]) -> int:
 
 def _behind(store: Store, runs: tuple[Run, ...], depth: int) -> list[Turn]:
     """Return the turns of a branch from ``depth`` on."""
-    return [turn for run in branch.part(runs, depth, branch.length(runs)) for turn in store.files.turns.range(*run)]
+    return [turn for run in branch.part(runs, depth, branch.length(runs)) for turn in store.turns.range(*run)]
 
 
 def _same_end(one: Sequence[Turn], other: Sequence[Turn]) -> int:

@@ -85,6 +85,13 @@ class Plan:
         return not self.pieces and self.prefix == self.base.length
 
     @property
+    def in_place(self) -> bool:
+        """Whether all records stay where they are, and none is added or taken out."""
+        return self.length == self.base.length and all(
+            number == (piece.first if isinstance(piece, Kept) else piece.replaces) for number, piece in self.numbered()
+        )
+
+    @property
     def payloads(self) -> list[bytes]:
         """What content is new."""
         return [piece.payload for piece in self.pieces if isinstance(piece, Fresh) and piece.payload is not None]
@@ -116,7 +123,7 @@ class Plan:
         return found
 
     def _turns(self, first: int, count: int, number: int) -> Iterator[tuple[int, int, int]]:
-        for turn, length in branch.part(self.base.runs, first - 1, count):
+        for turn, length in branch.part(branch.plain(self.base.runs), first - 1, count):
             yield turn, length, number
             number += length if number else 0
 

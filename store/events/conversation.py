@@ -10,7 +10,7 @@ from store.events.event import Kind
 class Conversation(Struct, frozen=True):
     """A context with its metadata. Times are Unix milliseconds, sizes bytes.
 
-    ``head`` is the turn at the end of the branch (0 while it is empty), ``records`` its number of records
+    ``head`` is the tip (``store.ids``) of the branch (0 while it is empty), ``records`` its number of records
     (depth + 1), ``events`` how many of these have a file in ``events/``. ``transcript_size`` and ``json_size`` are the
     sums of its rows' ``section_size`` and ``json_size``. ``described_ms`` is when its metadata changed last.
     """
@@ -85,7 +85,7 @@ class ResourceRow(Struct, frozen=True, gc=False):
 class Version(Struct, frozen=True):
     """One state that a conversation has been in; versions are numbered from 1, oldest first.
 
-    It began at ``time_ms`` with ``action``. What was appended since is part of it: ``head`` is where it ends.
+    It began at ``time_ms`` with ``action``. What was appended since is part of it: ``head`` is the tip where it ends.
     """
 
     number: int

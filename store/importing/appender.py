@@ -53,6 +53,8 @@ class Appender:
         parent: int | None,
         sums: Measure | None,
     ) -> None:
+        self.base = parent
+        """The turn that what is appended follows, None if there is none."""
         self.parent = parent
         """The last turn that has been committed, None if there is none."""
         self.appended = 0
@@ -139,7 +141,7 @@ class Appender:
         """Return the turns of the branch whose places the records take that wait, none where they are damaged."""
         runs = branch.part(self._runs, self._number, len(self._batch))
         try:
-            return [turn for run in runs for turn in self._store.files.turns.range(*run)]
+            return [turn for run in runs for turn in self._store.turns.range(*run)]
         except DamageError:
             return []
 
@@ -167,7 +169,7 @@ class Appender:
         if self.sums is not None:
             sums = self.sums
             self.sums = Measure(
-                request.head.turn,
+                request.head.tip,
                 sums.events + sum(1 for row in rows if row.kind is not Kind.RECORD),
                 sums.transcript_size + sum(row.section_size for row in rows),
                 sums.json_size + sum(row.json_size for row in rows),

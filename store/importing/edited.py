@@ -32,7 +32,7 @@ class Edited:
             numbers.update(zip(range(now, now + count), range(was, was + count), strict=True))
         number = 0
         for run in runs:
-            for turn in store.files.turns.range(*run):
+            for turn in store.turns.range(*run):
                 number += 1
                 gone = turn.deleted
                 was = numbers.get(number, 0)

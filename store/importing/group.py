@@ -52,9 +52,9 @@ class Group:
     def end(self, appender: Appender, context: int | None, changes: dict[str, object], imported: int) -> None:
         """Have what waits in ``appender`` committed, and the head of ``context`` (None: a new one) moved to it.
 
-        ``changes`` is metadata; a record that told its time becomes its ``updated_ms``. ``imported`` is the head that
-        the import before made: if it is the context's no more, people have edited it, and what is new is brought into
-        that.
+        ``changes`` is metadata; a record that told its time becomes its ``updated_ms``. ``imported`` is the turn that
+        the import before moved the head to: if it is the context's no more, people have edited it, and what is new is
+        brought into that.
         """
         self._size += appender.size
         self.arrived |= appender.arrived
@@ -84,7 +84,7 @@ class Group:
                     changes=msgspec.json.encode(ending.changes),
                     action="import",
                     aliases=tuple(appender.aliases.values()),
-                    expected_head=None if ending.context is None else ending.imported,
+                    expected_head=self._expected(ending),
                 )
             )
         self._store.submit_all(requests)
@@ -113,6 +113,15 @@ class Group:
         for position, ending in edited:
             errors[position] = self._bring(ending)
         return errors
+
+    def _expected(self, ending: _Ending) -> int | None:
+        """Return the tip that the context of a session must have for its head to be moved."""
+        if ending.context is None:
+            return None
+        head = self._store.head(ending.context)
+        # what only goes on from the last import leaves the patches of what was there as they are
+        goes_on = head.turn == ending.imported == (ending.appender.base or 0)
+        return head.tip if goes_on else ending.imported
 
     def _bring(self, ending: _Ending) -> Exception | None:
         """Bring what was committed aside into a conversation that was edited; return what is wrong with it."""

@@ -16,8 +16,8 @@ _COLUMNS = (
 class Entry(Struct, frozen=True):
     """One context as the head log describes it; ``project`` and ``name`` are "" while it has none, or in the trash.
 
-    ``imported`` is where the head was moved to by the last import, 0 if there was none; ``described_ms`` is when its
-    metadata changed last.
+    ``head`` is its tip, ``imported`` the turn that the head was moved to by the last import, 0 if there was none;
+    ``described_ms`` is when its metadata changed last.
     """
 
     id: int
@@ -95,7 +95,7 @@ class Catalogue:
         return self._entry(row) if row else None
 
     def head(self, context_id: int) -> tuple[int, int] | None:
-        """Return (head turn, records) of a context, None if there is none of that id."""
+        """Return (tip, records) of a context, None if there is none of that id."""
         row = self._db.one(f"SELECT {_HEAD} FROM contexts WHERE id = ?", (context_id,))
         return self._db.checked("contexts", row)[1:3] if row else None
 

@@ -15,7 +15,7 @@ import msgspec
 import store.disk.head_format as heads
 from store.disk import durable
 from store.events.conversation import labels_of
-from store.ids import Hash, hash_key, type_tag
+from store.ids import HASH_SIZE, Hash, hash_key, patch_of, tip_of, turn_of, type_tag
 from store.index.database import Database
 from store.index.labels import file_labels, rank_of
 from store.index.sums import sum_of
@@ -122,7 +122,9 @@ def _apply(sql: sqlite3.Connection, frame: heads.Frame) -> None:
     body, context = frame.body, frame.context
     if isinstance(body, heads.HeadMoved):
         _move(sql, context, body)
-        _put_version(sql, (context, frame.seq, body.time_ms, body.turn, _records(body), body.action))
+        _put_version(sql, (context, frame.seq, body.time_ms, body.tip, _records(body), body.action))
+    elif isinstance(body, heads.Patched):
+        _apply_patch(sql, frame, body)
     elif isinstance(body, heads.Metadata):
         _apply_metadata(sql, context, body)
     elif isinstance(body, heads.ContextCreated):
@@ -147,14 +149,42 @@ def _apply(sql: sqlite3.Connection, frame: heads.Frame) -> None:
 
 
 def _records(move: heads.HeadMoved) -> int:
-    return move.depth + 1 if move.turn else 0
+    return move.depth + 1 if turn_of(move.tip) else 0
 
 
 def _move(sql: sqlite3.Connection, context: int, move: heads.HeadMoved) -> None:
-    found = sql.execute("SELECT imported FROM contexts WHERE id = ?", (context,)).fetchone()
+    found = sql.execute("SELECT imported, head FROM contexts WHERE id = ?", (context,)).fetchone()
     if found is not None:
-        imported = move.turn if move.action == "import" else found[0]
-        _set_head(sql, context, move.turn, _records(move), move.time_ms, imported)
+        imported = turn_of(move.tip) if move.action == "import" else found[0]
+        _note_patch(sql, context, patch_of(move.tip), found[1])
+        _set_head(sql, context, move.tip, _records(move), move.time_ms, imported)
+
+
+def _apply_patch(sql: sqlite3.Connection, frame: heads.Frame, patch: heads.Patched) -> None:
+    context, number = frame.context, patch.number
+    found = sql.execute("SELECT imported, head, records FROM contexts WHERE id = ?", (context,)).fetchone()
+    imported, head, records = found or (0, 0, 0)
+    _note_patch(sql, context, patch.previous, head)
+    _put_patch(sql, [(number, turn, context, patch.previous, *what) for turn, *what in patch.turns])
+    if found is None:
+        return
+    tip = tip_of(turn_of(head), number)
+    _set_head(sql, context, tip, records, patch.time_ms, imported)
+    _put_version(sql, (context, frame.seq, patch.time_ms, tip, records, patch.action))
+
+
+def _note_patch(sql: sqlite3.Connection, context: int, number: int, head: int) -> None:
+    """See to it that a patch is known: where its frame is lost, what was before it goes on to hold."""
+    if number not in (0, patch_of(head)):
+        known = sql.execute("SELECT 1 FROM patches WHERE number = ? LIMIT 1", (number,)).fetchone()
+        if known is None:
+            _put_patch(sql, [(number, 0, context, patch_of(head), bytes(HASH_SIZE), 0, 0)])
+
+
+def _put_patch(sql: sqlite3.Connection, rows: Sequence[tuple[object, ...]]) -> None:
+    sql.executemany(
+        "INSERT OR REPLACE INTO patches VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [(*row, sum_of(row)) for row in rows]
+    )
 
 
 def _set_head(sql: sqlite3.Connection, context: int, head: int, records: int, updated: int, imported: int) -> None:
@@ -173,7 +203,7 @@ def _extend(sql: sqlite3.Connection, first: heads.Frame, last: heads.HeadMoved) 
     ).fetchone()
     if version is None and isinstance(begun, heads.HeadMoved):
         version = (context, first.seq, begun.time_ms, begun.action)
-    _put_version(sql, (*version[:3], last.turn, _records(last), version[3]))
+    _put_version(sql, (*version[:3], last.tip, _records(last), version[3]))
 
 
 def _put_version(sql: sqlite3.Connection, version: tuple[object, ...]) -> None:

@@ -7,7 +7,7 @@ size of the whole hash, and the whole one is checked where the location points a
 SQLite has no checksums, so rows that nothing else vouches for carry one: see ``store.index.sums``.
 """
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 TABLES = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -67,6 +67,13 @@ CREATE TABLE superseded (
     PRIMARY KEY (context, seq, old)
 ) WITHOUT ROWID;
 
+-- What patches say of turns, each of which has one row or more. A patch that was lost has one, of turn 0.
+CREATE TABLE patches (
+    number INTEGER NOT NULL, turn INTEGER NOT NULL, context INTEGER NOT NULL, previous INTEGER NOT NULL,
+    hash BLOB NOT NULL, flags INTEGER NOT NULL, created_ms INTEGER NOT NULL, sum INTEGER NOT NULL,
+    PRIMARY KEY (number, turn)
+) WITHOUT ROWID;
+
 -- What a renderer measured. Rows of another renderer version are replaced when the conversation is next listed.
 CREATE TABLE views (
     turn INTEGER PRIMARY KEY, kind INTEGER NOT NULL, tool TEXT NOT NULL, parent INTEGER NOT NULL,
@@ -83,7 +90,7 @@ CREATE TABLE measures (
 );
 """
 
-DERIVED_FROM_LOGS = ("aliases", "types", "dictionaries", "contexts", "labels", "versions", "superseded")
+DERIVED_FROM_LOGS = ("aliases", "types", "dictionaries", "contexts", "labels", "versions", "superseded", "patches")
 """Tables that follow from heads.log alone; with ``blobs`` (the packs) they are the index proper."""
 
 DERIVED_FROM_RENDERER = ("views", "resources", "measures")

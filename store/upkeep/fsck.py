@@ -16,10 +16,10 @@ from msgspec import Struct
 from store.disk import blob_format
 from store.disk.blob_format import Compression
 from store.disk.file_header import Damage
-from store.disk.head_format import Alias, Commit, ContextCreated, Dictionary, Frame, HeadMoved, Superseded
+from store.disk.head_format import Alias, Commit, ContextCreated, Dictionary, Frame, HeadMoved, Patched, Superseded
 from store.disk.turn_format import DELETED, Turn
 from store.errors import ConvfsError, DamageError
-from store.ids import Hash
+from store.ids import TURNS_BEYOND, Hash, patch_of, turn_of
 from store.index.index import Index
 from store.index.schema import DERIVED_FROM_LOGS, DERIVED_FROM_RENDERER
 from store.index.sums import numbered_holds
@@ -171,14 +171,14 @@ def check_heads(store: Store) -> Iterator[Finding]:
         elif isinstance(body, HeadMoved):
             if frame.context not in created:
                 yield _error("heads", f"the head of context {frame.context} moved, but it was never created")
-            if body.turn:
+            if turn := turn_of(body.tip):
                 try:
-                    depth = store.turn(body.turn).depth
+                    depth = store.turn(turn).depth
                 except ConvfsError as error:
                     yield _error("heads", f"the head of context {frame.context}: {error}")
                     continue
                 if depth != body.depth:
-                    yield _error("heads", f"head {body.turn} of context {frame.context} has depth {depth}")
+                    yield _error("heads", f"head {turn} of context {frame.context} has depth {depth}")
 
 
 def check_edits(store: Store) -> Iterator[Finding]:
@@ -201,11 +201,39 @@ def check_edits(store: Store) -> Iterator[Finding]:
             yield _error("edits", f"{entry.project}/{entry.name}: what was imported: {error}")
 
 
+def check_patches(store: Store) -> Iterator[Finding]:
+    """A patch gives turns that are there payloads that are there; one that is followed, or holds, was made before."""
+    made, last = {0}, 0
+    for frame in _frames(store):
+        if isinstance(frame, Damage) or not isinstance(frame.body, HeadMoved | Patched):
+            continue
+        body = frame.body
+        where = f"frame {frame.seq} of context {frame.context}"
+        before = patch_of(body.tip) if isinstance(body, HeadMoved) else body.previous
+        if before not in made:
+            yield _error("patches", f"{where}: there is no patch {before} before it")
+        if isinstance(body, HeadMoved):
+            continue
+        if body.number <= last:
+            yield _error("patches", f"{where}: patch {body.number} comes after patch {last}")
+        last = body.number
+        made.add(last)
+        for turn, digest, _flags, _created in body.turns:
+            if not 0 < turn <= store.files.turns.count:
+                yield _error("patches", f"{where}: patch {body.number} is of turn {turn}, which is not there")
+            try:
+                store.resolver.check(digest)
+            except ConvfsError as error:
+                yield _error("patches", f"{where}: patch {body.number} of turn {turn}: {error}")
+
+
 def check_deleted(store: Store) -> Iterator[Finding]:
     """What the index calls deleted is what the turns call deleted."""
     db = store.files.index.db
     known = {turn for (turn,) in db.query("SELECT turn FROM views WHERE deleted != 0")}
     gone = {turn_id for turn_id, turn in _turns(store) if isinstance(turn, Turn) and turn.flags & DELETED}
+    patched = db.query("SELECT turn FROM views WHERE turn >= ?", (TURNS_BEYOND,))
+    gone |= {turn_id for (turn_id,) in patched if store.turn(turn_id).deleted}
     for turn in sorted(known - gone):
         yield _error("deleted", f"the index calls turn {turn} deleted: run convfs reindex")
     for turn in sorted(gone - known):
@@ -288,6 +316,7 @@ CHECKS: tuple[Check, ...] = (
     check_head_log,
     check_heads,
     check_edits,
+    check_patches,
     check_deleted,
     check_packs,
     check_payloads,

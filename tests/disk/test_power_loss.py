@@ -130,7 +130,7 @@ def check(tiny: Tiny, acknowledged: list[int]) -> None:
         assert contents[turn.payload_hash] == payload(turn.turn_id)
     frames = list(tiny.heads.frames())
     assert all(isinstance(frame, Frame) for frame in frames)
-    moves = [frame.body.turn for frame in frames if isinstance(frame, Frame) and isinstance(frame.body, HeadMoved)]
+    moves = [frame.body.tip for frame in frames if isinstance(frame, Frame) and isinstance(frame.body, HeadMoved)]
     assert moves == list(range(1, count + 1))
 
 

@@ -48,7 +48,7 @@ def conversation(store: Store, payloads: Sequence[bytes], name: str = "talk") ->
 
 def shown(store: Store, context: int, head: int | None = None) -> list[bytes | None]:
     """Return the payloads of a conversation, None in the place of what was deleted."""
-    head = store.head(context).turn if head is None else head
+    head = store.head(context).tip if head is None else head
     turns = store.path_to_root(head) if head else []
     return [None if turn.flags & DELETED else store.payload(turn.turn_id) for turn in turns]
 

@@ -11,7 +11,7 @@ from tests.importing.sessions import by_source, imported, line, session
 
 
 def times(store: Store, context: int) -> list[int]:
-    return [row.time_ms for row in store.rows(store.head(context).turn)]
+    return [row.time_ms for row in store.rows(store.head(context).tip)]
 
 
 def test_only_the_edited_record_is_as_new_as_its_edit(store: Store, editor: Editor) -> None:

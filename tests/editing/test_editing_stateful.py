@@ -1,7 +1,9 @@
 """Edited conversations against lists, through every order of operations that hypothesis thinks of."""
 
+import json
 import shutil
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -58,6 +60,8 @@ class Talk:
         self.name = name
         self.records = records
         self.versions: list[tuple[str, list[Record]]] = []
+        self.past: dict[int, list[Record]] = {}
+        """What it was, by the number of the last frame of the head log then."""
         self.labels: list[str] | None = None
         self.trashed = False
 
@@ -70,10 +74,14 @@ class Talk:
 class EditingMachine(RuleBasedStateMachine):
     """Every rule does something to the store and the same to the model."""
 
+    modes: tuple[str, ...] = ("branch",)
+    """What ``edits`` may be set to, the first to begin with."""
+
     def __init__(self) -> None:
         super().__init__()
         self.directory = scratch()
         self.copies = 0
+        self.mode = self.modes[0]
         self.talks: dict[int, Talk] = {}
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(recovery, "JOURNAL_BYTES", JOURNAL_BYTES)
@@ -86,6 +94,13 @@ class EditingMachine(RuleBasedStateMachine):
 
     def go_on(self, store: Store) -> None:
         self.store, self.editor = store, Editor(store)
+        self.switch(self.mode)
+
+    @rule(mode=st.sampled_from(["branch", "overlay"]))
+    def switch(self, mode: str) -> None:
+        if mode in self.modes:
+            self.mode = mode
+            self.store.settings = msgspec.structs.replace(self.store.settings, edits=mode)
 
     def teardown(self) -> None:
         try:
@@ -169,6 +184,43 @@ class EditingMachine(RuleBasedStateMachine):
         talk.move("edit", records)
 
     @has_talk
+    @rule(number=NUMBERS, at=NUMBERS, word=st.sampled_from(["one", "two", "x" * 1300]))
+    def correct(self, number: int, at: int, word: str) -> None:
+        """Change what a record says, and nothing that others refer to it by."""
+        context, talk = self.talk(number)
+        if not talk.records:
+            return
+        records = list(talk.records)
+        at %= len(records)
+        payload, kind, _deleted = records[at]
+        try:
+            new = json.dumps({**json.loads(payload), "note": word}).encode()
+        except ValueError:
+            new = b"not json, " + word.encode()
+        records[at] = (new, kind, False)
+        turns = self.store.files.turns.count
+        self.editor.edit(context, {at + 1: new}, action="edit")
+        if self.mode == "overlay":
+            assert self.store.files.turns.count == turns
+        talk.move("edit", records)
+
+    @has_talk
+    @rule(number=NUMBERS, chosen=st.sets(NUMBERS, min_size=1, max_size=3))
+    def delete(self, number: int, chosen: set[int]) -> None:
+        context, talk = self.talk(number)
+        if not talk.records:
+            return
+        records = list(talk.records)
+        numbers = {at % len(records) + 1 for at in chosen}
+        for at in numbers:
+            records[at - 1] = (*records[at - 1][:2], True)
+        turns = self.store.files.turns.count
+        self.editor.edit(context, dict.fromkeys(numbers, DELETED), action="delete")
+        if self.mode == "overlay":
+            assert self.store.files.turns.count == turns
+        talk.move("delete", records)
+
+    @has_talk
     @rule(number=NUMBERS, lines=st.lists(st.tuples(LINES, TYPES), min_size=1, max_size=3))
     def append(self, number: int, lines: list[tuple[bytes, str]]) -> None:
         context, talk = self.talk(number)
@@ -225,7 +277,7 @@ class EditingMachine(RuleBasedStateMachine):
         versions = self.store.versions(context)
         if versions:
             chosen = version % len(versions)
-            moved = versions[chosen].head != self.store.head(context).turn
+            moved = versions[chosen].head != self.store.head(context).tip
             self.editor.restore(context, chosen + 1)
             if moved:
                 talk.records = list(talk.versions[chosen][1])
@@ -311,14 +363,15 @@ class EditingMachine(RuleBasedStateMachine):
     @invariant()
     def branches_are_those_of_the_model(self) -> None:
         for context, talk in self.talks.items():
-            assert self.records_at(self.store.head(context).turn) == talk.records
+            assert self.records_at(self.store.tip(context)) == talk.records
+            talk.past[self.store._writer.seq] = talk.records
 
     @has_talk
     @rule(number=NUMBERS)
     def look(self, number: int) -> None:
         """Have what an edit did not measure measured now."""
         context, _talk = self.talk(number)
-        check_branch(self.store, self.store.head(context).turn)
+        check_branch(self.store, self.store.head(context).tip)
 
     def check_all(self) -> None:
         listed = {talk.id: talk.name for talk in self.store.conversations()}
@@ -331,14 +384,29 @@ class EditingMachine(RuleBasedStateMachine):
             for version, (_action, records) in zip(versions, talk.versions, strict=True):
                 assert self.records_at(version.head) == records
                 assert version.records == len(records)
+            for seq, records in talk.past.items():
+                assert self.records_at(self.store.tip(context, seq)) == records
             assert self.store.conversation(context).metadata.get("labels") == talk.labels
         check_measures(self.store)
 
 
-def test_editing_behaves_like_the_model() -> None:
+class OverlayMachine(EditingMachine):
+    """As a store with ``edits = "overlay"``."""
+
+    modes = ("overlay",)
+
+
+class MixedMachine(EditingMachine):
+    """As a store whose setting is changed now and then."""
+
+    modes = ("overlay", "branch")
+
+
+@pytest.mark.parametrize("machine", [EditingMachine, OverlayMachine, MixedMachine])
+def test_editing_behaves_like_the_model(machine: type[EditingMachine]) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        EditingMachine,
+        machine,
         settings=settings(
-            max_examples=50, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

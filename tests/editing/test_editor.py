@@ -20,10 +20,10 @@ from tests.editing.records import TYPE, called, conversation, dialogue, history,
 def test_an_edit_is_one_version_and_leaves_the_old_one(store: Store, editor: Editor) -> None:
     lines = dialogue(10)
     context = conversation(store, lines)
-    before = store.path_to_root(store.head(context).turn)
+    before = store.path_to_root(store.head(context).tip)
     head = editor.edit(context, {4: said("Corrected", "u3", "u2")})
-    assert (head.context, head.depth, head.turn) == (context, 9, store.head(context).turn)
-    after = store.path_to_root(head.turn)
+    assert (head.context, head.depth, head.tip) == (context, 9, store.head(context).tip)
+    after = store.path_to_root(head.tip)
     assert [turn.turn_id for turn in after[:3]] == [turn.turn_id for turn in before[:3]]
     assert [turn.payload_hash for turn in after[4:]] == [turn.payload_hash for turn in before[4:]]
     assert [turn.created_ms for turn in after[4:]] == [turn.created_ms for turn in before[4:]]
@@ -57,23 +57,23 @@ def test_several_at_once(store: Store, editor: Editor) -> None:
 def test_what_is_deleted_keeps_its_number_and_is_shown_nowhere(store: Store, editor: Editor) -> None:
     lines = [said("Look", "a"), called("Read", "c1", "b", "a"), returned("x = 1", "c1", "c", "b"), said("Hm", "d", "c")]
     context = conversation(store, lines)
-    before = store.rows(store.head(context).turn)
-    assert len(store.resources(store.head(context).turn)) == 1
+    before = store.rows(store.head(context).tip)
+    assert len(store.resources(store.head(context).tip)) == 1
     head = editor.edit(context, {3: DELETED})
-    rows = store.rows(head.turn)
+    rows = store.rows(head.tip)
     assert [row.number for row in rows] == [1, 2, 3, 4]
     gone = rows[2]
     assert (gone.kind, gone.deleted, gone.file_size, gone.section_size, gone.json_size) == (Kind.RECORD, True, 0, 0, 0)
     assert [(row.kind, row.file_size) for row in rows[:2]] == [(row.kind, row.file_size) for row in before[:2]]
-    assert store.resources(head.turn) == []
+    assert store.resources(head.tip) == []
     assert store.conversation(context).events == 3
     assert store.turn(gone.turn).flags == FLAG
     assert editor.edit(context, {3: DELETED}) == head
     assert history(store, context) == ["append", "delete 00003"]
     editor.edit(context, {3: lines[2]}, action="undelete 00003")
     assert shown(store, context) == lines
-    assert not store.turn(store.rows(store.head(context).turn)[2].turn).deleted
-    assert len(store.resources(store.head(context).turn)) == 1
+    assert not store.turn(store.rows(store.head(context).tip)[2].turn).deleted
+    assert len(store.resources(store.head(context).tip)) == 1
 
 
 def test_the_first_and_the_only_record_can_be_deleted(store: Store, editor: Editor) -> None:
@@ -86,20 +86,20 @@ def test_the_first_and_the_only_record_can_be_deleted(store: Store, editor: Edit
 def test_what_follows_is_measured_again_where_it_depends_on_the_edit(store: Store, editor: Editor) -> None:
     lines = [said("Go", "a"), called("Bash", "c1", "b", "a"), returned("done", "c1", "c", "b"), said("Ok", "d", "b")]
     context = conversation(store, lines)
-    assert [row.tool for row in store.rows(store.head(context).turn)] == ["", "Bash", "Bash", ""]
+    assert [row.tool for row in store.rows(store.head(context).tip)] == ["", "Bash", "Bash", ""]
     editor.edit(context, {2: called("Shell", "c1", "b", "a")})
-    rows = store.rows(store.head(context).turn)
+    rows = store.rows(store.head(context).tip)
     assert [row.tool for row in rows] == ["", "Shell", "Shell", ""]
     assert [row.parent for row in rows] == [0, 0, 0, 2]
     editor.edit(context, {2: called("Shell", "c1", "other", "a")})
-    assert [row.parent for row in store.rows(store.head(context).turn)] == [0, 0, -1, -1]
+    assert [row.parent for row in store.rows(store.head(context).tip)] == [0, 0, -1, -1]
 
 
 def test_unmeasured_conversations_can_be_edited(store: Store, editor: Editor) -> None:
     context = conversation(store, dialogue(5))
     editor.edit(context, {1: said("Other", "u0")})
     editor.edit(context, {4: DELETED})
-    check_branch(store, store.head(context).turn)
+    check_branch(store, store.head(context).tip)
 
 
 def test_without_a_renderer(memory_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_without_a_renderer(memory_path: Path) -> None:
 
 def test_appending_is_a_version(store: Store, editor: Editor) -> None:
     context = editor.create("p", "new").context
-    assert (store.versions(context), store.head(context).turn) == ([], 0)
+    assert (store.versions(context), store.head(context).tip) == ([], 0)
     editor.append(context, [Append(said("First", "a"), TYPE)])
     editor.append(context, [Append(said("Second", "b", "a"), TYPE), Append(b"third", "other.v1")], action="add user")
     store.append(context, said("By a program"), TYPE)
@@ -135,7 +135,7 @@ def test_rewriting(store: Store, editor: Editor) -> None:
     editor.rewrite(context, [1, 1, 1])
     assert shown(store, context) == [new, new, new]
     editor.rewrite(context, [])
-    assert (store.head(context).turn, store.conversation(context).records) == (0, 0)
+    assert (store.head(context).tip, store.conversation(context).records) == (0, 0)
     editor.rewrite(context, [Append(new, TYPE)], action="begin again")
     assert history(store, context) == ["append", "rewrite", "rewrite", "rewrite", "rewrite", "begin again"]
     for version in (1, 2, 5):
@@ -188,7 +188,7 @@ def test_what_is_too_large(store: Store, editor: Editor, monkeypatch: pytest.Mon
 
 def test_an_expected_head(store: Store, editor: Editor) -> None:
     context = conversation(store, dialogue(3))
-    head = store.head(context).turn
+    head = store.head(context).tip
     store.append(context, said("Meanwhile"), TYPE)
     for change in (
         lambda: editor.edit(context, {1: b"{}"}, expected_head=head),
@@ -199,7 +199,7 @@ def test_an_expected_head(store: Store, editor: Editor) -> None:
         with pytest.raises(Conflict):
             change()
     assert history(store, context) == ["append"]
-    editor.edit(context, {1: b"{}"}, expected_head=store.head(context).turn)
+    editor.edit(context, {1: b"{}"}, expected_head=store.head(context).tip)
     assert history(store, context) == ["append", "edit 00001"]
 
 
@@ -241,11 +241,11 @@ def test_more_turns_than_one_request_may_bring(memory_path: Path) -> None:
         context = small.create_context(metadata={"project": "p", "name": "long"}).context
         for start in range(0, 1000, 100):
             small.append_many(context, [Append(line, TYPE) for line in lines[start : start + 100]])
-        parent = small.path_to_root(small.head(context).turn)[500].turn_id
+        parent = small.path_to_root(small.head(context).tip)[500].turn_id
         editor.edit(context, {1: b"x" * 30_000, 700: DELETED, 1000: b"{}"})
         assert shown(small, context) == [b"x" * 30_000, *lines[1:699], None, *lines[700:999], b"{}"]
         assert history(small, context) == ["append", "edit 00001-01000"]
-        check_branch(small, small.head(context).turn)
+        check_branch(small, small.head(context).tip)
         turn = small.append(context, b"after the 501st", TYPE, parent=parent)
         assert shown(small, context)[1:] == [*lines[1:501], b"after the 501st"]
         assert turn.depth == 501
@@ -258,7 +258,7 @@ def test_more_turns_than_one_request_may_bring(memory_path: Path) -> None:
 def test_a_program_goes_on_in_the_edited_branch(store: Store, editor: Editor) -> None:
     lines = dialogue(5)
     context = conversation(store, lines)
-    turns = [turn.turn_id for turn in store.path_to_root(store.head(context).turn)]
+    turns = [turn.turn_id for turn in store.path_to_root(store.head(context).tip)]
     editor.edit(context, {2: b"corrected"})
     editor.edit(context, {1: b"corrected too"})
     turn = store.append(context, said("Next"), TYPE, parent=turns[-1])
@@ -274,7 +274,7 @@ def test_a_program_goes_on_in_the_edited_branch(store: Store, editor: Editor) ->
 def test_a_program_goes_on_after_what_was_taken_out(store: Store, editor: Editor) -> None:
     lines = dialogue(5)
     context = conversation(store, lines)
-    turns = [turn.turn_id for turn in store.path_to_root(store.head(context).turn)]
+    turns = [turn.turn_id for turn in store.path_to_root(store.head(context).tip)]
     editor.rewrite(context, [1, 2])
     store.append(context, said("Next"), TYPE, parent=turns[-1])
     assert shown(store, context) == [*lines[:2], said("Next")]
@@ -286,8 +286,8 @@ def test_a_program_goes_on_after_what_was_taken_out(store: Store, editor: Editor
 def test_a_program_goes_on_after_what_was_restored(store: Store, editor: Editor) -> None:
     lines = dialogue(4)
     context = conversation(store, lines)
-    first = store.head(context).turn
-    second = editor.edit(context, {1: b"worse"}).turn
+    first = store.head(context).tip
+    second = editor.edit(context, {1: b"worse"}).tip
     editor.restore(context, 1)
     assert store.append(context, b"{}", TYPE, parent=second).parent == first
     editor.restore(context, 1)
@@ -297,7 +297,7 @@ def test_a_program_goes_on_after_what_was_restored(store: Store, editor: Editor)
 
 def test_other_contexts_go_their_own_way(store: Store, editor: Editor) -> None:
     context = conversation(store, dialogue(3))
-    head = store.head(context).turn
+    head = store.head(context).tip
     other = editor.fork(context, "other").context
     editor.edit(context, {1: b"{}"})
     assert store.append(other, b"x", TYPE, parent=head).parent == head

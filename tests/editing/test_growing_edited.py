@@ -153,15 +153,15 @@ def test_after_what_an_import_had_brought_was_taken_as_it_is(store: Store, edito
     context = by_source(store, path).id
     editor.edit(context, {1: b"corrected"})
     grow(store, path, texts(6))
-    edited = store.head(context).turn
+    edited = store.head(context).tip
     ours = store.entry(context).imported_head
     assert edited != ours
     store.submit(Request(context, parent=ours, action="restore"))
     for count in (7, 8):
         grow(store, path, texts(count))
         assert shown(store, context) == texts(count)
-        assert store.entry(context).imported_head == store.head(context).turn
-    check_branch(store, store.head(context).turn)
+        assert store.entry(context).imported_head == store.head(context).tip
+    check_branch(store, store.head(context).tip)
 
 
 def test_edited_sessions_among_others(store: Store, editor: Editor, tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_any_edits_of_a_growing_session(store: Store, count: int, steps: list[St
             editor.edit(context, {at % len(expected) + 1: change})
             expected[at % len(expected)] = None if change is DELETED else change
         assert shown(store, context) == expected
-    check_branch(store, store.head(context).turn)
+    check_branch(store, store.head(context).tip)
 
 
 @together

@@ -163,7 +163,7 @@ def test_forks(store: Store, editor: Editor) -> None:
     lines = dialogue(5)
     context = conversation(store, lines)
     editor.describe(context, {"title": "A talk", "labels": ["bug"], "pinned": True})
-    turns, head = store.files.turns.count, store.head(context).turn
+    turns, head = store.files.turns.count, store.head(context).tip
     fork = editor.fork(context, "whole").context
     early = editor.fork(context, "early", at=2, project="q").context
     assert store.files.turns.count == turns

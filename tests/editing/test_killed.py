@@ -41,7 +41,7 @@ def test_killed_at_any_moment(memory_path: Path, monkeypatch: pytest.MonkeyPatch
             if model.states[done] == model.states[done + 1]:
                 # a step that changes nothing: its like has been done as well
                 done += 1
-            check_branch(store, store.head(context).turn)
+            check_branch(store, store.head(context).tip)
             assert fsck(store) == []
     assert done > KILLS
 

@@ -32,7 +32,7 @@ def test_edits_of_every_sample(store: Store, editor: Editor, tool: str) -> None:
                 assert len(files[changed[0]]) == len(before[changed[0]]) + 1
             editor.edit(talk.id, {number: payload})
         editor.edit(talk.id, dict.fromkeys(numbers, DELETED))
-        check_branch(store, store.head(talk.id).turn)
+        check_branch(store, store.head(talk.id).tip)
         now = store.conversation(talk.id)
         assert now.events == talk.events - sum(rows[number - 1].kind is not Kind.RECORD for number in numbers)
         with exported(store, now) as files:

@@ -1,0 +1,67 @@
+"""Turns as conversations see them: those of the turn log, and those through patches.
+
+The id of a turn that is seen through a patch has the patch's number in its upper bits (``store.ids``), so that the same
+turn can be in one branch as it was appended and in another as it was corrected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from store.conversations import branch
+from store.disk.turn_format import Turn
+from store.disk.turn_log import TurnLog
+from store.ids import TURNS_BEYOND, patch_of, tip_of, turn_of
+from store.index.patches import Patches
+from store.index.views import Run
+
+
+class Turns:
+    """Reads turns by ids, and branches by their tips. Safe to call from any thread."""
+
+    def __init__(self, log: TurnLog, patches: Patches) -> None:
+        self._log = log
+        self._patches = patches
+
+    def get(self, turn_id: int) -> Turn:
+        """Return a turn as it is seen through a patch and those before it, or as it was appended.
+
+        NotFound if there is none of that id, DamageError if its record is damaged.
+        """
+        if turn_id < TURNS_BEYOND:
+            return self._log.get(turn_id)
+        turn = self._log.get(turn_of(turn_id))
+        number = self._patches.seen(patch_of(turn_id)).get(turn.turn_id)
+        if number is None:
+            return turn
+        patch = self._patches.get(number)
+        payload_hash, flags, created_ms = patch.turns[turn.turn_id]
+        return msgspec.structs.replace(
+            turn,
+            turn_id=tip_of(turn.turn_id, number),
+            payload_hash=payload_hash,
+            flags=flags,
+            created_ms=created_ms,
+        )
+
+    def range(self, first: int, count: int) -> list[Turn]:
+        """Return the turns ``first``, ``first + 1`` …, ``count`` of them; raises as :meth:`get`."""
+        if first < TURNS_BEYOND:
+            return self._log.range(first, count)
+        return [self.get(turn_id) for turn_id in range(first, first + count)]
+
+    def branch(self, turn: int, known: Mapping[int, tuple[Run, ...]]) -> tuple[Run, ...]:
+        """Return the branch that ends in a turn, as it was appended; see :func:`branch.runs_to`."""
+        return branch.runs_to(self._log, turn, known)
+
+    def patched(self, runs: tuple[Run, ...], patch: int) -> tuple[Run, ...]:
+        """Return the branch ``runs`` as it is seen through ``patch`` and those before it."""
+        return branch.patched(runs, self._patches.seen(patch))
+
+    def patched_by(self, number: int, turns: set[int]) -> int:
+        """Add the turns of a patch to ``turns``; return the patch before it."""
+        patch = self._patches.get(number)
+        turns.update(patch.turns)
+        return patch.previous

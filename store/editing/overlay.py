@@ -1,0 +1,63 @@
+"""An edit that appends nothing: a patch, through which the records that it changes are seen from then on.
+
+What other records refer to must stay as it was, since they keep what was measured of them. So a patch changes records
+in their places, and no names by which others know them; every other edit is made as a branch.
+"""
+
+from __future__ import annotations
+
+from store.commit.request import Request
+from store.conversations import branch
+from store.conversations.chain import Recorded
+from store.conversations.viewer import LARGEST_VIEWED
+from store.disk.turn_format import Turn
+from store.editing.commit import Committed
+from store.editing.plan import Fresh, Plan
+from store.errors import ConvfsError
+from store.ids import turn_of
+from store.store import Store
+
+
+def fits(store: Store, plan: Plan) -> bool:
+    """Whether what is planned can be a patch."""
+    return plan.in_place and all(
+        _defines_the_same(store, store.turn(branch.position(plan.base.runs, number)), piece.payload)
+        for number, piece in plan.numbered()
+        if isinstance(piece, Fresh) and piece.payload is not None
+    )
+
+
+def patch(store: Store, context: int, plan: Plan, action: str) -> Committed:
+    """Make a plan that :func:`fits` true by one patch. Conflict if the branch is no longer the plan's base."""
+    request = Request(
+        context,
+        blobs=store.journalled(plan.payloads),
+        action=action,
+        expected_head=plan.base.head.tip,
+        patches=[
+            (
+                turn_of(branch.position(plan.base.runs, number)),
+                piece.turn.payload_hash,
+                piece.turn.flags,
+                piece.turn.created_ms,
+            )
+            for number, piece in plan.numbered()
+            if isinstance(piece, Fresh)
+        ],
+    )
+    store.submit(request)
+    return Committed(request.head, store.runs(request.head.tip))
+
+
+def _defines_the_same(store: Store, turn: Turn, payload: bytes) -> bool:
+    """Whether others can refer to a record as before, once it has another payload."""
+    if store.blob_size(turn.payload_hash) > LARGEST_VIEWED:
+        return False
+    try:
+        was = store.payload(turn.turn_id)
+    except ConvfsError:
+        # what it defined is not known any more
+        return False
+    type_name, before = store.type_name(turn.type_tag), Recorded("", 0, store.aliased)
+    seen = (store.viewer.see(type_name, data, before).defines for data in (was, payload))
+    return next(seen) == next(seen)
