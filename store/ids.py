@@ -21,8 +21,8 @@ STORE_ID_SIZE = 16
 _TURN_BITS = 40
 TURNS_BEYOND = 1 << _TURN_BITS
 """Ids of turns are below this."""
-PATCHES_BEYOND = 1 << 23
-"""Numbers of patches are below this, so that a tip is a number of 63 bits."""
+PATCHES_BEYOND = 1 << 22
+"""Numbers of patches are below this: tips, and checksums counted on from them, are signed numbers of 64 bits."""
 _TURN_MASK = TURNS_BEYOND - 1
 
 

@@ -93,8 +93,10 @@ def test_the_table_of_settings_is_true() -> None:
     from store.settings import Settings
 
     units = {"": 1, "MiB": 1 << 20}
-    rows = re.findall(r"^\| `(\w+)` \| (\d+) ?(\w*) \|", README.read_text(encoding="utf-8"), re.MULTILINE)
-    documented = {name: int(number) * units[unit] for name, number, unit in rows}
+    rows = re.findall(
+        r'^\| `(\w+)` \| (\d*)(?: (\w+))?(?:`"(\w+)"`)? \|', README.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    documented = {name: word or int(number) * units[unit] for name, number, unit, word in rows}
     assert documented == {name: getattr(Settings(), name) for name in Settings.__struct_fields__}
 
 

@@ -35,6 +35,15 @@ def test_a_bad_value_is_one_line_that_names_file_key_and_default(tmp_path: Path,
     assert all(part in message for part in (settings.FILE_NAME, "inline_limit_bytes", "1024"))
 
 
+def test_edits_are_one_of_two(tmp_path: Path) -> None:
+    (tmp_path / settings.FILE_NAME).write_text('edits = "overlay"\n')
+    assert settings.load(tmp_path) == (Settings(edits="overlay"), [])
+    for value in ('"patch"', "1", "true", "[]"):
+        (tmp_path / settings.FILE_NAME).write_text(f"edits = {value}\n")
+        with pytest.raises(UsageError, match=r'edits must be "branch" or "overlay", not .*default "branch"'):
+            settings.load(tmp_path)
+
+
 @pytest.mark.parametrize("content", [b"inline_limit_bytes = \n", b"\xff\xfe", b"[", b"a = 1\na = 2\n"])
 def test_a_file_that_is_no_toml_is_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / settings.FILE_NAME).write_bytes(content)

@@ -176,7 +176,9 @@ class Library:
         """Take note of the branch whose tip is ``head``, for a while: the memory is bounded."""
         with self._lock:
             self._runs[head] = runs
-            if len(self._runs) > _CACHED_RUNS:
+            if patch_of(head) and turn_of(head) not in self._runs:
+                self._runs[turn_of(head)] = branch.plain(runs)
+            while len(self._runs) > _CACHED_RUNS:
                 self._runs.popitem(last=False)
 
     def rows(self, head: int) -> Sequence[EventRow]:
@@ -187,10 +189,6 @@ class Library:
                 self._rows.move_to_end(head)
                 return rows
         runs = self.runs(head)
-        if patch_of(head) and (patched := self._rows_patched(head, runs)) is not None:
-            with self._lock:
-                self._rows[head] = patched
-            return patched
         earlier_head, earlier = self._rows_before(runs, patch_of(head))
         rows = [*earlier, *self._viewer.rows(runs, len(earlier))]
         with self._lock:
@@ -205,31 +203,11 @@ class Library:
             return self._rows.get(head)
 
     def remember_rows(self, head: int, rows: Sequence[EventRow]) -> None:
-        """Take note of the rows of the branch that ends in ``head``, for a while."""
+        """Take note of the rows of the branch whose tip is ``head``, for a while."""
         with self._lock:
             self._rows[head] = rows
             if len(self._rows) > self._cached_branches:
                 self._rows.popitem(last=False)
-
-    def _rows_patched(self, head: int, runs: tuple[Run, ...]) -> Sequence[EventRow] | None:
-        """Return the rows of a branch of which those before its last patches are at hand; None if they are not."""
-        turns: set[int] = set()
-        number = patch_of(head)
-        for _back in range(_GROWN):
-            if not number:
-                return None
-            number = self._turns.patched_by(number, turns)
-            earlier = self._rows.get(tip_of(turn_of(head), number))
-            if earlier is not None:
-                break
-        else:
-            return None
-        rows = list(earlier)
-        for turn in turns:
-            number = self._turns.get(turn).depth + 1
-            if turn_of(branch.position(runs, number)) == turn:
-                rows[number - 1 : number] = self._viewer.rows(runs, number - 1, 1)
-        return rows
 
     def _rows_before(self, runs: tuple[Run, ...], patch: int) -> tuple[int, Sequence[EventRow]]:
         """Return rows at hand that the branch begins with, and their head: it may have grown by a few records."""

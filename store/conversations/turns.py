@@ -59,9 +59,3 @@ class Turns:
     def patched(self, runs: tuple[Run, ...], patch: int) -> tuple[Run, ...]:
         """Return the branch ``runs`` as it is seen through ``patch`` and those before it."""
         return branch.patched(runs, self._patches.seen(patch))
-
-    def patched_by(self, number: int, turns: set[int]) -> int:
-        """Add the turns of a patch to ``turns``; return the patch before it."""
-        patch = self._patches.get(number)
-        turns.update(patch.turns)
-        return patch.previous

@@ -168,14 +168,14 @@ class Viewer:
 
         return Chain(number, backwards, blobs or self._blobs)
 
-    def rows(self, runs: tuple[Run, ...], after: int = 0, count: int | None = None) -> list[EventRow]:
-        """Return the rows of ``count`` records (None: all) of a branch after number ``after``.
+    def rows(self, runs: tuple[Run, ...], after: int = 0) -> list[EventRow]:
+        """Return the row of every record of a branch after number ``after``, measuring those that are missing.
 
-        Those that are missing are measured, which needs a renderer.
+        Needs a renderer.
         """
         rows: list[EventRow] = []
         number = after + 1
-        for run in branch.part(runs, after, branch.length(runs) if count is None else count):
+        for run in branch.part(runs, after, branch.length(runs)):
             found = self._views.rows(run, number)
             if len(found) < run[1]:
                 with self._lock:

@@ -43,7 +43,7 @@ def commit(
     """
     runs = list(branch.part(plan.base.runs, 0, plan.prefix))
     parent = branch.position(plan.base.runs, plan.prefix) or None
-    blobs = store.journalled(plan.payloads, _earlier(store, plan))
+    blobs = store.journalled(plan.payloads, earlier_payloads(store, plan))
     new_types = store.types_for(types)
     chunk: list[NewTurn | Turn] = []
     most = store.turns_at_once
@@ -74,7 +74,7 @@ def commit(
     return Committed(request.head, whole)
 
 
-def _earlier(store: Store, plan: Plan) -> dict[Hash, Hash]:
+def earlier_payloads(store: Store, plan: Plan) -> dict[Hash, Hash]:
     """Return which payload each large new one takes the place of."""
     found: dict[Hash, Hash] = {}
     for piece in plan.pieces:

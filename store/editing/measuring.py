@@ -64,13 +64,17 @@ class _Measuring:
         for some in _batches(self._moves):
             views.add((), (), (), some)
         views.add((), (), sums)
-        if whole and (before := self._store.rows_at_hand(base.head.turn)) is not None:
-            self._store.remember_rows(self._now.head.turn, self._carried(before))
+        if whole and (before := self._store.rows_at_hand(base.head.tip)) is not None:
+            self._store.remember_rows(self._now.head.tip, self._carried(before))
 
     def _carried(self, before: Sequence[EventRow]) -> list[EventRow]:
         """Return the rows of the branch, made of those of the branch that was: reading them would take longer."""
-        fresh = {row.number: row for row in self._rows}
         number, rows = 1, list(before)
+        if not self._moves:
+            for changed in self._rows:
+                rows[changed.number - 1 : changed.number] = [changed]
+            return rows
+        fresh = {row.number: row for row in self._rows}
         for first, count in self._now.runs:
             for turn in range(first, first + count):
                 if (row := fresh.get(number)) is not None:

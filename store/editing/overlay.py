@@ -11,7 +11,7 @@ from store.conversations import branch
 from store.conversations.chain import Recorded
 from store.conversations.viewer import LARGEST_VIEWED
 from store.disk.turn_format import Turn
-from store.editing.commit import Committed
+from store.editing.commit import Committed, earlier_payloads
 from store.editing.plan import Fresh, Plan
 from store.errors import ConvfsError
 from store.ids import turn_of
@@ -31,7 +31,7 @@ def patch(store: Store, context: int, plan: Plan, action: str) -> Committed:
     """Make a plan that :func:`fits` true by one patch. Conflict if the branch is no longer the plan's base."""
     request = Request(
         context,
-        blobs=store.journalled(plan.payloads),
+        blobs=store.journalled(plan.payloads, earlier_payloads(store, plan)),
         action=action,
         expected_head=plan.base.head.tip,
         patches=[

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from store.commit.intake import Load
 from store.commit.pending import Pending
 from store.commit.versions import LEAST_BYTES
-from store.disk.head_format import Frame, Superseded
+from store.disk.head_format import Frame, Patched, Superseded
 from store.errors import DamageError, NotFound
 from store.ids import Hash
 from store.upkeep.recovery import Files
@@ -31,7 +33,15 @@ def _earlier(files: Files) -> dict[Hash, Hash]:
         return found
     noted = files.journal.checkpoint
     for frame in files.heads.frames(noted.heads_length if noted else None):
-        if not isinstance(frame, Frame) or not isinstance(frame.body, Superseded):
+        if not isinstance(frame, Frame):
+            continue
+        if isinstance(frame.body, Patched):
+            for turn_id, digest, _flags, _created in frame.body.turns:
+                if digest in waiting:
+                    with suppress(DamageError, NotFound):
+                        before = files.turns.get(turn_id).payload_hash
+                        found |= {digest: before} if before != digest else {}
+        if not isinstance(frame.body, Superseded):
             continue
         for old, new, count in frame.body.turns:
             if not new:

@@ -38,8 +38,9 @@ BODIES: dict[str, head_format.Body] = {
     "dictionary": head_format.Dictionary(TURN.type_tag, hash_bytes(b"a dictionary")),
     "commit": head_format.Commit(2, 1, 32, 32),
     "superseded": head_format.Superseded(((2, 3, 1),)),
+    "patched": head_format.Patched(1, 0, TIME, ((2, hash_bytes(PAYLOAD), turn_format.EDITED, TIME),), "edit 00002"),
 }
-OF_CONTEXTS = ("context created", "head moved", "metadata", "superseded")
+OF_CONTEXTS = ("context created", "head moved", "metadata", "superseded", "patched")
 COMMIT = head_format.encode(3, 0, BODIES["commit"])
 ENTRY = Entry(
     3,

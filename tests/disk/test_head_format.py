@@ -17,6 +17,7 @@ from store.disk.head_format import (
     Frame,
     HeadMoved,
     Metadata,
+    Patched,
     Superseded,
     TypeRegistered,
 )
@@ -36,6 +37,7 @@ bodies: st.SearchStrategy[Body] = st.one_of(
     st.builds(Dictionary, u64, hashes),
     st.builds(Commit, u64, u32, u64, u64),
     st.builds(Superseded, st.lists(st.tuples(u64, u64, u32), max_size=3).map(tuple)),
+    st.builds(Patched, u64, u64, u64, st.lists(st.tuples(u64, hashes, u32, u64), max_size=3).map(tuple), texts),
 )
 EXAMPLES: list[Body] = [
     ContextCreated(0, 1_700_000_000_000, 0),
@@ -46,6 +48,7 @@ EXAMPLES: list[Body] = [
     Dictionary(77, Hash(bytes([8]) * 32)),
     Commit(9, 1, 32, 32),
     Superseded(((2, 9, 3), (5, 0, 1))),
+    Patched(3, 1, 1_700_000_000_000, ((2, Hash(bytes([9]) * 32), 2, 1_700_000_000_000),), "edit 00002"),
 ]
 
 
@@ -78,7 +81,7 @@ def test_every_flipped_bit_and_every_cut_shows(body: Body) -> None:
 @pytest.mark.parametrize(
     ("frame", "reason"),
     [
-        (head_format.encode(1, 2, EXAMPLES[0])[:4] + b"\x09\0" + head_format.encode(1, 2, EXAMPLES[0])[6:], "kind 9"),
+        (head_format.encode(1, 2, EXAMPLES[0])[:4] + b"\x0a\0" + head_format.encode(1, 2, EXAMPLES[0])[6:], "kind 10"),
         (head_format.encode(1, 2, EXAMPLES[1])[:4] + b"\x01\0" + head_format.encode(1, 2, EXAMPLES[1])[6:], "26 bytes"),
         (head_format.encode(1, 2, EXAMPLES[0])[:4] + b"\x06\0" + head_format.encode(1, 2, EXAMPLES[0])[6:], "20 bytes"),
         (head_format.encode(1, 2, EXAMPLES[0])[:4] + b"\x05\0" + head_format.encode(1, 2, EXAMPLES[0])[6:], "ends"),
@@ -90,7 +93,7 @@ def test_sound_checksum_over_nonsense(frame: bytes, reason: str) -> None:
         head_format.decode(resealed(frame))
 
 
-@pytest.mark.parametrize("kind", [2, 3, 4, 5, 8])
+@pytest.mark.parametrize("kind", [2, 3, 4, 5, 8, 9])
 def test_a_body_too_short_for_its_kind(kind: int) -> None:
     frame = (30).to_bytes(4, "little") + kind.to_bytes(2, "little") + bytes(16) + b"shrt" + bytes(4)
     with pytest.raises(DamageError, match=f"kind {kind} makes no sense"):

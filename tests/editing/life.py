@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from random import Random
 
+import msgspec
+
 from fusefs.text.render import FileRenderer
 from store.editing.editor import DELETED, Editor
 from store.editing.plan import Changed, Item
@@ -52,6 +54,10 @@ class Life:
         at = random.randrange(count)
         text = b"word " * random.randrange(600) if number % 3 else edited(LARGE, random.random()).replace(b"\n", b"\\n")
         new = b'{"step":%d,"text":"%s"}' % (number, text)
+        mode = random.choice(["branch", "overlay"])
+        if self.editor:
+            store = self.editor._store
+            store.settings = msgspec.structs.replace(store.settings, edits=mode)
         what = random.choice(["edit", "edit", "delete", "back", "add", "rewrite", "program"])
         if what == "rewrite":
             items: list[Item] = [
@@ -76,7 +82,9 @@ class Life:
             if self.editor:
                 self.editor.edit(self.context, {at + 1: DELETED})
         else:
-            self.payloads[at] = new if what == "edit" else self.payloads[at]
+            # with the name that others know it by, so that it can be a patch
+            named = self.payloads[at].replace(b'"Line', b'"Step %d, line' % number)
+            self.payloads[at] = (named if mode == "overlay" else new) if what == "edit" else self.payloads[at]
             self.deleted[at] = False
             if self.editor:
                 self.editor.edit(self.context, {at + 1: self.payloads[at]})

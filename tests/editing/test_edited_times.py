@@ -2,12 +2,20 @@
 
 from pathlib import Path
 
+import pytest
+
 from store.editing.editor import Editor
 from store.ids import now_ms
 from store.store import Store
 from tests.editing.measured import check_measures
 from tests.editing.records import conversation, dialogue, said
 from tests.importing.sessions import by_source, imported, line, session
+
+
+@pytest.fixture(params=["branch", "overlay"])
+def edits(request: pytest.FixtureRequest) -> str:
+    """Return how edits are kept: whichever way, the same must come of it."""
+    return str(request.param)
 
 
 def times(store: Store, context: int) -> list[int]:

@@ -31,6 +31,12 @@ JSON_LINES = (b"", b"\n", b"\n")
 ARRAY = (b"[\n  ", b",\n  ", b"\n]")
 
 
+@pytest.fixture(params=["branch", "overlay"])
+def edits(request: pytest.FixtureRequest) -> str:
+    """Return how edits are kept: whichever way, the same must come of it."""
+    return str(request.param)
+
+
 def texts(count: int) -> list[bytes]:
     return [line(f"Text {number}", number) for number in range(count)]
 

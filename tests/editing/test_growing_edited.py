@@ -28,6 +28,12 @@ def file_of(records: list[bytes]) -> bytes:
     return b"".join(record + b"\n" for record in records)
 
 
+@pytest.fixture(params=["branch", "overlay"])
+def edits(request: pytest.FixtureRequest) -> str:
+    """Return how edits are kept: whichever way, the same must come of it."""
+    return str(request.param)
+
+
 @pytest.fixture
 def path(store: Store, tmp_path: Path) -> Path:
     path = session(tmp_path, file_of(texts(5)))

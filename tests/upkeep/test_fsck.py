@@ -256,6 +256,7 @@ def test_progress_names_each_check(store: Store) -> None:
         "head log",
         "heads",
         "edits",
+        "patches",
         "deleted",
         "packs",
         "payloads",

@@ -1,0 +1,339 @@
+"""Edits that append nothing: patches, through which records are seen."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fusefs.text.render import FileRenderer
+from store import ids
+from store.commit import draft
+from store.commit.request import Request
+from store.disk.head_format import Patched
+from store.disk.head_log import HeadLog
+from store.editing.editor import DELETED, Editor
+from store.editing.plan import Changed
+from store.errors import Conflict, DamageError, NotFound, UsageError
+from store.ids import patch_of, tip_of, turn_of
+from store.store import Append, Store
+from store.upkeep.fsck import fsck
+from tests.editing.measured import check_branch, check_measures
+from tests.editing.records import TYPE, called, conversation, dialogue, history, returned, said, shown
+from tests.model import freeze
+
+
+@pytest.fixture
+def edits() -> str:
+    return "overlay"
+
+
+def corrected(number: int, text: str = "Corrected") -> bytes:
+    """Return another text for a line of a dialogue, by its number from 1 on."""
+    return said(text, f"u{number - 1}", f"u{number - 2}" if number > 1 else None)
+
+
+def test_an_edit_appends_nothing_and_leaves_the_old_state(store: Store, editor: Editor) -> None:
+    lines = dialogue(10)
+    context = conversation(store, lines)
+    before = store.tip(context)
+    head = editor.edit(context, {4: corrected(4)})
+    assert (head.turn, head.depth, patch_of(head.tip)) == (before, 9, 1)
+    assert store.files.turns.count == 10
+    assert shown(store, context) == [*lines[:3], corrected(4), *lines[4:]]
+    assert shown(store, context, before) == lines
+    assert history(store, context) == ["append", "edit 00004"]
+    turn = store.path_to_root(head.tip)[3]
+    assert (turn.turn_id, turn.depth, turn.parent) == (tip_of(4, 1), 3, 3)
+    assert store.turn(turn.turn_id) == turn
+    assert store.payload(turn.turn_id) == corrected(4)
+    assert store.payload(4) == lines[3]
+    assert store.last(context, 7)[0] == turn
+    assert store.before(context, 5, 1) == [turn]
+    assert store.before(context, turn.turn_id, 1) == [store.turn(3)]
+    assert store.range_by_depth(context, 2, 3) == [store.turn(3), turn, store.turn(5)]
+
+
+def test_what_changes_nothing_is_no_version(store: Store, editor: Editor) -> None:
+    context = conversation(store, dialogue(3))
+    editor.edit(context, {2: corrected(2)})
+    assert editor.edit(context, {2: corrected(2), 1: dialogue(1)[0]}).patch == 1
+    editor.edit(context, {2: DELETED})
+    assert editor.edit(context, {2: DELETED}).patch == 2
+    assert history(store, context) == ["append", "edit 00002", "delete 00002"]
+
+
+def test_one_save_is_one_patch(store: Store, editor: Editor) -> None:
+    lines = dialogue(6)
+    context = conversation(store, lines)
+    head = editor.edit(context, {2: DELETED, 3: DELETED, 5: corrected(5)})
+    assert patch_of(head.tip) == 1
+    assert shown(store, context) == [lines[0], None, None, lines[3], corrected(5), lines[5]]
+    assert history(store, context) == ["append", "edit 00002-00005"]
+    # rewriting that leaves everything in its place is no other thing
+    head = editor.rewrite(context, [1, 2, Changed(3, lines[2]), 4, 5, Changed(6, corrected(6))])
+    assert (patch_of(head.tip), store.files.turns.count) == (2, 6)
+    assert shown(store, context) == [lines[0], None, *lines[2:4], corrected(5), corrected(6)]
+
+
+def test_the_last_patch_of_a_record_counts(store: Store, editor: Editor) -> None:
+    lines = dialogue(3)
+    context = conversation(store, lines)
+    states = [list(lines)]
+    for text in ("one", "two", "three"):
+        editor.edit(context, {2: corrected(2, text)})
+        states.append([lines[0], corrected(2, text), lines[2]])
+    editor.edit(context, {2: DELETED})
+    versions = store.versions(context)
+    assert [shown(store, context, version.head) for version in versions] == [*states, [lines[0], None, lines[2]]]
+    editor.edit(context, {2: lines[1]})
+    assert shown(store, context) == lines
+    assert store.tip(context) != versions[0].head
+
+
+def test_a_fork_has_what_was_patched_before_it(store: Store, editor: Editor) -> None:
+    lines = dialogue(5)
+    context = conversation(store, lines)
+    editor.edit(context, {2: corrected(2)})
+    fork = editor.fork(context, "fork").context
+    early = editor.fork(context, "early", at=3).context
+    late = store.fork(context, at=4).context
+    fourth = store.fork(context, at=tip_of(2, 1)).context
+    editor.edit(context, {3: corrected(3)})
+    editor.edit(fork, {1: corrected(1)})
+    assert shown(store, context) == [lines[0], corrected(2), corrected(3), *lines[3:]]
+    assert shown(store, fork) == [corrected(1), corrected(2), *lines[2:]]
+    assert shown(store, early) == [lines[0], corrected(2), lines[2]]
+    assert shown(store, late) == [lines[0], corrected(2), *lines[2:4]]
+    assert shown(store, fourth) == [lines[0], corrected(2)]
+    assert shown(store, store.create_context(tip_of(3, 2)).context) == [lines[0], corrected(2), corrected(3)]
+    assert store.files.turns.count == 5
+    assert history(store, fork) == ["fork", "edit 00001"]
+    for nowhere in (tip_of(2, 9), tip_of(9, 1), (1 << 64) - 1):
+        with pytest.raises(NotFound):
+            store.create_context(nowhere)
+
+
+def test_restoring_brings_back_patches_too(store: Store, editor: Editor) -> None:
+    lines = dialogue(4)
+    context = conversation(store, lines)
+    editor.edit(context, {1: corrected(1)})
+    editor.edit(context, {2: corrected(2)})
+    editor.restore(context, 1)
+    assert shown(store, context) == lines
+    editor.edit(context, {3: corrected(3)})
+    assert shown(store, context) == [*lines[:2], corrected(3), lines[3]]
+    editor.restore(context, 2)
+    assert shown(store, context) == [corrected(1), *lines[1:]]
+    editor.restore(context, 3)
+    assert shown(store, context) == [corrected(1), corrected(2), *lines[2:]]
+    assert store.files.turns.count == 4
+    check_measures(store)
+
+
+def test_both_kinds_of_edits_in_one_conversation(store: Store, editor: Editor, switch: Callable[[str], None]) -> None:
+    lines = dialogue(6)
+    context = conversation(store, lines)
+    editor.edit(context, {2: corrected(2), 5: corrected(5)})
+    switch("branch")
+    editor.edit(context, {4: corrected(4)})
+    assert store.files.turns.count == 6 + 3
+    now = [lines[0], corrected(2), lines[2], corrected(4), corrected(5), lines[5]]
+    assert shown(store, context) == now
+    switch("overlay")
+    editor.edit(context, {5: corrected(5, "again")})
+    assert shown(store, context) == [*now[:4], corrected(5, "again"), now[5]]
+    for number, state in enumerate([lines, [*now[:3], lines[3], *now[4:]], now], 1):
+        editor.restore(context, number)
+        assert shown(store, context) == state
+    check_measures(store)
+
+
+def test_who_appends_goes_on_from_what_is_patched(store: Store, editor: Editor, switch: Callable[[str], None]) -> None:
+    lines = dialogue(3)
+    context = conversation(store, lines)
+    tip = editor.edit(context, {2: corrected(2), 3: corrected(3)}).tip
+    for parent in (0, tip_of(4, 1), 5):
+        store.append(context, b"{}", TYPE, parent=parent)
+    assert shown(store, context) == [lines[0], corrected(2), corrected(3), b"{}", b"{}", b"{}"]
+    assert history(store, context) == ["append", "edit 00002-00003"]
+    switch("branch")
+    editor.edit(context, {1: corrected(1)})
+    # the patched turn has become another, behind which it goes on
+    store.append(context, b"[]", TYPE, parent=tip_of(3, patch_of(tip)))
+    assert shown(store, context) == [corrected(1), corrected(2), corrected(3), b"[]"]
+
+
+def test_what_others_refer_to_is_not_patched(store: Store, editor: Editor) -> None:
+    lines = [called("Bash", "c1", "a"), returned("x", "c1", "b", "a"), said("So", "c", "b")]
+    context = conversation(store, lines)
+    check_branch(store, store.tip(context))
+    editor.edit(context, {1: called("Bash", "c1", "a").replace(b"ls", b"pwd")})
+    assert store.files.turns.count == 3
+    editor.edit(context, {1: called("Read", "c1", "a")})
+    assert store.files.turns.count == 6
+    assert [row.tool for row in store.rows(store.tip(context))] == ["Read", "Read", ""]
+    assert [row.tool for row in store.rows(store.versions(context)[1].head)] == ["Bash", "Bash", ""]
+
+
+def test_as_of_a_frame(store: Store, editor: Editor) -> None:
+    context = conversation(store, dialogue(3))
+    tips: dict[int, int] = {}
+
+    def note() -> None:
+        tips[store._writer.seq] = store.tip(context)
+
+    for number in range(2000):
+        store.append(context, b"{}", TYPE)
+        if number % 400 == 0:
+            editor.edit(context, {2: corrected(2, str(number))})
+        note()
+    editor.restore(context, 1)
+    note()
+    store.flush()
+    last = store._writer.seq
+    assert store.files.heads.length > 3 * (64 << 10)
+    for seq, tip in tips.items():
+        assert store.tip(context, seq) == tip
+    assert store.tip(context, 1) == store.tip(context, 0) == 0
+    assert store.tip(context, last + 9) == store.tip(context)
+    with pytest.raises(NotFound):
+        store.tip(99, last)
+
+
+def test_an_edit_of_what_has_changed_meanwhile(store: Store, editor: Editor) -> None:
+    context = conversation(store, dialogue(3))
+    head = store.tip(context)
+    editor.edit(context, {1: corrected(1)}, expected_head=head)
+    with pytest.raises(Conflict):
+        editor.edit(context, {2: corrected(2)}, expected_head=head)
+    editor.edit(context, {2: corrected(2)}, expected_head=store.tip(context))
+    assert len(store.versions(context)) == 3
+
+
+def test_many_patches(store: Store, editor: Editor) -> None:
+    lines = dialogue(20)
+    context = conversation(store, lines)
+    for number in range(100):
+        editor.edit(context, {number % 20 + 1: corrected(number % 20 + 1, str(number))})
+    expected = [corrected(number % 20 + 1, str(number)) for number in range(80, 100)]
+    assert shown(store, context) == expected
+    copy = freeze(store, store.root.parent / "copy")
+    with Store.open(copy, renderer=FileRenderer()) as again:
+        assert shown(again, context) == expected
+        assert shown(again, context, again.versions(context)[10].head)[:11] == [
+            *(corrected(number + 1, str(number)) for number in range(10)),
+            lines[10],
+        ]
+        assert fsck(again) == []
+
+
+def test_an_index_made_anew_has_the_same_rows(store: Store, editor: Editor) -> None:
+    context = conversation(store, dialogue(4))
+    editor.edit(context, {1: corrected(1), 2: DELETED})
+    fork = editor.fork(context, "fork").context
+    editor.edit(fork, {2: corrected(2)})
+    editor.restore(context, 1)
+    editor.edit(context, {3: corrected(3)})
+    copy = freeze(store, store.root.parent / "copy")
+    (copy / "index.db").unlink()
+    with Store.open(copy, renderer=FileRenderer()) as again:
+        for table in ("patches", "versions", "contexts"):
+            query = f"SELECT * FROM {table}"
+            assert again.files.index.db.query(query) == store.files.index.db.query(query)
+        check_measures(again)
+        assert fsck(again) == []
+        Editor(again).edit(context, {4: DELETED})
+        assert patch_of(again.tip(context)) == 4
+
+
+def test_a_lost_patch_is_reported_and_read_around(store: Store, editor: Editor) -> None:
+    lines = dialogue(5)
+    context = conversation(store, lines)
+    for number in (1, 2, 3):
+        editor.edit(context, {number: corrected(number)})
+    store.flush()
+    copy = freeze(store, store.root.parent / "copy")
+    log = HeadLog(copy / "turns" / "heads.log", store.store_id)
+    second = next(frame for frame in log.frames() if isinstance(body := frame.body, Patched) and body.number == 2)
+    log.close()
+    data = bytearray((copy / "turns" / "heads.log").read_bytes())
+    data[second.offset + 40] ^= 1
+    (copy / "turns" / "heads.log").write_bytes(data)
+    with Store.open(copy, renderer=FileRenderer(), reindex=True) as again:
+        assert any("checksum of a frame" in note for note in again.recovered)
+        assert shown(again, context) == [corrected(1), lines[1], corrected(3), *lines[3:]]
+        assert history(again, context) == ["append", "edit 00001", "edit 00003"]
+        assert {finding.check for finding in fsck(again)} == {"head log", "patches"}
+        Editor(again).restore(context, 2)
+        assert shown(again, context) == [corrected(1), *lines[1:]]
+
+
+@pytest.mark.parametrize(
+    ("patches", "message"),
+    [
+        (Patched(1, 0, 5, ((9, ids.hash_bytes(b"{}"), 0, 5),), "edit"), "is of turn 9, which is not there"),
+        (Patched(1, 0, 5, ((1, ids.hash_bytes(b"nowhere"), 0, 5),), "edit"), "no blob"),
+        (Patched(2, 1, 5, ((1, ids.hash_bytes(b"{}"), 0, 5),), "edit"), "there is no patch 1 before it"),
+        (Patched(0, 0, 5, ((1, ids.hash_bytes(b"{}"), 0, 5),), "edit"), "patch 0 comes after patch 0"),
+    ],
+)
+def test_patches_that_cannot_have_been(memory_path: Path, patches: Patched, message: str) -> None:
+    from tests.upkeep.test_fsck import frames
+
+    with Store.open(memory_path) as store:
+        store.append(store.create_context().context, b"{}", TYPE)
+        store.flush()
+        frames(store, (1, patches))
+        messages = [finding.message for finding in fsck(store) if finding.check == "patches"]
+    assert any(message in found for found in messages), messages
+
+
+def test_limits(store: Store, editor: Editor, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = conversation(store, dialogue(2))
+    editor.edit(context, {1: corrected(1)})
+    monkeypatch.setattr(draft, "PATCHES_BEYOND", 2)
+    with pytest.raises(UsageError, match='at most 1 patches: set edits = "branch"'):
+        editor.edit(context, {2: corrected(2)})
+    monkeypatch.setattr(draft, "TURNS_BEYOND", 3)
+    with pytest.raises(UsageError, match="no room for more than 2 turns"):
+        store.append(context, b"{}", TYPE)
+    assert len(store.versions(context)) == 2
+
+
+def test_a_damaged_row_of_a_patch(store: Store, editor: Editor) -> None:
+    context = conversation(store, dialogue(2))
+    editor.edit(context, {1: corrected(1)})
+    copy = freeze(store, store.root.parent / "copy")
+    with Store.open(copy) as again:
+        again.flush()
+    with sqlite3.connect(copy / "index.db") as sql:
+        sql.execute("UPDATE patches SET flags = 3")
+    with Store.open(copy) as again, pytest.raises(DamageError, match="a row of patches is damaged: run convfs reindex"):
+        again.path_to_root(again.tip(context))
+    with Store.open(copy) as again:
+        assert shown(again, context)[0] == corrected(1)
+
+
+def test_a_request_that_patches_what_is_not_there(store: Store) -> None:
+    context = conversation(store, dialogue(2))
+    with pytest.raises(NotFound):
+        store.submit(Request(context, patches=[(7, ids.hash_bytes(b""), 0, 1)]))
+    with pytest.raises(NotFound):
+        store.submit(Request(context, patch=7))
+    assert turn_of(store.tip(context)) == store.tip(context) == 2
+
+
+def test_an_append_of_its_own_keeps_the_patches(store: Store, editor: Editor) -> None:
+    lines = dialogue(2)
+    context = conversation(store, lines)
+    editor.edit(context, {1: corrected(1)})
+    editor.append(context, [Append(said("New", "u2", "u1"), TYPE)])
+    assert shown(store, context) == [corrected(1), lines[1], said("New", "u2", "u1")]
+    editor.rewrite(context, [2, 1])
+    assert shown(store, context) == [lines[1], corrected(1)]
+    editor.rewrite(context, [])
+    assert (shown(store, context), store.tip(context)) == ([], 0)
+    editor.restore(context, 2)
+    assert shown(store, context) == [corrected(1), lines[1]]
+    check_measures(store)
