@@ -24,9 +24,10 @@ from msgspec import Struct
 from fusefs import polling
 from fusefs.editing.recovery import recover
 from fusefs.kernel import Invalidations
-from fusefs.mount_table import FSTYPE, mount_at
+from fusefs.mount_table import FSTYPE, mount_at, mounts
 from fusefs.operations import Operations
 from fusefs.tree.tree import Tree
+from store.disk import durable
 from store.errors import UsageError
 from store.store import Store
 
@@ -194,7 +195,11 @@ def _noted(root: Path, target: Path) -> Iterator[None]:
     directory.mkdir(mode=0o700, exist_ok=True)
     path = directory / f"{os.getpid()}.json"
     note = Note(str(target), os.getpid(), _started(os.getpid()), there.device)
-    path.write_bytes(msgspec.json.encode(note))
+    fd = durable.open_file(path, create=True)
+    try:
+        durable.pwrite_all(fd, msgspec.json.encode(note), 0)
+    finally:
+        os.close(fd)
     try:
         yield
     finally:
@@ -225,15 +230,22 @@ def _started(pid: int) -> int:
 
 
 def clean(root: Path) -> None:
-    """Take down the mounts of the store at ``root`` whose daemon is dead."""
+    """Take down the mounts of the store at ``root`` whose daemon is dead.
+
+    Whoever calls this has the store open, so no other process serves it: a mount of it that no living one has noted is
+    what a daemon left that was killed, be it before it could write its note.
+    """
+    living = set()
     for path, note in notes(root):
         if alive(note):
-            continue
-        there = mount_at(Path(note.mountpoint))
-        if there is not None and there.fstype == FSTYPE and there.device == note.connection:
-            _abort(note.connection)
-            _fusermount("-uz", note.mountpoint)
-        path.unlink(missing_ok=True)
+            living.add(note.connection)
+        else:
+            path.unlink(missing_ok=True)
+    own = os.path.realpath(root)
+    for there in list(mounts()):
+        if there.fstype == FSTYPE and there.device not in living and os.path.realpath(there.source) == own:
+            _abort(there.device)
+            _fusermount("-uz", str(there.path))
 
 
 def _abort(connection: int) -> None:

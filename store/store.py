@@ -294,6 +294,10 @@ class Store(Branches):
             raise UsageError(str(error)) from None
         return NewTurn(digest, tag, codec, 0, created_ms or now_ms())
 
+    def check(self) -> None:
+        """Raise StoreFailed if the store takes no more writes."""
+        self._writer.check()
+
     def submit(self, request: Request) -> Request:
         """Make a request durable; types that it is the first to use must be in it (:meth:`types_for`)."""
         return self._writer.submit(request)

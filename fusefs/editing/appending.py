@@ -12,10 +12,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from fusefs.editing.buffer import LARGEST
-from fusefs.editing.drafts import NEW, Draft
+from fusefs.editing.drafts import NEW, Draft, remove_quietly
 from fusefs.editing.event_target import EventTarget
 from fusefs.editing.handle import ScratchHandle
+from fusefs.editing.records import payload_hash
 from fusefs.editing.saving import Saved
 from fusefs.editing.scratch import ScratchFile
 from fusefs.text.names import kind_word
@@ -46,16 +49,26 @@ def new_event(name: str) -> tuple[int, Kind] | None:
     return (int(found[1] or 0), _KINDS[found[2]]) if found else None
 
 
+class Composed(Struct, frozen=True):
+    """The record that ``data`` becomes behind turn ``head``."""
+
+    data: bytes
+    head: int
+    record: Append
+
+
 class Candidate:
     """A scratch file that becomes an event when it is closed."""
 
-    __slots__ = ("draft", "kind", "name", "view_id")
+    __slots__ = ("composed", "draft", "kind", "name", "view_id")
 
     def __init__(self, view_id: int, name: str, kind: Kind) -> None:
         self.view_id = view_id
         self.name = name
         self.kind = kind
         self.draft: Path | None = None
+        self.composed: Composed | None = None
+        """What it becomes, worked out when it was closed."""
 
     @property
     def path(self) -> str:
@@ -90,19 +103,35 @@ class Appending:
         self._candidates.pop(ino, None)
 
     def check(self, candidate: Candidate, data: bytes) -> None:
-        """Make what was written durable as a draft. Raises UsageError for what cannot become an event."""
-        self._composed(candidate, data)
-        records = self._desk.records
-        draft = Draft(records.context(candidate.view_id), NEW, candidate.name, "", "", True, "")
-        candidate.draft = self._desk.drafts.keep(draft, data, candidate.draft)
+        """Make what was written durable as a draft. Raises UsageError for what cannot become an event.
+
+        The draft says which record it becomes: whoever finds it later can tell whether it has been appended.
+        """
+        self._desk.tree.store.check()
+        self._keep(candidate, self._composed(candidate, data))
+
+    def _keep(self, candidate: Candidate, composed: Composed) -> None:
+        context = self._desk.records.context(candidate.view_id)
+        draft = Draft(context, NEW, candidate.name, "", payload_hash(composed.record.payload).hex(), True, "")
+        candidate.draft = self._desk.drafts.keep(draft, composed.data, candidate.draft)
+        candidate.composed = composed
+
+    def commit(self, candidate: Candidate, data: bytes) -> int:
+        """Append what was written; return the number of the event. Its draft stays."""
+        composed = candidate.composed
+        if composed is None or composed.data != data or composed.head != self._head(candidate.view_id):
+            composed = self._composed(candidate, data)
+            if candidate.draft is not None:
+                self._keep(candidate, composed)
+        return self._desk.records.append(candidate.view_id, composed.record)
 
     def append(self, source: ScratchFile, path: bytes, candidate: Candidate, data: bytes) -> None:
         """Append the content of a scratch file as an event, which is then known under the file's inode."""
         desk, view_id = self._desk, candidate.view_id
-        payload, type_name = self._composed(candidate, data)
-        number = desk.records.append(view_id, Append(payload, type_name))
+        number = self.commit(candidate, data)
         desk.tree.overlay(view_id).aliases[candidate.name] = number
-        os.unlink(path)
+        if not remove_quietly(Path(os.fsdecode(path))):
+            desk.scratch.renumber(source)
         if candidate.draft is not None:
             desk.drafts.drop(candidate.draft)
         self.forget(source.ino)
@@ -113,8 +142,18 @@ class Appending:
         desk.show_saved(source.ino, target, saved)
         desk.unsettle(view_id)
 
-    def _composed(self, candidate: Candidate, data: bytes) -> tuple[bytes, str]:
-        """Return the record that a file becomes, and the name of its type."""
+    def is_there(self, view_id: int, result: str) -> bool:
+        """Say whether a conversation has a record with a payload of this hash."""
+        tree = self._desk.tree
+        self._desk.records.settle(view_id)
+        rows = tree.view(view_id).rows
+        return any(tree.store.turn(row.turn).payload_hash.hex() == result for row in reversed(rows))
+
+    def _head(self, view_id: int) -> int:
+        return self._desk.tree.store.head(self._desk.records.context(view_id)).turn
+
+    def _composed(self, candidate: Candidate, data: bytes) -> Composed:
+        """Return the record that a file becomes."""
         parsed = parse_event(data)
         said = parsed.head.get("type")
         if said is not None and said.value != candidate.kind.name.lower():
@@ -122,7 +161,9 @@ class Appending:
             raise UsageError(f"line {said.line}: the file is called {candidate.name}: write type: {wanted}")
         if len(parsed.blocks) != 1 or parsed.blocks[0].type != "text" or parsed.blocks[0].text is None:
             raise UsageError("a new event is one text: write it without blocks")
-        return self.composed(candidate.view_id, candidate.kind, parsed.blocks[0].text)
+        head = self._head(candidate.view_id)
+        record = self.composed(candidate.view_id, candidate.kind, parsed.blocks[0].text)
+        return Composed(data, head, Append(*record))
 
     def composed(self, view_id: int, kind: Kind, text: str) -> tuple[bytes, str]:
         """Return a record that says ``text`` at the end of a conversation, and the name of its type."""
@@ -219,9 +260,14 @@ class NewEventHandle(ScratchHandle):
         view_id, name = self._candidate.view_id, self._candidate.name
         path = self._desk.scratch.events_of(self._desk.records.context(view_id)) / name
         try:
+            if self._waits:
+                self._desk.appending.check(self._candidate, data)
             self._desk.appending.append(node, os.fsencode(path), self._candidate, data)
         except (ConvfsError, OSError) as error:
             self._desk.note_path(view_id, self._candidate.path, f"{error}; the text is kept as it is")
+            if isinstance(error, UsageError) and self._candidate.draft is not None:
+                self._desk.drafts.drop(self._candidate.draft)
+                self._candidate.draft = None
 
     def _content(self) -> bytes:
         size = os.fstat(self.fd).st_size

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fusefs.editing.appending import Appending
-from fusefs.editing.drafts import Drafts
+from fusefs.editing.drafts import Drafts, remove_quietly
 from fusefs.editing.handle import Handle
 from fusefs.editing.identities import Identities
 from fusefs.editing.orphan import OrphanFile
@@ -177,12 +177,12 @@ class Desk:
         if path is None or not path.exists():
             path = self.keep_beside(target.directory(), target.name, data)
         else:
-            path.write_bytes(data)
+            self.drafts.put_again(path, data)
         self.note(target, f"{reason}; the text is kept as {path.name}")
         return path
 
     def keep_beside(self, directory: Directory, name: str, data: bytes) -> Path:
-        """Keep a text in a directory as ``NAME.draft``, or ``.draft-2`` and so on."""
+        """Keep a text in a directory as ``NAME.draft``, or ``.draft-2`` and so on, unless one of these holds it."""
         number = 1
         while True:
             ending = ".draft" if number == 1 else f".draft-{number}"
@@ -190,20 +190,18 @@ class Desk:
             assert kept is not None
             path = Path(os.fsdecode(kept))
             try:
-                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                self.drafts.put_new(path, data)
             except FileExistsError:
+                if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
+                    return path
                 number += 1
                 continue
-            with open(fd, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
             return path
 
     def drop_rejected(self, path: Path | None) -> None:
         """Remove a text that was kept beside its file, and has been saved after all."""
         if path is not None:
-            path.unlink(missing_ok=True)
+            remove_quietly(path)
 
     # -- time ------------------------------------------------------------------------------------------------------
 
@@ -215,9 +213,12 @@ class Desk:
                 session.settle()
 
     def close(self) -> None:
-        """Commit what can be, when the mount ends; keep the rest."""
+        """Commit what was closed, when the mount ends; keep the rest for the next start."""
         for session in self._sessions():
-            session.settle()
+            try:
+                session.end()
+            except Exception:
+                log.exception("what was written to %s may be lost", session.target.path)
 
     def _sessions(self) -> list[Session]:
         written = [served for served in self.tree.served.values() if isinstance(served, Written)]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyfuse3 import FUSEError
 
 from fusefs.editing.buffer import check_size
+from fusefs.editing.drafts import remove_quietly
 from fusefs.editing.handle import ScratchHandle
 from fusefs.editing.saving import FileHandle, Saved
 from fusefs.tree.node import Bytes
+from store.disk import durable
 from store.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
@@ -46,8 +49,7 @@ def save_onto(
         if isinstance(handle, ScratchHandle) and handle.ino == source.ino:
             handle.release()
             desk.handles[fh] = FileHandle(desk, source.ino, target)
-    os.unlink(path)
-    if status.st_nlink > 1:
+    if not remove_quietly(Path(os.fsdecode(path))) or status.st_nlink > 1:
         desk.scratch.renumber(source)
     desk.identities.become(source.ino, target)
     desk.show_saved(source.ino, target, saved)
@@ -76,14 +78,13 @@ def move_away(desk: Desk, node: ViewNode, target: Target, path: bytes, above: in
     Returns the file under the number that it is known by from then on.
     """
     attributes = node.attributes()
-    temporary = path[: path.rindex(b"/") + 1] + b".%d~" % node.ino
-    with open(temporary, "xb", opener=_private) as opened:
-        opened.write(desk.all_shown(node.ino, target))
-    os.utime(temporary, ns=(attributes.time_ns or attributes.time_ms * 1_000_000,) * 2)
-    os.rename(temporary, path)
+    # not synced: the conversation has the same until it is saved, and then as an earlier version
+    temporary = desk.drafts.temporary(desk.all_shown(node.ino, target), synced=False)
+    try:
+        os.utime(temporary, ns=(attributes.time_ns or attributes.time_ms * 1_000_000,) * 2)
+        durable.replace(temporary, Path(os.fsdecode(path)))
+    except BaseException:
+        remove_quietly(temporary)
+        raise
     desk.identities.make_scratch(node.ino, target, path, above)
     return target.node(desk.identities.known(target))
-
-
-def _private(path: str | bytes, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)

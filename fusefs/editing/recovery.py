@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
+from contextlib import suppress
+from pathlib import Path
 
 from fusefs.editing.appending import Candidate, new_event
 from fusefs.editing.desk import Desk
-from fusefs.editing.drafts import NEW, Draft
-from fusefs.editing.scratch import ScratchFile
-from store.errors import ConvfsError, NotFound
+from fusefs.editing.drafts import NEW, Draft, remove_quietly
+from store.errors import NotFound, UsageError
 
 log = logging.getLogger(__name__)
 
@@ -19,13 +19,14 @@ def recover(desk: Desk) -> None:
     for path, draft, text in desk.drafts.left():
         try:
             if draft.key == NEW:
-                _recover_new(desk, draft)
+                _recover_new(desk, path, draft, text)
             else:
                 _recover_saved(desk, draft, text)
         except NotFound as error:
             log.warning("the draft %s stays where it is: %s", path, error)
             continue
-        except (ConvfsError, OSError):
+        except Exception:
+            # whatever is wrong with one, the others are there too, and so must the mount be
             log.exception("the draft %s stays where it is", path)
             continue
         desk.drafts.drop(path)
@@ -46,7 +47,7 @@ def _recover_saved(desk: Desk, draft: Draft, text: bytes) -> None:
             if prepared is not None:
                 prepared.commit()
             return
-        except ConvfsError as error:
+        except UsageError as error:
             reason = str(error)
     elif draft.complete:
         reason = "it was changed by somebody else before this could be saved"
@@ -54,20 +55,22 @@ def _recover_saved(desk: Desk, draft: Draft, text: bytes) -> None:
     desk.note(target, f"{reason}; the text is kept as {kept.name}")
 
 
-def _recover_new(desk: Desk, draft: Draft) -> None:
-    """Append what was to become a new event. Its file is there as long as it has not."""
+def _recover_new(desk: Desk, path: Path, draft: Draft, text: bytes) -> None:
+    """Append what was to become a new event, if it has not, and remove the file that it was."""
     view_id = desk.tree.view_id(draft.context)
-    path = os.fsencode(desk.scratch.events_of(draft.context) / draft.name)
     asked = new_event(draft.name)
-    node = desk.scratch.node_at(path, 0)
-    if node is None:
-        return
-    try:
-        if isinstance(node, ScratchFile) and asked is not None:
-            with open(path, "rb") as file:
-                data = file.read()
-            desk.appending.append(node, path, Candidate(view_id, draft.name, asked[1]), data)
-    except ConvfsError as error:
-        desk.note_path(view_id, f"events/{draft.name}", f"{error}; the text is kept as it is")
-    finally:
-        desk.forget(node.ino)
+    if asked is None:
+        raise NotFound(f"{draft.name} is no name for a new event")
+    file = desk.scratch.events_of(draft.context) / draft.name
+    if not desk.appending.is_there(view_id, draft.result):
+        candidate = Candidate(view_id, draft.name, asked[1])
+        candidate.draft = path
+        try:
+            desk.appending.commit(candidate, text)
+        except UsageError as error:
+            with suppress(FileExistsError):
+                desk.drafts.put_new(file, text)
+            desk.note_path(view_id, candidate.path, f"{error}; the text is kept as it is")
+            return
+    if file.is_file() and not file.is_symlink() and file.read_bytes() == text:
+        remove_quietly(file)

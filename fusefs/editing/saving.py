@@ -25,7 +25,7 @@ from pyfuse3 import FUSEError
 from fusefs.editing.buffer import Buffer
 from fusefs.editing.drafts import Draft
 from fusefs.tree.node import LONG
-from store.errors import Conflict, ConvfsError, UsageError
+from store.errors import Conflict, ConvfsError, StoreFailed, UsageError
 
 if TYPE_CHECKING:
     from fusefs.editing.desk import Desk
@@ -230,6 +230,10 @@ class Session:
         except UsageError as error:
             self._reject(data, error)
             raise FUSEError(errno.ESTALE if isinstance(error, Conflict) else errno.EINVAL) from None
+        except StoreFailed as error:
+            # the handler tells which errno it is
+            self._reject(data, error)
+            raise
         self._waits = False
 
     def sync(self) -> None:
@@ -250,7 +254,9 @@ class Session:
         if not self.gone and data:
             try:
                 saved = self._commit(data)
-            except (ConvfsError, OSError) as error:
+            except (StoreFailed, OSError) as error:
+                self._postpone(data, error)
+            except ConvfsError as error:
                 self._reject_quietly(data, error)
         elif not self.gone and self._held_something:
             self._desk.note(self.target, "it was saved empty, which changes nothing: remove it instead")
@@ -259,6 +265,15 @@ class Session:
             handle.session = None
         self.handles.clear()
         self._desk.saved(self, saved)
+
+    def end(self) -> None:
+        """Commit what was closed, as :meth:`settle` does; what was written since is found at the next start."""
+        if self.gone or not self.handles or not self._waits or not self.buffer:
+            self.settle()
+            return
+        if self._draft is not None and self._prepared is not None:
+            self._state = self._prepared.commit()
+        self._keep(bytes(self.buffer), complete=False)
 
     def _commit(self, data: bytes) -> Saved:
         if self._waits:
@@ -282,6 +297,9 @@ class Session:
             # nothing is changed, so there is nothing to lose
             self._forget_draft()
             return
+        if complete:
+            # what will not be committed must not be called saved
+            self._desk.tree.store.check()
         context = self._desk.records.context(self.target.view_id)
         result = self._prepared.result if complete and self._prepared is not None else ""
         draft = Draft(context, self.target.key, self.target.name, self._state, result, complete, "")
@@ -291,6 +309,14 @@ class Session:
         if self._draft is not None:
             self._desk.drafts.drop(self._draft)
             self._draft = None
+
+    def _postpone(self, data: bytes, error: Exception) -> None:
+        """Leave what was closed, and could not be committed now, to the next start; keep what was not closed."""
+        if self._draft is not None and not self._waits:
+            self._draft = None
+            self._desk.note(self.target, f"{error}; what was saved is kept, and committed when the mount begins again")
+        else:
+            self._reject_quietly(data, error)
 
     def _reject(self, data: bytes, error: Exception) -> None:
         """Keep a text that cannot become the file beside it, and note why."""

@@ -27,6 +27,7 @@ from fusefs.tree.projects import ProjectDirectory, ProjectsDirectory
 from fusefs.tree.resources import ResourceDirectory
 from fusefs.tree.tree import SCRATCH
 from fusefs.tree.view_node import ViewNode
+from store.disk import durable
 
 if TYPE_CHECKING:
     from fusefs.tree.tree import Tree
@@ -148,7 +149,7 @@ class Scratch:
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self.root = tree.store.root / SCRATCH
-        self.root.mkdir(mode=0o700, exist_ok=True)
+        durable.make_directory(self.root)
         self._numbers: dict[int, int] = {}
         """Inode numbers by those on the disk, where they differ."""
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -192,7 +193,7 @@ class Scratch:
     def events_of(self, context: int) -> Path:
         """Return the directory on the disk for names in a conversation's ``events/``, made if it is not there."""
         path = self.root / f"{context}-events"
-        path.mkdir(mode=0o700, exist_ok=True)
+        durable.make_directory(path)
         return path
 
     def at(self, directory: Node, name: bytes) -> bytes | None:
@@ -206,7 +207,7 @@ class Scratch:
         if place is None:
             return None
         if not isinstance(directory, ScratchDirectory):
-            os.makedirs(place, 0o700, exist_ok=True)
+            durable.make_directory(Path(os.fsdecode(place)))
         return place + b"/" + name
 
     # -- nodes -----------------------------------------------------------------------------------------------------

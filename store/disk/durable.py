@@ -60,6 +60,11 @@ def replace(src: Path, dst: Path) -> None:
     os.replace(src, dst)
 
 
+def link(src: Path, dst: Path) -> None:
+    """Give the file ``src`` one more name, ``dst``; FileExistsError if something has that."""
+    os.link(src, dst)
+
+
 def remove(path: Path) -> None:
     """Remove the file ``path``; durable once the directory is synced."""
     os.unlink(path)
