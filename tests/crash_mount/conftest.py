@@ -1,0 +1,55 @@
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from store.store import Store
+from tests.conftest import scratch as memory
+from tests.crash_mount.harness import Bench, bench
+from tests.crash_mount.ways import Way
+from tests.editing_mount.talk import LINES
+from tests.mount.mounting import add, can_mount, new_store
+
+
+@pytest.fixture(scope="module")
+def shared_bench() -> Iterator[Bench]:
+    if not can_mount():
+        pytest.skip("/dev/fuse or fusermount3 is not there")
+    with bench() as made:
+        yield made
+
+
+@pytest.fixture
+def here(shared_bench: Bench) -> Iterator[Bench]:
+    """A bench on which nothing is mounted."""
+    yield shared_bench
+    shared_bench.clean()
+
+
+@pytest.fixture(scope="module")
+def template() -> Iterator[Path]:
+    """A store of one conversation, to be copied."""
+    base = memory()
+    with new_store(base / "store") as store:
+        add(store, LINES)
+        measure_all(store)
+    yield base / "store"
+    shutil.rmtree(base)
+
+
+def measure_all(store: Store) -> None:
+    """Have the sizes of all events worked out, as they are once somebody has listed them."""
+    for conversation in store.conversations():
+        store.rows(conversation.head)
+
+
+@pytest.fixture
+def prepared(template: Path, way: Way) -> Iterator[Path]:
+    """The store, prepared for a way to save."""
+    base = memory()
+    shutil.copytree(template, base / "store")
+    with new_store(base / "store") as store:
+        way.prepare(store)
+    yield base / "store"
+    shutil.rmtree(base)
