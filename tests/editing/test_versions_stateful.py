@@ -13,6 +13,7 @@ from store.content.cutting import cut
 from store.disk.blob_format import Compression
 from store.disk.file_header import Damage
 from store.editing.editor import Editor
+from store.settings import FILE_NAME
 from store.store import Store
 from store.upkeep import recovery
 from store.upkeep.fsck import fsck
@@ -36,13 +37,18 @@ class VersionsMachine(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         self.expected: list[dict[int, bytes]] = []
 
-    @initialize(journal=st.sampled_from([256 << 10, 32 << 20]), many=st.booleans())
-    def begin(self, journal: int, many: bool) -> None:
+    @initialize(
+        journal=st.sampled_from([256 << 10, 32 << 20]), many=st.booleans(), edits=st.sampled_from(["branch", "overlay"])
+    )
+    def begin(self, journal: int, many: bool, edits: str) -> None:
         """Begin with records that are journalled, or are written to the packs at once; of lines, if ``many``."""
         self.many = many
         self.patch.setattr(recovery, "JOURNAL_BYTES", journal)
         self.texts = {number: [noise(30_000, number), noise(20_000, number + 10)] for number in (1, 2, 3)}
-        self.store = Store.open(self.directory / "store", renderer=FileRenderer())
+        root = self.directory / "store"
+        root.mkdir()
+        (root / FILE_NAME).write_text(f'edits = "{edits}"\n')
+        self.store = Store.open(root, renderer=FileRenderer())
         self.context = conversation(self.store, [self.payload(number) for number in (1, 2, 3)])
         self.note()
 
