@@ -123,7 +123,7 @@ class Appending:
             composed = self._composed(candidate, data)
             if candidate.draft is not None:
                 self._keep(candidate, composed)
-        return self._desk.records.append(candidate.view_id, composed.record)
+        return self._desk.records.append(candidate.view_id, [composed.record])
 
     def append(self, source: ScratchFile, path: bytes, candidate: Candidate, data: bytes) -> None:
         """Append the content of a scratch file as an event, which is then known under the file's inode."""

@@ -9,9 +9,10 @@ from msgspec import Struct
 from fusefs.inodes import FIRST_HANDED_OUT_VIEW
 from fusefs.text.changes import changes
 from fusefs.text.render import render_event
+from store.conversations import branch
 from store.conversations.chain import Recorded
 from store.editing.editor import Editor
-from store.editing.plan import DELETED, Content
+from store.editing.plan import DELETED, Content, Item
 from store.errors import Conflict
 from store.events.conversation import EventRow
 from store.events.edit import EventEdit
@@ -21,7 +22,7 @@ from store.ids import hash_bytes
 from store.store import Append
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from fusefs.tree.tree import Tree
 
@@ -68,12 +69,36 @@ class Records:
         self._row(base)
         self._commit(base.view, {base.number: payload})
 
-    def append(self, view_id: int, item: Append) -> int:
-        """Append a record at the head, as one version; return its number."""
-        context = self.context(view_id)
-        self._editor.append(context, [item])
+    def append(self, view_id: int, items: Sequence[Append], *, expected_head: int | None = None) -> int:
+        """Append records at the head, as one version; return the number of the last."""
+        self._editor.append(self.context(view_id), items, expected_head=expected_head)
         self._tree.renew(view_id)
         return self._tree.view(view_id).records
+
+    def change(self, view_id: int, changed: Mapping[int, Content]) -> None:
+        """Make one version in which records have other payloads, or are gone."""
+        self._commit(view_id, changed)
+
+    def rewrite(self, view_id: int, items: Sequence[Item]) -> None:
+        """Make one version in which a conversation consists of ``items``."""
+        tree = self._tree
+        self._editor.rewrite(self.context(view_id), items, expected_head=tree.view(view_id).head)
+        # their numbers are others' by now
+        tree.overlay(view_id).aliases.clear()
+        tree.renew(view_id)
+
+    def behind(self, view_id: int, head: int) -> range:
+        """Return the numbers of the records that were appended to a conversation since it ended in turn ``head``.
+
+        Raises Conflict if something else has happened to it.
+        """
+        self.settle(view_id)
+        store = self._tree.store
+        view = self._tree.view(view_id)
+        length = branch.length(store.runs(head)) if head else 0
+        if length > view.records or (head and branch.position(store.runs(view.head), length) != head):
+            raise Conflict("the conversation was changed by somebody else in the meantime: compare, and save again")
+        return range(length + 1, view.records + 1)
 
     def remove(self, view_id: int, numbers: list[int]) -> None:
         """Make one version in which events are gone."""

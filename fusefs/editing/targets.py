@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fusefs.editing import event_target
+from fusefs.editing import event_target, json_target
 from fusefs.editing.event_target import EventTarget
+from fusefs.editing.json_target import JsonTarget
 from fusefs.inodes import FIRST_HANDED_OUT_VIEW
+from fusefs.tree.documents import EventsJson
 from fusefs.tree.events import EventFile
 
 if TYPE_CHECKING:
@@ -28,12 +30,16 @@ class Targets:
         match node:
             case EventFile() if self.is_head(node.view_id):
                 return EventTarget(self._tree, self._records, node.view_id, node.number)
+            case EventsJson() if self.is_head(node.view_id):
+                return JsonTarget(self._tree, self._records, node.view_id)
         return None
 
     def keyed(self, view_id: int, key: str) -> Target | None:
         """Return the target with a key; None if nothing has it."""
         if key.startswith(event_target.KEY):
             return EventTarget(self._tree, self._records, view_id, int(key.removeprefix(event_target.KEY)))
+        if key == json_target.KEY:
+            return JsonTarget(self._tree, self._records, view_id)
         return None
 
     def is_head(self, view_id: int) -> bool:

@@ -19,6 +19,7 @@ import msgspec
 from blake3 import blake3
 
 from store.events.event import Block, Event
+from store.formats import documents
 
 OPENING = b"["
 TAIL = b"\n]\n"
@@ -32,6 +33,7 @@ LARGE_RECORD = 2048
 """Bytes of JSON, without spaces, beyond which a record is large."""
 
 _LEAD = b",\n  "
+_NUMBERED = b'{\n    "$event": '
 _NO_HASH = "0" * 64
 _DEEPEST = 64
 _BARE_FORMATS = frozenset({"jp"})
@@ -66,6 +68,21 @@ def document(elements: Iterable[bytes]) -> Iterator[bytes]:
     yield OPENING + first[1:]
     yield from rest
     yield TAIL
+
+
+def text_of(element: bytes) -> bytes:
+    """Return an element without its separator."""
+    return element[len(_LEAD) :]
+
+
+def says_number(text: bytes) -> bool:
+    """Say whether an element begins with its number."""
+    return text.startswith(_NUMBERED)
+
+
+def parsed(text: bytes) -> object:
+    """Return what an element says, as :func:`store.formats.documents.parse` does."""
+    return documents.parse(text.decode())
 
 
 def _raw(number: int, digest: str, size: int) -> bytes:

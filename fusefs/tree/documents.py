@@ -53,10 +53,13 @@ class EventsJson(ViewNode, File):
 
     def attributes(self) -> Attributes:
         view = self.view
-        return Attributes(self.ino, FILE, view.json_size, view.time_ms)
+        return self.as_served(Attributes(self.ino, FILE, view.json_size, view.time_ms))
+
+    def label(self) -> str:
+        return "events.json"
 
     def open(self) -> Content:
-        return Through(lambda offset, size: self.view.json.read(offset, size))
+        return Through(self.shown(lambda offset, size: self.view.json.read(offset, size)))
 
 
 class Transcript(ViewNode, File):

@@ -8,6 +8,7 @@ from fusefs import inodes
 from fusefs.inodes import Space
 from fusefs.text import events_json, names, transcript
 from fusefs.text.render import render_event
+from fusefs.tree.json_elements import draw_elements
 from fusefs.tree.node import FILE, Attributes, Entry
 from fusefs.tree.pieces import Pieces
 from fusefs.tree.resource_tree import ResourceTree
@@ -125,12 +126,7 @@ class View:
             opening = rows[0].number if rows else 0
 
             def draw(first: int, beyond: int) -> Iterator[bytes]:
-                for row, event in self.store.events(rows[first:beyond]):
-                    if isinstance(event, ConvfsError):
-                        raise event
-                    turn = self.store.turn(row.turn)
-                    format_name = self.store.viewer.format_name(turn.type_tag)
-                    element = events_json.element(row.number, event, format_name, turn.payload_hash, row.payload_size)
+                for row, _event, element in draw_elements(self.store, rows[first:beyond]):
                     yield events_json.OPENING + element[1:] if row.number == opening else element
                 if beyond > len(rows):
                     yield events_json.TAIL if rows else events_json.EMPTY

@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING
 
 from fusefs import inodes
 from fusefs.inodes import Place, Space
-from fusefs.tree.node import DIRECTORY, Attributes, Directory, Node
+from fusefs.tree.node import DIRECTORY, Attributes, Directory, File, Node
 from fusefs.tree.view import View
 from store.events.conversation import EventRow
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fusefs.tree.tree import Tree
+
+    Read = Callable[[int, int], bytes]
 
 
 class ViewNode(Node):
@@ -38,6 +42,27 @@ class ViewNode(Node):
         """Return what this node is, in its conversation, for messages."""
         space, _view, number = inodes.split(self.ino)
         return Place(number).name.lower() if space == Space.PLACE else f"{Space(space).name.lower()}-{number:05}"
+
+    def as_served(self, attributes: Attributes) -> Attributes:
+        """Return attributes as they are where something is shown in place of what would be drawn."""
+        served = self.tree.served.get(self.ino)
+        if served is None:
+            return attributes
+        # some of what is shown as it was written is drawn as soon as somebody reads it
+        return attributes._replace(size=served.size, time_ns=served.time_ns, timeout=0)
+
+    def shown(self, draw: Read) -> Read:
+        """Return what reads a file as it is shown at any time; ``draw`` reads what is drawn."""
+
+        def read(offset: int, size: int) -> bytes:
+            now = self.tree.bound(self.ino)
+            if now is not None and not isinstance(now, type(self)):
+                # the file is known under another number by now, and this one keeps what it had
+                return now.open().read(offset, size) if isinstance(now, File) else b""
+            served = self.tree.served.get(self.ino)
+            return draw(offset, size) if served is None else served.read(offset, size)
+
+        return read
 
     def place(self, place: Place) -> int:
         """Return the inode number of a place in this view."""

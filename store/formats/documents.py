@@ -30,14 +30,19 @@ class Number(Struct, frozen=True):
 def parse(text: str) -> object:
     """Return a document that a person wrote, its numbers as :class:`Number`. Raises UsageError where it is no JSON."""
     try:
-        return json.loads(
-            text, parse_int=Number, parse_float=Number, parse_constant=_refuse, object_pairs_hook=_without_repetition
-        )
+        return read(text)
     except json.JSONDecodeError as error:
         told = f"{error.msg}, line {error.lineno}, column {error.colno}"
         raise UsageError(f"the JSON cannot be read: {told}; correct it and save again") from None
     except RecursionError:
         raise UsageError("the JSON is nested too deeply to be changed") from None
+
+
+def read(text: str) -> object:
+    """As :func:`parse`, but where it is no JSON, json's JSONDecodeError says where."""
+    return json.loads(
+        text, parse_int=Number, parse_float=Number, parse_constant=_refuse, object_pairs_hook=_without_repetition
+    )
 
 
 def revised(
@@ -48,9 +53,20 @@ def revised(
     ``lifted`` says where the texts that placeholders stand for are. ``decode`` is what the strings of the payload
     were read through (None: through nothing). Raises UsageError for what cannot be said there.
     """
+    return carried(payload, path, parse(old), parse(new), lifted, decode)
+
+
+def carried(
+    payload: bytes,
+    path: Path,
+    before: object,
+    after: object,
+    lifted: Mapping[str, Path] = {},
+    decode: Decode | None = None,
+) -> bytes:
+    """As :func:`revised`, of documents that are parsed already."""
     span = locate(payload, path)
     try:
-        before, after = parse(old), parse(new)
         literal = _Revision(payload, path, lifted, decode, before).value(span, before, after, 0, decode)
     except RecursionError:
         raise UsageError("the JSON is nested too deeply to be changed") from None
@@ -76,7 +92,7 @@ class _Revision:
         if isinstance(old, list) and isinstance(new, list):
             return self._list(span, old, new, depth, decode if depth < DEEPEST else None)
         held = self._payload[slice(*span)]
-        return held if _same(old, new) else self._fresh(new, held, decode)
+        return held if same(old, new) else self._fresh(new, held, decode)
 
     def _object(
         self, span: tuple[int, int], old: dict[str, object], new: dict[str, object], depth: int, decode: Decode | None
@@ -132,8 +148,8 @@ class _Revision:
         if len(spans) != len(old):
             raise self._other()
         alike = min(len(old), len(new))
-        head = next((at for at in range(alike) if not _same(old[at], new[at])), alike)
-        tail = next((at for at in range(alike - head) if not _same(old[-1 - at], new[-1 - at])), alike - head)
+        head = next((at for at in range(alike) if not same(old[at], new[at])), alike)
+        tail = next((at for at in range(alike - head) if not same(old[-1 - at], new[-1 - at])), alike - head)
         if len(old) == len(new):
             changed = range(head, len(old) - tail)
             changes = [(*spans[at], self.value(spans[at], old[at], new[at], depth + 1, decode)) for at in changed]
@@ -210,14 +226,14 @@ def _order(in_payload: list[str], old: dict[str, object], new: dict[str, object]
     return in_payload if before == after else after
 
 
-def _same(old: object, new: object) -> bool:
+def same(old: object, new: object) -> bool:
     """Say whether two documents are equal, the order of keys included."""
     if type(old) is not type(new):
         return False
     if isinstance(old, dict) and isinstance(new, dict):
-        return list(old) == list(new) and all(_same(item, new[key]) for key, item in old.items())
+        return list(old) == list(new) and all(same(item, new[key]) for key, item in old.items())
     if isinstance(old, list) and isinstance(new, list):
-        return len(old) == len(new) and all(map(_same, old, new))
+        return len(old) == len(new) and all(map(same, old, new))
     return old == new
 
 

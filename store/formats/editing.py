@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from store.errors import UsageError
@@ -97,6 +97,20 @@ class EditableLens(ABC):
             raise UsageError(f"the record cannot hold this as the text of {resource.uri}: leave out NUL characters")
         return edited
 
+    def revise(self, payload: bytes, old: object, new: object, before: Before) -> bytes:
+        """See :meth:`store.formats.lens.Lens.revise`."""
+        edited = documents.carried(payload, (), old, new)
+        record = _record(payload)
+        paths = {block.path for block in self.view(payload, before).blocks if block.type == "text"}
+        for path, was, now in _changed_texts(old, new):
+            if path not in paths:
+                continue
+            for place, text in self.twins(record, path, was, now):
+                twin = _value_at(old, place)
+                if isinstance(twin, str) and twin == _value_at(new, place):
+                    edited = _put_text(edited, place, "json", twin, text, self, with_twins=False)
+        return edited
+
     def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
         """See :meth:`store.formats.lens.Lens.compose`; here: nothing can be."""
         raise UsageError("records of this format cannot be written by hand: add them with the tool that writes it")
@@ -148,6 +162,19 @@ def _put_text(
             twin = text_of(payload[slice(*locate(payload, place))])
             edited = _put_text(edited, place, "json", twin, text, lens, with_twins=False)
     return edited
+
+
+def _changed_texts(old: object, new: object, path: Path = ()) -> Iterator[tuple[Path, str, str]]:
+    """Yield the texts that are others in the new document, each with its place and what it was and is."""
+    if isinstance(old, str) and isinstance(new, str):
+        if old != new:
+            yield path, old, new
+    elif isinstance(old, dict) and isinstance(new, dict):
+        for key in old.keys() & new.keys():
+            yield from _changed_texts(old[key], new[key], (*path, key))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for at, (one, other) in enumerate(zip(old, new, strict=True)):
+            yield from _changed_texts(one, other, (*path, at))
 
 
 def _put_document(payload: bytes, event: Event, block: Block, new: str, lens: EditableLens) -> bytes:

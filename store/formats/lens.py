@@ -55,6 +55,13 @@ class Lens(Protocol):
         Raises UsageError where it is no text that stands in the payload.
         """
 
+    def revise(self, payload: bytes, old: object, new: object, before: Before) -> bytes:
+        """Return ``payload``, which is JSON that says ``old``, so that it says ``new``; all other bytes as they are.
+
+        Both are as :func:`store.formats.documents.parse` gives them. Twins are changed as in :meth:`edit`, where
+        ``new`` says nothing else of them. Raises UsageError for what cannot be said.
+        """
+
     def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
         """Return a new record, for the end of a conversation, that says ``text``.
 

@@ -1,0 +1,113 @@
+"""``events.json``, to be saved: all records of a conversation in one version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fusefs import inodes
+from fusefs.editing.json_changes import JsonChanges, Rewrite
+from fusefs.editing.target import Target
+from fusefs.inodes import Place, Space
+from fusefs.tree.documents import EventsJson
+from fusefs.tree.node import Content, Directory, Through
+from store.errors import Conflict
+
+if TYPE_CHECKING:
+    from fusefs.editing.records import Records
+    from fusefs.tree.tree import Tree
+
+KEY = "events.json"
+_ATTEMPTS = 8
+
+
+class JsonTarget(Target):
+    """All records of a conversation. Its state is the turn that the conversation ends in."""
+
+    keeps_text = False
+
+    def __init__(self, tree: Tree, records: Records, view_id: int) -> None:
+        self._tree = tree
+        self._records = records
+        self._view = view_id
+
+    @property
+    def view_id(self) -> int:
+        return self._view
+
+    @property
+    def ino(self) -> int:
+        return inodes.base(Space.PLACE, self._view) + Place.EVENTS_JSON
+
+    @property
+    def key(self) -> str:
+        return KEY
+
+    @property
+    def name(self) -> str:
+        return KEY
+
+    @property
+    def path(self) -> str:
+        return KEY
+
+    def directory(self) -> Directory:
+        directory = self._tree.place(self._view, Place.CONVERSATION)
+        assert isinstance(directory, Directory)
+        return directory
+
+    def node(self, ino: int) -> EventsJson:
+        return EventsJson(self._tree, ino, self._view)
+
+    def size(self) -> int:
+        return self._tree.view(self._view).json_size
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self._tree.view(self._view).json.read(offset, size)
+
+    def snapshot(self) -> Content:
+        return Through(self._tree.view(self._view).json.read)
+
+    def state(self) -> str:
+        self._records.settle(self._view)
+        return str(self._tree.view(self._view).head)
+
+    def prepare(self, state: str, data: bytes) -> PreparedJson | None:
+        head = int(state)
+        self._records.behind(self._view, head)
+        context = self._records.context(self._view)
+        rewrite = JsonChanges(self._tree.store, context, head).work_out(data)
+        return None if rewrite is None else PreparedJson(self, self._records, head, rewrite)
+
+
+class PreparedJson:
+    """What becomes of the records of a conversation that ended in turn ``head``."""
+
+    result = ""
+
+    def __init__(self, target: JsonTarget, records: Records, head: int, rewrite: Rewrite) -> None:
+        self._target = target
+        self._records = records
+        self._head = head
+        self._rewrite = rewrite
+
+    def commit(self) -> str:
+        """Make one version of it. What was appended since follows it."""
+        for _attempt in range(_ATTEMPTS):
+            behind = self._records.behind(self._target.view_id, self._head)
+            try:
+                self._commit(behind)
+            except Conflict:
+                continue
+            return self._target.state()
+        raise Conflict("the conversation grows too fast to be changed: save again")
+
+    def _commit(self, behind: range) -> None:
+        records, view_id, rewrite = self._records, self._target.view_id, self._rewrite
+        if rewrite.items is not None:
+            records.rewrite(view_id, [*rewrite.items, *behind])
+        elif not rewrite.added:
+            records.change(view_id, rewrite.changes)
+        elif not behind:
+            records.append(view_id, rewrite.added, expected_head=self._head)
+        else:
+            records.rewrite(view_id, [*range(1, behind.start), *rewrite.added, *behind])
