@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from fusefs.text.events_json_contents import Found
+from store.content.text import is_text
 from store.errors import ConvfsError
 from store.formats.json_view import decode
 from store.ids import Hash, hash_bytes
@@ -43,13 +44,14 @@ class ConversationContents:
             if (found := self._held(self._earlier, digest)) is not None:
                 return found
         data = self._store.aliased("sha256", digest) if algorithm != "blake3" else None
-        return None if data is None else Found(data, encoded=False)
+        return None if data is None else Found(data, encoded=not is_text(data))
 
     def _in_store(self, digest: bytes) -> Found | None:
         try:
-            return Found(self._store.blob(Hash(digest)), encoded=False)
+            data = self._store.blob(Hash(digest))
         except ConvfsError:
             return None
+        return Found(data, encoded=not is_text(data))
 
     def _past(self) -> Iterator[Run]:
         """Yield the turns of earlier versions that are not in the present one."""

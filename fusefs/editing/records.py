@@ -95,8 +95,9 @@ class Records:
         self.settle(view_id)
         store = self._tree.store
         view = self._tree.view(view_id)
-        length = branch.length(store.runs(head)) if head else 0
-        if length > view.records or (head and branch.position(store.runs(view.head), length) != head):
+        runs = store.runs(head) if head else ()
+        length = branch.length(runs)
+        if tuple(branch.part(store.runs(view.head), 0, length)) != runs:
             raise Conflict("the conversation was changed by somebody else in the meantime: compare, and save again")
         return range(length + 1, view.records + 1)
 

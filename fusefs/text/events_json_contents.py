@@ -205,6 +205,6 @@ class Contents:
 def _as_text(data: bytes) -> str | None:
     """Return content as text, None where it is none."""
     try:
-        return None if b"\0" in data else data.decode()
+        return data.decode()
     except UnicodeDecodeError:
         return None

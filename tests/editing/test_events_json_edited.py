@@ -103,6 +103,12 @@ TALK = [
 ]
 
 
+@pytest.fixture(params=["branch", "overlay"])
+def edits(request: pytest.FixtureRequest) -> str:
+    """Return how edits are kept: whichever way, the same must come of it."""
+    return str(request.param)
+
+
 @pytest.fixture
 def talk(store: Store) -> Whole:
     return Whole(store, TALK)
@@ -405,7 +411,7 @@ def test_elements_of_jp_come_go_and_move(jp: Whole) -> None:
 ALPHABET = st.characters(exclude_categories=["Cs"])
 contents = st.one_of(st.text(ALPHABET, max_size=12), st.sampled_from(["", "Hello", "a\nb", "\x00", '"\\', "x" * 1500]))
 lines = st.builds(lambda text, n: {"type": "user", "message": {"content": text}, "n": n}, contents, st.integers())
-edits = st.lists(
+gestures = st.lists(
     st.one_of(
         st.tuples(st.just("remove"), st.integers(0, 9)),
         st.tuples(st.just("insert"), st.integers(0, 9), lines),
@@ -418,7 +424,7 @@ edits = st.lists(
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.sampled_from([CLAUDE, JP]), st.lists(lines, min_size=1, max_size=6), st.lists(edits, max_size=3))
+@given(st.sampled_from([CLAUDE, JP]), st.lists(lines, min_size=1, max_size=6), st.lists(gestures, max_size=3))
 def test_whatever_is_edited_is_what_the_records_then_say(
     type_name: str, records: list[Json], saves: list[list[tuple[str, int, object]]]
 ) -> None:
