@@ -66,6 +66,7 @@ class HeadLog:
         """Return the group that the frame ``seq`` is of: how many turns there were before, and its frames up to that.
 
         No frames where ``seq`` ends a group, or is beyond the last. Reads a small part of the log, however long it is.
+        DamageError where something of the group is lost.
         """
         start, turns, end = HEADER_SIZE, 0, self._length
         while end - start > _READ_THROUGH:
@@ -76,14 +77,19 @@ class HeadLog:
             else:
                 end = middle
         group: list[Frame] = []
+        reached, damage = 0, None
         for frame in self.frames(start):
             if isinstance(frame, Damage):
+                damage = damage if reached == seq else frame
                 continue
             if frame.seq > seq:
                 break
+            reached = frame.seq
             group.append(frame)
             if isinstance(frame.body, Commit):
-                turns, group = frame.body.turn_count, []
+                turns, group, damage = frame.body.turn_count, [], None
+        if damage is not None:
+            raise DamageError(f"heads.log, offset {damage.offset}: {damage.reason}: see convfs fsck")
         return turns, group
 
     def last_commit(self) -> tuple[Frame, int] | None:

@@ -91,8 +91,9 @@ class _Measuring:
             if isinstance(piece, Kept):
                 if piece.first != number:
                     return False
-                pairs = branch.pairs(base.runs, self._now.runs, number - 1, piece.count)
-                self._moves += [pair for pair in pairs if pair[0] != pair[1]]
+                if self._now.head.turn != base.head.turn:
+                    # behind a patch, they are the very same
+                    self._moves += branch.pairs(base.runs, self._now.runs, number - 1, piece.count)
             elif piece.replaces == number:
                 if not self._replace(number, piece):
                     return False

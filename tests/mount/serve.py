@@ -1,8 +1,9 @@
 """Mounts a store and does what standard input asks for: ``python serve.py STORE MOUNTPOINT``.
 
 Says ``ready`` once it is mounted. Each line of input is a JSON object, ``{"append": [context, [payload, …]]}`` or
-``{"metadata": [context, {…}]}`` or ``{"branch": [context, parent turn, payload]}``, answered by a line ``done`` when
-it is committed.
+``{"metadata": [context, {…}]}`` or ``{"branch": [context, parent turn, payload]}`` or ``{"edit": [context, {number:
+payload or null}]}`` (null deletes) or ``{"restore": [context, version]}``, answered by a line ``done`` when it is
+committed.
 """
 
 import json
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from fusefs import mount
 from fusefs.text.render import FileRenderer
+from store.editing.editor import DELETED, Editor
 from store.store import Append, Store
 
 TYPE = "claude-code.line.v1"
@@ -26,6 +28,11 @@ def obey(store: Store) -> None:
                 store.set_metadata(context, changes)
             case {"branch": [context, parent, payload]}:
                 store.append(context, payload.encode(), TYPE, parent=parent)
+            case {"edit": [context, changes]}:
+                contents = {int(number): DELETED if text is None else text.encode() for number, text in changes.items()}
+                Editor(store).edit(context, contents)
+            case {"restore": [context, version]}:
+                Editor(store).restore(context, version)
         print("done", flush=True)
 
 

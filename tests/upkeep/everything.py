@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from fusefs.text.render import FileRenderer
-from store.editing.editor import Editor
+from store.editing.editor import DELETED, Editor
 from store.errors import ConvfsError
-from store.ids import hash_bytes
+from store.ids import hash_bytes, tip_of
 from store.importing.importer import Importer
 from store.store import Append, Store
 from tests.content.noise import edited, noise
@@ -41,6 +43,13 @@ def fill(root: Path, folder: Path) -> None:
             text = edited(text, place)
             store.flush()
             Editor(store).edit(third, {1: b'{"type":"user","text":"%s"}' % text.replace(b"\n", b"\\n")})
+        store.settings = msgspec.structs.replace(store.settings, edits="overlay")
+        patched = b'{"type":"user","number":2,"text":"corrected, %s"}' % (b"word " * 300)
+        Editor(store).edit(first, {3: patched})
+        fourth = Editor(store).fork(first, "fourth", at=5).context
+        Editor(store).edit(fourth, {2: DELETED, 3: b'{"type":"user","number":3,"text":"and once more"}'})
+        Editor(store).edit(first, {1: DELETED})
+        Editor(store).restore(first, 2)
         ask(store)
 
 
@@ -53,7 +62,16 @@ def questions(store: Store) -> dict[str, Question]:
         asked[f"range {context}"] = lambda context=context: store.range_by_depth(context, 2, 3)
         asked[f"conversation {context}"] = lambda context=context: store.conversation(context)
         asked[f"versions {context}"] = lambda context=context: store.versions(context)
-    for name in ("first", "second", "third"):
+    for context in (2, 5):
+        asked[f"tip {context}"] = lambda context=context: store.tip(context)
+        asked[f"now {context}"] = lambda context=context: store.path_to_root(store.tip(context))
+        asked[f"rows of {context}"] = lambda context=context: list(store.rows(store.tip(context)))
+        for seq in range(5, 90, 9):
+            asked[f"tip {context} at {seq}"] = lambda context=context, seq=seq: store.tip(context, seq)
+    for patch in (1, 2, 3):
+        asked[f"patch {patch}"] = lambda patch=patch: store.path_to_root(tip_of(10, patch))
+        asked[f"patched by {patch}"] = lambda patch=patch: payloads_of(store, tip_of(10, patch))
+    for name in ("first", "second", "third", "fourth"):
         asked[f"find {name}"] = lambda name=name: store.find("shop", name)
     for turn in range(1, 22):
         asked[f"turn {turn}"] = lambda turn=turn: store.turn(turn)
@@ -76,6 +94,10 @@ def questions(store: Store) -> dict[str, Question]:
     asked["labels"] = lambda: [(label, store.labelled(label)) for label in store.labels()]
     asked["recent"] = lambda: store.recent(2)
     return asked
+
+
+def payloads_of(store: Store, tip: int) -> list[bytes]:
+    return [store.payload(turn.turn_id) for turn in store.path_to_root(tip)]
 
 
 def sound(value: object) -> object:
