@@ -238,7 +238,7 @@ class Gestures:
                 save_onto(self.desk, source, self._path(old, old_name), target, saved_as, self._come_back)
             case ScratchNode(), None | ScratchNode():
                 self._move(source, self._path(old, old_name), new, new_name)
-            case ViewNode(), None | ScratchFile() if (saved_as := self.desk.targets.of(source)) is not None:
+            case ViewNode(), None | ScratchNode() if (saved_as := self.desk.targets.of(source)) is not None:
                 self._hide(move_away(self.desk, source, saved_as, self._new_path(new, new_name), new.ino))
             case ScratchFile(), ViewNode() if not self.desk.is_head(target.view_id):
                 raise FUSEError(errno.EROFS)

@@ -87,8 +87,14 @@ def status_attributes(ino: int, status: os.stat_result) -> Attributes:
     return Attributes(ino, status.st_mode, status.st_size, 0, status.st_nlink, SHORT, status)
 
 
+class ScratchPipe(ScratchNode):
+    """A named pipe in scratch, or a socket. The kernel opens them itself; whoever opened one here would wait in it."""
+
+    __slots__ = ()
+
+
 class ScratchFile(ScratchNode, File):
-    """A regular scratch file (or a named pipe, or a socket: these the kernel opens itself)."""
+    """A regular scratch file."""
 
     __slots__ = ()
 
@@ -241,8 +247,10 @@ class Scratch:
             node = ScratchDirectory(ino, fd, above, self)
         elif stat.S_ISLNK(status.st_mode):
             node = ScratchLink(ino, fd, above)
-        else:
+        elif stat.S_ISREG(status.st_mode):
             node = ScratchFile(ino, fd, above)
+        else:
+            node = ScratchPipe(ino, fd, above)
         self._tree.bind(ino, node)
         return node
 
