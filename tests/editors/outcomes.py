@@ -176,7 +176,9 @@ MORE = {
     "path": os.O_PATH,
     "": 0,
 }
-PATHS = {"": "{}", "with a slash": "{}/", "below": "{}/x", "inside": "{}/inside", "with a dot": "{}/.", "up": "{}/.."}OPENED = ("", "with a slash", "below")
+PATHS = {"": "{}", "with a slash": "{}/", "below": "{}/x", "inside": "{}/inside", "with a dot": "{}/.", "up": "{}/.."}
+
+OPENED = ("", "with a slash", "below")
 """How files are opened; nothing else comes of the other ways."""
 
 WITHIN = ("below", "inside", "with a dot", "up")
