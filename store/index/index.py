@@ -107,7 +107,12 @@ class Index:
             for frame in frames:
                 last, body = frame.seq, frame.body
                 if isinstance(body, heads.HeadMoved) and body.action == "append":
-                    moved[frame.context] = (moved.get(frame.context, (frame,))[0], body)
+                    first, before = moved.get(frame.context, (frame, body))
+                    if patch_of(before.tip) != patch_of(body.tip):
+                        # the frame of a patch between them is lost
+                        _extend(sql, first, before)
+                        first = frame
+                    moved[frame.context] = (first, body)
                 elif not isinstance(body, heads.Commit):
                     if (moves := moved.pop(frame.context, None)) is not None:
                         _extend(sql, *moves)

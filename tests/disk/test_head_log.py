@@ -57,6 +57,51 @@ def test_frames_come_back(log: HeadLog, path: Path, store_id: bytes) -> None:
     again.close()
 
 
+@pytest.mark.parametrize("read_through", [0, 100, 1 << 20])
+def test_the_group_of_a_frame(log: HeadLog, monkeypatch: pytest.MonkeyPatch, read_through: int) -> None:
+    monkeypatch.setattr(head_log, "_READ_THROUGH", read_through)
+    assert log.group_at(9) == (0, [])
+    log.append(b"".join(ENCODED))
+    assert [log.group_at(seq) for seq in range(10)] == [
+        (0, []),
+        (0, FRAMES[:1]),
+        (0, FRAMES[:2]),
+        (0, FRAMES[:3]),
+        (1, []),
+        (1, FRAMES[4:5]),
+        (1, FRAMES[4:6]),
+        (1, FRAMES[4:7]),
+        (2, []),
+        (2, []),
+    ]
+
+
+def test_the_group_of_a_frame_in_a_long_log(log: HeadLog) -> None:
+    offset, seq = HEADER_SIZE, 0
+    for turn in range(1, 6001):
+        frames = []
+        for body in (HeadMoved(turn, turn - 1, 5, "append"), Commit(turn, 1, 32, offset)):
+            seq += 1
+            frames.append(head_format.encode(seq, 1, body))
+        offset = log.append(b"".join(frames)) + len(b"".join(frames))
+    for turn in (1, 2, 1234, 3000, 5999, 6000):
+        [frame] = log.group_at(2 * turn - 1)[1]
+        assert frame.body == HeadMoved(turn, turn - 1, 5, "append")
+        assert log.group_at(2 * turn) == (turn, [])
+
+
+def test_damage_within_a_group(log: HeadLog, path: Path, flip: Flip) -> None:
+    log.append(b"".join(ENCODED))
+    flip(path, OFFSETS[5] + 30, 1)
+    assert log.group_at(4) == (1, [])
+    assert log.group_at(5) == (1, FRAMES[4:5])
+    for seq in (6, 7):
+        with pytest.raises(DamageError, match=rf"heads\.log, offset {OFFSETS[5]}: "):
+            log.group_at(seq)
+    # where the group has ended, nothing of it matters
+    assert log.group_at(8) == (2, [])
+
+
 def test_frames_longer_than_the_window(log: HeadLog) -> None:
     bodies = [Metadata(number, bytes([number]) * size) for number, size in enumerate((3 << 20, 10, 1 << 20, 5))]
     for number, body in enumerate(bodies):

@@ -1,7 +1,9 @@
 """Edits that append nothing: patches, through which records are seen."""
 
 import sqlite3
+import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -337,3 +339,41 @@ def test_an_append_of_its_own_keeps_the_patches(store: Store, editor: Editor) ->
     editor.restore(context, 2)
     assert shown(store, context) == [corrected(1), lines[1]]
     check_measures(store)
+
+
+def test_many_at_once(store: Store, editor: Editor, switch: Callable[[str], None]) -> None:
+    """Each edit is one version, whoever else edits, appends, reads or changes the setting meanwhile."""
+    lines = dialogue(40)
+    context = conversation(store, lines)
+    failures: list[BaseException] = []
+
+    def edits(first: int) -> None:
+        for number in range(first, 33, 4):
+            editor.edit(context, {number: corrected(number, f"By {first}")})
+
+    def appends() -> None:
+        for _ in range(20):
+            store.append(context, b"{}", TYPE)
+
+    def reads() -> None:
+        for _ in range(20):
+            tip = store.tip(context)
+            assert [row.number for row in store.rows(tip)] == list(range(1, len(store.path_to_root(tip)) + 1))
+            switch("overlay" if tip % 2 else "branch")
+
+    def guarded(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            failures.append(error)
+
+    jobs: list[Callable[[], None]] = [*(partial(edits, first) for first in (1, 2, 3, 4)), appends, reads]
+    threads = [threading.Thread(target=guarded, args=(job,)) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    expected = [corrected(number, f"By {(number - 1) % 4 + 1}") for number in range(1, 33)]
+    assert shown(store, context) == [*expected, *lines[32:], *[b"{}"] * 20]
+    assert sum(action.startswith("edit") for action in history(store, context)) == 32

@@ -15,11 +15,12 @@ from store.disk.head_format import (
     Frame,
     HeadMoved,
     Metadata,
+    Patched,
     TypeRegistered,
 )
 from store.errors import DamageError
 from store.events.conversation import labels_of
-from store.ids import Hash, hash_bytes, type_tag
+from store.ids import Hash, hash_bytes, tip_of, type_tag
 from store.index.catalogue import Catalogue
 from store.index.index import Index, day_of, merge
 from store.index.schema import DERIVED_FROM_LOGS
@@ -49,7 +50,21 @@ JSON = st.sampled_from(
 BODIES = st.one_of(
     st.builds(ContextCreated, st.just(0), st.integers(0, 1 << 40), st.just(0)),
     st.builds(
-        HeadMoved, st.integers(0, 50), st.integers(0, 50), st.integers(0, 1 << 40), st.sampled_from(["append", "edit"])
+        HeadMoved,
+        st.builds(tip_of, st.integers(0, 50), st.sampled_from([0, 0, 0, 1, 2])),
+        st.integers(0, 50),
+        st.integers(0, 1 << 40),
+        st.sampled_from(["append", "append", "edit"]),
+    ),
+    st.builds(
+        Patched,
+        st.integers(1, 4),
+        st.integers(0, 3),
+        st.integers(0, 1 << 40),
+        st.lists(st.tuples(st.integers(1, 9), st.just(hash_bytes(b"")), st.integers(0, 3), st.just(7)), max_size=2).map(
+            tuple
+        ),
+        st.just("edit"),
     ),
     st.builds(Metadata, st.integers(0, 1 << 40), JSON),
     st.sampled_from(["x.v1", "y.v2"]).map(lambda name: TypeRegistered(name, 0, type_tag(name))),
