@@ -175,8 +175,8 @@ class Reading(pyfuse3.Operations):
         if start < 2:
             yield Entry(2, b"..", Attributes(directory.parent, directory.attributes().mode, 0, 0))
         entries = directory.entries(start)
-        vanished = self.tree.vanished
-        yield from (entry for entry in entries if entry.attributes.ino not in vanished) if vanished else entries
+        hidden = self.tree.has_vanished
+        yield from (entry for entry in entries if not hidden(entry.attributes.ino)) if self.tree.vanished else entries
         if not isinstance(directory, ScratchNode):
             yield from self.desk.scratch.entries(directory, start)
 

@@ -122,6 +122,6 @@ class Conversations:
 
     def _shown(self, directory: Directory) -> Iterator[Entry]:
         for entry in directory.entries(0):
-            if entry.attributes.ino not in self._tree.vanished:
+            if not self._tree.has_vanished(entry.attributes.ino):
                 yield entry
         yield from self._desk.scratch.entries(directory, 0)

@@ -119,10 +119,9 @@ class Desk:
             written.saved = saved
         if not written.is_current():
             del self.tree.served[session.ino]
-        if saved is None:
             self.tree.unsettled.add(session.ino)
             self.invalidate(Stale(session.ino, content=True))
-        else:
+        if saved is not None:
             self.unsettle(session.target.view_id)
 
     def show_saved(self, ino: int, target: Target, saved: Saved) -> None:

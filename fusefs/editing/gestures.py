@@ -39,7 +39,6 @@ class Gestures:
         self.desk = desk
         self.removals = Removals(desk)
         self.conversations = Conversations(desk, self.removals)
-        self._vanished = desk.tree.vanished
 
     # -- finding ---------------------------------------------------------------------------------------------------
 
@@ -49,7 +48,7 @@ class Gestures:
             node = directory.lookup(name.decode())
         except UnicodeDecodeError:
             node = None
-        if node is not None and not (self._vanished and node.ino in self._vanished):
+        if node is not None and not self.desk.tree.has_vanished(node.ino):
             return node
         node = self.desk.scratch.find(directory, name)
         if isinstance(node, ScratchFile):
@@ -67,8 +66,9 @@ class Gestures:
         """Return the file that had this name and is being removed."""
         text = name.decode(errors="replace")
         if not isinstance(directory, EventsDirectory):
-            node = directory.lookup(text) if self._vanished and isinstance(directory, ViewNode) else None
-            return node if node is not None and node.ino in self._vanished else None
+            tree = self.desk.tree
+            node = directory.lookup(text) if tree.vanished and isinstance(directory, ViewNode) else None
+            return node if node is not None and tree.has_vanished(node.ino) else None
         overlay = self.desk.tree.overlays.get(directory.view_id)
         if overlay is None:
             return None

@@ -26,8 +26,6 @@ class Identities:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._tree = desk.tree
-        self._own: dict[int, int] = {}
-        """The computed numbers of files, by those that they were given."""
         self._held: dict[int, ScratchNode] = {}
         """The scratch files that have become files of a conversation, by the number that they share."""
 
@@ -38,7 +36,7 @@ class Identities:
     def orphan(self, ino: int, target: Target, content: Content, size: int) -> None:
         """Let the file that is known as ``ino`` be known under another number; who has it open keeps ``content``."""
         self._abandon(ino)
-        self._own.pop(ino, None)
+        self._tree.own.pop(ino, None)
         if ino in self._desk.lookups:
             self._tree.bind(ino, OrphanFile(ino, content, size))
             self._give(self._tree.new_number(), target)
@@ -70,7 +68,7 @@ class Identities:
                 handle.gone = True
                 self._desk.handles[fh] = ScratchHandle(ino, os.open(path, os.O_RDWR | os.O_CLOEXEC))
         self._abandon(ino)
-        self._own.pop(ino, None)
+        self._tree.own.pop(ino, None)
         self._let_go(ino)
         self._desk.scratch.give(ino, path, above)
         self._give(self._tree.new_number(), target)
@@ -78,7 +76,7 @@ class Identities:
     def forget(self, ino: int) -> None:
         """Take note that the kernel no longer knows ``ino``: let go of what was kept for it."""
         node = self._tree.bound(ino)
-        own = self._own.get(ino)
+        own = self._tree.own.get(ino)
         if isinstance(node, ScratchNode):
             self._desk.appending.forget(ino)
             self._desk.scratch.drop(node)
@@ -86,7 +84,7 @@ class Identities:
             self._tree.unbind(ino)
             self._let_go(ino)
         elif own is not None and self._tree.known.get(own) != ino:
-            self._own.pop(ino)
+            self._tree.own.pop(ino)
             self._tree.unbind(ino)
             self._let_go(ino)
         elif own is not None and own not in self._desk.lookups:
@@ -98,13 +96,13 @@ class Identities:
 
     def _give(self, ino: int, target: Target) -> None:
         self._tree.known[target.ino] = ino
-        self._own[ino] = target.ino
+        self._tree.own[ino] = target.ino
         self._tree.bind(ino, target.node(ino))
 
     def _take_back(self, ino: int, own: int) -> None:
         """Let the file whose own number is ``own`` be known by that again."""
         del self._tree.known[own]
-        del self._own[ino]
+        del self._tree.own[ino]
         self._tree.unbind(ino)
         self._let_go(ino)
 

@@ -22,6 +22,7 @@ class Labels:
     """Gives conversations labels, and takes them away."""
 
     def __init__(self, desk: Desk) -> None:
+        self._desk = desk
         self._tree = desk.tree
         self._editor = Editor(desk.tree.store)
 
@@ -116,4 +117,7 @@ class Labels:
 
     def _change(self, context: int, *, add: str | None = None, remove: str | None = None) -> None:
         self._editor.relabel(context, add=() if add is None else [add], remove=() if remove is None else [remove])
-        self._tree.renew(self._tree.view_id(context))
+        view_id = self._tree.view_id(context)
+        self._tree.renew(view_id)
+        self._desk.check(view_id)
+        self._desk.unsettle(view_id)

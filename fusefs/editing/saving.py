@@ -87,7 +87,8 @@ class Written:
     @property
     def timeout(self) -> float:
         """For how long the kernel may believe that: what is being written may be refused, and is then as it was."""
-        return 0.0 if self.sessions else LONG
+        # what does not keep its text is drawn as soon as somebody reads it
+        return 0.0 if self.sessions or not self.target.keeps_text else LONG
 
     def read(self, offset: int, size: int) -> bytes:
         """Return a part of what is shown."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fusefs.editing import event_target, json_target
+from fusefs.editing import event_target, json_target, metadata_target
 from fusefs.editing.event_target import EventTarget
 from fusefs.editing.json_target import JsonTarget
+from fusefs.editing.metadata_target import MetadataTarget
 from fusefs.inodes import FIRST_HANDED_OUT_VIEW
-from fusefs.tree.documents import EventsJson
+from fusefs.tree.documents import EventsJson, MetadataFile
 from fusefs.tree.events import EventFile
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class Targets:
                 return EventTarget(self._tree, self._records, node.view_id, node.number)
             case EventsJson() if self.is_head(node.view_id):
                 return JsonTarget(self._tree, self._records, node.view_id)
+            case MetadataFile() if self.is_head(node.view_id):
+                return MetadataTarget(self._tree, node.view_id)
         return None
 
     def keyed(self, view_id: int, key: str) -> Target | None:
@@ -40,6 +43,8 @@ class Targets:
             return EventTarget(self._tree, self._records, view_id, int(key.removeprefix(event_target.KEY)))
         if key == json_target.KEY:
             return JsonTarget(self._tree, self._records, view_id)
+        if key == metadata_target.KEY:
+            return MetadataTarget(self._tree, view_id)
         return None
 
     def is_head(self, view_id: int) -> bool:

@@ -26,16 +26,18 @@ class Vanishing:
     def hide(self, directory: ViewNode, node: Node) -> None:
         """Take note that what a directory of a conversation holds was removed."""
         _when, inos = self._since.get(directory.view_id, (0.0, set()))
-        inos.add(node.ino)
-        self._tree.vanished.add(node.ino)
+        own = self._tree.own.get(node.ino, node.ino)
+        inos.add(own)
+        self._tree.vanished.add(own)
         self._since[directory.view_id] = (time.monotonic(), inos)
 
     def cancel(self, node: ViewNode) -> bool:
         """Take note that a file is there again; say whether it had vanished."""
-        if node.ino not in self._tree.vanished:
+        own = self._tree.own.get(node.ino, node.ino)
+        if own not in self._tree.vanished:
             return False
-        self._tree.vanished.discard(node.ino)
-        self._since[node.view_id][1].discard(node.ino)
+        self._tree.vanished.discard(own)
+        self._since[node.view_id][1].discard(own)
         return True
 
     def show(self, view_id: int) -> None:

@@ -13,7 +13,7 @@ makes a version, and what was before stays in `.versions/`: nothing that you do 
         events/                     one file for each event, in order: 00007-result-fs_read_file.md
         events.json                 every record as JSON, each content replaced by {"$blob": HASH, "size": BYTES}
         resources/                  attachments and files that tools returned, at paths made from their URIs
-        metadata.json               title, times, sizes, where it came from
+        metadata.json               title, labels, times, sizes, where it came from
         forks/                      links to the conversations that branched off this one
     transcripts/PROJECT/NAME.md     the same conversation as one Markdown file
     by-date/2026/03/05/             links to the conversations that began on that day (UTC)
@@ -55,6 +55,8 @@ its event before the extension: `src/main@00012.rs`.
 - `mkdir forks/NAME` forks the conversation at its end, `mkdir forks/NAME@00007` behind event 7; the fork is a
   conversation of its own beside it. `mkdir conversations/PROJECT/NAME` begins an empty one, `mv` renames one.
 - `rm -r conversations/PROJECT/NAME` puts it into `.convfs/trash/`; `mv` it back from there to have it again.
+- `metadata.json` takes another `title`, other `labels`, and `pinned` and `archived`: pinned conversations are always in
+  `recent/`, archived ones never.
 - `mkdir by-label/LABEL` and `ln -s ../../conversations/PROJECT/NAME by-label/LABEL/` label a conversation, `rm` of the
   link takes the label away. So do `setfattr -n user.convfs.label.LABEL conversations/PROJECT/NAME`, and `-x`.
 - Files with other names stay what they are, and are of no conversation: swap files, backups, notes.

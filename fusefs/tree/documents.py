@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from fusefs.text import transcript
-from fusefs.text.grammar import timestamp
-from fusefs.tree.node import DERIVED_FILE, FILE, Attributes, Content, File, Lazy, Through
+from fusefs.text.metadata import metadata_text
+from fusefs.tree.node import DERIVED_FILE, FILE, Attributes, Content, File, Through
 from fusefs.tree.view_node import ViewNode
 from store.events.conversation import Conversation
 
@@ -18,32 +16,14 @@ class MetadataFile(ViewNode, File):
 
     def attributes(self) -> Attributes:
         view = self.view
-        return Attributes(self.ino, FILE, len(metadata_text(view.conversation)), view.time_ms)
+        time_ms = view.time_ms if view.version else max(view.time_ms, view.conversation.described_ms)
+        return self.as_served(Attributes(self.ino, FILE, len(metadata_text(view.conversation)), time_ms))
+
+    def label(self) -> str:
+        return "metadata.json"
 
     def open(self) -> Content:
-        return Lazy(lambda: metadata_text(self.view.conversation))
-
-
-_IMPORTERS_OWN = frozenset({"cursor", "envelope", "first", "main", "sidecars", "started_ms", "updated_ms"})
-"""What importers keep in a conversation's metadata for themselves."""
-
-
-def metadata_text(conversation: Conversation) -> bytes:
-    """Return the text of ``metadata.json``: the metadata, and what the store knows besides."""
-    table: dict[str, object] = {
-        "title": conversation.title,
-        **{key: value for key, value in conversation.metadata.items() if key not in _IMPORTERS_OWN},
-        "project": conversation.project,
-        "name": conversation.name,
-        "format": conversation.format,
-        "source": conversation.source,
-        "context": conversation.id,
-        "records": conversation.records,
-        "events": conversation.events,
-        "created": timestamp(conversation.created_ms),
-        "updated": timestamp(conversation.updated_ms),
-    }
-    return msgspec.json.format(msgspec.json.encode(table), indent=2) + b"\n"
+        return Through(self.shown(lambda offset, size: metadata_text(self.view.conversation)[offset : offset + size]))
 
 
 class EventsJson(ViewNode, File):

@@ -85,6 +85,8 @@ class Tree:
         """What is shown in place of what would be drawn, by inode: what is being written, and what was saved."""
         self.known: dict[int, int] = {}
         """The numbers by which the kernel knows files that can be saved, where they are others than their own."""
+        self.own: dict[int, int] = {}
+        """Their own numbers, by those."""
         self.overlays: dict[int, EventOverlay] = {}
         """By view: what is otherwise in ``events/`` than the store says."""
         self.unsettled: set[int] = set()
@@ -97,7 +99,7 @@ class Tree:
         self.new_projects: set[str] = set()
         """Projects that were made, and have no conversations yet."""
         self.vanished: set[int] = set()
-        """Inodes of what is being removed as a whole, and is not shown meanwhile."""
+        """The own numbers of what is being removed as a whole, and is not shown meanwhile."""
         self.fixed(())
 
     # -- nodes -----------------------------------------------------------------------------------------------------
@@ -186,6 +188,10 @@ class Tree:
     def places_known(self, view_id: int) -> list[Stale]:
         """Return what every change of a conversation makes stale, by the numbers that it is known by."""
         return [stale._replace(ino=self.known.get(stale.ino, stale.ino)) for stale in stale_places(view_id)]
+
+    def has_vanished(self, ino: int) -> bool:
+        """Say whether a file or directory is not shown, because it is being removed."""
+        return self.own.get(ino, ino) in self.vanished
 
     def bound(self, ino: int) -> Node | None:
         """Return the node that an inode number was given to, None if it is what its number says."""

@@ -48,8 +48,7 @@ class ViewNode(Node):
         served = self.tree.served.get(self.ino)
         if served is None:
             return attributes
-        # some of what is shown as it was written is drawn as soon as somebody reads it
-        return attributes._replace(size=served.size, time_ns=served.time_ns, timeout=0)
+        return attributes._replace(size=served.size, time_ns=served.time_ns, timeout=served.timeout)
 
     def shown(self, draw: Read) -> Read:
         """Return what reads a file as it is shown at any time; ``draw`` reads what is drawn."""

@@ -79,6 +79,11 @@ class Keeper:
         A title that was given here stays, whatever the tool later calls its session. UsageError for any other key,
         and for values that do not fit.
         """
+        if changed := self.described(context, changes):
+            self._set(context, changed)
+
+    def described(self, context: int, changes: Mapping[str, object]) -> dict[str, object]:
+        """Return what :meth:`describe` would change in the metadata. Raises what it raises."""
         known = self._entry(context).metadata
         for key, value in changes.items():
             check = _CHECKS.get(key)
@@ -92,10 +97,10 @@ class Keeper:
                 _check_name(label)
         # no labels, and neither pinned nor archived, is how every conversation begins
         wanted = {key: value or None for key, value in changes.items()}
-        if changed := {key: value for key, value in wanted.items() if (known.get(key) or None) != value}:
-            if "title" in changed:
-                changed["own_title"] = None if changed["title"] is None else True
-            self._set(context, changed)
+        changed = {key: value for key, value in wanted.items() if (known.get(key) or None) != value}
+        if "title" in changed:
+            changed["own_title"] = None if changed["title"] is None else True
+        return changed
 
     def relabel(self, context: int, *, add: Collection[str] = (), remove: Collection[str] = ()) -> None:
         """Give a conversation labels, and take others from it."""
