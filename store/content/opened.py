@@ -114,13 +114,14 @@ class Opened:
     def body(self, entry: Entry) -> bytes:
         """Return the body of a blob of this record, :meth:`patch`-ed before if it :attr:`lacks` another blob.
 
-        DamageError if it cannot be decompressed.
+        DamageError if it cannot be decompressed, or still lacks it.
         """
         _form, _length, start, stop = entry
         frame = self._frame  # before _data: another thread sets that first, then drops the frame
         data = self._data
         if data is None:
-            assert self._delta is None, "a delta's base comes first"
+            if self._delta is not None:
+                raise DamageError("a delta stands where none may")
             data = zstd.decompress(frame, self.size, self._dictionary)
             if stop >= 0 and len(data) != self.size:
                 raise DamageError(f"a group's bodies have {len(data)} bytes where the record says {self.size}")

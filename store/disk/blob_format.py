@@ -32,6 +32,7 @@ from store.ids import HASH_SIZE, Hash
 MAGIC = b"BLSB"
 VERSION = 1
 MAX_STORED = 128 << 20
+MAX_STRETCHES = 1 << 17
 _HEAD = Layout("<4sHHII32s")
 _CRC = Layout("<I")
 HEAD_SIZE = _HEAD.size
@@ -231,7 +232,12 @@ def decode_chunks(stored: bytes | memoryview) -> list[Chunk]:
 
 
 def encode_delta_table(base: Hash, stretches: Sequence[Stretch]) -> bytes:
-    """Return what the stored bytes of a delta begin with; the zstd frame of its fresh bytes follows."""
+    """Return what the stored bytes of a delta begin with; the zstd frame of its fresh bytes follows.
+
+    UsageError if there are more than 131,072 stretches.
+    """
+    if len(stretches) > MAX_STRETCHES:
+        raise UsageError(f"a delta of {len(stretches)} stretches is too large for one record")
     return b"".join((base, _COUNT.pack(len(stretches)), *(_STRETCH.pack(*stretch) for stretch in stretches)))
 
 
@@ -242,7 +248,7 @@ def decode_delta_table(stored: bytes | memoryview) -> DeltaTable:
         raise DamageError(f"a delta is cut off after {len(stored)} bytes")
     (count,) = _COUNT.unpack_from(stored, HASH_SIZE)
     end = start + count * _STRETCH.size
-    if end > len(stored):
+    if end > len(stored) or count > MAX_STRETCHES:
         raise DamageError(f"a delta with {count} stretches does not fit in {len(stored)} bytes")
     stretches = [Stretch(*row) for row in _STRETCH.iter_unpack(stored[start:end])]
     position = 0

@@ -4,13 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.content.compression import GROUP_BYTES, Member, pack_records, pack_single
+from store.content.compression import GROUP_BYTES, Member, pack_delta, pack_records, pack_single
+from store.content.delta import difference
 from store.content.opened import Opened
 from store.content.veil import veil
 from store.content.zstd import Dictionary
 from store.disk.blob_format import Chunk, Compression, Form, Record, codec, decode_record, encode_chunks, encode_record
 from store.errors import DamageError
 from store.ids import Hash, hash_bytes
+from tests.content.noise import noise
 
 TRAINED = b"\x37\xa4\x30\xec" + bytes(200)
 WORDS = Dictionary(b'{"type":"assistant","message":{"role":"assistant","content":[' * 30)
@@ -139,6 +141,19 @@ def test_a_skeleton_does_not_show_what_it_keeps() -> None:
     record = pack_single(Member(hash_bytes(b"x"), Form.SKELETON, 500, body))
     assert b"secret" not in record
     assert [entry[2] for entry in unpacked(record)[1].values()] == [body]
+
+
+@pytest.mark.parametrize("around", [b"", b"[%d]" * 9, os.urandom(7000), bytes(7000), noise(30_000)])
+def test_a_delta_does_not_show_what_is_fresh_in_it(around: bytes) -> None:
+    for secret in SECRETS:
+        base, data = around + b"\n" + around, around + secret + around
+        record = decode_record(memoryview(pack_delta(member(data), hash_bytes(base), difference(base, data))))
+        assert secret not in bytes(record.stored)
+        opened = Opened(record, lambda _digest: WORDS)
+        with pytest.raises(DamageError):
+            opened.body(opened.members[record.hash])
+        opened.patch(base)
+        assert opened.body(opened.members[record.hash]) == data
 
 
 @given(st.binary(max_size=400), st.binary(min_size=32, max_size=32))

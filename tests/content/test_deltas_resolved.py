@@ -293,6 +293,14 @@ def test_a_skeleton_that_is_a_delta_against_what_it_contains(packed: Packed, res
     assert isinstance(error_of(resolver, ABSENT), DamageError)
 
 
+def test_a_delta_is_no_dictionary(packed: Packed, resolver: Resolver) -> None:
+    words = b"words " * 100
+    packed.add([plain(b"words")])
+    packed.add([plain(b"words and words")], (hash_bytes(words), words))
+    add_delta(packed, b"words", plain(words))
+    assert isinstance(error_of(resolver, hash_bytes(b"words and words")), DamageError)
+
+
 def test_a_chain_without_end_is_damage(packed: Packed, resolver: Resolver) -> None:
     packed.add([plain(b"0" * 100)])
     names = [b"%d" % number * 100 for number in range(200)]

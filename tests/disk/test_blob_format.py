@@ -143,6 +143,17 @@ def test_delta_tables_that_are_cut_show() -> None:
         blob_format.decode_delta_table(bytes(32) + b"\xff\xff\xff\xff" + bytes(24))
 
 
+def test_a_delta_has_no_more_stretches_than_it_may() -> None:
+    stretches = [Stretch(0, number, 1) for number in range(blob_format.MAX_STRETCHES + 1)]
+    stored = blob_format.encode_delta_table(Hash(bytes(32)), stretches[:-1])
+    assert blob_format.decode_delta_table(stored).stretches == stretches[:-1]
+    with pytest.raises(UsageError, match="too large"):
+        blob_format.encode_delta_table(Hash(bytes(32)), stretches)
+    more = stored[:32] + len(stretches).to_bytes(4, "little") + stored[36:] + bytes(12)
+    with pytest.raises(DamageError, match="does not fit"):
+        blob_format.decode_delta_table(more)
+
+
 @pytest.mark.parametrize("offset", [0, 4])
 def test_a_delta_takes_nothing_twice_and_nothing_out_of_order(offset: int) -> None:
     stored = blob_format.encode_delta_table(Hash(bytes(32)), [Stretch(0, 2, 3), Stretch(0, offset, 1)])
