@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fusefs.text.render import FileRenderer
+from store.commit.request import Request
 from store.content.cutting import cut
 from store.disk.blob_format import Compression
 from store.disk.file_header import Damage
@@ -151,6 +152,9 @@ def test_any_number_of_edits(root: Path) -> None:
             assert store.files.packs.end[1] - before < LIMIT
         versions = store.versions(context)
         assert len(versions) == 51
+        # all against the first, as long as they stay small
+        [(content, _size)] = _contents(store, context)
+        assert len(store.resolver.bases(content)) == 1
         for version in versions:
             assert isinstance(store.payload(version.head), bytes)
     assert taken(root) < 2 * MIB
@@ -319,3 +323,27 @@ def test_content_that_was_damaged_and_written_again_is_no_delta_against_what_nee
     with Store.open(root, renderer=FileRenderer()) as store:
         assert store.payload(store.head(context).tip) == once(text)
         assert store.payload(store.versions(context)[1].head) == once(edited(text, 0.5))
+
+
+def test_two_that_need_each_other_are_never_made(memory_path: Path) -> None:
+    """What waits in the journal does not vouch for what is to be packed."""
+    root, text = memory_path / "store", noise(300 * KIB)
+    changed = edited(text, 0.5)
+    with opened(root) as store:
+        context = store.create_context(metadata={"project": "p", "name": "talk"}).context
+        store.append(context, text, "plain.text")
+        Editor(store).edit(context, {1: changed})
+    path = root / "blobs" / "00000001.pack"
+    data = bytearray(path.read_bytes())
+    data[5000] ^= 1
+    path.write_bytes(data)
+    with Store.open(root, renderer=FileRenderer()) as store:
+        for payload in (text, changed):
+            with pytest.raises(DamageError):
+                store.blob(hash_bytes(payload))
+        # as edits there and back would do it
+        fresh = store.journalled([text], {hash_bytes(text): hash_bytes(changed)})
+        fresh += store.journalled([changed], {hash_bytes(changed): hash_bytes(text)})
+        store.submit(Request(context, blobs=fresh, turns=[store.described(Append(changed, "plain.text"))]))
+        store.flush()
+        assert [store.blob(hash_bytes(payload)) for payload in (text, changed)] == [text, changed]
