@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from store.upkeep.fsck import fsck
-from tests.content.noise import EDIT, noise
+from tests.content.noise import EDIT, edited, noise
 from tests.mount.mounting import add, mounted, new_store, stamp, until, user
 
 NAME = "2026-03-05-talk"
@@ -59,4 +59,22 @@ def test_a_line_edited_by_sed(store_path: Path) -> None:
         expected = noise(MIB).replace(line.encode(), EDIT + b" 4 3 2 1 0").decode()
         seen = json.loads(payload)
         assert seen["message"]["content"][0]["content"] == seen["toolUseResult"]["stdout"] == expected
+        assert fsck(store) == []
+
+
+def test_a_text_given_in_events_json(store_path: Path) -> None:
+    before = begin(store_path)
+    text = edited(noise(MIB), 0.0, 0.3, 1.0).decode()
+    with mounted(store_path) as mount:
+        conversation = mount.root / "conversations" / "project" / NAME
+        whole = conversation / "events.json"
+        elements = json.loads(whole.read_bytes())
+        elements[1]["message"]["content"][0]["content"] = {"text": text}
+        elements[1]["message"]["content"][0]["is_error"] = True
+        whole.write_text(json.dumps(elements, indent=2))
+        until(lambda: len(list((conversation / ".versions").iterdir())) == 2)
+        record = json.loads((conversation / ".records" / "00002.json").read_bytes())
+        assert record["message"]["content"][0]["content"] == text
+    assert taken(store_path) - before < LIMIT
+    with new_store(store_path) as store:
         assert fsck(store) == []
