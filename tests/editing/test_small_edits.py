@@ -22,7 +22,7 @@ from store.ids import hash_bytes
 from store.settings import FILE_NAME
 from store.store import Append, Store
 from store.upkeep.fsck import fsck
-from tests.content.noise import edited, noise
+from tests.content.noise import EDIT, edited, noise
 from tests.editing.records import TYPE, conversation, said, shown
 from tests.formats.earlier import Earlier
 from tests.importing.sessions import by_source, imported, line, native, session
@@ -136,6 +136,21 @@ def test_through_the_lens_and_back_to_a_session(root: Path) -> None:
         Editor(store).edit(context, {3: payload})
         assert native(store, path) == b"".join(record + b"\n" for record in (*records[:2], payload, records[3]))
     assert taken(root) - before < LIMIT
+
+
+def test_through_a_resource(root: Path) -> None:
+    """A file that a tool has read stands in a record with the numbers of its lines and without."""
+    text = noise(MIB)
+    context = begun(root, said("Look"), numbered(text))
+    before = taken(root)
+    with opened(root) as store:
+        changed = edited(text, 0.7)
+        payload = ClaudeCodeLens().edit_resource(numbered(text), 0, changed, Earlier())
+        Editor(store).edit(context, {2: payload})
+        seen = json.loads(shown(store, context)[1] or b"")
+        assert seen["toolUseResult"]["file"]["content"] == changed.decode()
+        assert EDIT.decode() in seen["message"]["content"][0]["content"]
+    assert taken(root) - before < FEW
 
 
 def test_any_number_of_edits(root: Path) -> None:
