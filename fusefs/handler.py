@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from pyfuse3 import FUSEError
 
-from store.errors import Conflict, ConvfsError, DamageError, NotFound, StoreBusy, StoreFailed, UsageError
+from store.errors import Conflict, ConvfsError, DamageError, NotFound, StoreBusy, StoreFailed, StoreFull, UsageError
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +21,7 @@ ERRNO: dict[type[ConvfsError], int] = {
     UsageError: errno.EINVAL,
     DamageError: errno.EIO,
     StoreFailed: errno.EROFS,
+    StoreFull: errno.ENOSPC,
 }
 """What an error of the store is to programs; any other is EIO."""
 

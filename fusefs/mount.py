@@ -129,6 +129,8 @@ async def _answer() -> None:
             await pyfuse3.main(min_tasks=1, max_tasks=1)
         except* BlockingIOError:
             vanished = True
+        except* ConnectionAbortedError:
+            log.warning("the mount was taken away by force")
         if not vanished:
             return
 

@@ -34,3 +34,7 @@ class FormatTooNew(ConvfsError):
 
 class StoreFailed(ConvfsError):
     """A write or a sync failed; the store takes no more writes until it is opened again."""
+
+
+class StoreFull(StoreFailed):
+    """There is no room on the disk. Nothing was written, and once there is room the store takes writes again."""

@@ -295,8 +295,9 @@ class Store(Branches):
         return NewTurn(digest, tag, codec, 0, created_ms or now_ms())
 
     def check(self) -> None:
-        """Raise StoreFailed if the store takes no more writes."""
+        """Raise StoreFailed if the store takes no more writes, StoreFull while there is no room for any."""
         self._writer.check()
+        self._writer.check_room()
 
     def submit(self, request: Request) -> Request:
         """Make a request durable; types that it is the first to use must be in it (:meth:`types_for`)."""

@@ -217,26 +217,36 @@ class Appending:
 class NewEventHandle(ScratchHandle):
     """A scratch file that is open for writing, and becomes an event when it is closed."""
 
-    __slots__ = ("_candidate", "_desk", "_waits")
+    __slots__ = ("_candidate", "_desk", "_failure", "_waits")
 
     def __init__(self, desk: Desk, ino: int, fd: int, candidate: Candidate) -> None:
         super().__init__(ino, fd)
         self._desk = desk
         self._candidate = candidate
         self._waits = True
+        self._failure: OSError | None = None
+        """What the program was told of that wrote: the file may have the half of it only."""
 
     def write(self, offset: int, data: bytes) -> int:
         """Write all of ``data``."""
         self._waits = True
-        return super().write(offset, data)
+        try:
+            return super().write(offset, data)
+        except OSError as error:
+            self._failure = error
+            raise
 
     def truncate(self, size: int) -> None:
         """Make it ``size`` bytes long."""
         self._waits = True
         super().truncate(size)
+        if size == 0:
+            self._failure = None
 
     def flush(self) -> None:
         """Say whether what was written can become an event, and make it durable."""
+        if self._failure is not None:
+            raise self._failure
         data = self._content()
         if self._waits and data:
             self._desk.appending.check(self._candidate, data)
@@ -245,8 +255,10 @@ class NewEventHandle(ScratchHandle):
     def release(self) -> None:
         """Close the file and append it, if it can be; else it stays as it is."""
         try:
+            if self._failure is not None:
+                raise self._failure
             data = self._content()
-        except UsageError as error:
+        except (UsageError, OSError) as error:
             self._desk.note_path(self._candidate.view_id, self._candidate.path, f"{error}; the text is kept as it is")
             data = b""
         super().release()

@@ -25,7 +25,7 @@ from pyfuse3 import FUSEError
 from fusefs.editing.buffer import Buffer
 from fusefs.editing.drafts import Draft
 from fusefs.tree.node import LONG
-from store.errors import Conflict, ConvfsError, StoreFailed, UsageError
+from store.errors import Conflict, ConvfsError, StoreFailed, StoreFull, UsageError
 
 if TYPE_CHECKING:
     from fusefs.editing.desk import Desk
@@ -197,6 +197,8 @@ class Session:
         self._changed_at = 0.0
         self._draft: Path | None = None
         self._rejected: Path | None = None
+        self._failure: StoreFailed | OSError | None = None
+        """What a program was told of that asked for this to be made durable. It may have given up half-way."""
 
     # -- what programs do ------------------------------------------------------------------------------------------
 
@@ -226,21 +228,28 @@ class Session:
             return
         data = bytes(self.buffer)
         try:
+            if self._failure is not None:
+                raise self._failure
             self._work_out(data)
             self._keep(data, complete=True)
         except UsageError as error:
             self._reject(data, error)
             raise FUSEError(errno.ESTALE if isinstance(error, Conflict) else errno.EINVAL) from None
-        except StoreFailed as error:
-            # the handler tells which errno it is
-            self._reject(data, error)
+        except (StoreFailed, OSError) as error:
+            self._failure = error
+            self._reject_quietly(data, error)
             raise
         self._waits = False
 
     def sync(self) -> None:
         """Make what was written durable, whatever it is."""
         if self._waits and not self.gone and self.buffer:
-            self._keep(bytes(self.buffer), complete=False)
+            try:
+                self._keep(bytes(self.buffer), complete=False)
+            except OSError as error:
+                self._failure = error
+                raise
+            self._failure = None
 
     # -- what becomes of it ----------------------------------------------------------------------------------------
 
@@ -252,9 +261,18 @@ class Session:
         """Commit what was written. The next change begins another session."""
         saved: Saved | None = None
         data = bytes(self.buffer)
-        if not self.gone and data:
+        if not self.gone and data and self._failure is not None:
+            # who was told that it failed may have written the half of it only
+            self._reject_quietly(data, self._failure)
+        elif not self.gone and data:
             try:
                 saved = self._commit(data)
+            except StoreFull as error:
+                if self._draft is not None and not self._waits:
+                    # shown as it was saved, and tried again every now and then until there is room
+                    log.error("%s waits to be saved: %s", self.target.path, error)
+                    return
+                self._reject_quietly(data, error)
             except (StoreFailed, OSError) as error:
                 self._postpone(data, error)
             except ConvfsError as error:
@@ -272,7 +290,7 @@ class Session:
         if self.gone or not self.handles or not self._waits or not self.buffer:
             self.settle()
             return
-        if self._draft is not None and self._prepared is not None:
+        if self._draft is not None and self._prepared is not None and self._failure is None:
             self._state = self._prepared.commit()
         self._keep(bytes(self.buffer), complete=False)
 

@@ -192,7 +192,8 @@ class Checkpointer:
             try:
                 with self._work:
                     free = self._task is None
-                if free and self._writer.journal.used:
+                # what is in the journal can wait until the disk has room for it elsewhere
+                if free and self._writer.journal.used and self._writer.has_room():
                     self.switch()
             finally:
                 self._writer.commit_lock.release()

@@ -8,7 +8,8 @@ What is in the journal is durable. The logs and the index are brought up to it w
 memory (:class:`Pending`) until a checkpoint packs them (``store.commit.checkpointer``).
 
 A write or sync that fails is an error to everyone waiting, and from then on to everyone: what the disk holds is
-unknown, so nothing is retried.
+unknown, so nothing is retried. A disk that is full is found out before anything is written, and an error to those alone
+who wait.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from store.disk.journal_format import encode_entry
 from store.disk.pack import PackSet
 from store.disk.turn_format import RECORD_SIZE
 from store.disk.turn_log import TurnLog
-from store.errors import NotFound, StoreFailed, UsageError
+from store.errors import NotFound, StoreFailed, StoreFull, UsageError
 from store.ids import patch_of, turn_of
 from store.index.catalogue import Catalogue
 from store.index.index import Index
@@ -37,6 +38,8 @@ _GROUP_BYTES = 4 << 20
 _JOURNALLED_BYTES = 1 << 20
 _JOURNALLED_TURNS = 2 << 20
 _CACHED_HEADS = 65_536
+_ROOM_BYTES = 1 << 20
+"""What is left of the disk for the index and the logs."""
 _UNAPPLIED_FRAMES = 4096
 _MOST_UNAPPLIED_FRAMES = 65_536
 
@@ -186,6 +189,15 @@ class Writer:
         if self._failure or self._closed:
             raise self._refusal()
 
+    def has_room(self, size: int = 0) -> bool:
+        """Say whether the disk has room for ``size`` bytes, and for packing all that is in the journal."""
+        return self.journal.free_bytes() >= size + self.journal.used + _ROOM_BYTES
+
+    def check_room(self, size: int = 0) -> None:
+        """Raise StoreFull unless :meth:`has_room`."""
+        if not self.has_room(size):
+            raise StoreFull("there is hardly any room left on the disk of the store: free space, then try again")
+
     def close(self) -> None:
         """Take no more requests. The caller holds ``commit_lock``."""
         self._closed = True
@@ -266,6 +278,10 @@ class Writer:
             return
         try:
             self._write(draft)
+        except StoreFull as error:
+            # before anything was written
+            for request in group:
+                request.error = request.error or error
         except Exception as error:
             for request in group:
                 request.error = request.error or self.fail(error)
@@ -273,6 +289,7 @@ class Writer:
     def _write(self, draft: Draft) -> None:
         entry = draft.close(self.packs.synced)
         encoded = encode_entry(entry)
+        self.check_room(2 * len(encoded))
         self.pace()
         while not self.journal.room(len(encoded)):
             self.journal_full()

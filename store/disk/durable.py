@@ -88,6 +88,12 @@ def fill_zeros(fd: int, size: int) -> None:
         offset += step
 
 
+def free_bytes(fd: int) -> int:
+    """Return how many bytes there is room for on the disk that a file is on."""
+    disk = os.fstatvfs(fd)
+    return disk.f_bavail * disk.f_frsize
+
+
 def lock_exclusive(path: Path) -> int:
     """Lock the file ``path`` (made if missing) and return its descriptor; closing that, or dying, unlocks.
 

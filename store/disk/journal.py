@@ -10,6 +10,7 @@ at the crash fails its checksum and was never acknowledged. An entry is one writ
 was synced: so a bad entry with a good one of its epoch behind it was damaged later, and the good one still counts.
 """
 
+import errno
 import os
 import threading
 import zlib
@@ -20,11 +21,12 @@ from store.disk import durable, file_header, journal_format
 from store.disk.file_header import CHECKPOINT, HEADER_SIZE, JOURNAL
 from store.disk.journal_format import BLOCK, FRAME_OVERHEAD, MAGIC, SLOT_SIZE, Checkpoint, Entry, Slot
 from store.disk.reading import pread_around
-from store.errors import DamageError, StoreFailed, UsageError
+from store.errors import DamageError, StoreFailed, StoreFull, UsageError
 
 _SLOTS = 4
 _FIRST_STEP = 64 << 10
 _STEP = 4 << 20
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class _File:
@@ -107,8 +109,15 @@ class Journal:
             raise UsageError(f"a group of {size} bytes is too large for a journal of {self.capacity}")
         return need <= self.capacity - self.used
 
+    def free_bytes(self) -> int:
+        """Return how many bytes there is room for on the disk."""
+        return durable.free_bytes(self._slots_fd)
+
     def append(self, entry: bytes) -> None:
-        """Write an encoded entry and return when it is on disk. Nothing more is taken after this has failed once."""
+        """Write an encoded entry and return when it is on disk. Nothing more is taken after this has failed once.
+
+        Except that the disk may be full: that is StoreFull.
+        """
         with self._lock:
             self._check()
             if not self._ready:
@@ -119,9 +128,17 @@ class Journal:
             if end > BLOCK + self.capacity:
                 raise UsageError(f"an entry of {len(entry)} bytes does not fit the journal: ask for room first")
             self._failed = True
-            if end > file.size:
-                self._grow(file, end)
-            durable.pwrite_all(file.fd, framed, file.position)
+            try:
+                if end > file.size:
+                    self._grow(file, end)
+                durable.pwrite_all(file.fd, framed, file.position)
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
+                # what was written of it is no entry, nobody was told of one, and the next takes its place
+                file.size = os.fstat(file.fd).st_size
+                self._failed = False
+                raise StoreFull(f"{file.path}: {error.strerror}: free space, then try again") from error
             durable.fdatasync(file.fd)
             self._failed = False
             file.position = end

@@ -1,0 +1,107 @@
+"""The disk is full or fails at every step of every way to save: the program is told, and nothing is lost.
+
+Every step of every way is tried with one of three faults in turn: the disk is full for once, it fails for once, it is
+full for as long as the program runs. ``CONVFS_LARGE_TESTS=1`` tries all three at each.
+"""
+
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.crash_mount.faults import SYNCS
+from tests.crash_mount.harness import NAME, PROJECT, Bench, Fault, Seen, State, Told, look
+from tests.crash_mount.ways import WAYS, Known, Way, drawn
+from tests.editing_mount.talk import LAST
+
+LONGEST = 300
+LARGE = os.environ.get("CONVFS_LARGE_TESTS") == "1"
+FAULTS = [("ENOSPC", False), ("EIO", False), ("ENOSPC", True)]
+TOLD = {errno.ENOSPC, errno.EIO, errno.EROFS}
+SECOND = b"The third, and truly the last.\n"
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.program)
+def test_at_every_step(here: Bench, prepared: Path, way: Way) -> None:
+    known = Known(here, way, prepared)
+    for at in range(1, LONGEST):
+        first = (WAYS.index(way) + at) % len(FAULTS)
+        fired = [
+            failed(here, known, prepared, Fault(at, kind, lasting))
+            for kind, lasting in (FAULTS if LARGE else FAULTS[first : first + 1])
+        ]
+        if not all(fired):
+            break
+    else:
+        raise AssertionError(f"more steps than {LONGEST}")
+
+
+def failed(here: Bench, known: Known, template: Path, fault: Fault) -> str:
+    """Run a way to save on a disk that fails, and look at what is left; say where it failed."""
+    way = known.way
+    here.begin(template)
+    assert here.mount(fault) is None, here.said()
+    told = here.run(way.program, way.name, known.after)
+    here.settle(removal=way.removal)
+    fired = here.fired
+    second = None
+    try:
+        assert not here.died
+        check_meanwhile(here, known, told)
+        if fired and here.events.exists():
+            second = here.run("ed", LAST, SECOND)
+        ended = here.unmount()
+        assert ended["status"] in ((0, 3) if fired else (0,))
+        after = here.check_after(known.old)
+        if second is not None:
+            after = without_second(after, known.old, second, fault, fired)
+        known.check(after, told, failed=True)
+    except BaseException as error:
+        error.add_note(f"{fault} at {fired}; the program was told {told}, the second {second}\n{here.said()}")
+        raise
+    return fired
+
+
+def check_meanwhile(here: Bench, known: Known, told: Told) -> None:
+    """Check that all can still be read, and that the program was told what is so."""
+    assert told.errno == 0 or told.errno in TOLD or told.errno < 0
+    if known.way.vanishes:
+        # what was removed file by file is there again in a few seconds
+        assert os.listdir(here.root / "transcripts")
+        return
+    states = known.failed_states
+    seen = roughly(look(here.root, known.old).state, known.old)
+    assert seen in [roughly(state, known.old) for state in states], f"meanwhile {seen} is none of {states}"
+
+
+def roughly(state: State, old: State) -> State:
+    """Return what may differ for as long as it is remembered what was written: texts are not drawn yet, and what waits
+    for room on the disk is no version yet."""
+    talks = {}
+    for key, talk in state.talks.items():
+        there = old.talks[key].events if key in old.talks else {}
+        events = {name: drawn(text) if name in there else b"" for name, text in talk.events.items()}
+        talks[key] = replace(talk, events=events, versions=())
+    return replace(state, talks=talks)
+
+
+def without_second(after: Seen, old: State, second: Told, fault: Fault, fired: str) -> Seen:
+    """Check what became of a save after the fault; return what would be there without it."""
+    call, _, path = fired.partition(" ")
+    harmless = path.startswith("scratch/") or (fault.kind == "ENOSPC" and path.startswith("journal/"))
+    if second.errno:
+        assert second.errno == errno.EROFS
+        assert not harmless or call in SYNCS
+        draft = f"{LAST}.draft"
+        return Seen(after.state, {name: data for name, data in after.scratch.items() if name != draft})
+    key = f"{PROJECT}/{NAME}"
+    talk = after.state.talks[key]
+    assert talk.events[LAST].endswith(SECOND)
+    versions = list(talk.versions)
+    versions.remove(f"edit-{LAST[:5]}")
+    talk = replace(talk, events=talk.events | {LAST: old.talks[key].events[LAST]}, versions=tuple(versions))
+    return Seen(replace(after.state, talks=after.state.talks | {key: talk}), after.scratch)
