@@ -55,12 +55,18 @@ Background = Callable[..., Awaitable[object]]
 
 
 def run(
-    store: Store, mountpoint: Path, *, ready: Callable[[], object] = lambda: None, background: Background | None = None
+    store: Store,
+    mountpoint: Path,
+    *,
+    ready: Callable[[], object] = lambda: None,
+    background: Background | None = None,
+    allow_other: bool = False,
 ) -> None:
     """Mount ``store`` at ``mountpoint`` and answer until it is unmounted or SIGINT, SIGTERM or SIGHUP comes.
 
-    ``ready`` is called once the mount answers and ``background`` has started. Runs in the main thread. Raises
-    UsageError where it cannot be mounted there.
+    ``ready`` is called once the mount answers and ``background`` has started. Only this user gets in, unless
+    ``allow_other`` says that whoever may by the files' modes does. Runs in the main thread. Raises UsageError where it
+    cannot be mounted there.
     """
     clean(store.root)
     target = _checked(store.root, mountpoint)
@@ -68,7 +74,8 @@ def run(
     operations = Operations(Tree(store))
     recover(operations.desk)
     polling.install(store.settings.poll_microseconds)
-    with _mounted(operations, target, store.root), _noted(store.root, target):
+    options = _OPTIONS | {"allow_other"} if allow_other else _OPTIONS
+    with _mounted(operations, target, store.root, options), _noted(store.root, target):
         invalidations = Invalidations(operations.tree, operations.lookups)
         invalidations.changed = operations.desk.check
         operations.desk.invalidate = invalidations.put
@@ -144,13 +151,14 @@ async def _end_on_signal(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_I
 
 
 @contextmanager
-def _mounted(operations: Operations, target: Path, root: Path) -> Iterator[None]:
+def _mounted(operations: Operations, target: Path, root: Path, options: frozenset[str]) -> Iterator[None]:
     # the store's directory is what `mount` and `df` show as the source; libfuse reads octal escapes in options
     source = re.sub(rb"[^\w/.-]", lambda match: b"\\%03o" % ord(match[0]), os.fsencode(os.path.abspath(root))).decode()
     try:
-        pyfuse3.init(operations, str(target), {f"fsname={source}", *_OPTIONS})
+        pyfuse3.init(operations, str(target), {f"fsname={source}", *options})
     except RuntimeError as error:
-        raise UsageError(f"{target} cannot be mounted ({error}): is FUSE available, and is it yours?") from error
+        also = ", and does /etc/fuse.conf say user_allow_other?" if "allow_other" in options else "?"
+        raise UsageError(f"{target} cannot be mounted ({error}): is FUSE available, is it yours{also}") from error
     try:
         _set_non_blocking()
         yield

@@ -18,8 +18,9 @@ _LOG_BYTES = 1 << 20
 @click.command(short_help="Mount the conversations at DIR.")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--foreground", is_flag=True, help="Stay in the foreground; Ctrl-C unmounts.")
+@click.option("--allow-other", is_flag=True, help="Let in whoever may read another user's private files: root.")
 @click.pass_obj
-def mount(store: Path | None, directory: Path, foreground: bool) -> None:
+def mount(store: Path | None, directory: Path, foreground: bool, allow_other: bool) -> None:
     """Mount the conversations at DIR, which is made if it is not there. Returns when the mount is ready.
 
     Where the very store is mounted there already, that is all right.
@@ -41,9 +42,9 @@ def mount(store: Path | None, directory: Path, foreground: bool) -> None:
         handler = logging.StreamHandler()
         handler.setLevel(logging.WARNING)
         logging.getLogger().addHandler(handler)
-        _serve(root, path, lambda: click.echo(f"Mounted at {path}; Ctrl-C unmounts.", err=True))
+        _serve(root, path, allow_other, lambda: click.echo(f"Mounted at {path}; Ctrl-C unmounts.", err=True))
     else:
-        in_background(partial(_serve, root, path), explain)
+        in_background(partial(_serve, root, path, allow_other), explain)
         click.echo(f"Mounted at {path}; `{command_line('umount', directory)}` unmounts.")
 
 
@@ -78,7 +79,7 @@ def _prepared(directory: Path) -> Path:
     return path.resolve()
 
 
-def _serve(root: Path, mountpoint: Path, ready: Callable[[], None]) -> None:
+def _serve(root: Path, mountpoint: Path, allow_other: bool, ready: Callable[[], None]) -> None:
     from fusefs.cli.backend import daemon_or_store
     from fusefs.cli.operations import ALL_OPERATIONS
     from fusefs.mount import run
@@ -102,7 +103,7 @@ def _serve(root: Path, mountpoint: Path, ready: Callable[[], None]) -> None:
             mountpoint=str(mountpoint),
             stop=lambda: os.kill(os.getpid(), signal.SIGTERM),
         )
-        run(store, mountpoint, ready=ready, background=control)
+        run(store, mountpoint, ready=ready, background=control, allow_other=allow_other)
 
 
 def _log_to(root: Path) -> None:

@@ -91,6 +91,7 @@ def test_import_finds_this_users_own_sessions(user: User) -> None:
     assert line["title"] == "Fix the login bug"
     assert line["events"] == 2
     assert line["created"] == "2026-03-05T19:31:00.000Z"
+    assert (line["labels"], line["pinned"], line["archived"]) == ([], False, False)
     assert line["path"] == f"conversations/{line['project']}/{line['name']}"
     assert line["source"].endswith("/a.jsonl")
 

@@ -350,3 +350,30 @@ def test_unmounting_ends_an_import_and_what_it_lacks_comes_with_the_next(user: U
     user.run("import")
     assert len(user.list()) == 101
     assert "sound" in user.run("fsck")
+
+
+def test_what_is_said_of_a_conversation_is_listed(mnt: Path, user: User) -> None:
+    conversation = next(mnt.glob("conversations/*/*"))
+    os.setxattr(conversation, "user.convfs.label.bug", b"")
+    text = (conversation / "metadata.json").read_text()
+    (conversation / "metadata.json").write_text(text.replace('"pinned": false', '"pinned": true'))
+    [line] = json.loads(user.run("ls", "--json"))
+    assert (line["labels"], line["pinned"], line["archived"]) == (["bug"], True, False)
+    user.run("umount", "mnt")
+    assert json.loads(user.run("ls", "--json"))[0]["labels"] == ["bug"]
+
+
+def options_at(path: Path) -> set[str]:
+    """Return the options of the file system that is mounted somewhere."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return {option for line in lines if line.split()[4] == str(path) for option in line.split()[-1].split(",")}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="others are let in only if /etc/fuse.conf allows it, but for root")
+def test_others_are_let_in_only_where_asked(mnt: Path, user: User) -> None:
+    assert "default_permissions" in options_at(mnt)
+    assert "allow_other" not in options_at(mnt)
+    user.run("umount", "mnt")
+    user.run("mount", "--allow-other", "mnt")
+    assert {"allow_other", "default_permissions"} <= options_at(mnt)
+    user.run("umount", "mnt")

@@ -79,13 +79,13 @@ def new_store(root: Path) -> Iterator[Store]:
 class Mounted:
     """A mounted store. ``root`` is the mountpoint, ``store`` the store's directory."""
 
-    def __init__(self, store: Path, root: Path) -> None:
+    def __init__(self, store: Path, root: Path, *options: str) -> None:
         self.store = store
         self.root = root
         self.messages = store.with_suffix(".out")
         with self.messages.open("wb") as messages:
             self.daemon = subprocess.Popen(
-                [sys.executable, str(SERVE), str(store), str(root)],
+                [sys.executable, str(SERVE), str(store), str(root), *options],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=messages,
@@ -151,11 +151,11 @@ class Mounted:
 
 
 @contextmanager
-def mounted(store: Path) -> Iterator[Mounted]:
+def mounted(store: Path, *options: str) -> Iterator[Mounted]:
     """Mount the store in directory ``store`` for the time of the block, and check at both ends that the mount lives."""
     root = Path(tempfile.mkdtemp(prefix="mount-", dir=work_directory()))
     try:
-        mount = Mounted(store, root)
+        mount = Mounted(store, root, *options)
         try:
             mount.check_alive()
             yield mount

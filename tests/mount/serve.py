@@ -1,4 +1,4 @@
-"""Mounts a store and does what standard input asks for: ``python serve.py STORE MOUNTPOINT``.
+"""Mounts a store and does what standard input asks for: ``python serve.py STORE MOUNTPOINT [allow_other]``.
 
 Says ``ready`` once it is mounted. Each line of input is a JSON object, ``{"append": [context, [payload, …]]}`` or
 ``{"metadata": [context, {…}]}`` or ``{"branch": [context, parent turn, payload]}`` or ``{"edit": [context, {number:
@@ -38,4 +38,9 @@ def obey(store: Store) -> None:
 
 with Store.open(Path(sys.argv[1]), renderer=FileRenderer()) as opened:
     threading.Thread(target=obey, args=(opened,), daemon=True).start()
-    mount.run(opened, Path(sys.argv[2]), ready=lambda: print("ready", flush=True))
+    mount.run(
+        opened,
+        Path(sys.argv[2]),
+        ready=lambda: print("ready", flush=True),
+        allow_other="allow_other" in sys.argv[3:],
+    )
