@@ -30,6 +30,7 @@ from fusefs.tree.tree import Tree
 from store.disk import durable
 from store.errors import UsageError
 from store.store import Store
+from store.upkeep.recovery import cannot_open
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +72,11 @@ def run(
     clean(store.root)
     target = _checked(store.root, mountpoint)
     _raise_limit()
-    operations = Operations(Tree(store))
-    recover(operations.desk)
+    try:
+        operations = Operations(Tree(store))
+        recover(operations.desk)
+    except OSError as error:
+        raise cannot_open(store.root, error) from error
     polling.install(store.settings.poll_microseconds)
     options = _OPTIONS | {"allow_other"} if allow_other else _OPTIONS
     with _mounted(operations, target, store.root, options), _noted(store.root, target):
@@ -202,18 +206,21 @@ def _noted(root: Path, target: Path) -> Iterator[None]:
     if there is None:
         raise UsageError(f"{target} was unmounted at once")
     directory = root / NOTES
-    directory.mkdir(mode=0o700, exist_ok=True)
     path = directory / f"{os.getpid()}.json"
     note = Note(str(target), os.getpid(), _started(os.getpid()), there.device)
-    fd = durable.open_file(path, create=True)
     try:
-        durable.pwrite_all(fd, msgspec.json.encode(note), 0)
-    finally:
-        os.close(fd)
-    try:
+        try:
+            directory.mkdir(mode=0o700, exist_ok=True)
+            fd = durable.open_file(path, create=True)
+            try:
+                durable.pwrite_all(fd, msgspec.json.encode(note), 0)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise cannot_open(root, error) from error
         yield
     finally:
-        path.unlink(missing_ok=True)
+        _forget(path)
 
 
 def notes(root: Path) -> Iterator[tuple[Path, Note]]:
@@ -222,7 +229,15 @@ def notes(root: Path) -> Iterator[tuple[Path, Note]]:
         try:
             yield path, msgspec.json.decode(path.read_bytes(), type=Note)
         except (OSError, msgspec.DecodeError):
-            path.unlink(missing_ok=True)
+            _forget(path)
+
+
+def _forget(path: Path) -> None:
+    """Remove a note. One that stays is of a process that is dead, and harms nobody."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.error("%s could not be removed: %s", path, error)
 
 
 def alive(note: Note) -> bool:
@@ -250,7 +265,7 @@ def clean(root: Path) -> None:
         if alive(note):
             living.add(note.connection)
         else:
-            path.unlink(missing_ok=True)
+            _forget(path)
     own = os.path.realpath(root)
     for there in list(mounts()):
         if there.fstype == FSTYPE and there.device not in living and os.path.realpath(there.source) == own:

@@ -131,8 +131,9 @@ class Appending:
         number = self.commit(candidate, data)
         desk.tree.overlay(view_id).aliases[candidate.name] = number
         if not remove_quietly(Path(os.fsdecode(path))):
+            # the next start tries again, if there is a draft
             desk.scratch.renumber(source)
-        if candidate.draft is not None:
+        elif candidate.draft is not None:
             desk.drafts.drop(candidate.draft)
         self.forget(source.ino)
         time_ns = source.status().st_mtime_ns

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from fusefs.editing.appending import Candidate, new_event
 from fusefs.editing.desk import Desk
-from fusefs.editing.drafts import NEW, Draft, remove_quietly
+from fusefs.editing.drafts import NEW, Draft
+from store.disk import durable
 from store.errors import NotFound, UsageError
 
 log = logging.getLogger(__name__)
@@ -73,4 +74,5 @@ def _recover_new(desk: Desk, path: Path, draft: Draft, text: bytes) -> None:
             desk.note_path(view_id, candidate.path, f"{error}; the text is kept as it is")
             return
     if file.is_file() and not file.is_symlink() and file.read_bytes() == text:
-        remove_quietly(file)
+        # with an error the draft stays, and the next start tries again
+        durable.remove(file)

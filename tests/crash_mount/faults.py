@@ -8,6 +8,7 @@ writes is derived, and not believed when it was not closed.)
 import errno
 import mmap
 import os
+import re
 import signal
 import struct
 import sys
@@ -27,6 +28,11 @@ _BY_FD = ("pwrite", "write", "fsync", "fdatasync", "ftruncate", "fchmod")
 _BY_PATH = ("unlink", "mkdir", "rmdir", "mknod", "truncate", "chmod", "utime", "setxattr", "removexattr", "chown")
 _BY_TWO = ("rename", "replace", "link", "symlink")
 SYNCS = frozenset({"fsync", "fdatasync"})
+
+
+def is_write(step: str) -> bool:
+    """Say whether a step is a write, of which a part may be done."""
+    return step.startswith(("pwrite ", "write "))
 
 
 class Watch:
@@ -80,7 +86,7 @@ class Faults:
     """Takes the place of the functions of ``os`` that change files below ``root``.
 
     At step ``at`` comes ``kind``: KILL, TORN, DROP, or the name of an errno; with ``lasting`` also at every later one.
-    ``only`` limits the steps that are counted to those that it picks, by call and path.
+    ``only``, a pattern, limits the steps that are counted to those whose ``CALL PATH`` begins so.
     """
 
     def __init__(
@@ -91,14 +97,14 @@ class Faults:
         kind: str,
         *,
         lasting: bool = False,
-        only: Callable[[str, str], bool] = lambda call, path: True,
+        only: str = "",
     ) -> None:
         self.root = os.path.realpath(root) + "/"
         self.watch = watch
         self.at = at
         self.kind = kind
         self.lasting = lasting
-        self.only = only
+        self._only = re.compile(only)
         self._lock = threading.RLock()
 
     def install(self) -> None:
@@ -153,7 +159,7 @@ class Faults:
                 path = where(arguments, named)
             except OSError:
                 return real(*arguments, **named)
-            if not path.startswith(self.root) or not self.only(name, path):
+            if not path.startswith(self.root) or not self._only.match(f"{name} {path.removeprefix(self.root)}"):
                 return real(*arguments, **named)
             if name == "open" and not arguments[1] & os.O_TRUNC and os.path.lexists(path):
                 return real(*arguments, **named)

@@ -152,6 +152,7 @@ class Fault:
     kind: str
     lasting: bool = False
     only: str = ""
+    """Which steps are counted, as a pattern for ``CALL PATH``."""
     during: str = "work"
     """``start``: from the beginning; ``work``: while the program runs; ``end``: from when the mount is to end."""
 
@@ -198,9 +199,8 @@ class Bench:
         self.pid = answer["pid"]
         if not self.pid:
             return answer
-        if fault is not None and fault.during == "work":
-            assert self.watch is not None
-            self.watch.arm()
+        if self.watch is not None:
+            self.watch.arm(fault is not None and fault.during == "work")
         return None
 
     def wait(self) -> dict[str, Any]:
@@ -212,6 +212,10 @@ class Bench:
         """Unmount, and wait for the daemon's end."""
         subprocess.run(["fusermount3", "-u", str(self.root)], capture_output=True, timeout=PATIENCE, check=False)
         return self.wait()
+
+    def kill(self) -> None:
+        """Kill the daemon."""
+        os.kill(self.pid, signal.SIGKILL)
 
     @property
     def died(self) -> bool:

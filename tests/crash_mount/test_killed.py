@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash_mount.faults import KILL, TORN
+from tests.crash_mount.faults import KILL, TORN, is_write
 from tests.crash_mount.harness import Bench, Fault
 from tests.crash_mount.ways import WAYS, Known, Way
 
@@ -24,7 +24,7 @@ def test_at_every_step(here: Bench, prepared: Path, way: Way) -> None:
         if not fired:
             break
         steps.append(fired)
-        if fired.split()[0] in ("pwrite", "write"):
+        if is_write(fired):
             assert killed(here, known, prepared, Fault(at, TORN))
     else:
         raise AssertionError(f"more steps than {LONGEST}")

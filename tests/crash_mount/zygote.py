@@ -43,9 +43,7 @@ def daemon(order: dict[str, Any], tell: Callable[[object], None]) -> int:
     fault = order["fault"]
     if fault is not None:
         watch = Watch(Path(fault["watch"]))
-        only = fault.get("only")
-        chosen = {"only": lambda call, path: only in f"{call} {path}"} if only else {}
-        Faults(root, watch, fault["at"], fault["kind"], lasting=fault["lasting"], **chosen).install()
+        Faults(root, watch, fault["at"], fault["kind"], lasting=fault["lasting"], only=fault["only"]).install()
     try:
         with Store.open(root, renderer=FileRenderer()) as store:
             mount.run(store, Path(order["root"]), ready=lambda: tell("ready"))

@@ -1,0 +1,137 @@
+"""The daemon dies, or the disk fails, at every step of starting after a crash, and of ending while files are open.
+
+However often that happens, what comes of it at last is the same: every save once.
+"""
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import scratch as memory
+from tests.crash_mount.faults import KILL, TORN, is_write
+from tests.crash_mount.harness import NAME, PROJECT, Bench, Fault, Seen, State, look
+from tests.crash_mount.test_endings import held
+from tests.editing_mount.talk import FIRST, LAST, SECOND
+
+LONGEST = 400
+FAULTS = [("ENOSPC", False), ("EIO", False), ("ENOSPC", True)]
+NEW = b"Hello again\n"
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def work(here: Bench, files: ExitStack) -> None:
+    """Save in every way that leaves something to be done; the files stay open."""
+    first = files.enter_context(held(os.open(here.events / FIRST, os.O_WRONLY | os.O_TRUNC)))
+    last = files.enter_context(held(os.open(here.events / LAST, os.O_WRONLY | os.O_APPEND)))
+    new = files.enter_context(held(os.open(here.events / "user.md", os.O_WRONLY | os.O_CREAT, 0o600)))
+    (here.events / SECOND).write_bytes(NEW)
+    os.write(first, NEW)
+    os.close(os.dup(first))
+    os.write(last, b"and more\n")
+    os.fsync(last)
+    os.write(new, b"One thing more\n")
+    os.close(os.dup(new))
+
+
+def check(seen: Seen, old: State) -> None:
+    """Check that everything was saved that was closed, once, and that the rest is kept."""
+    talk = seen.state.talks[f"{PROJECT}/{NAME}"]
+    texts = {name: text.partition(b"\n---\n")[2] for name, text in talk.events.items()}
+    assert texts == {FIRST: NEW, SECOND: NEW, LAST: b"The third and last\n", "00005-user.md": b"One thing more\n"}
+    assert sorted(talk.versions) == ["add-00005", "append", "edit-00001", "edit-00002"]
+    assert seen.scratch == {f"{LAST}.draft": old.talks[f"{PROJECT}/{NAME}"].events[LAST] + b"and more\n"}
+
+
+@pytest.fixture
+def left(here: Bench, template: Path) -> Iterator[tuple[Path, State]]:
+    """The store that a killed daemon has left, and the state before."""
+    here.begin(template)
+    assert here.mount() is None, here.said()
+    old = look(here.root).state
+    with ExitStack() as files:
+        work(here, files)
+        here.kill()
+        assert here.wait()["status"] == -signal.SIGKILL
+    base = memory()
+    shutil.copytree(here.store, base / "store")
+    yield base / "store", old
+    shutil.rmtree(base)
+
+
+def test_killed_at_every_step_of_starting(here: Bench, left: tuple[Path, State]) -> None:
+    store, old = left
+    steps = 0
+    for at in range(1, LONGEST):
+        for kind in (KILL, TORN):
+            here.begin(store)
+            ended = here.mount(Fault(at, kind, during="start"))
+            fired = here.fired
+            ended = ended or (here.wait() if fired else here.unmount())
+            assert ended["status"] == (-signal.SIGKILL if fired else 0), here.said()
+            check_again(here, old, fired)
+            steps += bool(fired)
+            if not is_write(fired):
+                break
+        if not fired:
+            break
+    assert steps > 30
+
+
+def check_again(here: Bench, old: State, fired: str) -> None:
+    """Start once more, and check what there is."""
+    try:
+        check(here.check_after(old), old)
+    except BaseException as error:
+        error.add_note(f"at {fired}\n{here.said()}")
+        raise
+
+
+def test_a_disk_that_fails_at_every_step_of_starting(here: Bench, left: tuple[Path, State]) -> None:
+    store, old = left
+    refusals = 0
+    for at in range(1, LONGEST):
+        kind, lasting = FAULTS[at % len(FAULTS)]
+        here.begin(store)
+        ended = here.mount(Fault(at, kind, lasting, during="start"))
+        fired = here.fired
+        if ended is None:
+            assert look(here.root, old).state.talks
+            ended = here.unmount()
+            assert ended["status"] in (0, 3), here.said()
+        else:
+            refusals += 1
+            assert ended["status"] == 3, (fired, ended, here.said())
+        check_again(here, old, fired)
+        if not fired:
+            break
+    assert refusals > 5
+
+
+def test_killed_at_every_step_of_ending(here: Bench, template: Path) -> None:
+    steps = 0
+    for at in range(1, LONGEST):
+        for kind in (KILL, TORN):
+            here.begin(template)
+            assert here.mount(Fault(at, kind, during="end")) is None, here.said()
+            old = look(here.root).state
+            with ExitStack() as files:
+                work(here, files)
+                assert here.watch is not None
+                here.watch.arm()
+                os.kill(here.pid, signal.SIGTERM)
+                ended = here.wait()
+            fired = here.fired
+            assert ended["status"] == (-signal.SIGKILL if fired else 0), here.said()
+            check_again(here, old, fired)
+            steps += bool(fired)
+            if not is_write(fired):
+                break
+        if not fired:
+            break
+    assert steps > 20
