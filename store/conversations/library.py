@@ -19,7 +19,9 @@ from store.ids import patch_of, tip_of, turn_of
 from store.index.catalogue import Catalogue, Entry
 from store.index.views import Measure, Run, Views
 
-_CACHED_RUNS = 4096
+_CACHED_RUNS = 1 << 17
+_COST = 16
+"""How many runs the memory of a branch takes as much as, beside its own."""
 _GROWN = 64
 
 
@@ -42,6 +44,7 @@ class Library:
         self._settle = settle
         self._lock = threading.Lock()
         self._runs: OrderedDict[int, tuple[Run, ...]] = OrderedDict()
+        self._held_runs = 0
         self._rows: OrderedDict[int, Sequence[EventRow]] = OrderedDict()
         self._cached_branches = cached_branches
         self.lineage = Lineage(catalogue, settle)
@@ -175,11 +178,17 @@ class Library:
     def remember(self, head: int, runs: tuple[Run, ...]) -> None:
         """Take note of the branch whose tip is ``head``, for a while: the memory is bounded."""
         with self._lock:
-            self._runs[head] = runs
+            self._hold(head, runs)
             if patch_of(head) and turn_of(head) not in self._runs:
-                self._runs[turn_of(head)] = branch.plain(runs)
-            while len(self._runs) > _CACHED_RUNS:
-                self._runs.popitem(last=False)
+                self._hold(turn_of(head), branch.plain(runs))
+            while self._held_runs > _CACHED_RUNS and len(self._runs) > 2:
+                _head, dropped = self._runs.popitem(last=False)
+                self._held_runs -= _COST + len(dropped)
+
+    def _hold(self, head: int, runs: tuple[Run, ...]) -> None:
+        known = self._runs.get(head)
+        self._held_runs += len(runs) - len(known) if known is not None else _COST + len(runs)
+        self._runs[head] = runs
 
     def rows(self, head: int) -> Sequence[EventRow]:
         """Return the row of every record of the branch whose tip is ``head``; ``rows[i].number == i + 1``."""

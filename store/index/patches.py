@@ -13,7 +13,7 @@ from store.ids import Hash
 from store.index.database import Database, Row
 
 _REMEMBERED = 4096
-_REMEMBERED_STATES = 64
+_REMEMBERED_TURNS = 1 << 18
 _COLUMNS = "number, turn, context, previous, hash, flags, created_ms, sum"
 _CHAIN = (
     "WITH RECURSIVE chain (number) AS"
@@ -43,6 +43,7 @@ class Patches:
         self._lock = threading.Lock()
         self._known: OrderedDict[int, Patch] = OrderedDict()
         self._seen: OrderedDict[int, Mapping[int, int]] = OrderedDict()
+        self._held = 0
 
     def last(self) -> int:
         """Return the number of the last patch of the store, 0 if there is none."""
@@ -76,9 +77,11 @@ class Patches:
             chain = self._read(_CHAIN, number)
             seen = {turn: earlier for earlier, one in sorted(chain.items()) for turn in one.turns}
         with self._lock:
+            if number not in self._seen:
+                self._held += 1 + len(seen)
             self._seen[number] = seen
-            if len(self._seen) > _REMEMBERED_STATES:
-                self._seen.popitem(last=False)
+            while self._held > _REMEMBERED_TURNS and len(self._seen) > 1:
+                self._held -= 1 + len(self._seen.popitem(last=False)[1])
         return seen
 
     def _read(self, query: str, number: int) -> dict[int, Patch]:

@@ -13,7 +13,7 @@ from store.conversations import branch
 from store.disk.turn_format import Turn, encode
 from store.disk.turn_log import TurnLog
 from store.errors import DamageError
-from store.ids import hash_bytes
+from store.ids import hash_bytes, tip_of
 from tests.conftest import scratch_file
 
 PARENTS = st.lists(st.tuples(st.booleans(), st.integers(0, 10_000)), max_size=60)
@@ -107,3 +107,21 @@ def test_a_branch_that_grows_is_not_read_again(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(log, "range", lambda first, n: read.append(n) or real(first, n))
         assert branch.runs_to(log, 5000, known) == ((1, 5000),)
         assert sum(read) <= 20
+
+
+def test_patched_runs_and_back() -> None:
+    runs = ((1, 3), (7, 1), (10, 4))
+    assert branch.patched(runs, {}) == runs
+    seen = {2: 1, 3: 1, 5: 9, 7: 2, 10: 3, 13: 1}
+    found = branch.patched(runs, seen)
+    assert found == (
+        (1, 1),
+        (tip_of(2, 1), 2),
+        (tip_of(7, 2), 1),
+        (tip_of(10, 3), 1),
+        (11, 2),
+        (tip_of(13, 1), 1),
+    )
+    assert branch.length(found) == 8
+    assert [branch.position(found, number) for number in (2, 3, 4, 6)] == [tip_of(2, 1), tip_of(3, 1), tip_of(7, 2), 11]
+    assert branch.plain(found) == runs

@@ -12,12 +12,14 @@ from fusefs.text.render import FileRenderer
 from store import ids
 from store.commit import draft
 from store.commit.request import Request
+from store.conversations import library
 from store.disk.head_format import Patched
 from store.disk.head_log import HeadLog
 from store.editing.editor import DELETED, Editor
 from store.editing.plan import Changed
 from store.errors import Conflict, DamageError, NotFound, UsageError
 from store.ids import patch_of, tip_of, turn_of
+from store.index import patches
 from store.store import Append, Store
 from store.upkeep.fsck import fsck
 from tests.editing.measured import check_branch, check_measures
@@ -272,7 +274,7 @@ def test_a_lost_patch_is_reported_and_read_around(store: Store, editor: Editor) 
 
 
 @pytest.mark.parametrize(
-    ("patches", "message"),
+    ("patched", "message"),
     [
         (Patched(1, 0, 5, ((9, ids.hash_bytes(b"{}"), 0, 5),), "edit"), "is of turn 9, which is not there"),
         (Patched(1, 0, 5, ((1, ids.hash_bytes(b"nowhere"), 0, 5),), "edit"), "no blob"),
@@ -280,13 +282,13 @@ def test_a_lost_patch_is_reported_and_read_around(store: Store, editor: Editor) 
         (Patched(0, 0, 5, ((1, ids.hash_bytes(b"{}"), 0, 5),), "edit"), "patch 0 comes after patch 0"),
     ],
 )
-def test_patches_that_cannot_have_been(memory_path: Path, patches: Patched, message: str) -> None:
+def test_patches_that_cannot_have_been(memory_path: Path, patched: Patched, message: str) -> None:
     from tests.upkeep.test_fsck import frames
 
     with Store.open(memory_path) as store:
         store.append(store.create_context().context, b"{}", TYPE)
         store.flush()
-        frames(store, (1, patches))
+        frames(store, (1, patched))
         messages = [finding.message for finding in fsck(store) if finding.check == "patches"]
     assert any(message in found for found in messages), messages
 
@@ -377,3 +379,19 @@ def test_many_at_once(store: Store, editor: Editor, switch: Callable[[str], None
     expected = [corrected(number, f"By {(number - 1) % 4 + 1}") for number in range(1, 33)]
     assert shown(store, context) == [*expected, *lines[32:], *[b"{}"] * 20]
     assert sum(action.startswith("edit") for action in history(store, context)) == 32
+
+
+def test_what_is_remembered_is_bounded(store: Store, editor: Editor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "_CACHED_RUNS", 300)
+    monkeypatch.setattr(patches, "_REMEMBERED_TURNS", 100)
+    lines = dialogue(60)
+    context = conversation(store, lines)
+    for number in range(2, 61, 2):
+        editor.edit(context, {number: corrected(number)})
+        assert len(store._runs) < 20
+    states = [
+        [corrected(number) if number % 2 == 0 and number <= last else lines[number - 1] for number in range(1, 61)]
+        for last in range(0, 61, 2)
+    ]
+    assert [shown(store, context, version.head) for version in store.versions(context)] == states
+    assert store._held_runs == sum(16 + len(runs) for runs in store._runs.values())
