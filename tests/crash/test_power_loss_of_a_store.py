@@ -32,6 +32,7 @@ class Told:
 
     def __init__(self) -> None:
         self.branches: dict[str, list[list[bytes]]] = {}
+        """The states that conversations were to be in, one after another."""
         self.acknowledged: dict[str, int] = {}
         self.blobs: list[bytes] = []
 
@@ -62,24 +63,31 @@ class Life:
 
     def use(self, store: Store, day: int, number: int) -> None:
         name = f"{day}-{number}"
-        self.told.branches[name] = []
+        states = self.told.branches[name] = [[]]
         context = store.create_context(metadata={"project": "p", "name": name}).context
         self.told.acknowledged[name] = 0
-        for step in range(6):
+        for step in range(8):
             payloads = [b'{"%s":%d,"%s":%d}' % (name.encode(), step, b"long " * (7 * step + i), i) for i in range(3)]
             if step == 2:
                 # what an import does
-                self.told.branches[name].append(payloads)
+                states.append(states[-1] + payloads)
                 load = store.load()
                 digests = load.payloads(payloads)
                 load.sync()
                 turns = [store.new_turn(digest, "x.v1", Encoding.JSON) for digest in digests]
                 store.submit(Request(context, turns=turns, types=store.types_for(["x.v1"]), action="import"))
+            elif step == 5:
+                states.append([payloads[0], *states[-1][1:]])
+                turn = store.path_to_root(store.tip(context))[0].turn_id
+                patch = (turn, hash_bytes(payloads[0]), 0, 1)
+                store.submit(
+                    Request(context, patches=[patch], blobs=store.journalled(payloads[:1]), action="edit 00001")
+                )
             elif step % 2:
-                self.told.branches[name].append(payloads)
+                states.append(states[-1] + payloads)
                 store.append_many(context, [Append(payload, f"type.{step}") for payload in payloads])
             else:
-                self.told.branches[name].append(payloads[:1])
+                states.append(states[-1] + payloads[:1])
                 store.append(context, payloads[0], "x.v1")
             self.told.acknowledged[name] += 1
             if step == 3 and number == 0:
@@ -139,7 +147,7 @@ def missing(store: Store, told: Told, noted: Told) -> list[str]:
             continue
         turns = store.last(conversation.id, 1000)
         payloads = [store.payload(turn.turn_id) for turn in turns]
-        states = [[data for step in told.branches[name][:count] for data in step] for count in range(7)]
+        states = told.branches[name]
         if payloads not in states:
             found.append(f"conversation {name} is in a state in which it never was")
         elif states.index(payloads) < acknowledged:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from store.editing.editor import Editor
+from store.settings import FILE_NAME
 from store.store import Store
 from tests.crash_mount.harness import NAME, PROJECT, Bench, Seen, State, Told, look
 from tests.crash_mount.programs import PROGRAMS, senseless, twice
@@ -118,6 +119,11 @@ def trash(store: Store) -> None:
     Editor(store).remove(fork.context)
 
 
+def as_patches(store: Store) -> None:
+    """Have edits kept as patches."""
+    (store.root / FILE_NAME).write_text('edits = "overlay"\n')
+
+
 _VIM = r"\.FILE\.sw[px]|4913|FILE~"
 
 WAYS = [
@@ -157,6 +163,9 @@ WAYS = [
     Way("forked", edits=False),
     Way("begun", "user.md", text=one_thing_more, edits=False, between=conversation_by_conversation),
     Way("moved", edits=False),
+    Way("vim twice", _VIM, between=both, saves=2, moves_away=True, prepare=as_patches),
+    Way("duplicated", text=much_more, between=first_half, prepare=as_patches),
+    Way("removed and synced", edits=False, prepare=as_patches),
     Way("removed as a whole", edits=False, vanishes=True),
     Way("brought back", edits=False, prepare=trash),
     Way("scratch", "work/.*|renamed", edits=False),
