@@ -8,8 +8,8 @@ import os
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, RequestContext, SetattrFields
 
 from fusefs.editing.handle import LARGEST_SCRATCH, Handle
-from fusefs.editing.saving import Written
 from fusefs.editing.scratch import ScratchFile, ScratchNode
+from fusefs.editing.written import Written
 from fusefs.handler import handler
 from fusefs.reading import PREFIX, Reading
 from fusefs.tree.conversation import LABEL_ATTRIBUTE, ConversationDirectory

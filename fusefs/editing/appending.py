@@ -19,8 +19,8 @@ from fusefs.editing.drafts import NEW, Draft, remove_quietly
 from fusefs.editing.event_target import EventTarget
 from fusefs.editing.handle import ScratchHandle
 from fusefs.editing.records import payload_hash
-from fusefs.editing.saving import Saved
 from fusefs.editing.scratch import ScratchFile
+from fusefs.editing.written import Saved
 from fusefs.text.names import kind_word
 from fusefs.text.parse import parse_event
 from store.errors import ConvfsError, UsageError

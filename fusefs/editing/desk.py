@@ -14,10 +14,11 @@ from fusefs.editing.handle import Handle
 from fusefs.editing.identities import Identities
 from fusefs.editing.orphan import OrphanFile
 from fusefs.editing.records import Records
-from fusefs.editing.saving import FileHandle, Saved, Session, Written
+from fusefs.editing.saving import FileHandle, Session
 from fusefs.editing.scratch import Scratch
 from fusefs.editing.target import Target
 from fusefs.editing.targets import Targets
+from fusefs.editing.written import Saved, Written
 from fusefs.inodes import Lookups
 from fusefs.text.names import NAME_MAX, cut
 from fusefs.tree.changes import Stale
@@ -209,6 +210,12 @@ class Desk:
         now = time.monotonic()
         for session in self._sessions():
             if session.is_quiet(now):
+                session.settle()
+
+    def settle_waiting(self, view_id: int) -> None:
+        """Commit what was saved in a conversation before, and waits for room: what is saved now comes after it."""
+        for session in self._sessions():
+            if session.waits_for_room and session.target.view_id == view_id:
                 session.settle()
 
     def close(self) -> None:

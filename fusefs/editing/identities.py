@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from fusefs.editing.handle import ScratchHandle
 from fusefs.editing.orphan import OrphanFile
-from fusefs.editing.saving import FileHandle, Written
+from fusefs.editing.saving import FileHandle
 from fusefs.editing.scratch import ScratchNode
+from fusefs.editing.written import Written
 
 if TYPE_CHECKING:
     from fusefs.editing.desk import Desk

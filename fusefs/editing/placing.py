@@ -12,7 +12,8 @@ from pyfuse3 import FUSEError
 from fusefs.editing.buffer import check_size
 from fusefs.editing.drafts import remove_quietly
 from fusefs.editing.handle import ScratchHandle
-from fusefs.editing.saving import FileHandle, Saved
+from fusefs.editing.saving import FileHandle
+from fusefs.editing.written import Saved
 from fusefs.tree.node import Bytes
 from store.disk import durable
 from store.errors import Conflict, UsageError
@@ -61,6 +62,7 @@ def _save(desk: Desk, target: Target, data: bytes, before: bytes | None, time_ns
 
     Raises EINVAL for what cannot be; the text is then kept beside the file too.
     """
+    desk.settle_waiting(target.view_id)
     state = target.state()
     try:
         prepared = None if data == before else target.prepare(state, data)

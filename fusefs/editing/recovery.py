@@ -9,6 +9,7 @@ from pathlib import Path
 from fusefs.editing.appending import Candidate, new_event
 from fusefs.editing.desk import Desk
 from fusefs.editing.drafts import NEW, Draft
+from fusefs.editing.target import Target
 from store.disk import durable
 from store.errors import NotFound, UsageError
 
@@ -50,10 +51,20 @@ def _recover_saved(desk: Desk, draft: Draft, text: bytes) -> None:
             return
         except UsageError as error:
             reason = str(error)
+    elif draft.complete and _says_the_same(target, now, text):
+        # it was committed, and led to a state that could not be told before
+        return
     elif draft.complete:
         reason = "it was changed by somebody else before this could be saved"
     kept = desk.keep_beside(target.directory(), draft.name, text)
     desk.note(target, f"{reason}; the text is kept as {kept.name}")
+
+
+def _says_the_same(target: Target, state: str, text: bytes) -> bool:
+    try:
+        return target.prepare(state, text) is None
+    except UsageError:
+        return False
 
 
 def _recover_new(desk: Desk, path: Path, draft: Draft, text: bytes) -> None:

@@ -19,12 +19,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from pyfuse3 import FUSEError
 
 from fusefs.editing.buffer import Buffer
 from fusefs.editing.drafts import Draft
-from fusefs.tree.node import LONG
+from fusefs.editing.written import Saved
 from store.errors import Conflict, ConvfsError, StoreFailed, StoreFull, UsageError
 
 if TYPE_CHECKING:
@@ -35,78 +34,6 @@ log = logging.getLogger(__name__)
 
 QUIET_SECONDS = 3.0
 """After so long without a write, what was closed is committed though another descriptor is open."""
-
-
-class Saved(Struct, frozen=True):
-    """What a file was saved as, which led to ``state``. ``data`` is None where it is drawn the same."""
-
-    data: bytes | None
-    size: int
-    time_ns: int
-    state: str
-
-
-class Written:
-    """What is shown of a file in place of how it is drawn: what is being written, else what was saved last."""
-
-    __slots__ = ("saved", "sessions", "target")
-
-    def __init__(self, target: Target) -> None:
-        self.target = target
-        self.sessions: list[Session] = []
-        """What is being written, the last one written to at the end."""
-        self.saved: Saved | None = None
-
-    @property
-    def size(self) -> int:
-        """The size of what is shown."""
-        if self.sessions:
-            return len(self.sessions[-1].buffer)
-        return self.saved.size if self.saved else self.target.size()
-
-    @property
-    def time_ns(self) -> int:
-        """When it was written."""
-        if self.sessions:
-            return self.sessions[-1].time_ns
-        return self.saved.time_ns if self.saved else time.time_ns()
-
-    @time_ns.setter
-    def time_ns(self, time_ns: int) -> None:
-        if self.sessions:
-            self.sessions[-1].time_ns = time_ns
-        elif self.saved:
-            saved = self.saved
-            self.saved = Saved(saved.data, saved.size, time_ns, saved.state)
-
-    @property
-    def settled(self) -> bool:
-        """Whether it is shown as it is drawn, or stays as it is when it is read."""
-        return self.target.keeps_text or bool(self.sessions) or self.saved is None or self.saved.data is None
-
-    @property
-    def timeout(self) -> float:
-        """For how long the kernel may believe that: what is being written may be refused, and is then as it was."""
-        # what does not keep its text is drawn as soon as somebody reads it
-        return 0.0 if self.sessions or not self.target.keeps_text else LONG
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Return a part of what is shown."""
-        if self.sessions:
-            return self.sessions[-1].buffer.read(offset, size)
-        if self.saved and self.saved.data is not None:
-            return self.saved.data[offset : offset + size]
-        return self.target.read(offset, size)
-
-    def is_current(self) -> bool:
-        """Say whether this must still be shown: not once somebody else has changed the file."""
-        if self.sessions:
-            return True
-        saved = self.saved
-        try:
-            return saved is not None and self.target.state() == saved.state
-        except ConvfsError:
-            return False
 
 
 class FileHandle:
@@ -197,6 +124,8 @@ class Session:
         self._changed_at = 0.0
         self._draft: Path | None = None
         self._rejected: Path | None = None
+        self.waits_for_room = False
+        """Whether it was closed, and could not be committed because the disk was full."""
         self._failure: StoreFailed | OSError | None = None
         """What a program was told of that asked for this to be made durable. It may have given up half-way."""
 
@@ -261,16 +190,20 @@ class Session:
         """Commit what was written. The next change begins another session."""
         saved: Saved | None = None
         data = bytes(self.buffer)
+        waited, self.waits_for_room = self.waits_for_room, False
         if not self.gone and data and self._failure is not None:
             # who was told that it failed may have written the half of it only
             self._reject_quietly(data, self._failure)
         elif not self.gone and data:
+            self._desk.settle_waiting(self.target.view_id)
             try:
                 saved = self._commit(data)
             except StoreFull as error:
                 if self._draft is not None and not self._waits:
                     # shown as it was saved, and tried again every now and then until there is room
-                    log.error("%s waits to be saved: %s", self.target.path, error)
+                    if not waited:
+                        log.error("%s waits to be saved: %s", self.target.path, error)
+                    self.waits_for_room = True
                     return
                 self._reject_quietly(data, error)
             except (StoreFailed, OSError) as error:

@@ -25,6 +25,7 @@ from tests.mount.mounting import PATIENCE, REPOSITORY, work_directory
 
 PROJECT, NAME = "project", "2026-03-05-talk"
 _EVENT = re.compile(r"[0-9]{5}-[a-z][-\w]*\.md")
+_OWN = {"events", "events.json", "forks", "metadata.json", "resources"}
 _TIME = re.compile(rb"(?m)^(timestamp|id): .*\n")
 
 
@@ -66,11 +67,15 @@ class Zygote:
 
 @dataclass(frozen=True)
 class Talk:
-    """A conversation as a mount shows it: the events' files, the actions of its versions, its forks."""
+    """A conversation as a mount shows it: the events' files, the actions of its versions, its forks, its metadata.
+
+    (Those of it that people set.)
+    """
 
     events: dict[str, bytes]
     versions: tuple[str, ...]
     forks: tuple[str, ...] = ()
+    metadata: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,7 @@ class Seen:
 
     state: State
     scratch: dict[str, bytes]
-    """The files in ``events/`` that are no events, those in directories too."""
+    """The files in ``events/`` that are no events, those in directories too, and ``../NAME`` those above."""
 
 
 def look(root: Path, known: State | None = None) -> Seen:
@@ -121,7 +126,14 @@ def look(root: Path, known: State | None = None) -> Seen:
             versions = [
                 version[len("0001-2026-03-05T19.31.54-") :] for version in sorted(os.listdir(path / ".versions"))
             ]
-            talks[f"{project}/{name}"] = Talk(events, tuple(versions), tuple(sorted(os.listdir(path / "forks"))))
+            for file in path.iterdir():
+                if file.name not in _OWN:
+                    left[f"../{file.name}"] = file.read_bytes()
+            metadata = json.loads((path / "metadata.json").read_bytes())
+            json.loads((path / "events.json").read_bytes())
+            said = json.dumps([metadata[key] for key in ("title", "labels", "pinned", "archived")])
+            forks = tuple(sorted(os.listdir(path / "forks")))
+            talks[f"{project}/{name}"] = Talk(events, tuple(versions), forks, said)
     return Seen(State(talks, tuple(sorted(os.listdir(root / ".convfs" / "trash")))), left)
 
 

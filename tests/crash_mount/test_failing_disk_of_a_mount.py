@@ -14,18 +14,18 @@ import pytest
 from tests.crash_mount.faults import SYNCS
 from tests.crash_mount.harness import NAME, PROJECT, Bench, Fault, Seen, State, Told, look
 from tests.crash_mount.ways import WAYS, Known, Way, drawn
-from tests.editing_mount.talk import LAST
+from tests.editing_mount.talk import SECOND
 
 LONGEST = 300
 LARGE = os.environ.get("CONVFS_LARGE_TESTS") == "1"
 FAULTS = [("ENOSPC", False), ("EIO", False), ("ENOSPC", True)]
 TOLD = {errno.ENOSPC, errno.EIO, errno.EROFS}
-SECOND = b"The third, and truly the last.\n"
+OTHERWISE = b"Other greetings.\n"
 
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.program)
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.id)
 def test_at_every_step(here: Bench, prepared: Path, way: Way) -> None:
     known = Known(here, way, prepared)
     for at in range(1, LONGEST):
@@ -53,7 +53,7 @@ def failed(here: Bench, known: Known, template: Path, fault: Fault) -> str:
         assert not here.died
         check_meanwhile(here, known, told)
         if fired and here.events.exists():
-            second = here.run("ed", LAST, SECOND)
+            second = here.run("ed", SECOND, OTHERWISE)
         ended = here.unmount()
         assert ended["status"] in ((0, 3) if fired else (0,))
         after = here.check_after(known.old)
@@ -96,12 +96,12 @@ def without_second(after: Seen, old: State, second: Told, fault: Fault, fired: s
     if second.errno:
         assert second.errno == errno.EROFS
         assert not harmless or call in SYNCS
-        draft = f"{LAST}.draft"
+        draft = f"{SECOND}.draft"
         return Seen(after.state, {name: data for name, data in after.scratch.items() if name != draft})
     key = f"{PROJECT}/{NAME}"
     talk = after.state.talks[key]
-    assert talk.events[LAST].endswith(SECOND)
+    assert talk.events[SECOND].endswith(OTHERWISE)
     versions = list(talk.versions)
-    versions.remove(f"edit-{LAST[:5]}")
-    talk = replace(talk, events=talk.events | {LAST: old.talks[key].events[LAST]}, versions=tuple(versions))
+    versions.remove(f"edit-{SECOND[:5]}")
+    talk = replace(talk, events=talk.events | {SECOND: old.talks[key].events[SECOND]}, versions=tuple(versions))
     return Seen(replace(after.state, talks=after.state.talks | {key: talk}), after.scratch)

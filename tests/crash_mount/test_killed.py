@@ -15,7 +15,7 @@ LONGEST = 300
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.program)
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.id)
 def test_at_every_step(here: Bench, prepared: Path, way: Way) -> None:
     known = Known(here, way, prepared)
     steps = []

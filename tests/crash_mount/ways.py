@@ -1,5 +1,6 @@
 """Every way to save: its program, what it saves, and what may be seen of it when it was interrupted."""
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -80,8 +81,23 @@ def conversation_by_conversation(old: State, new: State, _before: bytes, _after:
     """The conversation has begun, and has no event yet."""
     key = "fresh/talk"
     talk = new.talks[key]
-    empty = type(talk)({}, talk.versions[:-1])
+    empty = replace(talk, events={}, versions=talk.versions[:-1])
     return [type(new)(old.talks | {key: empty}, old.trash)]
+
+
+JSON, METADATA = "../events.json", "../metadata.json"
+
+
+def given_in_json(old: bytes) -> bytes:
+    """Return ``events.json`` with the content of the first event given inline, and the last event taken out."""
+    events = json.loads(old)
+    events[0]["message"]["content"] = {"text": "Goodbye there"}
+    return json.dumps(events[:-1], indent=2).encode() + b"\n"
+
+
+def titled(old: bytes) -> bytes:
+    """Return ``metadata.json`` with another title and a label."""
+    return json.dumps(json.loads(old) | {"title": "Another talk", "labels": ["kept"]}, indent=2).encode() + b"\n"
 
 
 @dataclass(frozen=True)
@@ -106,6 +122,11 @@ class Way:
     saves: int = 1
     moves_away: bool = False
     vanishes: bool = False
+
+    @property
+    def id(self) -> str:
+        """What the way is called."""
+        return self.program if self.name == FIRST else f"{self.program}, {self.name[3:]}"
 
     def may_leave(self, name: str) -> bool:
         """Say whether a file of this name may be left in ``events/``."""
@@ -168,6 +189,10 @@ WAYS = [
     Way("removed and synced", edits=False, prepare=as_patches),
     Way("removed as a whole", edits=False, vanishes=True),
     Way("brought back", edits=False, prepare=trash),
+    Way("nano", text=given_in_json, edits=False, name=JSON),
+    Way("beside and rename", r"FILE\.[0-9]+\.tmp", text=given_in_json, edits=False, name=JSON),
+    Way("nano", text=titled, edits=False, name=METADATA),
+    Way("beside and rename", r"FILE\.[0-9]+\.tmp", text=titled, edits=False, name=METADATA),
     Way("scratch", "work/.*|renamed", edits=False),
     Way("refused", edits=False),
 ]
@@ -186,7 +211,7 @@ class Known:
         assert here.mount() is None, here.said()
         seen = look(here.root)
         self.old = seen.state
-        self.before = (here.events / FIRST).read_bytes()
+        self.before = (here.events / way.name).read_bytes()
         self.after = way.text(self.before)
         told = here.run(way.program, way.name, self.after)
         assert told.errno == 0, (told, here.said())
