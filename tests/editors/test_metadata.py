@@ -18,8 +18,8 @@ from tests.mount.mounting import can_mount, new_store, work_directory
 
 NAME = "metadata.json"
 SUBSTITUTE = ':%s/"alpha"/"ALEPH too"/\n'
-HALF_CLOSED = {"duplicated", "inherited"}
-"""Close a descriptor when half of it is written: half of a text is a text, but half of an object in JSON is refused."""
+HALF_CLOSED = {"duplicated", "inherited", "mapped"}
+"""Close a descriptor before all is written: half of a text is a text, but half of an object in JSON is refused."""
 
 VIM = ("vim", "tmux")
 BY_THEMSELVES = [
