@@ -189,13 +189,13 @@ class Desk:
             kept = self.scratch.make_place(directory, os.fsencode(cut(name, NAME_MAX - len(ending)) + ending))
             assert kept is not None
             path = Path(os.fsdecode(kept))
-            try:
-                self.drafts.put_new(path, data)
-            except FileExistsError:
+            if os.path.lexists(path):
                 if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
                     return path
                 number += 1
                 continue
+            # nothing comes in between: whatever makes scratch files waits for this
+            self.drafts.put_new(path, data)
             return path
 
     def drop_rejected(self, path: Path | None) -> None:

@@ -44,7 +44,7 @@ def test_an_event_is_a_file_while_it_is_open(here: Place) -> None:
 def test_what_is_no_event_is_refused_every_time(mount: MountedPlace) -> None:
     """Each text that is refused is kept, and each that is not is one version."""
     versions = mount.versions()
-    said = mount.run(sys.executable, str(DOUBTFUL), ANSWER, str(COUNT // 200), str(SEED), seconds=60 + COUNT / 100)
+    said = mount.run(sys.executable, str(DOUBTFUL), ANSWER, str(COUNT // 400), str(SEED), seconds=60 + COUNT / 100)
     saved, *refused = said.stdout.split()
     assert 0 < int(saved) == mount.versions() - versions
     assert refused
