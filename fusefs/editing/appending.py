@@ -151,7 +151,7 @@ class Appending:
         return any(tree.store.turn(row.turn).payload_hash.hex() == result for row in reversed(rows))
 
     def _head(self, view_id: int) -> int:
-        return self._desk.tree.store.head(self._desk.records.context(view_id)).turn
+        return self._desk.tree.store.head(self._desk.records.context(view_id)).tip
 
     def _composed(self, candidate: Candidate, data: bytes) -> Composed:
         """Return the record that a file becomes."""
