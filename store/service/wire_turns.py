@@ -1,0 +1,226 @@
+"""The messages that read turns, as values and bytes; no I/O. See ``store.service.wire``."""
+
+import struct
+from collections.abc import Iterable
+from typing import ClassVar, Self
+
+from msgspec import Struct
+
+from store.errors import UsageError
+from store.ids import Hash
+from store.service.wire import NONE
+from store.service.wire_fields import allowed, ended, piece, start, text, whole
+
+LATEST = 4
+"""Flag of a request: turns as they now are, with edits and patches applied, not as they were appended."""
+
+_U32 = struct.Struct("<I")
+_U64 = struct.Struct("<Q")
+_LAST = struct.Struct("<QII")
+_BEFORE = struct.Struct("<QQII")
+_RANGE = struct.Struct("<QIII")
+_ITEM = struct.Struct("<QQII")
+_ITEM_PAYLOAD = struct.Struct("<IIII32sI")
+
+ITEM_SIZE = _ITEM.size + _ITEM_PAYLOAD.size
+"""The bytes of one turn in an answer, beside the name of its type and its payload."""
+
+
+class GetLast(Struct, frozen=True):
+    """GET_LAST: ``context u64 | limit u32 | include payloads u32``."""
+
+    context: int
+    limit: int
+    include: bool
+    latest: bool = False
+
+    number: ClassVar[int] = 6
+
+    @property
+    def flags(self) -> int:
+        """The flags that its frame must have."""
+        return LATEST * self.latest
+
+    def encode(self) -> bytes:
+        """Return the payload."""
+        return _LAST.pack(self.context, self.limit, self.include)
+
+    @classmethod
+    def decode(cls, payload: bytes, flags: int = 0) -> Self:
+        """Read a payload."""
+        allowed(flags, LATEST, "GET_LAST")
+        context, limit, include = whole(_LAST, payload, "GET_LAST")
+        return cls(context, limit, bool(include), bool(flags & LATEST))
+
+
+class GetBefore(Struct, frozen=True):
+    """GET_BEFORE: ``context u64 | before u64 | limit u32 | include payloads u32``; without the turn ``before``."""
+
+    context: int
+    before: int
+    limit: int
+    include: bool
+    latest: bool = False
+
+    number: ClassVar[int] = 7
+
+    @property
+    def flags(self) -> int:
+        """The flags that its frame must have."""
+        return LATEST * self.latest
+
+    def encode(self) -> bytes:
+        """Return the payload."""
+        return _BEFORE.pack(self.context, self.before, self.limit, self.include)
+
+    @classmethod
+    def decode(cls, payload: bytes, flags: int = 0) -> Self:
+        """Read a payload."""
+        allowed(flags, LATEST, "GET_BEFORE")
+        context, before, limit, include = whole(_BEFORE, payload, "GET_BEFORE")
+        return cls(context, before, limit, bool(include), bool(flags & LATEST))
+
+
+class GetRange(Struct, frozen=True):
+    """GET_RANGE_BY_DEPTH: ``context u64 | start u32 | limit u32 | include payloads u32``; the root's depth is 0."""
+
+    context: int
+    start: int
+    limit: int
+    include: bool
+    latest: bool = False
+
+    number: ClassVar[int] = 8
+
+    @property
+    def flags(self) -> int:
+        """The flags that its frame must have."""
+        return LATEST * self.latest
+
+    def encode(self) -> bytes:
+        """Return the payload."""
+        return _RANGE.pack(self.context, self.start, self.limit, self.include)
+
+    @classmethod
+    def decode(cls, payload: bytes, flags: int = 0) -> Self:
+        """Read a payload."""
+        allowed(flags, LATEST, "GET_RANGE_BY_DEPTH")
+        context, first, limit, include = whole(_RANGE, payload, "GET_RANGE_BY_DEPTH")
+        return cls(context, first, limit, bool(include), bool(flags & LATEST))
+
+
+class TurnItem(Struct, frozen=True, gc=False):
+    """A turn in an answer: ``turn u64 | parent u64 | depth u32 | size u32 | type | type version u32 | encoding u32
+    | compression u32 | raw size u32 | hash[32] | size u32 | payload``.
+
+    The payload is never compressed, and empty where none was asked for; ``raw_size`` is its size either way.
+    """
+
+    turn: int
+    parent: int
+    depth: int
+    type_name: str
+    type_version: int
+    encoding: int
+    raw_size: int
+    hash: Hash
+    payload: bytes = b""
+    compression: int = NONE
+
+    def encode(self) -> bytes:
+        """Return the bytes of one turn."""
+        name = self.type_name.encode()
+        fields = (self.type_version, self.encoding, self.compression, self.raw_size, self.hash, len(self.payload))
+        return b"".join(
+            (
+                _ITEM.pack(self.turn, self.parent, self.depth, len(name)),
+                name,
+                _ITEM_PAYLOAD.pack(*fields),
+                self.payload,
+            )
+        )
+
+
+def encode_items(items: Iterable[TurnItem]) -> bytes:
+    """Return ``count u32`` and the turns."""
+    encoded = [item.encode() for item in items]
+    return b"".join((_U32.pack(len(encoded)), *encoded))
+
+
+def decode_items(payload: bytes, at: int = 0) -> tuple[list[TurnItem], int]:
+    """Read ``count u32`` and the turns at an offset; return them, and where they end."""
+    (count,) = start(_U32, payload, at, "a list of turns")
+    at += 4
+    items: list[TurnItem] = []
+    # not more than there can be is believed of the count
+    if count * ITEM_SIZE > len(payload) - at:
+        raise UsageError(f"a list of turns is cut off after {len(payload)} bytes")
+    for _ in range(count):
+        turn, parent, depth, size = start(_ITEM, payload, at, "a turn")
+        at += _ITEM.size
+        name = piece(payload, at, size, "a turn")
+        at += size
+        if len(payload) - at < _ITEM_PAYLOAD.size:
+            raise UsageError(f"a turn is cut off after {len(payload)} bytes")
+        version, encoding, compression, raw_size, hashed, size = _ITEM_PAYLOAD.unpack_from(payload, at)
+        at += _ITEM_PAYLOAD.size
+        body = piece(payload, at, size, "a turn")
+        at += size
+        kind = text(name, "the name of a type")
+        items.append(TurnItem(turn, parent, depth, kind, version, encoding, raw_size, hashed, body, compression))
+    return items, at
+
+
+class TurnsAnswer(Struct, frozen=True):
+    """``count u32`` and the turns, oldest first: what GET_LAST is answered with."""
+
+    items: list[TurnItem]
+
+    def encode(self) -> bytes:
+        """Return the payload."""
+        return encode_items(self.items)
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Self:
+        """Read a payload."""
+        items, at = decode_items(payload)
+        ended(payload, at, "the answer to GET_LAST")
+        return cls(items)
+
+
+class BeforeAnswer(Struct, frozen=True):
+    """As :class:`TurnsAnswer`, then ``cursor u64``: the oldest turn of these, 0 where it is the root."""
+
+    items: list[TurnItem]
+    cursor: int
+
+    def encode(self) -> bytes:
+        """Return the payload."""
+        return encode_items(self.items) + _U64.pack(self.cursor)
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Self:
+        """Read a payload."""
+        items, at = decode_items(payload)
+        (cursor,) = start(_U64, payload, at, "the answer to GET_BEFORE")
+        ended(payload, at + 8, "the answer to GET_BEFORE")
+        return cls(items, cursor)
+
+
+class RangeAnswer(Struct, frozen=True):
+    """``depth of the head u32``, then as :class:`TurnsAnswer`."""
+
+    head_depth: int
+    items: list[TurnItem]
+
+    def encode(self) -> bytes:
+        """Return the payload."""
+        return _U32.pack(self.head_depth) + encode_items(self.items)
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Self:
+        """Read a payload."""
+        (depth,) = start(_U32, payload, 0, "the answer to GET_RANGE_BY_DEPTH")
+        items, at = decode_items(payload, 4)
+        ended(payload, at, "the answer to GET_RANGE_BY_DEPTH")
+        return cls(depth, items)
