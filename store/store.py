@@ -26,6 +26,7 @@ from store.errors import StoreFailed
 from store.events.change import Change as Change
 from store.events.renderer import Renderer
 from store.index.catalogue import Catalogue
+from store.index.notes import Notes
 from store.index.patches import Patches
 from store.index.views import Views
 from store.settings import Settings, load
@@ -47,6 +48,7 @@ class Store(Appends):
             self.recovered = files.notes
             index = files.index
             self._index = index
+            self._notes = Notes(index.db)
             self._listeners: list[Callable[[Change], None]] = []
             self._writer = Writer(files.turns, files.heads, files.packs, files.journal, index, files.seq)
             self._writer.committed = self._announce
@@ -135,7 +137,12 @@ class Store(Appends):
     def _announce(self, group: list[Request]) -> None:
         if self._listeners:
             for request in group:
-                if request.error is None and request.head.context and (request.move_head or request.changes):
+                if (
+                    request.error is None
+                    and not request.repeated
+                    and request.head.context
+                    and (request.move_head or request.changes)
+                ):
                     change = Change(request.head.context, request.context is None)
                     for listener in self._listeners:
                         listener(change)

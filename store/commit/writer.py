@@ -29,9 +29,10 @@ from store.disk.pack import PackSet
 from store.disk.turn_format import RECORD_SIZE
 from store.disk.turn_log import TurnLog
 from store.errors import NotFound, StoreFailed, StoreFull, UsageError
-from store.ids import patch_of, turn_of
+from store.ids import now_ms, patch_of, turn_of
 from store.index.catalogue import Catalogue
 from store.index.index import Index
+from store.index.notes import KEPT_MS, Notes
 from store.index.patches import Patches
 
 _GROUP_BYTES = 4 << 20
@@ -85,6 +86,9 @@ class Writer:
         self._catalogue = Catalogue(index.db)
         self._next_context = self._catalogue.last_id() + 1
         self._next_patch = Patches(index.db).last() + 1
+        self._notes = Notes(index.db)
+        self._keys: dict[tuple[int, bytes], tuple[int, int]] = {}
+        """Those that the index does not have yet: their turns, and when they were appended."""
         self._heads: dict[int, ContextHead] = {}
         self._unapplied: list[heads.Frame] = []
         self._apply_lock = threading.Lock()
@@ -145,6 +149,7 @@ class Writer:
                 if frames:
                     self.index.apply(frames)
                     del self._unapplied[: len(frames)]
+                    self._forget_keys(frames)
 
     def head(self, context: int) -> ContextHead:
         """Return the head of ``context`` as last committed; NotFound if there is no such context."""
@@ -171,6 +176,20 @@ class Writer:
         self.settle()
         found = self._catalogue.by_name(project, name)
         return found.id if found else 0
+
+    def _keyed(self, context: int, key: bytes) -> int:
+        """Return which turn was appended to a context under a key, as last committed; 0 if none was, within a day."""
+        # in this order: what leaves the one is in the other by then
+        found = self._keys.get((context, key)) or self._notes.key(context, key)
+        return found[0] if found and abs(now_ms() - found[1]) < KEPT_MS else 0
+
+    def _forget_keys(self, frames: Sequence[heads.Frame]) -> None:
+        for frame in frames:
+            body = frame.body
+            if isinstance(body, heads.Appended):
+                place = (frame.context, body.key)
+                if self._keys.get(place) == (body.turn, body.time_ms):
+                    self._keys.pop(place, None)
 
     # -- failing ---------------------------------------------------------------------------------------------------
 
@@ -268,6 +287,7 @@ class Writer:
             self.head_log.length,
             self.head,
             self._named,
+            self._keyed,
         )
         for request in group:
             try:
@@ -299,8 +319,11 @@ class Writer:
         self.head_log.append(entry.heads)
         self.pending.add(draft.blobs)
         for frame in draft.frames:
-            if isinstance(frame.body, heads.TypeRegistered):
-                self.types[frame.body.tag] = frame.body.name
+            body = frame.body
+            if isinstance(body, heads.TypeRegistered):
+                self.types[body.tag] = body.name
+            elif isinstance(body, heads.Appended):
+                self._keys[frame.context, body.key] = (body.turn, body.time_ms)
         with self._publishing:
             self._unapplied += draft.frames
             waiting = len(self._unapplied)
