@@ -38,7 +38,7 @@ ALLOWED = {
     "msgspec": ("store", "fusefs"),
     "zstandard": ("store.content",),
     "pyfastcdc": ("store.content.chunking",),
-    "trio": ("store.service.server", "fusefs"),
+    "trio": ("store.service", "fusefs"),
     "pyfuse3": ("fusefs",),
     "click": ("fusefs.cli",),
     "rich": ("fusefs.cli",),
