@@ -24,7 +24,7 @@ class Contents(Branches):
 
     def type_name(self, tag: int) -> str:
         """Return the name of a payload type, its tag in hex if it was never registered."""
-        return self._writer.types.get(tag) or f"{tag:016x}"
+        return self._writer.types.get(tag, f"{tag:016x}")
 
     def blob(self, digest: Hash) -> bytes:
         """Return a blob, verified; NotFound, or DamageError where what is stored is not what was written."""

@@ -7,7 +7,7 @@ from store.commit.request import ContextHead
 from store.commit.request import Request as Commit
 from store.content import zstd
 from store.disk.turn_format import Turn
-from store.errors import ConvfsError, DamageError, TooLarge, UsageError
+from store.errors import ConvfsError, DamageError, NotFound, TooLarge, UsageError
 from store.ids import hash_bytes, turn_of
 from store.service.frames import MAX_PAYLOAD
 from store.service.protocol import Message
@@ -38,16 +38,18 @@ class Plane:
 
     def appending(self, message: AppendTurn) -> Commit | None:
         """Return what is to be submitted for an append; None where that takes more, and :meth:`perform` does it."""
-        if message.parent or message.key or message.fs_root or message.raw_size > _QUICK_BYTES:
+        if (message.parent and not message.expects_head) or message.raw_size > _QUICK_BYTES:
             return None
-        commit = self._store.appending(
+        return self._store.appending(
             message.context,
             payload_of(message),
             message.type_name,
             encoding=message.encoding,
             type_version=message.type_version,
+            expected_head=message.parent if message.expects_head else None,
+            idempotency_key=message.key,
+            fs_root=message.fs_root,
         )
-        return commit
 
     def appended(self, message: AppendTurn, turn: Turn) -> bytes:
         """Return the answer to an append that made ``turn``."""
@@ -91,13 +93,13 @@ class Plane:
     def _get_last(self, message: GetLast) -> bytes:
         head = self._store.head(message.context)
         count = _bounded(message.limit, head.depth + 1 if head.turn else 0)
-        turns = self._store.last(message.context, count, latest=message.latest)
+        turns = self._store.last(message.context, count)
         return TurnsAnswer(self._items(turns, include=message.include)).encode()
 
     @perform.register
     def _get_before(self, message: GetBefore) -> bytes:
         count = _bounded(message.limit, self._store.turn(message.before).depth)
-        turns = self._store.before(message.context, message.before, count, latest=message.latest)
+        turns = self._store.before(message.context, message.before, count)
         cursor = turn_of(turns[0].turn_id) if turns and turns[0].parent else 0
         return BeforeAnswer(self._items(turns, include=message.include), cursor).encode()
 
@@ -105,7 +107,7 @@ class Plane:
     def _get_range(self, message: GetRange) -> bytes:
         head = self._store.head(message.context)
         count = _bounded(message.limit, head.depth + 1 - message.start if head.turn else 0)
-        turns = self._store.range_by_depth(message.context, message.start, count, latest=message.latest)
+        turns = self._store.range_by_depth(message.context, message.start, count)
         return RangeAnswer(head.depth, self._items(turns, include=message.include)).encode()
 
     @perform.register
@@ -119,7 +121,11 @@ class Plane:
     def _put_blob(self, message: PutBlob) -> bytes:
         if hash_bytes(message.data) != message.hash:
             raise UsageError(f"the bytes are not those of the blob {message.hash.hex()}")
-        there = self._store.has_blob(message.hash)
+        there = True
+        try:
+            self._store.blob_size(message.hash)
+        except NotFound:
+            there = False
         self._store.put_blob(message.data)
         return PutAnswer(message.hash, not there).encode()
 
