@@ -58,7 +58,7 @@ class Plane:
     @singledispatchmethod
     def perform(self, message: Message) -> bytes:
         """Do what a message asks for; return the payload of the answer."""
-        raise NotImplementedError(type(message).__name__)
+        raise TypeError(f"{type(message).__name__} is no message")
 
     @perform.register
     def _create(self, message: CreateContext) -> bytes:
