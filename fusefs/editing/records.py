@@ -17,7 +17,6 @@ from store.errors import Conflict
 from store.events.conversation import EventRow
 from store.events.edit import EventEdit
 from store.events.event import Kind
-from store.formats.registry import lens_for
 from store.ids import hash_bytes
 from store.store import Append
 
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fusefs.tree.tree import Tree
+    from store.disk.turn_format import Turn
+    from store.store import Store
 
 
 class Base(Struct, frozen=True):
@@ -59,7 +60,7 @@ class Records:
         edit = changes(base.number, event, render_event(base.number, event), data)
         if edit == EventEdit():
             return None
-        lens = lens_for(store.type_name(store.turn(row.turn).type_tag))
+        lens = store.viewer.lens(store.turn(row.turn))
         payload = store.payload(row.turn)
         edited = lens.edit(payload, edit, Recorded(row.tool, row.parent, store.aliased))
         return None if edited == payload else edited
@@ -134,6 +135,11 @@ class Records:
         """Have a view show what is committed, whoever did it."""
         if self._tree.store.head(self.context(view_id)).tip != self._tree.view(view_id).head:
             self._tree.renew(view_id)
+
+
+def record_like(store: Store, turn: Turn, payload: bytes) -> Append:
+    """Return a record to append, of the type and in the encoding of a turn's."""
+    return Append(payload, store.type_name(turn.type_tag), turn.encoding, turn.type_version)
 
 
 def payload_hash(payload: bytes) -> bytes:

@@ -58,6 +58,6 @@ def _defines_the_same(store: Store, turn: Turn, payload: bytes) -> bool:
     except ConvfsError:
         # what it defined is not known any more
         return False
-    type_name, before = store.type_name(turn.type_tag), Recorded("", 0, store.aliased)
-    seen = (store.viewer.see(type_name, data, before).defines for data in (was, payload))
+    lens, before = store.viewer.lens(turn), Recorded("", 0, store.aliased)
+    seen = (lens.view(data, before).defines for data in (was, payload))
     return next(seen) == next(seen)
