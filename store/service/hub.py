@@ -49,7 +49,8 @@ class Hub:
         self._plane = plane
         self._ours = ours
         self._epoll = select.epoll()
-        self._returns = Returns()
+        self.returns = self._returns = Returns()
+        """Calls that other threads leave for the loop."""
         self._committer = Committer(submit_all, self._returns)
         self._pool = Pool(self._returns)
         self._listeners: dict[int, tuple[socket.socket, Callable[[socket.socket], bool], str]] = {}

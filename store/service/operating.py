@@ -18,6 +18,7 @@ from store.service.link import Link
 from store.service.operation import Holder, Operation
 from store.service.operations import STOP
 from store.service.protocol import Request
+from store.service.watching import Watchers
 
 _MAX_THREADS = 4
 _PROGRESS_SECONDS = 0.1
@@ -29,11 +30,19 @@ AnyOperation = Operation[Any, Any, Any]
 class Operating:
     """Runs operations for the connections of a hub, in the tasks of a nursery."""
 
-    def __init__(self, holder: Holder, operations: Iterable[AnyOperation], hub: Hub, nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        holder: Holder,
+        operations: Iterable[AnyOperation],
+        hub: Hub,
+        watchers: Watchers,
+        nursery: trio.Nursery,
+    ) -> None:
         self._holder = holder
         self._operations: Mapping[int, AnyOperation] = {operation.number: operation for operation in operations}
         self._hub = hub
         self._nursery = nursery
+        self._watchers = watchers
         self._threads = trio.CapacityLimiter(_MAX_THREADS)
 
     def begin(self, link: Link, request: Request) -> None:
@@ -50,8 +59,11 @@ class Operating:
             link.scopes.discard(scope)
 
     async def _answer(self, link: Link, request: Request) -> None:
-        hub, operation = self._hub, self._operations[request.number]
+        hub, operation = self._hub, self._operations.get(request.number)
         try:
+            if operation is None:
+                await self._watchers.watch(link, request)
+                return
             params = json.decode(request.body or b"{}", type=operation.params)
             result = await self._run(operation, params, link, request)
             hub.answer(link, request, json.encode(result))

@@ -22,6 +22,7 @@ from store.service.wire_turns import (
     RangeAnswer,
     TurnItem,
     TurnsAnswer,
+    encode_records,
 )
 from store.store import Store
 
@@ -53,6 +54,8 @@ class Plane:
 
     def appended(self, message: AppendTurn, turn: Turn) -> bytes:
         """Return the answer to an append that made ``turn``."""
+        if message.whole:
+            return encode_records([turn])
         return Appended(message.context, turn_of(turn.turn_id), turn.depth, turn.payload_hash).encode()
 
     @singledispatchmethod
@@ -72,7 +75,10 @@ class Plane:
 
     @perform.register
     def _get_head(self, message: GetHead) -> bytes:
-        return _head(self._store.head(message.value))
+        head = self._store.head(message.value)
+        if message.whole:
+            return HeadAnswer(head.context, head.tip, head.depth).encode()
+        return _head(head)
 
     @perform.register
     def _append(self, message: AppendTurn) -> bytes:
@@ -94,12 +100,16 @@ class Plane:
         head = self._store.head(message.context)
         count = _bounded(message.limit, head.depth + 1 if head.turn else 0)
         turns = self._store.last(message.context, count)
+        if message.whole:
+            return encode_records(turns)
         return TurnsAnswer(self._items(turns, include=message.include)).encode()
 
     @perform.register
     def _get_before(self, message: GetBefore) -> bytes:
         count = _bounded(message.limit, self._store.turn(message.before).depth)
         turns = self._store.before(message.context, message.before, count)
+        if message.whole:
+            return encode_records(turns)
         cursor = turn_of(turns[0].turn_id) if turns and turns[0].parent else 0
         return BeforeAnswer(self._items(turns, include=message.include), cursor).encode()
 
@@ -108,6 +118,8 @@ class Plane:
         head = self._store.head(message.context)
         count = _bounded(message.limit, head.depth + 1 - message.start if head.turn else 0)
         turns = self._store.range_by_depth(message.context, message.start, count)
+        if message.whole:
+            return encode_records(turns)
         return RangeAnswer(head.depth, self._items(turns, include=message.include)).encode()
 
     @perform.register

@@ -22,6 +22,8 @@ from store.service.hub import MOST_CONNECTIONS, Hub
 from store.service.operating import AnyOperation, Operating
 from store.service.operation import Holder
 from store.service.plane import Plane
+from store.service.turn_operations import TURN_OPERATIONS
+from store.service.watching import WATCH, Watchers
 from store.store import Store
 
 
@@ -59,15 +61,16 @@ async def serve(service: Service, *, task_status: trio.TaskStatus[Place] = trio.
         place = Place(path, address.host_and_port(port) if port else "")
         address.note(store.root, path, place.tcp)
         stack.callback(address.note, store.root)
-        operations = tuple(service.operations)
+        operations = (*service.operations, *TURN_OPERATIONS)
         holder = Holder(store, service.mountpoint, str(path), service.stop)
-        hub = Hub(Plane(store), store.submit_all, {operation.number for operation in operations})
+        hub = Hub(Plane(store), store.submit_all, {WATCH, *(operation.number for operation in operations)})
         stack.callback(hub.close)
+        watchers = Watchers(store, hub)
         hub.listen(unix, _own_user)
         if port:
             hub.listen(port, _at_once, service.token)
         async with trio.open_nursery() as nursery:
-            hub.operate = Operating(holder, operations, hub, nursery).begin
+            hub.operate = Operating(holder, operations, hub, watchers, nursery).begin
             task_status.started(place)
             await hub.run()
 

@@ -27,6 +27,9 @@ FS_ROOT = 1
 """Flag of an APPEND_TURN: the hash of a file tree follows the key."""
 EXPECTED_HEAD = 2
 """Flag of an APPEND_TURN: ``parent`` is the turn that the context must end in."""
+WHOLE = 8
+"""Flag of a request for a head or for turns: ours. Turns are answered as records of the turn log
+(``store.disk.turn_format``), without payloads; a turn that is seen through a patch has its number in its id."""
 
 _U64 = struct.Struct("<Q")
 _U32 = struct.Struct("<I")
@@ -118,10 +121,29 @@ class ForkContext(_OneNumber, frozen=True):
     number: ClassVar[int] = 3
 
 
-class GetHead(_OneNumber, frozen=True):
+class GetHead(Struct, frozen=True):
     """GET_HEAD: ``context u64``."""
 
+    value: int
+    whole: bool = False
+
     number: ClassVar[int] = 4
+
+    @property
+    def flags(self) -> int:
+        """The flags that its frame must have."""
+        return WHOLE * self.whole
+
+    def encode(self) -> bytes:
+        """Return the payload."""
+        return _U64.pack(self.value)
+
+    @classmethod
+    def decode(cls, payload: bytes, flags: int = 0) -> Self:
+        """Read a payload."""
+        allowed(flags, WHOLE, "GET_HEAD")
+        (value,) = whole(_U64, payload, "GET_HEAD")
+        return cls(value, bool(flags & WHOLE))
 
 
 class HeadAnswer(Struct, frozen=True):
@@ -161,13 +183,14 @@ class AppendTurn(Struct, frozen=True, gc=False):
     key: bytes = b""
     fs_root: Hash | None = None
     expects_head: bool = False
+    whole: bool = False
 
     number: ClassVar[int] = 5
 
     @property
     def flags(self) -> int:
         """The flags that its frame must have."""
-        return FS_ROOT * (self.fs_root is not None) | EXPECTED_HEAD * self.expects_head
+        return FS_ROOT * (self.fs_root is not None) | EXPECTED_HEAD * self.expects_head | WHOLE * self.whole
 
     def encode(self) -> bytes:
         """Return the payload of the frame."""
@@ -188,7 +211,7 @@ class AppendTurn(Struct, frozen=True, gc=False):
     @classmethod
     def decode(cls, payload: bytes, flags: int = 0) -> Self:
         """Read the payload of a frame."""
-        allowed(flags, FS_ROOT | EXPECTED_HEAD, "APPEND_TURN")
+        allowed(flags, FS_ROOT | EXPECTED_HEAD | WHOLE, "APPEND_TURN")
         context, parent, size = start(_APPEND, payload, 0, "APPEND_TURN")
         at = _APPEND.size
         name = piece(payload, at, size, "APPEND_TURN")
@@ -220,6 +243,7 @@ class AppendTurn(Struct, frozen=True, gc=False):
             key,
             root,
             bool(flags & EXPECTED_HEAD),
+            bool(flags & WHOLE),
         )
 
 

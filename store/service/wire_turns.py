@@ -6,9 +6,11 @@ from typing import ClassVar, Self
 
 from msgspec import Struct
 
+from store.disk import turn_format
+from store.disk.turn_format import Turn
 from store.errors import UsageError
 from store.ids import Hash
-from store.service.wire import NONE
+from store.service.wire import NONE, WHOLE
 from store.service.wire_fields import allowed, ended, piece, start, text, whole
 
 LATEST = 4
@@ -33,13 +35,14 @@ class GetLast(Struct, frozen=True):
     limit: int
     include: bool
     latest: bool = False
+    whole: bool = False
 
     number: ClassVar[int] = 6
 
     @property
     def flags(self) -> int:
         """The flags that its frame must have."""
-        return LATEST * self.latest
+        return LATEST * self.latest | WHOLE * self.whole
 
     def encode(self) -> bytes:
         """Return the payload."""
@@ -48,9 +51,9 @@ class GetLast(Struct, frozen=True):
     @classmethod
     def decode(cls, payload: bytes, flags: int = 0) -> Self:
         """Read a payload."""
-        allowed(flags, LATEST, "GET_LAST")
+        allowed(flags, LATEST | WHOLE, "GET_LAST")
         context, limit, include = whole(_LAST, payload, "GET_LAST")
-        return cls(context, limit, bool(include), bool(flags & LATEST))
+        return cls(context, limit, bool(include), bool(flags & LATEST), bool(flags & WHOLE))
 
 
 class GetBefore(Struct, frozen=True):
@@ -61,13 +64,14 @@ class GetBefore(Struct, frozen=True):
     limit: int
     include: bool
     latest: bool = False
+    whole: bool = False
 
     number: ClassVar[int] = 7
 
     @property
     def flags(self) -> int:
         """The flags that its frame must have."""
-        return LATEST * self.latest
+        return LATEST * self.latest | WHOLE * self.whole
 
     def encode(self) -> bytes:
         """Return the payload."""
@@ -76,9 +80,9 @@ class GetBefore(Struct, frozen=True):
     @classmethod
     def decode(cls, payload: bytes, flags: int = 0) -> Self:
         """Read a payload."""
-        allowed(flags, LATEST, "GET_BEFORE")
+        allowed(flags, LATEST | WHOLE, "GET_BEFORE")
         context, before, limit, include = whole(_BEFORE, payload, "GET_BEFORE")
-        return cls(context, before, limit, bool(include), bool(flags & LATEST))
+        return cls(context, before, limit, bool(include), bool(flags & LATEST), bool(flags & WHOLE))
 
 
 class GetRange(Struct, frozen=True):
@@ -89,13 +93,14 @@ class GetRange(Struct, frozen=True):
     limit: int
     include: bool
     latest: bool = False
+    whole: bool = False
 
     number: ClassVar[int] = 8
 
     @property
     def flags(self) -> int:
         """The flags that its frame must have."""
-        return LATEST * self.latest
+        return LATEST * self.latest | WHOLE * self.whole
 
     def encode(self) -> bytes:
         """Return the payload."""
@@ -104,9 +109,9 @@ class GetRange(Struct, frozen=True):
     @classmethod
     def decode(cls, payload: bytes, flags: int = 0) -> Self:
         """Read a payload."""
-        allowed(flags, LATEST, "GET_RANGE_BY_DEPTH")
+        allowed(flags, LATEST | WHOLE, "GET_RANGE_BY_DEPTH")
         context, first, limit, include = whole(_RANGE, payload, "GET_RANGE_BY_DEPTH")
-        return cls(context, first, limit, bool(include), bool(flags & LATEST))
+        return cls(context, first, limit, bool(include), bool(flags & LATEST), bool(flags & WHOLE))
 
 
 class TurnItem(Struct, frozen=True, gc=False):
@@ -224,3 +229,15 @@ class RangeAnswer(Struct, frozen=True):
         items, at = decode_items(payload, 4)
         ended(payload, at, "the answer to GET_RANGE_BY_DEPTH")
         return cls(depth, items)
+
+
+def encode_records(turns: Iterable[Turn]) -> bytes:
+    """Return turns as they are answered to a request that is WHOLE: ``record[80]`` each."""
+    return b"".join(map(turn_format.encode, turns))
+
+
+def decode_records(payload: bytes) -> list[Turn]:
+    """Read turns as :func:`encode_records` spells them. DamageError if a checksum does not hold."""
+    if len(payload) % turn_format.RECORD_SIZE:
+        raise UsageError(f"{len(payload)} bytes are no whole number of turns")
+    return [turn_format.decode(payload, at) for at in range(0, len(payload), turn_format.RECORD_SIZE)]

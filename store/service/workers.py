@@ -31,9 +31,11 @@ class Returns:
 
     def put(self, call: Call) -> None:
         """Leave a call. Any thread."""
-        self._calls.append(call)
         with self._lock:
-            if not self._told and not self._closed:
+            if self._closed:
+                return
+            self._calls.append(call)
+            if not self._told:
                 self._told = True
                 os.eventfd_write(self.fd, 1)
 

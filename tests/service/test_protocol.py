@@ -184,7 +184,9 @@ def test_a_message_that_nobody_knows_is_answered_and_the_next_is_done(msg_type: 
 
 def test_a_message_that_does_not_fit_is_answered_and_the_next_is_done() -> None:
     connection = opened()
-    assert feed(connection, Frame(5, 1, b"x"), Frame(4, 3, GetHead(1).encode(), 8), HEAD) == [Request(2, 4, GetHead(1))]
+    assert feed(connection, Frame(5, 1, b"x"), Frame(4, 3, GetHead(1).encode(), 16), HEAD) == [
+        Request(2, 4, GetHead(1))
+    ]
     assert [(code(frame), frame.req_id) for frame in taken(connection)] == [(422, 1), (422, 3)]
 
 

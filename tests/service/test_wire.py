@@ -173,6 +173,7 @@ def test_what_the_clients_of_cxdb_send() -> None:
         BYTES,
         st.none() | HASH,
         st.booleans(),
+        st.booleans(),
     )
 )
 def test_appends_come_back(sent: wire.AppendTurn) -> None:

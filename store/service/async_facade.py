@@ -1,0 +1,145 @@
+"""The calls that a client of the service has in common with the store's facade, for tasks of trio."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from store.commit.request import ContextHead
+from store.disk.turn_format import Encoding, Turn
+from store.events.conversation import Conversation
+from store.ids import Hash
+from store.service import asks
+from store.service.asks import Ask
+from store.upkeep.stats import Stats
+
+T = TypeVar("T")
+
+
+class AsyncFacade:
+    """The calls of :class:`store.store.Store`, each to be awaited, on a store that another process holds."""
+
+    async def ask(self, ask: Ask[T]) -> T:
+        """Have something done, and return what came of it."""
+        raise TypeError("whoever reaches a service says how")
+
+    async def create_context(self, base_turn: int = 0, *, metadata: dict[str, object] | None = None) -> ContextHead:
+        """Create a context whose branch is empty, or ends in ``base_turn``; durable when it returns."""
+        return await self.ask(asks.create_context(base_turn, metadata=metadata))
+
+    async def fork(self, context_id: int, at: int = 0, *, metadata: dict[str, object] | None = None) -> ContextHead:
+        """Create a context that branches off another at turn ``at`` (0: its head)."""
+        return await self.ask(asks.fork(context_id, at, metadata=metadata))
+
+    async def head(self, context_id: int) -> ContextHead:
+        """Return the head of a context."""
+        return await self.ask(asks.head(context_id))
+
+    async def append(
+        self,
+        context_id: int,
+        payload: bytes,
+        type_name: str,
+        *,
+        encoding: int = Encoding.JSON,
+        type_version: int = 0,
+        parent: int = 0,
+        expected_head: int | None = None,
+        idempotency_key: bytes = b"",
+        fs_root: bytes | None = None,
+    ) -> Turn:
+        """Append one turn and return it once it is durable; it is appended once, however often it must be sent."""
+        return await self.ask(
+            asks.append(
+                context_id,
+                payload,
+                type_name,
+                encoding=encoding,
+                type_version=type_version,
+                parent=parent,
+                expected_head=expected_head,
+                idempotency_key=idempotency_key,
+                fs_root=fs_root,
+            )
+        )
+
+    async def last(self, context_id: int, count: int, *, latest: bool = False) -> list[Turn]:
+        """Return the last ``count`` turns of a context, oldest first."""
+        return await self.ask(asks.last(context_id, count, latest=latest))
+
+    async def before(self, context_id: int, turn_id: int, count: int, *, latest: bool = False) -> list[Turn]:
+        """Return the ``count`` turns before ``turn_id``, oldest first, without it."""
+        return await self.ask(asks.before(context_id, turn_id, count, latest=latest))
+
+    async def range_by_depth(self, context_id: int, start: int, count: int, *, latest: bool = False) -> list[Turn]:
+        """Return up to ``count`` turns from depth ``start`` on, oldest first."""
+        return await self.ask(asks.range_by_depth(context_id, start, count, latest=latest))
+
+    async def turn(self, turn_id: int) -> Turn:
+        """Return a turn."""
+        return await self.ask(asks.turn(turn_id))
+
+    async def path_to_root(self, turn_id: int) -> list[Turn]:
+        """Return every turn from the root to ``turn_id``."""
+        return await self.ask(asks.path_to_root(turn_id))
+
+    async def payload(self, turn_id: int) -> bytes:
+        """Return the payload of a turn."""
+        return await self.blob((await self.turn(turn_id)).payload_hash)
+
+    async def blob(self, digest: Hash) -> bytes:
+        """Return a blob."""
+        return await self.ask(asks.blob(digest))
+
+    async def blob_size(self, digest: Hash) -> int:
+        """Return the size of a blob in bytes."""
+        return await self.ask(asks.blob_size(digest))
+
+    async def put_blob(self, data: bytes) -> Hash:
+        """Store ``data`` and return its name once it is durable."""
+        return await self.ask(asks.put_blob(data))
+
+    async def attach_fs(self, turn_id: int, root: bytes) -> None:
+        """Note that the files that a turn was made with are those of the tree ``root``."""
+        await self.ask(asks.attach_fs(turn_id, root))
+
+    async def fs_root(self, turn_id: int) -> Hash | None:
+        """Return the root of the tree of files that was attached to a turn, None if none was."""
+        return await self.ask(asks.fs_root(turn_id))
+
+    async def register_type(self, name: str, version: int = 0) -> int:
+        """Note that there are payloads of this version of a type; return the type's tag."""
+        return await self.ask(asks.register_type(name, version))
+
+    async def types(self) -> list[tuple[int, int, str]]:
+        """Return (tag, version, name) of all types that are known, by name and version."""
+        return await self.ask(asks.types())
+
+    async def tip(self, context_id: int, seq: int | None = None) -> int:
+        """Return the tip of a context, now or as of the frame ``seq`` of the head log."""
+        return await self.ask(asks.tip(context_id, seq))
+
+    async def set_metadata(self, context_id: int, changes: dict[str, object]) -> None:
+        """Change metadata of a context: keys replace, None removes."""
+        await self.ask(asks.set_metadata(context_id, changes))
+
+    async def projects(self) -> list[str]:
+        """Return all projects."""
+        return await self.ask(asks.projects())
+
+    async def conversations(
+        self, project: str | None = None, *, after: str = "", limit: int | None = None
+    ) -> list[Conversation]:
+        """Return the conversations of a project, or of all, by name; within a project from beyond name ``after``."""
+        return await self.ask(asks.conversations(project, after=after, limit=limit))
+
+    async def conversation(self, context_id: int) -> Conversation:
+        """Return a conversation by its id."""
+        return await self.ask(asks.conversation(context_id))
+
+    async def find(self, project: str, name: str) -> Conversation | None:
+        """Return the conversation ``project/name``."""
+        return await self.ask(asks.find(project, name))
+
+    async def stats(self) -> Stats:
+        """Return what the store holds and what it takes on disk."""
+        return await self.ask(asks.stats())
