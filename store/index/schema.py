@@ -50,6 +50,7 @@ CREATE INDEX contexts_by_update ON contexts (updated_ms) WHERE name IS NOT NULL;
 CREATE INDEX contexts_pinned ON contexts (updated_ms) WHERE name IS NOT NULL AND rank = 1;
 CREATE INDEX contexts_by_source ON contexts (source) WHERE source != '';
 CREATE INDEX contexts_in_trash ON contexts (trashed_ms) WHERE trashed_ms != 0;
+CREATE INDEX contexts_nameless ON contexts (id) WHERE name IS NULL AND trashed_ms = 0;
 
 -- Only of conversations that have a name.
 CREATE TABLE labels (

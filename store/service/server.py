@@ -19,6 +19,7 @@ from msgspec import Struct
 from store.errors import ConvfsError
 from store.service import address
 from store.service.hub import MOST_CONNECTIONS, Hub
+from store.service.naming import naming
 from store.service.operating import AnyOperation, Operating
 from store.service.operation import Holder
 from store.service.plane import Plane
@@ -63,6 +64,7 @@ async def serve(service: Service, *, task_status: trio.TaskStatus[Place] = trio.
         stack.callback(address.note, store.root)
         operations = (*service.operations, *TURN_OPERATIONS)
         holder = Holder(store, service.mountpoint, str(path), service.stop)
+        stack.enter_context(naming(store))
         hub = Hub(Plane(store), store.submit_all, {WATCH, *(operation.number for operation in operations)})
         stack.callback(hub.close)
         watchers = Watchers(store, hub)
