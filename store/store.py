@@ -19,11 +19,12 @@ from store.commit.request import Request
 from store.commit.writer import Writer
 from store.content.resolver import Resolver
 from store.conversations.appends import Append as Append
-from store.conversations.appends import Appends
+from store.conversations.patching import Patching
 from store.conversations.turns import Turns
 from store.conversations.viewer import Viewer
 from store.errors import StoreFailed
 from store.events.change import Change as Change
+from store.events.deletion import DELETED as DELETED
 from store.events.renderer import Renderer
 from store.index.catalogue import Catalogue
 from store.index.notes import Notes
@@ -35,7 +36,7 @@ from store.upkeep.stats import Stats, collect
 from store.upkeep.waiting import pack_waiting
 
 
-class Store(Appends):
+class Store(Patching):
     """An open store. Made by :meth:`open`; a context manager that closes it."""
 
     def __init__(self, root: Path, renderer: Renderer | None, *, create: bool, reindex: bool) -> None:
@@ -56,8 +57,9 @@ class Store(Appends):
             self.resolver = Resolver(source, self.settings.content_cache_bytes)
             self._intake = Intake(self._writer, self.resolver, self.settings.inline_limit_bytes)
             self._checkpointer = Checkpointer(self._writer, self._intake, Learning(self._intake))
+            self._checkpointer.packed = files.jumps.extend
             self.views = Views(index.db)
-            self.turns = Turns(files.turns, Patches(index.db, self._writer.settle))
+            self.turns = Turns(files.turns, files.jumps, Patches(index.db, self._writer.settle))
             """The turns of the log, and as they are seen through patches."""
             self.viewer = Viewer(
                 self.turns,

@@ -21,7 +21,7 @@ LAYERS = (
     ("store.conversations",),
     ("store.upkeep",),
     ("store",),
-    ("store.upkeep.fsck", "store.upkeep.reindex"),
+    ("store.upkeep.fsck", "store.upkeep.head_checks", "store.upkeep.reindex"),
     ("store.editing",),
     ("store.importing",),
     ("store.service",),

@@ -18,8 +18,9 @@ from fusefs.text.parse import ParseError
 from fusefs.tree.json_elements import draw_elements
 from store.conversations.chain import Recorded
 from store.conversations.viewer import LARGEST_VIEWED
-from store.editing.plan import DELETED, Changed, Content, Item
+from store.editing.plan import Changed, Item
 from store.errors import UsageError
+from store.events.deletion import DELETED, Content
 from store.formats.documents import same
 from store.formats.editing import EditableLens
 from store.formats.registry import FORMATS, lens_for

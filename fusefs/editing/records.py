@@ -12,9 +12,10 @@ from fusefs.text.render import render_event
 from store.conversations import branch
 from store.conversations.chain import Recorded
 from store.editing.editor import Editor
-from store.editing.plan import DELETED, Content, Item
+from store.editing.plan import Item
 from store.errors import Conflict
 from store.events.conversation import EventRow
+from store.events.deletion import DELETED, Content
 from store.events.edit import EventEdit
 from store.events.event import Kind
 from store.ids import hash_bytes

@@ -53,6 +53,8 @@ class Checkpointer:
         self._awake = False
         self._hurried = False
         self._closing = False
+        self.packed: Callable[[], None] = lambda: None
+        """Called after each checkpoint, in its thread."""
         self._thread = threading.Thread(target=self._run, name="convfs-checkpoint", daemon=True)
         writer.journal_full = self.switch
         writer.wanted = self._wake
@@ -140,6 +142,7 @@ class Checkpointer:
                 self._task = None
                 self._hurried = False
                 self._work.notify_all()
+            self._guarded(self.packed)
             if self._learning.due:
                 self._guarded(self._learning.learn)
 

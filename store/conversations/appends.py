@@ -148,8 +148,8 @@ class Appends(Submitting):
                 request.expect(expected)
             if not parent:
                 return self.submit(request).written
-            turn, now = self.turn(turn_of(parent)), self.head(context_id)
-            request.parent = self.lineage.successor(context_id, self.runs(now.turn), turn.turn_id, turn.depth)
+            now = self.head(context_id)
+            request.parent = self._goes_on_at(now, self.turn(turn_of(parent)))
             if request.expected_head is None:
                 request.expected_head = now.tip
             try:

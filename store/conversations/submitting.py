@@ -8,6 +8,7 @@ from store.commit.checkpointer import Checkpointer
 from store.commit.intake import Intake, Load
 from store.commit.request import NewTurn, Request
 from store.conversations.contents import Contents
+from store.conversations.viewer import Viewer
 from store.disk import turn_format
 from store.disk.head_format import FsRoot, TypeRegistered
 from store.disk.turn_format import Encoding
@@ -24,6 +25,7 @@ class Submitting(Contents):
     _intake: Intake
     _notes: Notes
     _checkpointer: Checkpointer
+    viewer: Viewer
 
     def load(self) -> Load:
         """Begin to write many blobs straight into the packs."""

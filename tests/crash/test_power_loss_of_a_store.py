@@ -145,7 +145,7 @@ def missing(store: Store, told: Told, noted: Told) -> list[str]:
         if conversation is None:
             found.append(f"conversation {name} is gone")
             continue
-        turns = store.last(conversation.id, 1000)
+        turns = store.last(conversation.id, 1000, latest=True)
         payloads = [store.payload(turn.turn_id) for turn in turns]
         states = told.branches[name]
         if payloads not in states:

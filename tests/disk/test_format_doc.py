@@ -10,7 +10,7 @@ import pytest
 
 from store.content import chunking, delta
 from store.content.veil import veil
-from store.disk import blob_format, file_header, head_format, journal_format, skeleton_format, turn_format
+from store.disk import blob_format, file_header, head_format, journal_format, jump_format, skeleton_format, turn_format
 from store.disk.blob_format import Chunk, Compression, Form, Member, Stretch
 from store.disk.file_header import HEADER_SIZE
 from store.disk.journal_format import Checkpoint, Entry, JournalBlob, Slot
@@ -71,6 +71,7 @@ DELTA = delta.difference(LINES, EDITED)
 EXAMPLES: dict[str, bytes] = {
     "file header": file_header.encode(file_header.TURN_LOG, STORE_ID),
     "turn record": turn_format.encode(TURN),
+    "jump": jump_format.encode(2, 1),
     **{
         name: head_format.encode(number, int(name not in OF_NONE), body)
         for number, (name, body) in enumerate(BODIES.items(), 1)
@@ -145,6 +146,7 @@ def test_fixed_sizes() -> None:
     assert [int(offset) + int(size) for offset, size, _ in last_rows if offset] == [
         HEADER_SIZE,
         turn_format.RECORD_SIZE,
+        jump_format.ENTRY_SIZE,
         len(blob_format.encode_group_table([Member(Hash(bytes(32)), Form.PLAIN, 1, 1)])),
         len(blob_format.encode_delta_table(Hash(bytes(32)), [Stretch(0, 0, 0)])),
         len(blob_format.encode_chunks([Chunk(Hash(bytes(32)), 1)])),

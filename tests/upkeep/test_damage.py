@@ -99,7 +99,7 @@ def test_a_closed_store(closed: Kept, harm: Harm) -> None:
     def check(path: Path, store: Store, answers: Answers) -> None:
         found = fsck(store)
         if path.parts[0] in ("turns", "blobs") and harm is flip:
-            assert found
+            assert found or (path.name == "turns.jump" and store.recovered)
             # the index still knows what the head log has lost, but not how far a version had come at some moment
             if path.name == "heads.log":
                 lost = closed.answers.keys() - answers.keys()
