@@ -99,7 +99,7 @@ class Plane:
     def _get_last(self, message: GetLast) -> bytes:
         head = self._store.head(message.context)
         count = _bounded(message.limit, head.depth + 1 if head.turn else 0)
-        turns = self._store.last(message.context, count)
+        turns = self._store.last(message.context, count, latest=message.latest)
         if message.whole:
             return encode_records(turns)
         return TurnsAnswer(self._items(turns, include=message.include)).encode()
@@ -107,7 +107,7 @@ class Plane:
     @perform.register
     def _get_before(self, message: GetBefore) -> bytes:
         count = _bounded(message.limit, self._store.turn(message.before).depth)
-        turns = self._store.before(message.context, message.before, count)
+        turns = self._store.before(message.context, message.before, count, latest=message.latest)
         if message.whole:
             return encode_records(turns)
         cursor = turn_of(turns[0].turn_id) if turns and turns[0].parent else 0
@@ -117,7 +117,7 @@ class Plane:
     def _get_range(self, message: GetRange) -> bytes:
         head = self._store.head(message.context)
         count = _bounded(message.limit, head.depth + 1 - message.start if head.turn else 0)
-        turns = self._store.range_by_depth(message.context, message.start, count)
+        turns = self._store.range_by_depth(message.context, message.start, count, latest=message.latest)
         if message.whole:
             return encode_records(turns)
         return RangeAnswer(head.depth, self._items(turns, include=message.include)).encode()
