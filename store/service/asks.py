@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct, json
@@ -11,7 +11,8 @@ from msgspec import Struct, json
 from store.commit.request import ContextHead
 from store.disk.turn_format import Encoding, Turn
 from store.errors import UsageError
-from store.events.conversation import Conversation
+from store.events.conversation import Conversation, Version
+from store.events.deletion import DELETED, Content
 from store.ids import HASH_SIZE, Hash, hash_bytes, patch_of, turn_of
 from store.service import turn_operations as ops
 from store.service.operation import Item, Nothing, Operation, Params, Result
@@ -137,22 +138,47 @@ def append(
     return _message(message, lambda answer: decode_records(answer)[0])
 
 
-def last(context_id: int, count: int, *, latest: bool = False) -> Ask[list[Turn]]:
+def last(context_id: int, count: int, *, latest: bool = False, as_of: int | None = None) -> Ask[list[Turn]]:
     """Ask for the last turns of a context."""
+    if as_of is not None:
+        return _as_of(ops.ReadParams(context_id, count, as_of))
     return _message(GetLast(_id(context_id), _count(count), False, latest, True), decode_records)
 
 
-def before(context_id: int, turn_id: int, count: int, *, latest: bool = False) -> Ask[list[Turn]]:
+def before(
+    context_id: int, turn_id: int, count: int, *, latest: bool = False, as_of: int | None = None
+) -> Ask[list[Turn]]:
     """Ask for the turns before one."""
+    if as_of is not None:
+        return _as_of(ops.ReadParams(context_id, count, as_of, before=turn_id))
     return _message(GetBefore(_id(context_id), _id(turn_id), _count(count), False, latest, True), decode_records)
 
 
-def range_by_depth(context_id: int, start: int, count: int, *, latest: bool = False) -> Ask[list[Turn]]:
+def range_by_depth(
+    context_id: int, start: int, count: int, *, latest: bool = False, as_of: int | None = None
+) -> Ask[list[Turn]]:
     """Ask for the turns from a depth on."""
     if start < 0 or count < 0:
         raise UsageError("a range starts at depth 0 or later and has no negative length")
+    if as_of is not None:
+        return _as_of(ops.ReadParams(context_id, count, as_of, start=start))
     message = GetRange(_id(context_id), _count(start), _count(count), False, latest, True)
     return _message(message, decode_records)
+
+
+def _as_of(params: ops.ReadParams) -> Ask[list[Turn]]:
+    return _items(ops.READ_AS_OF, params, lambda pages: decode_records(b"".join(pages)))
+
+
+def patch(context_id: int, changes: Mapping[int, Content], *, expected_head: int | None = None) -> Ask[ContextHead]:
+    """Ask for turns to be given other payloads, or to be deleted."""
+    turns = [(turn_id, None if content is DELETED else content) for turn_id, content in changes.items()]
+    return operation(ops.PATCH, ops.PatchParams(context_id, turns, expected_head), ops.Head.opened, repeats=False)
+
+
+def versions(context_id: int) -> Ask[list[Version]]:
+    """Ask for what a context has been."""
+    return operation(ops.VERSIONS, ops.ContextParams(context_id), _same)
 
 
 def turn(turn_id: int) -> Ask[Turn]:

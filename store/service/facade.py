@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 from store.commit.request import ContextHead
 from store.disk.turn_format import Encoding, Turn
-from store.events.conversation import Conversation
+from store.events.conversation import Conversation, Version
+from store.events.deletion import Content
 from store.ids import Hash
 from store.service import asks
 from store.service.asks import Ask
@@ -62,17 +64,24 @@ class Facade:
             )
         )
 
-    def last(self, context_id: int, count: int, *, latest: bool = False) -> list[Turn]:
-        """Return the last ``count`` turns of a context, oldest first."""
-        return self.ask(asks.last(context_id, count, latest=latest))
+    def last(self, context_id: int, count: int, *, latest: bool = False, as_of: int | None = None) -> list[Turn]:
+        """Return the last ``count`` turns of a context, oldest first.
 
-    def before(self, context_id: int, turn_id: int, count: int, *, latest: bool = False) -> list[Turn]:
+        As they were appended; ``latest``: as they now are; ``as_of``: as they were at a seq of the head log.
+        """
+        return self.ask(asks.last(context_id, count, latest=latest, as_of=as_of))
+
+    def before(
+        self, context_id: int, turn_id: int, count: int, *, latest: bool = False, as_of: int | None = None
+    ) -> list[Turn]:
         """Return the ``count`` turns before ``turn_id``, oldest first, without it."""
-        return self.ask(asks.before(context_id, turn_id, count, latest=latest))
+        return self.ask(asks.before(context_id, turn_id, count, latest=latest, as_of=as_of))
 
-    def range_by_depth(self, context_id: int, start: int, count: int, *, latest: bool = False) -> list[Turn]:
+    def range_by_depth(
+        self, context_id: int, start: int, count: int, *, latest: bool = False, as_of: int | None = None
+    ) -> list[Turn]:
         """Return up to ``count`` turns from depth ``start`` on, oldest first."""
-        return self.ask(asks.range_by_depth(context_id, start, count, latest=latest))
+        return self.ask(asks.range_by_depth(context_id, start, count, latest=latest, as_of=as_of))
 
     def turn(self, turn_id: int) -> Turn:
         """Return a turn."""
@@ -121,6 +130,16 @@ class Facade:
     def set_metadata(self, context_id: int, changes: dict[str, object]) -> None:
         """Change metadata of a context: keys replace, None removes."""
         self.ask(asks.set_metadata(context_id, changes))
+
+    def patch(
+        self, context_id: int, changes: Mapping[int, Content], *, expected_head: int | None = None
+    ) -> ContextHead:
+        """Give turns of a context other payloads, or delete them (DELETED), by one patch; return the head."""
+        return self.ask(asks.patch(context_id, changes, expected_head=expected_head))
+
+    def versions(self, context_id: int) -> list[Version]:
+        """Return what a context has been, oldest first."""
+        return self.ask(asks.versions(context_id))
 
     def projects(self) -> list[str]:
         """Return all projects."""

@@ -148,6 +148,8 @@ class Plane:
 
     def _items(self, turns: Sequence[Turn], *, include: bool) -> list[TurnItem]:
         store = self._store
+        # a message has no place to say of a turn that it was deleted
+        turns = [turn for turn in turns if not turn.deleted]
         payloads = self._payloads(turns) if include else None
         return [
             TurnItem(

@@ -10,7 +10,8 @@ from msgspec import Struct
 from store.commit.request import ContextHead
 from store.disk import turn_format
 from store.errors import UsageError
-from store.events.conversation import Conversation
+from store.events.conversation import Conversation, Version
+from store.events.deletion import DELETED, Content
 from store.ids import HASH_SIZE, Hash
 from store.service.operation import Holder, Nothing, Operation
 from store.upkeep.stats import Stats
@@ -74,6 +75,27 @@ class TypeParams(Struct, frozen=True, forbid_unknown_fields=True):
     version: int = 0
 
 
+class ReadParams(Struct, frozen=True, forbid_unknown_fields=True):
+    """Up to ``count`` turns of a context as of the frame ``seq`` of the head log.
+
+    The last of it, or those before the turn ``before``, or those from depth ``start`` on.
+    """
+
+    context: int
+    count: int
+    seq: int
+    before: int | None = None
+    start: int | None = None
+
+
+class PatchParams(Struct, frozen=True, forbid_unknown_fields=True):
+    """As of ``patch``: each turn with its new payload, null where it is deleted."""
+
+    context: int
+    turns: list[tuple[int, bytes | None]]
+    expected_head: int | None = None
+
+
 class HashParams(Struct, frozen=True, forbid_unknown_fields=True):
     """A blob by its hash."""
 
@@ -122,6 +144,28 @@ def _path(holder: Holder, params: TurnParams, emit: Callable[[bytes], None]) -> 
     for at in range(0, len(turns), _TURNS_AT_ONCE):
         emit(b"".join(map(turn_format.encode, turns[at : at + _TURNS_AT_ONCE])))
     return Nothing()
+
+
+def _read(holder: Holder, params: ReadParams, emit: Callable[[bytes], None]) -> Nothing:
+    store, context, count, seq = holder.store, params.context, params.count, params.seq
+    if params.before is not None:
+        turns = store.before(context, params.before, count, as_of=seq)
+    elif params.start is not None:
+        turns = store.range_by_depth(context, params.start, count, as_of=seq)
+    else:
+        turns = store.last(context, count, as_of=seq)
+    for at in range(0, len(turns), _TURNS_AT_ONCE):
+        emit(b"".join(map(turn_format.encode, turns[at : at + _TURNS_AT_ONCE])))
+    return Nothing()
+
+
+def _patch(holder: Holder, params: PatchParams, emit: Callable[[Nothing], None]) -> Head:
+    changes: dict[int, Content] = {turn: DELETED if payload is None else payload for turn, payload in params.turns}
+    return _head(holder.store.patch(params.context, changes, expected_head=params.expected_head))
+
+
+def _versions(holder: Holder, params: ContextParams, emit: Callable[[Nothing], None]) -> list[Version]:
+    return holder.store.versions(params.context)
 
 
 def _tip(holder: Holder, params: TipParams, emit: Callable[[Nothing], None]) -> int:
@@ -196,6 +240,9 @@ CONVERSATIONS = Operation(281, PageParams, list[Conversation], Nothing, _convers
 CONVERSATION = Operation(282, ContextParams, Nothing, Conversation, _conversation)
 FIND_CONVERSATION = Operation(283, NameParams, Nothing, Conversation | None, _find)  # type: ignore[arg-type]
 STORE_STATS = Operation(284, Nothing, Nothing, Stats, _stats)
+READ_AS_OF = Operation(285, ReadParams, bytes, Nothing, _read)
+PATCH = Operation(286, PatchParams, Nothing, Head, _patch)
+VERSIONS = Operation(287, ContextParams, Nothing, list[Version], _versions)
 
 TURN_OPERATIONS = (
     CREATE_CONTEXT,
@@ -213,4 +260,7 @@ TURN_OPERATIONS = (
     CONVERSATION,
     FIND_CONVERSATION,
     STORE_STATS,
+    READ_AS_OF,
+    PATCH,
+    VERSIONS,
 )

@@ -12,6 +12,7 @@ import trio
 
 from store.commit.request import Request
 from store.errors import Conflict, NotFound, UsageError
+from store.events.deletion import DELETED
 from store.ids import Hash, hash_bytes
 from store.service.async_client import open_client
 from store.service.channel import ServiceGone
@@ -158,6 +159,32 @@ async def test_the_same_text_twice_is_two_turns(facade: Awaited) -> None:
     context = (await facade.create_context()).context
     first = await facade.append(context, b"1", "t")
     assert (await facade.append(context, b"1", "t")).parent == first.turn_id
+
+
+async def test_patches_and_what_was_before_them(facade: Awaited, store: Store) -> None:
+    context = (await facade.create_context()).context
+    turns = [await facade.append(context, b"%d" % number, "t") for number in range(4)]
+    seq = store._writer.seq
+    head = await facade.patch(context, {turns[1].turn_id: b"one", turns[2].turn_id: DELETED})
+    assert head == store.head(context)
+    assert head.patch > 0
+    assert await facade.last(context, 9) == turns
+    latest = await facade.last(context, 9, latest=True)
+    assert latest == store.last(context, 9, latest=True)
+    assert [turn.deleted for turn in latest] == [False, False, True, False]
+    assert await facade.payload(latest[1].turn_id) == b"one"
+    assert await facade.before(context, turns[3].turn_id, 9, latest=True) == latest[:3]
+    assert await facade.range_by_depth(context, 1, 2, latest=True) == latest[1:3]
+    assert await facade.last(context, 9, as_of=seq) == turns
+    assert await facade.last(context, 2, as_of=store._writer.seq) == latest[2:]
+    assert await facade.before(context, turns[3].turn_id, 2, as_of=seq) == turns[1:3]
+    assert await facade.range_by_depth(context, 1, 2, as_of=seq) == turns[1:3]
+    assert await facade.tip(context, seq) == turns[3].turn_id
+    assert await facade.versions(context) == store.versions(context)
+    with pytest.raises(Conflict):
+        await facade.patch(context, {turns[0].turn_id: b"x"}, expected_head=turns[0].turn_id)
+    with pytest.raises(NotFound):
+        await facade.patch(context, {999: b"x"})
 
 
 async def test_blobs_and_trees(facade: Awaited) -> None:

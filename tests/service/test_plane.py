@@ -10,6 +10,7 @@ import pytest
 import zstandard
 from blake3 import blake3
 
+from store.events.deletion import DELETED
 from store.ids import Hash
 from store.service import frames, wire
 from store.service.frames import Decoder, Frame
@@ -282,6 +283,22 @@ def test_ranges_by_depth(peer: Peer, context: int) -> None:
         assert answer.head_depth == 5
         assert [item.payload[0] for item in answer.items] == expected
     assert len(RangeAnswer.decode(peer.ask(GetRange(context, 0, 2**32 - 1, False))).items) == 6
+
+
+def test_the_latest_has_edits_and_lacks_what_was_deleted(peer: Peer, context: int, store: Store) -> None:
+    turns = [appended(peer, append(bytes([number]), context)).turn for number in range(4)]
+    store.patch(context, {turns[1]: b"one", turns[2]: DELETED})
+    as_appended = TurnsAnswer.decode(peer.ask(GetLast(context, 9, True))).items
+    assert [(item.turn, item.payload) for item in as_appended] == [(turns[at], bytes([at])) for at in range(4)]
+    latest = TurnsAnswer.decode(peer.ask(GetLast(context, 9, True, True))).items
+    assert [(item.turn, item.payload) for item in latest] == [(turns[0], b"\0"), (turns[1], b"one"), (turns[3], b"\3")]
+    assert latest[1].hash == blake3(b"one").digest()
+    assert head(peer, context).turn == turns[3]
+    answer = BeforeAnswer.decode(peer.ask(GetBefore(context, turns[3], 1, True, True)))
+    assert (answer.items, answer.cursor) == ([], turns[2])
+    assert [item.payload for item in RangeAnswer.decode(peer.ask(GetRange(context, 1, 2, True, True))).items] == [
+        b"one"
+    ]
 
 
 def test_blobs(peer: Peer, context: int) -> None:
