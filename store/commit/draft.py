@@ -67,7 +67,9 @@ class Draft:
         head = ContextHead(context, 0, 0)
         if not created and context:
             head = self.heads.get(context) or self._head(context)
-        if request.key and (done := self._keys.get((context, request.key)) or self._keyed(context, request.key)):
+        # the keys of open turns are not their clients'
+        place = (0 if request.closes else context, request.key)
+        if request.key and (done := self._keys.get(place) or self._keyed(*place)):
             self._repeat(request, done, head)
             return
         if (request.expected_head is not None and head.tip != request.expected_head) or (
@@ -122,7 +124,7 @@ class Draft:
             bodies.append((context, heads.Metadata(now, request.changes)))
         bodies += [(context, note) for note in request.notes]
         if request.key:
-            bodies.append((context, heads.Appended(parent, now, request.key)))
+            bodies.append((place[0], heads.Appended(parent, now, request.key)))
         if request.fs_root:
             bodies.append((context, heads.FsRoot(parent, request.fs_root)))
         if request.closes:
@@ -134,7 +136,7 @@ class Draft:
         if request.notes:
             request.seq = self.seq + 1 + next(at for at, body in enumerate(bodies) if body[1] is request.notes[0])
         if request.key:
-            self._keys[context, request.key] = parent
+            self._keys[place] = parent
         for frame, (owner, body) in zip(encoded, bodies, strict=True):
             self._note(frame, owner, body)
         self._turns += records

@@ -14,7 +14,7 @@ from store.disk.blob_format import Form
 from store.disk.journal_format import JournalBlob
 from store.disk.turn_format import Encoding, Turn
 from store.errors import Conflict, TooLarge, UsageError
-from store.ids import Hash, hash_bytes, tip_of, turn_of
+from store.ids import Hash, hash_bytes, now_ms, tip_of, turn_of
 
 _LONGEST_KEY = 1024
 
@@ -204,6 +204,10 @@ class Appends(Submitting):
         """Change metadata of a context: keys replace, None removes."""
         self._known(context_id)
         self.submit(Request(context_id, changes=_json(changes)))
+
+    def coded_turn(self, payload: bytes, tag: int, codec: int) -> NewTurn:
+        """Describe a turn of a type that is known by its tag."""
+        return NewTurn(hash_bytes(payload), tag, codec, 0, now_ms())
 
     def described(self, item: Append) -> NewTurn:
         """Describe the turn that an append makes."""

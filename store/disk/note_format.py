@@ -57,6 +57,7 @@ class Closed(Struct, frozen=True, gc=False):
 
 Note = Appended | FsRoot | Opened | TextAdded | Closed
 NOTES = (Appended, FsRoot, Opened, TextAdded, Closed)
+TEXT_NOTES = (Opened, TextAdded, Closed)
 
 
 def encode(note: Note) -> tuple[int, bytes]:

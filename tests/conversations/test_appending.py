@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fusefs.text.render import FileRenderer
-from store.commit import draft, writer
+from store.commit import draft, keys
 from store.disk.turn_format import Encoding, Turn
 from store.editing.editor import Editor
 from store.errors import Conflict, NotFound, TooLarge, UsageError
@@ -39,7 +39,7 @@ def rows(store: Store, table: str) -> list[tuple[object, ...]]:
 
 def at(monkeypatch: pytest.MonkeyPatch, time_ms: int) -> None:
     """Have the writer's clock show a time."""
-    monkeypatch.setattr(writer, "now_ms", lambda: time_ms)
+    monkeypatch.setattr(keys, "now_ms", lambda: time_ms)
     monkeypatch.setattr(draft, "now_ms", lambda: time_ms)
 
 
@@ -146,7 +146,7 @@ def test_what_is_kept_of_keys_follows_from_the_log(
         context = store.create_context().context
         for number, (hour, key) in enumerate(times):
             at(monkeypatch, 10 * KEPT_MS + hour * HOUR)
-            kept = store._writer._keyed(context, key)
+            kept = store._writer.keys.get(context, key)
             turn = store.append(context, b"x", "test.v1", idempotency_key=key)
             assert turn.turn_id == kept or kept == 0
             if number in settles:
@@ -164,9 +164,9 @@ def test_what_is_remembered_of_keys_is_bounded(store: Store) -> None:
     context = store.create_context().context
     for number in range(50):
         store.append(context, b"x", "test.v1", idempotency_key=b"%d" % number)
-    assert len(store._writer._keys) <= 50
+    assert len(store._writer.keys) <= 50
     store._writer.settle()
-    assert store._writer._keys == {}
+    assert len(store._writer.keys) == 0
     assert store.append(context, b"x", "test.v1", idempotency_key=b"7").turn_id == 8
 
 
