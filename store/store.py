@@ -17,6 +17,7 @@ from store.commit.intake import Intake
 from store.commit.learning import Learning
 from store.commit.request import Request
 from store.commit.writer import Writer
+from store.content.canonical import canonical_json
 from store.content.resolver import Resolver
 from store.conversations.appends import Append as Append
 from store.conversations.streaming import OpenTurn as OpenTurn
@@ -24,6 +25,7 @@ from store.conversations.streaming import Streaming
 from store.conversations.turns import Turns
 from store.conversations.viewer import Viewer
 from store.disk.note_format import TEXT_NOTES
+from store.disk.turn_format import Encoding
 from store.errors import StoreFailed
 from store.events.change import Change as Change
 from store.events.deletion import DELETED as DELETED
@@ -52,6 +54,7 @@ class Store(Streaming):
             index = files.index
             self._index = index
             self._notes = Notes(index.db)
+            self.canonical = {Encoding.JSON: canonical_json} if self.settings.canonical_json else {}
             self._listeners: list[tuple[Callable[[Change], None], bool]] = []
             self._writer = Writer(files.turns, files.heads, files.packs, files.journal, index, files.seq)
             self._writer.committed = self._announce

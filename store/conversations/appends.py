@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from store.commit.request import ContextHead, NewTurn, Request
+from store.content.canonical import Canonical
 from store.conversations.submitting import Submitting, fs_root_of
 from store.conversations.viewer import LARGEST_VIEWED
 from store.disk.blob_format import Form
@@ -31,6 +32,9 @@ class Append(Struct, frozen=True):
 
 class Appends(Submitting):
     """Writes to one store; what it writes with is set by who makes it."""
+
+    canonical: dict[int, Canonical]
+    """The form in which payloads of an encoding are stored when they are appended, where there is one."""
 
     def create_context(self, base_turn: int = 0, *, metadata: dict[str, object] | None = None) -> ContextHead:
         """Create a context whose branch is empty, or ends in ``base_turn`` (or tip); durable when it returns."""
@@ -107,6 +111,8 @@ class Appends(Submitting):
         The new turn follows the head. None where the payload is so large that it does not go through the journal.
         """
         # what append_many does, for the one that is waited for most
+        if self.canonical:
+            payload = self.in_form(payload, encoding)
         blob, turn = self._item(payload, type_name, encoding, type_version, created_ms)
         if blob.raw_len > self._writer.journalled_bytes:
             return None
@@ -137,6 +143,8 @@ class Appends(Submitting):
     ) -> list[Turn]:
         self._known(context_id)
         root = None if fs_root is None else fs_root_of(fs_root)
+        if self.canonical:
+            items = [structs.replace(item, payload=self.in_form(item.payload, item.encoding)) for item in items]
         turns = [self.described(item) for item in items]
         fresh = self.journalled([item.payload for item in items])
         types = self.types_for([item.type_name for item in items])
@@ -204,6 +212,11 @@ class Appends(Submitting):
         """Change metadata of a context: keys replace, None removes."""
         self._known(context_id)
         self.submit(Request(context_id, changes=_json(changes)))
+
+    def in_form(self, payload: bytes, encoding: int) -> bytes:
+        """Return a payload as it is stored."""
+        form = self.canonical.get(encoding)
+        return form(payload) if form else payload
 
     def coded_turn(self, payload: bytes, tag: int, codec: int) -> NewTurn:
         """Describe a turn of a type that is known by its tag."""

@@ -127,7 +127,7 @@ class Streaming(Patching):
                 return self._sealed(context_id, number)
             if state.damaged:
                 raise DamageError(f"what was added to open turn {number} after {len(state.text)} bytes is lost")
-            payload = bytes(state.text)
+            payload = self.in_form(bytes(state.text), state.opened.codec & 0xFFFF)
             fresh = self.journalled([payload])
             turn = self.coded_turn(payload, state.opened.tag, state.opened.codec)
             request = Request(context_id, turns=[turn], blobs=fresh, closes=number, key=_key(number))
