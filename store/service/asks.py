@@ -18,6 +18,7 @@ from store.service import turn_operations as ops
 from store.service.operation import Item, Nothing, Operation, Params, Result
 from store.service.wire import NONE, AppendTurn, GetHead, HeadAnswer
 from store.service.wire_blobs import AttachFs, BlobAnswer, GetBlob, PutAnswer, PutBlob
+from store.service.wire_fields import Buffer
 from store.service.wire_turns import GetBefore, GetLast, GetRange, decode_records
 from store.upkeep.stats import Stats
 
@@ -35,7 +36,7 @@ class Ask(Struct, Generic[T], frozen=True):
     number: int
     flags: int
     payload: bytes
-    read: Callable[[Sequence[bytes]], T]
+    read: Callable[[Sequence[Buffer]], T]
     repeats: bool = True
 
 
@@ -47,7 +48,7 @@ class _Message(Protocol):
     def encode(self) -> bytes: ...
 
 
-def _message(message: _Message, read: Callable[[bytes], T]) -> Ask[T]:
+def _message(message: _Message, read: Callable[[Buffer], T]) -> Ask[T]:
     return Ask(message.number, message.flags, message.encode(), lambda answers: read(answers[-1]))
 
 
@@ -78,7 +79,7 @@ def _done(_answer: object) -> None:
     return None
 
 
-def _head(payload: bytes) -> ContextHead:
+def _head(payload: Buffer) -> ContextHead:
     head = HeadAnswer.decode(payload)
     return ContextHead(head.context, turn_of(head.turn), head.depth, patch_of(head.turn))
 

@@ -22,6 +22,7 @@ from store.service.async_facade import AsyncFacade
 from store.service.channel import Place, ServiceGone
 from store.service.frames import BadFrame, Decoder, Frame
 from store.service.watching import Moved
+from store.service.wire_fields import Buffer
 
 T = TypeVar("T")
 _PATIENCE_SECONDS = 10.0
@@ -33,7 +34,7 @@ class _Waiting:
     """Somebody who waits for the answer to a request."""
 
     def __init__(self) -> None:
-        self.payloads: list[bytes] = []
+        self.payloads: list[Buffer] = []
         self.error: ConvfsError | None = None
         self.done = trio.Event()
 
@@ -47,7 +48,7 @@ class _Wire:
         self._sending = trio.Lock()
         self._waiting: dict[int, _Waiting] = {}
 
-    async def exchange(self, request: Frame) -> list[bytes]:
+    async def exchange(self, request: Frame) -> list[Buffer]:
         """Send a request and return the payloads that answer it."""
         waiting = self._waiting[request.req_id] = _Waiting()
         try:

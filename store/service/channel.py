@@ -44,6 +44,7 @@ class Channel:
         """Connect. Raises ConvfsError also where another user listens, or the token is not the right one."""
         self._place = place
         self._decoder = frames.Decoder()
+        self._buffer = memoryview(bytearray(_RECEIVE))
         self.pid = 0
         """The process at the other end, 0 where that is not known."""
         family = socket.AF_UNIX if place.tcp is None else socket.AF_INET6 if ":" in place.tcp[0] else socket.AF_INET
@@ -91,10 +92,10 @@ class Channel:
                     # Answers to an earlier call that was broken off may still come.
                     if frame.req_id == request.req_id:
                         yield frame
-                data = self._socket.recv(_RECEIVE)
-                if not data:
+                size = self._socket.recv_into(self._buffer)
+                if not size:
                     return
-                self._decoder.add(data)
+                self._decoder.add(self._buffer[:size])
         except TimeoutError as error:
             raise ServiceGone(f"{self._who()} does not answer") from error
         except OSError as error:

@@ -23,6 +23,7 @@ from store.service.facade import Facade
 from store.service.frames import Frame
 from store.service.operation import Item, Operation, Params, Result
 from store.service.watching import Moved
+from store.service.wire_fields import Buffer
 
 T = TypeVar("T")
 _PATIENCE_SECONDS = 10.0
@@ -152,8 +153,8 @@ class Client(Facade):
         req_id, self._next_id = self._next_id, self._next_id + 1
         return req_id
 
-    def _exchange(self, channel: Channel, ask: Ask[T]) -> list[bytes]:
-        payloads = []
+    def _exchange(self, channel: Channel, ask: Ask[T]) -> list[Buffer]:
+        payloads: list[Buffer] = []
         for frame in channel.answers(Frame(ask.number, self._request_id(), ask.payload, ask.flags)):
             if frame.msg_type == frames.ERROR:
                 raise frames.error_of(frame)

@@ -26,16 +26,17 @@ MORE = 1
 
 _ERROR_HEAD = struct.Struct("<II")
 _MAX_ERROR_TEXT = 8192
+_LARGE_BYTES = 64 << 10
 
 NOT_FOUND, CONFLICT, TOO_LARGE, INVALID, FAILED = 404, 409, 413, 422, 500
 
 
 class Frame(Struct, frozen=True):
-    """One message."""
+    """One message. The payload of a large one that came in may be a view of what it came in."""
 
     msg_type: int
     req_id: int
-    payload: bytes = b""
+    payload: bytes | memoryview = b""
     flags: int = 0
 
 
@@ -52,7 +53,7 @@ def encode(frame: Frame) -> bytes:
     size = len(frame.payload)
     if size > MAX_PAYLOAD:
         raise UsageError(f"a message of {size} bytes is larger than the {MAX_PAYLOAD} that a frame holds")
-    return HEADER.pack(size, frame.msg_type, frame.flags, frame.req_id) + frame.payload
+    return b"".join((HEADER.pack(size, frame.msg_type, frame.flags, frame.req_id), frame.payload))
 
 
 class Decoder:
@@ -61,7 +62,7 @@ class Decoder:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
-    def add(self, data: bytes | bytearray) -> None:
+    def add(self, data: bytes | bytearray | memoryview) -> None:
         """Take the next bytes of the stream."""
         self._buffer += data
 
@@ -80,6 +81,10 @@ class Decoder:
         end = HEADER.size + size
         if len(buffer) < end:
             return None
+        if size >= _LARGE_BYTES:
+            # not copied: what comes behind it goes into another buffer
+            self._buffer = buffer[end:]
+            return Frame(msg_type, req_id, memoryview(buffer)[HEADER.size : end], flags)
         with memoryview(buffer) as view:
             payload = bytes(view[HEADER.size : end])
         del buffer[:end]
@@ -128,6 +133,6 @@ def error_of(frame: Frame) -> ConvfsError:
     if len(frame.payload) < _ERROR_HEAD.size:
         return ConvfsError("the service answered with an error that it did not explain")
     code, size = _ERROR_HEAD.unpack_from(frame.payload)
-    text = frame.payload[_ERROR_HEAD.size :][:size].decode("utf-8", "replace")
+    text = bytes(frame.payload[_ERROR_HEAD.size :][:size]).decode("utf-8", "replace")
     kinds = {NOT_FOUND: NotFound, CONFLICT: Conflict, TOO_LARGE: TooLarge, INVALID: UsageError}
     return kinds.get(code, ConvfsError)(text)

@@ -22,7 +22,7 @@ from store.errors import ConvfsError
 from store.service import frames
 from store.service.link import Link
 from store.service.plane import Plane
-from store.service.protocol import MOST_WAITING_BYTES, Connection, Request, State
+from store.service.protocol import MOST_WAITING_BYTES, Connection, Payload, Request, State, size_of
 from store.service.slots import Slots
 from store.service.wire import AppendTurn
 from store.service.workers import Committer, Pool, Returns
@@ -30,6 +30,7 @@ from store.service.workers import Committer, Pool, Returns
 _LOG = logging.getLogger(__name__)
 
 MOST_CONNECTIONS = 400
+_RECEIVE_BYTES = 256 << 10
 _LARGE_BYTES = 1 << 20
 _MOST_LARGE = 4
 """Of requests that are larger than that, and of answers, so many are in memory at a time."""
@@ -60,6 +61,7 @@ class Hub:
         self._incoming: Slots[Link] = Slots(_MOST_LARGE)
         self._outgoing: Slots[Link] = Slots(_MOST_LARGE)
         self._sessions = 0
+        self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self._epoll.register(self._returns.fd, select.EPOLLIN)
 
     def listen(self, listener: socket.socket, welcome: Callable[[socket.socket], bool], token: str = "") -> None:
@@ -123,8 +125,10 @@ class Hub:
                 sock.close()
                 continue
             sock.setblocking(False)
+            # as much as the system allows: a large answer goes out in fewer parts
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LARGE_BYTES)
             self._sessions += 1
-            link = Link(sock, Connection(self._sessions, self._ours, token), self._epoll)
+            link = Link(sock, Connection(self._sessions, self._ours, token), self._epoll, self._buffer)
             self._links[link.fd] = link
 
     def _serve(self, link: Link, events: int) -> None:
@@ -216,7 +220,7 @@ class Hub:
         link.appending = True
         self._pool.do(partial(self._plane.perform, message), partial(self._appended, link, request))
 
-    def _appended(self, link: Link, request: Request, result: bytes | Exception) -> None:
+    def _appended(self, link: Link, request: Request, result: Payload | Exception) -> None:
         """Take what came of an append that was done by itself."""
         link.appending = False
         self._finish(link, request, result)
@@ -239,25 +243,25 @@ class Hub:
         link.reading = True
         self._pool.do(partial(self._plane.perform, message), partial(self._was_read, link))
 
-    def _was_read(self, link: Link, result: bytes | Exception) -> None:
+    def _was_read(self, link: Link, result: Payload | Exception) -> None:
         link.reading = False
         if self._links.get(link.fd) is not link:
             return
-        if isinstance(result, bytes) and len(result) > _LARGE_BYTES and not self._outgoing.take(link):
+        if not isinstance(result, Exception) and size_of(result) > _LARGE_BYTES and not self._outgoing.take(link):
             # read once more when there is a place for it
             return
         self._finish(link, link.reads.popleft(), result)
         self._read_next(link)
 
-    def _finish(self, link: Link, request: Request, result: bytes | Exception) -> None:
-        if isinstance(result, bytes):
-            self.answer(link, request, result)
-        else:
+    def _finish(self, link: Link, request: Request, result: Payload | Exception) -> None:
+        if isinstance(result, Exception):
             self.fail(link, request, result)
+        else:
+            self.answer(link, request, result)
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
-    def answer(self, link: Link, request: Request, payload: bytes) -> None:
+    def answer(self, link: Link, request: Request, payload: Payload) -> None:
         """Answer a request."""
         link.connection.answer(request.req_id, request.number, payload)
         self._touched[link] = None

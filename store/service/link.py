@@ -11,13 +11,12 @@ import trio
 
 from store.service.protocol import MOST_WAITING_BYTES, Connection, Request, State
 
-_RECEIVE = 256 << 10
-
 
 class Link:
     """A socket that never blocks, registered with ``epoll`` for just what it waits for."""
 
-    def __init__(self, sock: socket.socket, connection: Connection, epoll: select.epoll) -> None:
+    def __init__(self, sock: socket.socket, connection: Connection, epoll: select.epoll, buffer: memoryview) -> None:
+        """``buffer`` is what is received into, and may be shared: it holds nothing beyond a call of :meth:`read`."""
         self.connection = connection
         self.fd = sock.fileno()
         self.moved = time.monotonic()
@@ -33,6 +32,7 @@ class Link:
         self.paused = False
         """Whether it may not be read now, whatever the protocol says."""
         self._socket = sock
+        self._buffer = buffer
         self._epoll = epoll
         self._interest = select.EPOLLIN
         self._room: trio.Event | None = None
@@ -41,14 +41,14 @@ class Link:
     def read(self) -> None:
         """Take what has come."""
         try:
-            data = self._socket.recv(_RECEIVE)
+            size = self._socket.recv_into(self._buffer)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             self.connection.lost()
             return
         self.moved = time.monotonic()
-        self.connection.receive(data)
+        self.connection.receive(self._buffer[:size])
 
     def write(self) -> None:
         """Send what can be sent at once."""

@@ -10,7 +10,7 @@ from store.disk.turn_format import Turn
 from store.errors import ConvfsError, DamageError, NotFound, TooLarge, UsageError
 from store.ids import hash_bytes, turn_of
 from store.service.frames import MAX_PAYLOAD
-from store.service.protocol import Message
+from store.service.protocol import Message, Payload
 from store.service.wire import NONE, ZSTD, Appended, AppendTurn, CreateContext, ForkContext, GetHead, HeadAnswer
 from store.service.wire_blobs import AttachFs, BlobAnswer, GetBlob, PutAnswer, PutBlob
 from store.service.wire_turns import (
@@ -59,7 +59,7 @@ class Plane:
         return Appended(message.context, turn_of(turn.turn_id), turn.depth, turn.payload_hash).encode()
 
     @singledispatchmethod
-    def perform(self, message: Message) -> bytes:
+    def perform(self, message: Message) -> Payload:
         """Do what a message asks for; return the payload of the answer."""
         raise TypeError(f"{type(message).__name__} is no message")
 
@@ -96,38 +96,38 @@ class Plane:
         return self.appended(message, turn)
 
     @perform.register
-    def _get_last(self, message: GetLast) -> bytes:
+    def _get_last(self, message: GetLast) -> Payload:
         head = self._store.head(message.context)
         count = _bounded(message.limit, head.depth + 1 if head.turn else 0)
         turns = self._store.last(message.context, count, latest=message.latest)
         if message.whole:
             return encode_records(turns)
-        return TurnsAnswer(self._items(turns, include=message.include)).encode()
+        return TurnsAnswer(self._items(turns, include=message.include)).pieces()
 
     @perform.register
-    def _get_before(self, message: GetBefore) -> bytes:
+    def _get_before(self, message: GetBefore) -> Payload:
         count = _bounded(message.limit, self._store.turn(message.before).depth)
         turns = self._store.before(message.context, message.before, count, latest=message.latest)
         if message.whole:
             return encode_records(turns)
         cursor = turn_of(turns[0].turn_id) if turns and turns[0].parent else 0
-        return BeforeAnswer(self._items(turns, include=message.include), cursor).encode()
+        return BeforeAnswer(self._items(turns, include=message.include), cursor).pieces()
 
     @perform.register
-    def _get_range(self, message: GetRange) -> bytes:
+    def _get_range(self, message: GetRange) -> Payload:
         head = self._store.head(message.context)
         count = _bounded(message.limit, head.depth + 1 - message.start if head.turn else 0)
         turns = self._store.range_by_depth(message.context, message.start, count, latest=message.latest)
         if message.whole:
             return encode_records(turns)
-        return RangeAnswer(head.depth, self._items(turns, include=message.include)).encode()
+        return RangeAnswer(head.depth, self._items(turns, include=message.include)).pieces()
 
     @perform.register
-    def _get_blob(self, message: GetBlob) -> bytes:
+    def _get_blob(self, message: GetBlob) -> Payload:
         size = self._store.blob_size(message.hash)
         if size > MAX_PAYLOAD - 4:
             raise TooLarge(f"a blob of {size} bytes fits no frame")
-        return BlobAnswer(self._store.blob(message.hash)).encode()
+        return BlobAnswer(self._store.blob(message.hash)).pieces()
 
     @perform.register
     def _put_blob(self, message: PutBlob) -> bytes:

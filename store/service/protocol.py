@@ -19,12 +19,16 @@ from store.service import frames
 from store.service.frames import BadFrame, Decoder, Frame
 from store.service.wire import VERSION, AppendTurn, CreateContext, ForkContext, GetHead, Hello, HelloAnswer
 from store.service.wire_blobs import AttachFs, GetBlob, PutBlob
+from store.service.wire_fields import Buffer
 from store.service.wire_turns import GetBefore, GetLast, GetRange
 
 Message = (
     CreateContext | ForkContext | GetHead | AppendTurn | GetLast | GetBefore | GetRange | GetBlob | AttachFs | PutBlob
 )
 """What a request of the wire protocol asks for. HELLO is answered by the connection itself."""
+
+Payload = bytes | list[bytes]
+"""The payload of an answer, whole or in pieces that need not be copied together."""
 
 MESSAGES: Mapping[int, type[Message]] = {kind.number: kind for kind in get_args(Message)}
 
@@ -33,7 +37,7 @@ MOST_IN_FLIGHT = 64
 MOST_WAITING_BYTES = 1 << 20
 """While more bytes than this wait to be taken by the peer, none of its requests are begun."""
 
-_BUFFERS_AT_ONCE = 64
+_BUFFERS_AT_ONCE = 256
 
 
 class State(Enum):
@@ -91,7 +95,7 @@ class Request(Struct, frozen=True, gc=False):
     req_id: int
     number: int
     message: Message | None
-    body: bytes = b""
+    body: Buffer = b""
 
 
 class Connection:
@@ -128,7 +132,7 @@ class Connection:
         """The size of the request that is coming in, 0 while that is not known."""
         return self._decoder.wanted
 
-    def receive(self, data: bytes) -> None:
+    def receive(self, data: bytes | memoryview) -> None:
         """Take bytes that the peer sent; none: it will send no more."""
         if data:
             self._decoder.add(data)
@@ -163,15 +167,22 @@ class Connection:
 
     # -- to the peer -----------------------------------------------------------------------------------------------
 
-    def answer(self, req_id: int, number: int, payload: bytes) -> None:
+    def answer(self, req_id: int, number: int, payload: Payload) -> None:
         """Answer a request; by an ERROR frame where the payload is larger than a frame may be."""
-        if len(payload) > frames.MAX_PAYLOAD:
-            self.fail(req_id, frames.TOO_LARGE, f"an answer of {len(payload)} bytes fits no frame: ask for less")
+        size = size_of(payload)
+        if size > frames.MAX_PAYLOAD:
+            self.fail(req_id, frames.TOO_LARGE, f"an answer of {size} bytes fits no frame: ask for less")
             return
         self.in_flight -= 1
-        if self.state is not State.CLOSED:
+        if self.state is State.CLOSED:
+            return
+        if isinstance(payload, bytes):
             self._put(Frame(number, req_id, payload))
-            self._settle()
+        else:
+            self._out.append(frames.HEADER.pack(size, number, 0, req_id))
+            self._out += [piece for piece in payload if piece]
+            self.waiting += frames.HEADER.size + size
+        self._settle()
 
     def item(self, req_id: int, number: int, payload: bytes) -> None:
         """Send an item of an answer that goes on."""
@@ -265,6 +276,11 @@ class Connection:
         )
         self._put(frames.error_frame(frame.req_id, frames.INVALID, text))
         self._move(Event.REFUSED)
+
+
+def size_of(payload: Payload) -> int:
+    """Return how many bytes a payload has."""
+    return len(payload) if isinstance(payload, bytes) else sum(map(len, payload))
 
 
 class _Meta(Struct):

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from store.errors import UsageError
 from store.ids import HASH_SIZE, Hash
-from store.service.wire_fields import allowed, ended, piece, start, text, whole
+from store.service.wire_fields import Buffer, allowed, ended, piece, start, text, whole
 
 VERSION = 1
 """The version of the protocol."""
@@ -60,7 +60,7 @@ class Hello(Struct, frozen=True):
         return b"".join((_HELLO.pack(self.version, len(tag)), tag, _U32.pack(len(self.meta)), self.meta))
 
     @classmethod
-    def decode(cls, payload: bytes, flags: int = 0) -> Self:
+    def decode(cls, payload: Buffer, flags: int = 0) -> Self:
         """Read a payload."""
         allowed(flags, 0, "HELLO")
         if not payload:
@@ -85,7 +85,7 @@ class HelloAnswer(Struct, frozen=True):
         return _HELLO_ANSWER.pack(self.session, self.version)
 
     @classmethod
-    def decode(cls, payload: bytes) -> Self:
+    def decode(cls, payload: Buffer) -> Self:
         """Read a payload."""
         return cls(*whole(_HELLO_ANSWER, payload, "the answer to HELLO"))
 
@@ -103,7 +103,7 @@ class _OneNumber(Struct, frozen=True):
         return _U64.pack(self.value)
 
     @classmethod
-    def decode(cls, payload: bytes, flags: int = 0) -> Self:
+    def decode(cls, payload: Buffer, flags: int = 0) -> Self:
         """Read a payload."""
         allowed(flags, 0, cls.__name__)
         return cls(*whole(_U64, payload, cls.__name__))
@@ -139,7 +139,7 @@ class GetHead(Struct, frozen=True):
         return _U64.pack(self.value)
 
     @classmethod
-    def decode(cls, payload: bytes, flags: int = 0) -> Self:
+    def decode(cls, payload: Buffer, flags: int = 0) -> Self:
         """Read a payload."""
         allowed(flags, WHOLE, "GET_HEAD")
         (value,) = whole(_U64, payload, "GET_HEAD")
@@ -158,7 +158,7 @@ class HeadAnswer(Struct, frozen=True):
         return _HEAD.pack(self.context, self.turn, self.depth)
 
     @classmethod
-    def decode(cls, payload: bytes) -> Self:
+    def decode(cls, payload: Buffer) -> Self:
         """Read a payload."""
         return cls(*whole(_HEAD, payload, "a head"))
 
@@ -209,7 +209,7 @@ class AppendTurn(Struct, frozen=True, gc=False):
         )
 
     @classmethod
-    def decode(cls, payload: bytes, flags: int = 0) -> Self:
+    def decode(cls, payload: Buffer, flags: int = 0) -> Self:
         """Read the payload of a frame."""
         allowed(flags, FS_ROOT | EXPECTED_HEAD | WHOLE, "APPEND_TURN")
         context, parent, size = start(_APPEND, payload, 0, "APPEND_TURN")
@@ -260,7 +260,7 @@ class Appended(Struct, frozen=True):
         return _APPENDED.pack(self.context, self.turn, self.depth, self.hash)
 
     @classmethod
-    def decode(cls, payload: bytes) -> Self:
+    def decode(cls, payload: Buffer) -> Self:
         """Read a payload."""
         if len(payload) != _APPENDED.size:
             raise UsageError(f"the answer to APPEND_TURN takes {_APPENDED.size} bytes, not {len(payload)}")

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from store.errors import UsageError
 from store.ids import Hash
-from store.service.wire_fields import allowed, digest, ended, piece, start
+from store.service.wire_fields import Buffer, allowed, digest, ended, piece, start
 
 _U32 = struct.Struct("<I")
 _FS = struct.Struct("<Q32s")
@@ -28,7 +28,7 @@ class GetBlob(Struct, frozen=True):
         return self.hash
 
     @classmethod
-    def decode(cls, payload: bytes, flags: int = 0) -> Self:
+    def decode(cls, payload: Buffer, flags: int = 0) -> Self:
         """Read a payload."""
         allowed(flags, 0, "GET_BLOB")
         return cls(digest(payload))
@@ -41,10 +41,14 @@ class BlobAnswer(Struct, frozen=True):
 
     def encode(self) -> bytes:
         """Return the payload."""
-        return _U32.pack(len(self.data)) + self.data
+        return b"".join(self.pieces())
+
+    def pieces(self) -> list[bytes]:
+        """Return the payload in pieces: the blob is not copied."""
+        return [_U32.pack(len(self.data)), self.data]
 
     @classmethod
-    def decode(cls, payload: bytes) -> Self:
+    def decode(cls, payload: Buffer) -> Self:
         """Read a payload."""
         (size,) = start(_U32, payload, 0, "the answer to GET_BLOB")
         data = piece(payload, 4, size, "the answer to GET_BLOB")
@@ -66,7 +70,7 @@ class AttachFs(Struct, frozen=True):
         return _FS.pack(self.turn, self.root)
 
     @classmethod
-    def decode(cls, payload: bytes, flags: int = 0) -> Self:
+    def decode(cls, payload: Buffer, flags: int = 0) -> Self:
         """Read a payload."""
         allowed(flags, 0, "ATTACH_FS")
         if len(payload) != _FS.size:
@@ -88,7 +92,7 @@ class PutBlob(Struct, frozen=True):
         return _PUT.pack(self.hash, len(self.data)) + self.data
 
     @classmethod
-    def decode(cls, payload: bytes, flags: int = 0) -> Self:
+    def decode(cls, payload: Buffer, flags: int = 0) -> Self:
         """Read a payload."""
         allowed(flags, 0, "PUT_BLOB")
         if len(payload) < _PUT.size:
@@ -110,7 +114,7 @@ class PutAnswer(Struct, frozen=True):
         return _PUT_ANSWER.pack(self.hash, self.new)
 
     @classmethod
-    def decode(cls, payload: bytes) -> Self:
+    def decode(cls, payload: Buffer) -> Self:
         """Read a payload."""
         if len(payload) != _PUT_ANSWER.size:
             raise UsageError(f"the answer to PUT_BLOB takes {_PUT_ANSWER.size} bytes, not {len(payload)}")

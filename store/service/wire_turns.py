@@ -1,7 +1,7 @@
 """The messages that read turns, as values and bytes; no I/O. See ``store.service.wire``."""
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Self
 
 from msgspec import Struct
@@ -11,7 +11,7 @@ from store.disk.turn_format import Turn
 from store.errors import UsageError
 from store.ids import Hash
 from store.service.wire import NONE, WHOLE
-from store.service.wire_fields import allowed, ended, piece, start, text, whole
+from store.service.wire_fields import Buffer, allowed, ended, piece, start, text, whole
 
 LATEST = 4
 """Flag of a request: turns as they now are, with edits and patches applied, not as they were appended."""
@@ -23,6 +23,7 @@ _BEFORE = struct.Struct("<QQII")
 _RANGE = struct.Struct("<QIII")
 _ITEM = struct.Struct("<QQII")
 _ITEM_PAYLOAD = struct.Struct("<IIII32sI")
+_COPIED_BYTES = 2048
 
 ITEM_SIZE = _ITEM.size + _ITEM_PAYLOAD.size
 """The bytes of one turn in an answer, beside the name of its type and its payload."""
@@ -49,7 +50,7 @@ class GetLast(Struct, frozen=True):
         return _LAST.pack(self.context, self.limit, self.include)
 
     @classmethod
-    def decode(cls, payload: bytes, flags: int = 0) -> Self:
+    def decode(cls, payload: Buffer, flags: int = 0) -> Self:
         """Read a payload."""
         allowed(flags, LATEST | WHOLE, "GET_LAST")
         context, limit, include = whole(_LAST, payload, "GET_LAST")
@@ -78,7 +79,7 @@ class GetBefore(Struct, frozen=True):
         return _BEFORE.pack(self.context, self.before, self.limit, self.include)
 
     @classmethod
-    def decode(cls, payload: bytes, flags: int = 0) -> Self:
+    def decode(cls, payload: Buffer, flags: int = 0) -> Self:
         """Read a payload."""
         allowed(flags, LATEST | WHOLE, "GET_BEFORE")
         context, before, limit, include = whole(_BEFORE, payload, "GET_BEFORE")
@@ -107,7 +108,7 @@ class GetRange(Struct, frozen=True):
         return _RANGE.pack(self.context, self.start, self.limit, self.include)
 
     @classmethod
-    def decode(cls, payload: bytes, flags: int = 0) -> Self:
+    def decode(cls, payload: Buffer, flags: int = 0) -> Self:
         """Read a payload."""
         allowed(flags, LATEST | WHOLE, "GET_RANGE_BY_DEPTH")
         context, first, limit, include = whole(_RANGE, payload, "GET_RANGE_BY_DEPTH")
@@ -132,27 +133,33 @@ class TurnItem(Struct, frozen=True, gc=False):
     payload: bytes = b""
     compression: int = NONE
 
-    def encode(self) -> bytes:
-        """Return the bytes of one turn."""
-        name = self.type_name.encode()
-        fields = (self.type_version, self.encoding, self.compression, self.raw_size, self.hash, len(self.payload))
-        return b"".join(
-            (
-                _ITEM.pack(self.turn, self.parent, self.depth, len(name)),
-                name,
-                _ITEM_PAYLOAD.pack(*fields),
-                self.payload,
-            )
+
+def item_pieces(items: Sequence[TurnItem], before: bytes = b"", after: bytes = b"") -> list[bytes]:
+    """Return ``count u32`` and the turns, with what is to stand before and after, in pieces.
+
+    Payloads are most of it, and large ones are pieces of their own: they are not copied.
+    """
+    pieces: list[bytes] = []
+    small = [before, _U32.pack(len(items))]
+    for item in items:
+        name = item.type_name.encode()
+        small += (
+            _ITEM.pack(item.turn, item.parent, item.depth, len(name)),
+            name,
+            _ITEM_PAYLOAD.pack(
+                item.type_version, item.encoding, item.compression, item.raw_size, item.hash, len(item.payload)
+            ),
         )
+        if len(item.payload) < _COPIED_BYTES:
+            small.append(item.payload)
+        else:
+            pieces += (b"".join(small), item.payload)
+            small = []
+    pieces.append(b"".join((*small, after)))
+    return pieces
 
 
-def encode_items(items: Iterable[TurnItem]) -> bytes:
-    """Return ``count u32`` and the turns."""
-    encoded = [item.encode() for item in items]
-    return b"".join((_U32.pack(len(encoded)), *encoded))
-
-
-def decode_items(payload: bytes, at: int = 0) -> tuple[list[TurnItem], int]:
+def decode_items(payload: Buffer, at: int = 0) -> tuple[list[TurnItem], int]:
     """Read ``count u32`` and the turns at an offset; return them, and where they end."""
     (count,) = start(_U32, payload, at, "a list of turns")
     at += 4
@@ -181,12 +188,16 @@ class TurnsAnswer(Struct, frozen=True):
 
     items: list[TurnItem]
 
+    def pieces(self) -> list[bytes]:
+        """Return the payload in pieces."""
+        return item_pieces(self.items)
+
     def encode(self) -> bytes:
         """Return the payload."""
-        return encode_items(self.items)
+        return b"".join(self.pieces())
 
     @classmethod
-    def decode(cls, payload: bytes) -> Self:
+    def decode(cls, payload: Buffer) -> Self:
         """Read a payload."""
         items, at = decode_items(payload)
         ended(payload, at, "the answer to GET_LAST")
@@ -199,12 +210,16 @@ class BeforeAnswer(Struct, frozen=True):
     items: list[TurnItem]
     cursor: int
 
+    def pieces(self) -> list[bytes]:
+        """Return the payload in pieces."""
+        return item_pieces(self.items, after=_U64.pack(self.cursor))
+
     def encode(self) -> bytes:
         """Return the payload."""
-        return encode_items(self.items) + _U64.pack(self.cursor)
+        return b"".join(self.pieces())
 
     @classmethod
-    def decode(cls, payload: bytes) -> Self:
+    def decode(cls, payload: Buffer) -> Self:
         """Read a payload."""
         items, at = decode_items(payload)
         (cursor,) = start(_U64, payload, at, "the answer to GET_BEFORE")
@@ -218,12 +233,16 @@ class RangeAnswer(Struct, frozen=True):
     head_depth: int
     items: list[TurnItem]
 
+    def pieces(self) -> list[bytes]:
+        """Return the payload in pieces."""
+        return item_pieces(self.items, _U32.pack(self.head_depth))
+
     def encode(self) -> bytes:
         """Return the payload."""
-        return _U32.pack(self.head_depth) + encode_items(self.items)
+        return b"".join(self.pieces())
 
     @classmethod
-    def decode(cls, payload: bytes) -> Self:
+    def decode(cls, payload: Buffer) -> Self:
         """Read a payload."""
         (depth,) = start(_U32, payload, 0, "the answer to GET_RANGE_BY_DEPTH")
         items, at = decode_items(payload, 4)
@@ -236,7 +255,7 @@ def encode_records(turns: Iterable[Turn]) -> bytes:
     return b"".join(map(turn_format.encode, turns))
 
 
-def decode_records(payload: bytes) -> list[Turn]:
+def decode_records(payload: Buffer) -> list[Turn]:
     """Read turns as :func:`encode_records` spells them. DamageError if a checksum does not hold."""
     if len(payload) % turn_format.RECORD_SIZE:
         raise UsageError(f"{len(payload)} bytes are no whole number of turns")

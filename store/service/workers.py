@@ -13,10 +13,12 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
 from store.commit.request import Request as Commit
+from store.service.protocol import Payload
 
 _THREADS = 3
 
 Call = Callable[[], None]
+Done = Callable[[Payload | Exception], None]
 
 
 class Returns:
@@ -99,7 +101,7 @@ class Pool:
 
     def __init__(self, returns: Returns) -> None:
         self._returns = returns
-        self._waiting: SimpleQueue[tuple[Callable[[], bytes], Callable[[bytes | Exception], None]] | None]
+        self._waiting: SimpleQueue[tuple[Callable[[], Payload], Done] | None]
         self._waiting = SimpleQueue()
         self._threads = [
             threading.Thread(target=self._run, name=f"convfs-service-{number}", daemon=True)
@@ -108,7 +110,7 @@ class Pool:
         for thread in self._threads:
             thread.start()
 
-    def do(self, work: Callable[[], bytes], done: Callable[[bytes | Exception], None]) -> None:
+    def do(self, work: Callable[[], Payload], done: Done) -> None:
         """Have ``work`` done; ``done`` is called in the loop with what it returned or raised."""
         self._waiting.put((work, done))
 
@@ -122,7 +124,7 @@ class Pool:
     def _run(self) -> None:
         while (task := self._waiting.get()) is not None:
             work, done = task
-            result: bytes | Exception
+            result: Payload | Exception
             try:
                 result = work()
             except Exception as error:
@@ -136,7 +138,7 @@ class _Result:
 
     __slots__ = ("_done", "_result")
 
-    def __init__(self, done: Callable[[bytes | Exception], None], result: bytes | Exception) -> None:
+    def __init__(self, done: Done, result: Payload | Exception) -> None:
         self._done = done
         self._result = result
 
