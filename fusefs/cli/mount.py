@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable
 from functools import partial
 from logging.handlers import RotatingFileHandler
@@ -11,7 +12,7 @@ from pathlib import Path
 import click
 
 from fusefs.cli.output import command_line
-from fusefs.cli.service import held, tcp_options, tcp_place
+from fusefs.cli.service import SWITCH_SECONDS, held, tcp_options, tcp_place
 
 _LOG_BYTES = 1 << 20
 
@@ -106,6 +107,7 @@ def _serve(
         if isinstance(store, Client):
             raise held(store)
         _log_to(root)
+        sys.setswitchinterval(SWITCH_SECONDS)
         service = Service(
             store,
             ALL_OPERATIONS,

@@ -3,11 +3,12 @@
 import logging
 import os
 import signal
+import sys
 from pathlib import Path
 
 import click
 
-from fusefs.cli.service import held, tcp_options, tcp_place
+from fusefs.cli.service import SWITCH_SECONDS, held, tcp_options, tcp_place
 
 
 @click.command(short_help="Answer programs, without a mount.")
@@ -43,6 +44,7 @@ def serve(store: Path | None, socket: Path | None, tcp: str | None, no_token: bo
                 await anext(aiter(signals))
                 nursery.cancel_scope.cancel()
 
+    sys.setswitchinterval(SWITCH_SECONDS)
     with daemon_or_store(root, create=True) as opened:
         if isinstance(opened, Client):
             raise held(opened)

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+SWITCH_SECONDS = 0.001
+"""How long one thread of a daemon may keep the others from running Python: who waits for an answer feels it."""
+
+
 def tcp_options(command: Command) -> Command:
     """Add the options that say whether and how programs may come in over TCP."""
     command = click.option(

@@ -8,12 +8,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct, json
 
+from store.commit.open_texts import OpenText
 from store.commit.request import ContextHead
 from store.disk.turn_format import Encoding, Turn
 from store.errors import UsageError
 from store.events.conversation import Conversation, Version
 from store.events.deletion import DELETED, Content
 from store.ids import HASH_SIZE, Hash, hash_bytes, patch_of, turn_of
+from store.service import streaming_operations as streaming
 from store.service import turn_operations as ops
 from store.service.operation import Item, Nothing, Operation, Params, Result
 from store.service.wire import NONE, AppendTurn, GetHead, HeadAnswer
@@ -237,6 +239,43 @@ def tip(context_id: int, seq: int | None = None) -> Ask[int]:
 def set_metadata(context_id: int, changes: dict[str, object]) -> Ask[None]:
     """Ask for metadata to be changed."""
     return operation(ops.SET_METADATA, ops.MetadataParams(context_id, changes), _done)
+
+
+def open_turn(
+    context_id: int, type_name: str, *, encoding: int = Encoding.RAW_BYTES, type_version: int = 0
+) -> Ask[int]:
+    """Ask for a turn to be opened; the answer is its number."""
+    params = streaming.OpenParams(context_id, type_name, encoding, type_version)
+    return operation(streaming.OPEN_TURN, params, _same, repeats=False)
+
+
+def resume_turn(context_id: int, number: int) -> Ask[int]:
+    """Ask how many bytes there are of an open turn."""
+    return operation(streaming.RESUME_TURN, streaming.NumberParams(context_id, number), _same)
+
+
+def add_text(number: int, text: bytes, at: int) -> Ask[int]:
+    """Ask for an open turn to go on with some text; the answer is how many bytes there are."""
+    return operation(streaming.ADD_TEXT, streaming.AddParams(number, text, at), _same)
+
+
+def seal_turn(
+    context_id: int, number: int, *, expected_head: int | None = None, fs_root: bytes | None = None
+) -> Ask[Turn]:
+    """Ask for an open turn to be appended."""
+    params = streaming.SealParams(context_id, number, expected_head, _root(fs_root))
+    return operation(streaming.SEAL_TURN, params, lambda record: decode_records(record)[0])
+
+
+def drop_turn(context_id: int, number: int) -> Ask[None]:
+    """Ask for an open turn to be dropped."""
+    return operation(streaming.DROP_TURN, streaming.NumberParams(context_id, number), _done, repeats=False)
+
+
+def open_turns(context_id: int = 0) -> Ask[list[OpenText]]:
+    """Ask for all open turns."""
+    params = streaming.OpenTurnsParams(context_id)
+    return _items(streaming.OPEN_TURNS, params, lambda pages: [one for page in pages for one in page])
 
 
 def projects() -> Ask[list[str]]:

@@ -16,12 +16,12 @@ import trio
 from msgspec import json
 
 from store.errors import ConvfsError
+from store.events.change import Change
 from store.service import address, backoff, frames, watching
 from store.service.asks import Ask
 from store.service.async_facade import AsyncFacade
 from store.service.channel import Place, ServiceGone
 from store.service.frames import BadFrame, Decoder, Frame
-from store.service.watching import Moved
 from store.service.wire_fields import Buffer
 
 T = TypeVar("T")
@@ -158,14 +158,15 @@ class AsyncClient(AsyncFacade):
             raise ConvfsError(f"the process {pid} that listens at {place} is another user's (uid {uid})")
         return stream
 
-    async def watch(self, contexts: Sequence[int] = ()) -> AsyncGenerator[Moved, None]:
-        """Yield what happens to contexts (none named: to all), as it happens; over a connection of its own.
+    async def watch(self, contexts: Sequence[int] = (), *, texts: bool = False) -> AsyncGenerator[Change, None]:
+        """Yield what is changed of contexts (none named: of all), as it is; over a connection of its own.
 
-        Begins with a :class:`Moved` of context 0, when it listens. Raises ServiceGone where the service ends.
+        Begins with a change of context 0, when it listens; ``texts``: also how open turns grow. Raises ServiceGone
+        where the service ends.
         """
         decoder, stream = Decoder(), await self._connect()
         async with stream:
-            params = json.encode(watching.WatchParams(tuple(contexts)))
+            params = json.encode(watching.WatchParams(tuple(contexts), texts))
             first = frames.encode(self._place.hello()) if self._place.tcp is not None else b""
             await stream.send_all(first + frames.encode(Frame(watching.WATCH, 1, params)))
             try:
@@ -174,8 +175,8 @@ class AsyncClient(AsyncFacade):
                         if frame.msg_type == frames.ERROR:
                             raise frames.error_of(frame)
                         if frame.req_id == 1:
-                            for moved in json.decode(frame.payload, type=list[Moved]):
-                                yield moved
+                            for change in json.decode(frame.payload, type=list[Change]):
+                                yield change
             except trio.BrokenResourceError as error:
                 raise ServiceGone("the connection to the service broke off") from error
         raise ServiceGone("the process that holds the store ended")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
+import trio
+
+from store.commit.open_texts import OpenText
 from store.commit.request import ContextHead
 from store.disk.turn_format import Encoding, Turn
 from store.events.conversation import Conversation, Version
@@ -141,6 +144,21 @@ class AsyncFacade:
         """Return what a context has been, oldest first."""
         return await self.ask(asks.versions(context_id))
 
+    async def open_turn(
+        self, context_id: int, type_name: str, *, encoding: int = Encoding.RAW_BYTES, type_version: int = 0
+    ) -> AsyncRemoteTurn:
+        """Begin a turn of a context whose payload is added piece by piece."""
+        number = await self.ask(asks.open_turn(context_id, type_name, encoding=encoding, type_version=type_version))
+        return AsyncRemoteTurn(self, context_id, number, 0)
+
+    async def resume_turn(self, context_id: int, number: int) -> AsyncRemoteTurn:
+        """Return an open turn by its number, or one that was sealed within a day; else NotFound."""
+        return AsyncRemoteTurn(self, context_id, number, await self.ask(asks.resume_turn(context_id, number)))
+
+    async def open_turns(self, context_id: int = 0) -> list[OpenText]:
+        """Return the open turns of a context, or of all (0), with their texts so far; those opened first come first."""
+        return await self.ask(asks.open_turns(context_id))
+
     async def projects(self) -> list[str]:
         """Return all projects."""
         return await self.ask(asks.projects())
@@ -162,3 +180,30 @@ class AsyncFacade:
     async def stats(self) -> Stats:
         """Return what the store holds and what it takes on disk."""
         return await self.ask(asks.stats())
+
+
+class AsyncRemoteTurn:
+    """A turn that is being written, by this client alone: a piece that must be sent again is added once."""
+
+    def __init__(self, facade: AsyncFacade, context_id: int, number: int, size: int) -> None:
+        self.context_id = context_id
+        self.number = number
+        """What it is known by, also to other clients."""
+        self._facade = facade
+        self._size = size
+        self._lock = trio.Lock()
+
+    async def add(self, text: bytes) -> int:
+        """Go on with ``text``; return how many bytes there are once it is durable."""
+        async with self._lock:
+            self._size = await self._facade.ask(asks.add_text(self.number, text, self._size))
+            return self._size
+
+    async def seal(self, *, expected_head: int | None = None, fs_root: bytes | None = None) -> Turn:
+        """Append all of it to its context as one turn, and return that."""
+        ask = asks.seal_turn(self.context_id, self.number, expected_head=expected_head, fs_root=fs_root)
+        return await self._facade.ask(ask)
+
+    async def abort(self) -> None:
+        """Drop it."""
+        await self._facade.ask(asks.drop_turn(self.context_id, self.number))

@@ -16,13 +16,13 @@ from typing import Self, TypeVar
 from msgspec import json
 
 from store.errors import ConvfsError
+from store.events.change import Change
 from store.service import address, backoff, frames, watching
 from store.service.asks import Ask
 from store.service.channel import Channel, Place, ServiceGone
 from store.service.facade import Facade
 from store.service.frames import Frame
 from store.service.operation import Item, Operation, Params, Result
-from store.service.watching import Moved
 from store.service.wire_fields import Buffer
 
 T = TypeVar("T")
@@ -127,18 +127,19 @@ class Client(Facade):
                 on_item(decode_item(frame.payload))
         raise ServiceGone(f"the process {self.pid} that holds the store ended before it had answered")
 
-    def watch(self, contexts: Sequence[int] = ()) -> Iterator[Moved]:
-        """Yield what happens to contexts (none named: to all), as it happens; over a connection of its own.
+    def watch(self, contexts: Sequence[int] = (), *, texts: bool = False) -> Iterator[Change]:
+        """Yield what is changed of contexts (none named: of all), as it is; over a connection of its own.
 
-        Begins with a :class:`Moved` of context 0, when it listens. Raises ServiceGone where the service ends.
+        Begins with a change of context 0, when it listens; ``texts``: also how open turns grow. Raises ServiceGone
+        where the service ends.
         """
         channel = Channel(self._place)
         try:
-            request = Frame(watching.WATCH, 1, json.encode(watching.WatchParams(tuple(contexts))))
+            request = Frame(watching.WATCH, 1, json.encode(watching.WatchParams(tuple(contexts), texts)))
             for frame in channel.answers(request):
                 if frame.msg_type == frames.ERROR:
                     raise frames.error_of(frame)
-                yield from json.decode(frame.payload, type=list[Moved])
+                yield from json.decode(frame.payload, type=list[Change])
             raise ServiceGone("the process that holds the store ended")
         finally:
             channel.close()

@@ -23,6 +23,7 @@ from store.service.naming import naming
 from store.service.operating import AnyOperation, Operating
 from store.service.operation import Holder
 from store.service.plane import Plane
+from store.service.streaming_operations import STREAMING_OPERATIONS
 from store.service.turn_operations import TURN_OPERATIONS
 from store.service.watching import WATCH, Watchers
 from store.store import Store
@@ -62,12 +63,13 @@ async def serve(service: Service, *, task_status: trio.TaskStatus[Place] = trio.
         place = Place(path, address.host_and_port(port) if port else "")
         address.note(store.root, path, place.tcp)
         stack.callback(address.note, store.root)
-        operations = (*service.operations, *TURN_OPERATIONS)
+        operations = (*service.operations, *TURN_OPERATIONS, *STREAMING_OPERATIONS)
         holder = Holder(store, service.mountpoint, str(path), service.stop)
         stack.enter_context(naming(store))
         hub = Hub(Plane(store), store.submit_all, {WATCH, *(operation.number for operation in operations)})
         stack.callback(hub.close)
         watchers = Watchers(store, hub)
+        stack.callback(watchers.close)
         hub.listen(unix, _own_user)
         if port:
             hub.listen(port, _at_once, service.token)

@@ -1,6 +1,6 @@
-"""Watching contexts: whoever asks is told of every move of a head and every change of metadata, once it is durable.
+"""Watching contexts: whoever asks is told of what is changed of them, once it is durable.
 
-Who reads slowly is told less often, of several moves at once, and misses none: only the latest state is sent.
+Who reads slowly is told less often, of several changes at once, and misses none: they are put together until then.
 """
 
 from __future__ import annotations
@@ -10,91 +10,86 @@ from functools import partial
 import trio
 from msgspec import Struct, json
 
-from store.errors import NotFound, UsageError
+from store.errors import UsageError
+from store.events.change import Change
 from store.service.hub import Hub
 from store.service.link import Link
 from store.service.protocol import Request
-from store.store import Change, Store
+from store.store import Store
 
 _MOST_AT_ONCE = 1000
 
-
 WATCH = 290
-"""The message: its parameters are :class:`WatchParams`, every item is a list of :class:`Moved`, and it never ends."""
+"""The message: its parameters are :class:`WatchParams`, every item is a list of changes, and it never ends."""
+
+LISTENING = Change(0, False)
+"""What comes first: from now on nothing is missed."""
 
 
 class WatchParams(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which contexts are watched; none named: all."""
+    """Which contexts are watched; none named: all. ``texts``: also how open turns of them grow."""
 
     contexts: tuple[int, ...] = ()
-
-
-class Moved(Struct, frozen=True):
-    """The state that a context has come to: the tip of its branch (``store.ids``), and the depth of its head.
-
-    ``created`` says that it is new. Context 0 stands for the beginning of the watching.
-    """
-
-    context: int
-    tip: int = 0
-    depth: int = 0
-    created: bool = False
+    texts: bool = False
 
 
 class _Watcher:
     """One who watches, and what it is to be told."""
 
-    def __init__(self, contexts: tuple[int, ...]) -> None:
-        self.contexts = frozenset(contexts)
-        self.pending: dict[int, bool] = {}
+    def __init__(self, params: WatchParams) -> None:
+        self.pending: dict[int, Change] = {}
         self.something = trio.Event()
+        self._contexts = frozenset(params.contexts)
+        self._texts = params.texts
 
     def note(self, change: Change) -> None:
-        if not self.contexts or change.context_id in self.contexts:
-            self.pending[change.context_id] = change.created or self.pending.get(change.context_id, False)
+        if self._contexts and change.context_id not in self._contexts:
+            return
+        if change.created or change.moved or change.described or self._texts:
+            before = self.pending.get(change.context_id)
+            self.pending[change.context_id] = change if before is None else both(before, change)
             self.something.set()
+
+    def take(self) -> list[Change]:
+        some = list(self.pending)[:_MOST_AT_ONCE]
+        changes = [self.pending.pop(context) for context in some]
+        if not self.pending:
+            self.something = trio.Event()
+        return changes
 
 
 class Watchers:
-    """All who watch one store."""
+    """All who watch one store, until it is closed."""
 
     def __init__(self, store: Store, hub: Hub) -> None:
         self._store = store
         self._hub = hub
         self._watchers: set[_Watcher] = set()
-        store.subscribe(self._changed)
+        store.subscribe(self._changed, texts=True)
+
+    def close(self) -> None:
+        """Follow the store no more."""
+        self._store.unsubscribe(self._changed)
 
     async def watch(self, link: Link, request: Request) -> None:
         """Tell a peer, until it is gone."""
-        watcher = _Watcher(json.decode(request.body or b"{}", type=WatchParams).contexts)
-        for context in watcher.contexts:
+        params = json.decode(request.body or b"{}", type=WatchParams)
+        for context in params.contexts:
             if context <= 0:
                 raise UsageError(f"{context} is no context")
             self._store.head(context)
+        watcher = _Watcher(params)
         self._watchers.add(watcher)
         try:
-            moves = [Moved(0)]
+            changes = [LISTENING]
             while True:
-                if moves:
-                    self._hub.item(link, request, json.encode(moves))
-                    self._hub.finish()
+                self._hub.item(link, request, json.encode(changes))
+                self._hub.finish()
                 await link.room()
                 await watcher.something.wait()
-                some = list(watcher.pending.items())[:_MOST_AT_ONCE]
-                for context, _created in some:
-                    del watcher.pending[context]
-                if not watcher.pending:
-                    watcher.something = trio.Event()
-                moves = [moved for context, created in some if (moved := self._moved(context, created))]
+                changes = watcher.take()
         finally:
             self._watchers.discard(watcher)
-
-    def _moved(self, context: int, created: bool) -> Moved | None:
-        try:
-            head = self._store.head(context)
-        except NotFound:
-            return None
-        return Moved(context, head.tip, head.depth, created)
 
     def _changed(self, change: Change) -> None:
         """Take note of a change; called by the thread that has made it durable."""
@@ -104,3 +99,18 @@ class Watchers:
     def _tell(self, change: Change) -> None:
         for watcher in self._watchers:
             watcher.note(change)
+
+
+def both(one: Change, other: Change) -> Change:
+    """Return two changes of a context as one."""
+    last = max(one, other, key=lambda change: change.seq)
+    return Change(
+        one.context_id,
+        one.created or other.created,
+        one.moved or other.moved,
+        one.described or other.described,
+        one.streamed or other.streamed,
+        last.tip,
+        last.depth,
+        last.seq,
+    )

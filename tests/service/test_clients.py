@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from store.commit.request import Request
+from store.disk.turn_format import Turn
 from store.errors import Conflict, NotFound, UsageError
 from store.events.deletion import DELETED
 from store.ids import Hash, hash_bytes
@@ -187,6 +188,33 @@ async def test_patches_and_what_was_before_them(facade: Awaited, store: Store) -
         await facade.patch(context, {999: b"x"})
 
 
+async def test_a_turn_is_written_piece_by_piece(facade: Awaited, store: Store) -> None:
+    context = (await facade.create_context()).context
+    opened = await facade.open_turn(context, "t.v1", encoding=8, type_version=2)
+    for number in range(5):
+        size = opened.add(b"piece %d " % number)
+        assert (size if isinstance(size, int) else await size) == 8 * (number + 1)
+    [waiting] = await facade.open_turns(context)
+    assert (waiting.number, waiting.text) == (opened.number, b"piece 0 piece 1 piece 2 piece 3 piece 4 ")
+    assert (await facade.head(context)).turn == 0
+    again = await facade.resume_turn(context, opened.number)
+    size = again.add(b"end")
+    assert (size if isinstance(size, int) else await size) == 43
+    sealed = opened.seal()
+    turn = sealed if isinstance(sealed, Turn) else await sealed
+    assert await facade.payload(turn.turn_id) == b"piece 0 piece 1 piece 2 piece 3 piece 4 end"
+    assert (turn.encoding, turn.type_version) == (8, 2)
+    sealed = again.seal()
+    assert (sealed if isinstance(sealed, Turn) else await sealed) == turn
+    assert await facade.open_turns() == []
+    dropped = await facade.open_turn(context, "t.v1")
+    gone = dropped.abort()
+    assert gone is None or await gone is None
+    with pytest.raises(NotFound):
+        await facade.resume_turn(context, dropped.number)
+    assert (await facade.head(context)).turn == turn.turn_id
+
+
 async def test_blobs_and_trees(facade: Awaited) -> None:
     data = os.urandom(100_000)
     assert await facade.put_blob(data) == hash_bytes(data)
@@ -327,26 +355,42 @@ def _serve_for_a_while(service: Service) -> None:
 def test_watching_tells_of_every_context(store: Store, place: Place) -> None:
     with Client(place.socket) as client:
         moves = client.watch()
-        assert next(moves).context == 0
+        assert next(moves).context_id == 0
         context = store.create_context(metadata={"project": "p", "name": "n"}).context
         moved = next(moves)
-        assert (moved.context, moved.created) == (context, True)
+        assert (moved.context_id, moved.created) == (context, True)
         turn = store.append(context, b"x", "t")
         while moved.tip != turn.turn_id:
             moved = next(moves)
-        assert (moved.context, moved.depth) == (context, 0)
+        assert (moved.context_id, moved.depth) == (context, 0)
         moves.close()
+
+
+def test_texts_that_grow_are_told_to_those_who_want_it(store: Store, place: Place) -> None:
+    context = store.create_context().context
+    with Client(place.socket) as client:
+        with_texts, without = client.watch(texts=True), client.watch([context])
+        assert next(with_texts).context_id == next(without).context_id == 0
+        opened = client.open_turn(context, "t")
+        opened.add(b"some")
+        change = next(with_texts)
+        assert (change.context_id, change.streamed, change.moved) == (context, True, False)
+        turn = opened.seal()
+        change = next(without)
+        assert (change.moved, change.tip) == (True, turn.turn_id)
+        with_texts.close()
+        without.close()
 
 
 async def test_watching_one_context_tells_of_no_other(store: Store, place: Place) -> None:
     one, other = store.create_context().context, store.create_context().context
     async with open_client(place.socket) as client:
         moves = client.watch([one])
-        assert (await anext(moves)).context == 0
+        assert (await anext(moves)).context_id == 0
         store.append(other, b"x", "t")
         turn = store.append(one, b"y", "t")
         moved = await anext(moves)
-        assert (moved.context, moved.tip) == (one, turn.turn_id)
+        assert (moved.context_id, moved.tip) == (one, turn.turn_id)
         await moves.aclose()
         with pytest.raises(NotFound):
             await anext(client.watch([999]))
@@ -355,7 +399,7 @@ async def test_watching_one_context_tells_of_no_other(store: Store, place: Place
 def test_who_watches_and_reads_nothing_holds_up_nobody(store: Store, place: Place) -> None:
     with Client(place.socket) as client:
         silent = client.watch()
-        assert next(silent).context == 0
+        assert next(silent).context_id == 0
         context = store.create_context().context
         for number in range(2000):
             store.append(context, b"%d" % number, "t")

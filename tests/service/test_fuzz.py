@@ -18,6 +18,7 @@ from store.service.frames import Decoder, Frame
 from store.service.operations import OPERATIONS, STOP
 from store.service.protocol import MESSAGES
 from store.service.server import Service, serving
+from store.service.streaming_operations import STREAMING_OPERATIONS
 from store.service.turn_operations import TURN_OPERATIONS
 from store.service.watching import WATCH
 from store.service.wire_blobs import AttachFs, GetBlob, PutBlob
@@ -29,7 +30,11 @@ from tests.conftest import scratch
 FRAMES_EACH = 25
 EXAMPLES = 100_000 // FRAMES_EACH if os.environ.get("CONVFS_LARGE_TESTS") else 120
 # importing and exporting are of files, which are not what is tried here
-OURS = [operation.number for operation in (*OPERATIONS, *TURN_OPERATIONS) if operation.number not in (260, 261)]
+OURS = [
+    operation.number
+    for operation in (*OPERATIONS, *TURN_OPERATIONS, *STREAMING_OPERATIONS)
+    if operation.number not in (260, 261)
+]
 
 SMALL = st.integers(0, 12)
 NUMBER = SMALL | st.integers(0, 2**64 - 1)
@@ -94,6 +99,9 @@ JSON = st.sampled_from(
         b'{"hash":"AAAA"}',
         b'{"id":1,"version":1}',
         b'{"contexts":[1]}',
+        b'{"context":1,"type_name":"t"}',
+        b'{"context":1,"number":9}',
+        b'{"number":9,"text":"AAAA","at":0}',
     ]
 )
 

@@ -6,13 +6,15 @@ from pathlib import Path
 from blake3 import blake3
 
 from fusefs.cli.operations import ALL_OPERATIONS
+from store.events.change import Change
 from store.ids import Hash
 from store.service import frames, wire
 from store.service.frames import Decoder, Frame
 from store.service.operation import Nothing
 from store.service.protocol import MESSAGES
+from store.service.streaming_operations import STREAMING_OPERATIONS
 from store.service.turn_operations import TURN_OPERATIONS
-from store.service.watching import WATCH, Moved, WatchParams
+from store.service.watching import WATCH, WatchParams
 from store.service.wire_blobs import AttachFs, BlobAnswer, GetBlob, PutAnswer, PutBlob
 from store.service.wire_turns import (
     BeforeAnswer,
@@ -124,10 +126,10 @@ def test_every_message_of_ours_is_listed_with_its_parameters() -> None:
     }
     known = {
         operation.number: set(() if operation.params is Nothing else operation.params.__struct_fields__)
-        for operation in (*ALL_OPERATIONS, *TURN_OPERATIONS)
+        for operation in (*ALL_OPERATIONS, *TURN_OPERATIONS, *STREAMING_OPERATIONS)
     }
     assert listed == known | {WATCH: set(WatchParams.__struct_fields__)}
-    assert all(f"`{field}`" in DOC for field in Moved.__struct_fields__)
+    assert all(f"`{field}`" in DOC for field in Change.__struct_fields__)
 
 
 def test_every_code_is_listed() -> None:
