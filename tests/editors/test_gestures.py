@@ -15,7 +15,7 @@ import pytest
 from tests.editors.loops import contents
 from tests.editors.patterns import PATTERNS, Pattern, head, quiet
 from tests.editors.place import MountedPlace, Place
-from tests.editors.saver import HOW
+from tests.editors.saver import HALF_CLOSED, HOW
 from tests.editors.sessions import ANSWER, CALL, EVENTS, RESULT, USER
 from tests.editors.terminal import PATIENCE
 from tests.mount.mounting import REPOSITORY, errno_of, until
@@ -39,9 +39,9 @@ def test_the_same_bytes_are_no_version(unchanged: MountedPlace, pattern: Pattern
     pattern.rewrite(unchanged, ANSWER, lambda old: old)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_what_changes_no_byte_is_no_version(unchanged: MountedPlace) -> None:
+    versions = unchanged.version_names()
+    for command in (
         "touch $1",
         "touch -d 2020-02-02 $1",
         ": >> $1",
@@ -52,10 +52,9 @@ def test_the_same_bytes_are_no_version(unchanged: MountedPlace, pattern: Pattern
         "mv $1 x && mv x $1",
         "cp -a $1 x && mv x $1",
         "sync $1; sync -d $1; sync .",
-    ],
-)
-def test_what_changes_no_byte_is_no_version(unchanged: MountedPlace, command: str) -> None:
-    unchanged.shell(command, ANSWER)
+    ):
+        unchanged.shell(command, ANSWER)
+        assert unchanged.version_names() == versions, command
     time.sleep(1.2)  # longer than a removed event is waited for
 
 
@@ -133,7 +132,7 @@ def test_the_command_counts_the_same_versions(mount: MountedPlace) -> None:
 BROKEN = (b"type: assistant", b"type: nonsense")
 """What is written into the head in place of something, so that it says nothing any more."""
 
-SEEN_AT_CLOSE = [how for how in HOW if how not in {"mapped", "mapped_lazily", "duplicated"}]
+SEEN_AT_CLOSE = [how for how in HOW if how not in {"mapped", "mapped_lazily", "duplicated", "parent_and_child"}]
 """The ways to save in which nothing is written after the last close."""
 
 
@@ -262,7 +261,7 @@ def test_a_refused_save_is_saved_once_it_is_right(mount: MountedPlace) -> None:
     assert mount.versions() == versions + 1
 
 
-@pytest.mark.parametrize("how", ["duplicated", "inherited", "mapped"])
+@pytest.mark.parametrize("how", sorted(HALF_CLOSED))
 def test_what_is_half_written_at_a_close_is_saved_when_it_is_whole(mount: MountedPlace, how: str) -> None:
     """A close in between may be told that there is no sense in the file yet; nothing is left of that at the end."""
     versions = mount.versions()
@@ -292,10 +291,10 @@ def test_emptying_what_must_say_something(mount: MountedPlace) -> None:
     check_refused(mount, versions, b"\n", "delete its file instead")
 
 
-@pytest.mark.parametrize("command", [": > $1", "truncate -s 0 $1", "cp /dev/null $1", "> $1 || true"])
-def test_a_file_that_is_cut_to_nothing_keeps_its_event(mount: MountedPlace, command: str) -> None:
+def test_a_file_that_is_cut_to_nothing_keeps_its_event(mount: MountedPlace) -> None:
     versions = mount.versions()
-    mount.run("bash", "-uc", command, "bash", ANSWER)
+    for command, name in zip((": > $1", "truncate -s 0 $1", "cp /dev/null $1", "> $1 || true"), EVENTS, strict=False):
+        mount.run("bash", "-uc", command, "bash", name)
     time.sleep(4)  # longer than what is written is waited for
     assert mount.versions() == versions
     mount.remount()
@@ -312,6 +311,22 @@ def test_cut_to_nothing_by_one_program_and_written_by_the_next(mount: MountedPla
     mount.remount()
     assert mount.files() == mount.drawn | {ANSWER: text}
     assert mount.versions() == versions + 1
+
+
+def test_a_listing_between_two_writes(here: Place) -> None:
+    """What is written so far is seen by others, and what is written then comes after it."""
+    versions, old = here.versions(), here.drawn[ANSWER]
+    here.shell("{ printf one; ls -l $1; printf two; } >> $1", ANSWER)
+    data = (here.directory / ANSWER).read_bytes()
+    listed = data.removeprefix(old + b"one").removesuffix(b"two").decode().split()
+    assert (listed[0], listed[4], listed[-1]) == ("-rw-------", str(len(old) + len("one")), ANSWER)
+    assert data == old + b"one" + data[len(old) + len("one") : -len("two")] + b"two"
+    assert here.files() == here.drawn | {ANSWER: data}
+    if isinstance(here, MountedPlace):
+        assert here.versions() == (versions or 0) + 1
+        here.remount()
+        assert here.files() == here.drawn | {ANSWER: data + b"\n"}
+        assert here.versions() == (versions or 0) + 1
 
 
 # -- one after the other, and two at once ------------------------------------------------------------------------------
