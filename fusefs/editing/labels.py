@@ -15,7 +15,7 @@ from fusefs.tree.links import link_names, make_link
 from fusefs.tree.node import Directory, Node
 from fusefs.tree.projects import CONVERSATIONS, ProjectDirectory
 from store.editing.editor import Editor
-from store.events.conversation import Conversation
+from store.index.catalogue import Called
 
 
 class Labels:
@@ -35,13 +35,13 @@ class Labels:
         """
         conversation = self._target(target)
         links = link_names([*directory.names().values(), conversation])
-        named = {conversation.id: name for name, conversation in links.items()}[conversation.id]
+        named = next(named for named, linked in links.items() if linked.id == conversation.id)
         if name.decode(errors="replace") not in (named, f"{named}@{conversation.project}"):
             raise FUSEError(errno.EINVAL)
         self._change(conversation.id, add=directory.label)
         return make_link(self._tree, Place.LABEL_LINK, self._tree.store.conversation(conversation.id))
 
-    def _target(self, target: bytes) -> Conversation:
+    def _target(self, target: bytes) -> Called:
         """Return the conversation that a link leads to, by the end of its path: from wherever it was meant to lead."""
         try:
             path = [part for part in target.decode().split("/") if part not in ("", ".")]
@@ -51,7 +51,7 @@ class Labels:
             project = self._tree.projects().get(path[-2])
             directory = None if project is None else self._tree.fixed((CONVERSATIONS, project))
             if isinstance(directory, ProjectDirectory) and (found := directory.find(path[-1])) is not None:
-                return found
+                return Called(found.id, found.project, found.name)
         raise FUSEError(errno.EINVAL)
 
     def unlink(self, directory: LabelDirectory, name: bytes) -> None:
@@ -73,7 +73,7 @@ class Labels:
             case _:
                 raise FUSEError(errno.EPERM)
 
-    def _linked(self, directory: LabelDirectory, name: bytes) -> Conversation:
+    def _linked(self, directory: LabelDirectory, name: bytes) -> Called:
         conversation = directory.names().get(name.decode(errors="replace"))
         if conversation is None:
             raise FUSEError(errno.ENOENT)
