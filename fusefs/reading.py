@@ -193,8 +193,6 @@ class Reading(pyfuse3.Operations):
         handle = self._next_handle = self._next_handle + 1
         answer = FileInfo(handle)
         content = None
-        if inode in self.tree.served:
-            self.desk.opening_to_read(inode)
         if inode <= MAX_NUMBER:
             node = self._file(inode)
             if node.direct:

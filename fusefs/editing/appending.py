@@ -20,7 +20,7 @@ from fusefs.editing.event_target import EventTarget
 from fusefs.editing.handle import ScratchHandle
 from fusefs.editing.records import payload_hash
 from fusefs.editing.scratch import ScratchFile
-from fusefs.editing.written import Saved
+from fusefs.editing.written import saved_as
 from fusefs.text.names import kind_word
 from fusefs.text.parse import parse_event
 from store.errors import ConvfsError, UsageError
@@ -139,7 +139,7 @@ class Appending:
         time_ns = source.status().st_mtime_ns
         target = EventTarget(desk.tree, desk.records, view_id, number)
         desk.identities.become(source.ino, target)
-        saved = Saved(None if target.draws(data) else data, len(data), time_ns, target.state())
+        saved = saved_as(target, data, time_ns, target.state())
         desk.show_saved(source.ino, target, saved)
         desk.unsettle(view_id)
 

@@ -63,19 +63,24 @@ class Gestures:
         return self.desk.appending.consider(node.ino, directory.view_id, name.decode(errors="replace"))
 
     def _removed(self, directory: Directory, name: bytes) -> Node | None:
-        """Return the file that had this name and is being removed."""
+        """Return the file that had this name and is being removed; or the event that had it, and was deleted."""
         text = name.decode(errors="replace")
         if not isinstance(directory, EventsDirectory):
             tree = self.desk.tree
             node = directory.lookup(text) if tree.vanished and isinstance(directory, ViewNode) else None
             return node if node is not None and tree.has_vanished(node.ino) else None
         overlay = self.desk.tree.overlays.get(directory.view_id)
-        if overlay is None:
-            return None
-        number = overlay.aliases.get(text) or parse_event_name(text)
-        if number is None or number not in overlay.hidden:
+        number = (overlay and overlay.aliases.get(text)) or parse_event_name(text)
+        if number is None or not ((overlay and number in overlay.hidden) or self._is_deleted(directory, number)):
             return None
         return self.desk.tree.event(directory.view_id, number)
+
+    def _is_deleted(self, directory: EventsDirectory, number: int) -> bool:
+        return (
+            self.desk.is_head(directory.view_id)
+            and number <= directory.view.records
+            and directory.view.row(number).deleted
+        )
 
     def _hide(self, node: ViewNode) -> None:
         """Take note that a file has been removed, or moved away."""
@@ -85,9 +90,9 @@ class Gestures:
             self.conversations.vanishing.hide(node, node)
 
     def _come_back(self, node: Node) -> bool:
-        """Take note that a file is there again; say whether it was being removed."""
+        """Take note that a file is there again; say whether it was being removed, or was gone."""
         if isinstance(node, EventFile):
-            return self.removals.cancel(node.view_id, node.number)
+            return self.removals.cancel(node.view_id, node.number) or node.row.deleted
         return isinstance(node, ViewNode) and self.conversations.vanishing.cancel(node)
 
     def _new_path(self, directory: Directory, name: bytes) -> bytes:
@@ -189,6 +194,8 @@ class Gestures:
                 raise FUSEError(errno.EISDIR)
             case ScratchNode():
                 os.unlink(self._path(directory, name))
+            case ResourceFile() if self.desk.is_head(node.view_id) and not self.conversations.vanishing.begun(node):
+                raise FUSEError(errno.EPERM)
             case EventFile() | EventsJson() | MetadataFile() | ResourceFile() if self.desk.is_head(node.view_id):
                 target = self.desk.targets.of(node)
                 if target is not None:

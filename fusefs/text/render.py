@@ -10,7 +10,7 @@ from fusefs.text.resource_names import numbered_path, resource_path
 from store.events.conversation import Sizes
 from store.events.event import Block, Event, Kind, utf8
 
-RENDERER_VERSION = 1
+RENDERER_VERSION = 2
 """Raised whenever any event, section or element would be drawn with another size."""
 
 _RESOURCES = "../resources/"

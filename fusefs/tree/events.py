@@ -37,7 +37,9 @@ class EventsDirectory(ViewDirectory):
             row = self.view.row(number)
         except NotFound:
             return None
-        return None if row.kind is Kind.RECORD else self.tree.event(self.view_id, number)
+        file = self.tree.event(self.view_id, number)
+        # one that was deleted may be written again
+        return None if row.kind is Kind.RECORD and not (row.deleted and file.ino in self.tree.served) else file
 
     def entries(self, after: int) -> Iterator[Entry]:
         entries = self.view.event_entries(after)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from fusefs import inodes
 from fusefs.inodes import FIRST_HANDED_OUT_VIEW, ROOT, Handed, Place, Space
+from fusefs.text.names import parse_event_name
 from fusefs.tree.changes import Shown, Stale, stale_places
 from fusefs.tree.control import BLOBS, CONTROL, Errors, control_node
 from fusefs.tree.conversation import ConversationDirectory
@@ -181,7 +182,11 @@ class Tree:
     def as_known(self, stale: Stale) -> Stale | None:
         """Return what is stale of an event by the number that it is known by; None if it is shown as it was saved."""
         if stale.name is not None:
-            return stale
+            # the name of an event that was removed, and is there again by now, leads to the right file
+            number = parse_event_name(stale.name.decode(errors="replace"))
+            _space, view_id, place = inodes.split(stale.ino)
+            again = place == Place.EVENTS and number and self.event(view_id, number).ino in self.served
+            return None if again else stale
         stale = stale._replace(ino=self.known.get(stale.ino, stale.ino))
         return None if stale.ino in self.served else stale
 

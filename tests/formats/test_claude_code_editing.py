@@ -147,8 +147,13 @@ def test_a_text_that_the_record_holds_damaged_is_only_read() -> None:
     assert LENS.edit(payload, edit_of(whole, "c"), Earlier()) == payload.replace(b'"b"', b'"c"')
 
 
-def test_an_event_cannot_be_emptied() -> None:
+def test_a_text_can_be_emptied_where_that_still_is_an_event() -> None:
     payload = json.dumps(RECORDS[0]).encode()
+    emptied = LENS.edit(payload, edit_of(LENS.view(payload, Earlier()).blocks[0], ""), Earlier())
+    assert [block.text for block in LENS.view(emptied, Earlier()).blocks] == [""]
+    # thinking without a text is that which the model keeps to itself
+    thought = {"type": "assistant", "message": {"content": [{"type": "thinking", "thinking": "Hm."}]}}
+    payload = json.dumps(thought).encode()
     with pytest.raises(UsageError, match="delete its file"):
         LENS.edit(payload, edit_of(LENS.view(payload, Earlier()).blocks[0], ""), Earlier())
 
