@@ -256,15 +256,15 @@ def test_a_damaged_line_can_be_mended() -> None:
         LENS.edit(bad, edit_of(LENS.view(bad, Earlier()).blocks[0], "x"), Earlier())
 
 
-def test_a_resource_that_is_no_text_stays() -> None:
+def test_a_resource_that_is_no_text_stays_base64() -> None:
     image = {
         "type": "image",
         "source": {"type": "base64", "media_type": "image/png", "data": base64.b64encode(b"\x89PNG").decode()},
     }
     payload = json.dumps(said("user", image)).encode()
-    for content in (b"\x89PNG2", b"text"):
-        with pytest.raises(UsageError, match="no text"):
-            LENS.edit_resource(payload, 0, content, Earlier())
+    for content in (b"\x89PNG2", b"text", b""):
+        edited = LENS.edit_resource(payload, 0, content, Earlier())
+        assert edited == payload.replace(base64.b64encode(b"\x89PNG"), base64.b64encode(content))
     payload = json.dumps(RECORDS[3]).encode()
     with pytest.raises(UsageError, match="UTF-8"):
         LENS.edit_resource(payload, 0, b"\xff", Earlier())
