@@ -1,5 +1,6 @@
 """Runs a program on a mounted store whose daemon dies or fails at a step, and looks at what is left."""
 
+import itertools
 import json
 import os
 import re
@@ -9,9 +10,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from tests.crash_mount.programs import SAVED, SYNCED
 from tests.crash_mount.zygote import REMOVAL_SECONDS
 from tests.mount.mounting import PATIENCE, REPOSITORY, work_directory
 
+_LONGEST = 400
 PROJECT, NAME = "project", "2026-03-05-talk"
 _EVENT = re.compile(r"[0-9]{5}-[a-z][-\w]*\.md")
 _OWN = {"events", "events.json", "forks", "metadata.json", "resources"}
@@ -288,7 +292,8 @@ class Bench:
         assert self.mount() is None, self.said()
         assert len(list((self.store / "mounts").iterdir())) == 1
         seen = look(self.root, known)
-        ended = self.unmount()
+        os.kill(self.pid, signal.SIGTERM)
+        ended = self.wait()
         assert ended["status"] == 0, self.said()
         assert ended["said"][-1]["fsck"] == []
         drafts = self.store / "scratch" / ".drafts"
@@ -318,14 +323,38 @@ class Bench:
 
 
 @contextmanager
-def bench() -> Iterator[Bench]:
-    """Give a bench with a zygote of its own."""
-    zygote = Zygote()
-    try:
-        made = Bench(zygote)
+def benches(count: int = 1) -> Iterator[list[Bench]]:
+    """Give benches, each with a zygote of its own."""
+    with ExitStack() as held:
+        made = []
+        for _ in range(count):
+            zygote = Zygote()
+            held.callback(zygote.close)
+            made.append(Bench(zygote))
+            held.callback(made[-1].close)
+        yield made
+
+
+def at_every_step(here: list[Bench], run: Callable[[Bench, int], str]) -> list[str]:
+    """Call ``run`` with 1, 2, … on all benches side by side, until no fault comes about; return where they did."""
+    numbers = itertools.count(1)
+    fired: dict[int, str] = {}
+    over = threading.Event()
+
+    def work(one: Bench) -> None:
         try:
-            yield made
+            while not over.is_set():
+                at = next(numbers)
+                assert at < _LONGEST, "this does not end"
+                where = run(one, at)
+                if not where:
+                    break
+                fired[at] = where
         finally:
-            made.close()
-    finally:
-        zygote.close()
+            over.set()
+
+    with ThreadPoolExecutor(len(here)) as pool:
+        for done in [pool.submit(work, one) for one in here]:
+            done.result()
+    assert sorted(fired) == list(range(1, len(fired) + 1))
+    return [fired[at] for at in sorted(fired)]

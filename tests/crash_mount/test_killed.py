@@ -6,30 +6,23 @@ from pathlib import Path
 import pytest
 
 from tests.crash_mount.faults import KILL, TORN, is_write
-from tests.crash_mount.harness import Bench, Fault
+from tests.crash_mount.harness import Bench, Fault, at_every_step
 from tests.crash_mount.ways import WAYS, Known, Way
-
-LONGEST = 300
-"""Steps after which a run is given up that does not end."""
 
 pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.id)
-def test_at_every_step(here: Bench, prepared: Path, way: Way) -> None:
-    known = Known(here, way, prepared)
-    steps = []
-    for at in range(1, LONGEST):
+def test_at_every_step(all_here: list[Bench], prepared: Path, way: Way) -> None:
+    known = Known(all_here[0], way, prepared)
+
+    def run(here: Bench, at: int) -> str:
         fired = killed(here, known, prepared, Fault(at, KILL))
-        if not fired:
-            break
-        steps.append(fired)
         if is_write(fired):
             assert killed(here, known, prepared, Fault(at, TORN))
-    else:
-        raise AssertionError(f"more steps than {LONGEST}")
-    assert len(steps) >= 3
-    print(len(steps), steps)
+        return fired
+
+    assert len(at_every_step(all_here, run)) >= 3
 
 
 def killed(here: Bench, known: Known, template: Path, fault: Fault) -> str:
