@@ -282,6 +282,6 @@ class Session:
     def _reject_quietly(self, data: bytes, error: Exception) -> None:
         try:
             self._reject(data, error)
-        except OSError:
-            log.exception("what was written to %s could not be kept", self.target.path)
+        except OSError as refused:
+            log.error("what was written to %s could not be kept: %s", self.target.path, refused)
             self._draft = None  # left where it is: the next mount looks at it
