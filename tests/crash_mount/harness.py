@@ -71,15 +71,14 @@ class Zygote:
 
 @dataclass(frozen=True)
 class Talk:
-    """A conversation as a mount shows it: the events' files, the actions of its versions, its forks, its metadata.
-
-    (Those of it that people set.)
-    """
+    """A conversation as a mount shows it: the events' files, the actions of its versions, its forks, its metadata
+    (those that people set), its resources."""
 
     events: dict[str, bytes]
     versions: tuple[str, ...]
     forks: tuple[str, ...] = ()
     metadata: str = ""
+    resources: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ class Seen:
 
     state: State
     scratch: dict[str, bytes]
-    """The files in ``events/`` that are no events, those in directories too, and ``../NAME`` those above."""
+    """The files in ``events/`` that are no events, those in directories too, and ``../NAME`` those elsewhere."""
 
 
 def look(root: Path, known: State | None = None) -> Seen:
@@ -137,7 +136,15 @@ def look(root: Path, known: State | None = None) -> Seen:
             json.loads((path / "events.json").read_bytes())
             said = json.dumps([metadata[key] for key in ("title", "labels", "pinned", "archived")])
             forks = tuple(sorted(os.listdir(path / "forks")))
-            talks[f"{project}/{name}"] = Talk(events, tuple(versions), forks, said)
+            resources = []
+            for file in sorted((path / "resources").rglob("*")):
+                if file.is_file():
+                    where = str(file.relative_to(path))
+                    if file.suffix in (".draft", ".tmp"):
+                        left[f"../{where}"] = file.read_bytes()
+                    else:
+                        resources.append((where, file.read_bytes()))
+            talks[f"{project}/{name}"] = Talk(events, tuple(versions), forks, said, tuple(resources))
     return Seen(State(talks, tuple(sorted(os.listdir(root / ".convfs" / "trash")))), left)
 
 

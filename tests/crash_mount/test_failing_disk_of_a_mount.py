@@ -81,7 +81,7 @@ def roughly(state: State, old: State) -> State:
     for key, talk in state.talks.items():
         there = old.talks[key].events if key in old.talks else {}
         events = {name: drawn(text) if name in there else b"" for name, text in talk.events.items()}
-        talks[key] = replace(talk, events=events, versions=())
+        talks[key] = replace(talk, events=events, versions=(), metadata="", resources=())
     return replace(state, talks=talks)
 
 
