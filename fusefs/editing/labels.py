@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from typing import NoReturn
 
 from pyfuse3 import ENOATTR, FUSEError
 
@@ -31,28 +32,37 @@ class Labels:
     def link(self, directory: LabelDirectory, name: bytes, target: bytes) -> Node:
         """Give the conversation that a new link leads to the label of the directory that it is in.
 
-        Raises EINVAL if it leads to no conversation, or is not called as the conversation.
+        Raises EINVAL if it leads to no conversation, or is not called as the conversation; the reason is noted.
         """
+        path = f"{BY_LABEL}/{directory.label}/{name.decode(errors='replace')}"
         conversation = self._target(target)
+        if conversation is None:
+            self._refuse(
+                path, f"{target.decode(errors='replace')} is no conversation: link to {CONVERSATIONS}/PROJECT/NAME"
+            )
         links = link_names([*directory.names().values(), conversation])
         named = next(named for named, linked in links.items() if linked.id == conversation.id)
         if name.decode(errors="replace") not in (named, f"{named}@{conversation.project}"):
-            raise FUSEError(errno.EINVAL)
+            self._refuse(path, f"a link to this conversation must be called {named}")
         self._change(conversation.id, add=directory.label)
         return make_link(self._tree, Place.LABEL_LINK, self._tree.store.conversation(conversation.id))
 
-    def _target(self, target: bytes) -> Called:
+    def _refuse(self, path: str, reason: str) -> NoReturn:
+        self._tree.errors.add(path, reason)
+        raise FUSEError(errno.EINVAL)
+
+    def _target(self, target: bytes) -> Called | None:
         """Return the conversation that a link leads to, by the end of its path: from wherever it was meant to lead."""
         try:
             path = [part for part in target.decode().split("/") if part not in ("", ".")]
         except UnicodeDecodeError:
-            raise FUSEError(errno.EINVAL) from None
+            return None
         if path[-3:-2] == [CONVERSATIONS]:
             project = self._tree.projects().get(path[-2])
             directory = None if project is None else self._tree.fixed((CONVERSATIONS, project))
             if isinstance(directory, ProjectDirectory) and (found := directory.find(path[-1])) is not None:
                 return Called(found.id, found.project, found.name)
-        raise FUSEError(errno.EINVAL)
+        return None
 
     def unlink(self, directory: LabelDirectory, name: bytes) -> None:
         """Take the label of a directory from the conversation that a link in it leads to."""
