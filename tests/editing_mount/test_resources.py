@@ -11,6 +11,7 @@ import pytest
 
 from tests.editing.records import returned
 from tests.editing_mount.talk import Talk
+from tests.editing_mount.test_crashes import killed
 from tests.mount.mounting import add, errno_of, mounted, new_store, until, user
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00picture"
@@ -169,3 +170,33 @@ def test_an_earlier_version_cannot_be_written(talk: Talk, one: Path) -> None:
     old = version / "resources" / "src" / "c1.py"
     assert old.read_text() == "def one():\n    pass\n"
     assert errno_of(lambda: old.write_text("x")) == errno.EROFS
+
+
+def test_what_was_closed_is_committed_at_the_next_start(store_path: Path) -> None:
+    with new_store(store_path) as store:
+        add(store, LINES)
+    held: list[int] = []
+
+    def work(talk: Talk) -> None:
+        for path in (talk.root / "resources" / "src" / "c1.py", talk.root / "resources" / "src" / "c2.py"):
+            file = os.open(path, os.O_WRONLY | os.O_TRUNC)
+            os.write(file, b"import this\n")
+            # another descriptor stays, so it is not committed, and the second only synced
+            held.append(os.dup(file))
+            if path.name == "c1.py":
+                os.close(file)
+            else:
+                os.fsync(file)
+                held.append(file)
+
+    killed(store_path, work)
+    for descriptor in held:
+        errno_of(lambda descriptor=descriptor: os.close(descriptor))
+    with mounted(store_path) as mount:
+        talk = Talk(mount)
+        directory = talk.root / "resources" / "src"
+        assert (directory / "c1.py").read_text() == "import this\n"
+        assert "import this" in record(talk, 2)
+        assert (directory / "c2.py").read_text() == "import os\n"
+        assert (directory / "c2.py.draft").read_text() == "import this\n"
+        assert talk.versions == 2
