@@ -176,6 +176,8 @@ class Fault:
     lasting: bool = False
     only: str = ""
     """Which steps are counted, as a pattern for ``CALL PATH``."""
+    deaf: str = ""
+    """Which files and directories a sync does not help that is done where the power fails later, as a pattern."""
     during: str = "work"
     """``start``: from the beginning; ``work``: while the program runs; ``end``: from when the mount is to end."""
 
@@ -199,10 +201,12 @@ class Bench:
         shutil.rmtree(self.store, ignore_errors=True)
         shutil.copytree(template, self.store, symlinks=True)
         self.log.unlink(missing_ok=True)
+        (self.base / "image").mkdir(exist_ok=True)
 
     def mount(self, fault: Fault | None = None) -> dict[str, Any] | None:
         """Start a daemon; its end is returned if it did not get to mounting."""
         order: dict[str, object] = {"store": str(self.store), "root": str(self.root), "log": str(self.log)}
+        order["image"] = str(self.base / "image")
         self.watch = None
         if fault is not None:
             path = self.base / "watch"
@@ -215,6 +219,7 @@ class Bench:
                 "kind": fault.kind,
                 "lasting": fault.lasting,
                 "only": fault.only,
+                "deaf": fault.deaf,
             }
         else:
             order["fault"] = None
@@ -225,6 +230,11 @@ class Bench:
         if self.watch is not None:
             self.watch.arm(fault is not None and fault.during == "work")
         return None
+
+    def lose_power(self) -> None:
+        """Let the store be what was on the disk when the power failed."""
+        shutil.rmtree(self.store)
+        os.rename(self.base / "image", self.store)
 
     def wait(self) -> dict[str, Any]:
         """Wait for the daemon's end."""
@@ -342,9 +352,12 @@ def benches(count: int = 1) -> Iterator[list[Bench]]:
         yield made
 
 
-def at_every_step(here: list[Bench], run: Callable[[Bench, int], str]) -> list[str]:
-    """Call ``run`` with 1, 2, … on all benches side by side, until no fault comes about; return where they did."""
-    numbers = itertools.count(1)
+def at_every_step(here: list[Bench], run: Callable[[Bench, int], str], *, first: int = 1, every: int = 1) -> list[str]:
+    """Call ``run`` with 1, 2, … on all benches side by side, until no fault comes about; return where they did.
+
+    ``every`` 3 and ``first`` 2: with 2, 5, 8 and so on.
+    """
+    numbers = itertools.count(first, every)
     fired: dict[int, str] = {}
     over = threading.Event()
 
@@ -363,5 +376,5 @@ def at_every_step(here: list[Bench], run: Callable[[Bench, int], str]) -> list[s
     with ThreadPoolExecutor(len(here)) as pool:
         for done in [pool.submit(work, one) for one in here]:
             done.result()
-    assert sorted(fired) == list(range(1, len(fired) + 1))
+    assert sorted(fired) == list(range(first, first + every * len(fired), every))
     return [fired[at] for at in sorted(fired)]

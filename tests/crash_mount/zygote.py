@@ -44,7 +44,8 @@ def daemon(order: dict[str, Any], tell: Callable[[object], None]) -> int:
     fault = order["fault"]
     if fault is not None:
         watch = Watch(Path(fault["watch"]))
-        Faults(root, watch, fault["at"], fault["kind"], lasting=fault["lasting"], only=fault["only"]).install()
+        options = {key: fault[key] for key in ("at", "kind", "lasting", "only", "deaf")}
+        Faults(root, watch, image=Path(order["image"]), **options).install()
     try:
         with Store.open(root, renderer=FileRenderer()) as store:
             mount.run(store, Path(order["root"]), ready=lambda: tell("ready"))
