@@ -17,7 +17,9 @@ from fusefs.editing.handle import Handle
 from fusefs.editing.placing import move_away, save_onto
 from fusefs.editing.removal import Removals
 from fusefs.editing.scratch import ScratchDirectory, ScratchFile, ScratchNode
+from fusefs.inodes import Place
 from fusefs.text.names import parse_event_name
+from fusefs.tree.changes import Stale
 from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.documents import EventsJson, MetadataFile
 from fusefs.tree.events import EventFile, EventsDirectory
@@ -88,6 +90,11 @@ class Gestures:
             self.removals.hide(node)
         else:
             self.conversations.vanishing.hide(node, node)
+
+    def _look_again(self, node: Node, name: bytes) -> None:
+        """Have the kernel look where the listed name of an event leads, if another one was moved or removed."""
+        if isinstance(node, EventFile) and node.name.encode() != name:
+            self.desk.invalidate(Stale(node.place(Place.EVENTS), node.name.encode()))
 
     def _come_back(self, node: Node) -> bool:
         """Take note that a file is there again; say whether it was being removed, or was gone."""
@@ -202,6 +209,7 @@ class Gestures:
                     self.desk.orphan(node.ino, target)
                     node = target.node(self.desk.identities.known(target))
                 self._hide(node)
+                self._look_again(node, name)
             case Link():
                 self.conversations.unlink(directory, name, node)
             case _:
@@ -243,10 +251,12 @@ class Gestures:
                 self.conversations.move(source, old, new, new_name)
             case ScratchFile(), File() if (saved_as := self.desk.targets.of(target)) is not None:
                 save_onto(self.desk, source, self._path(old, old_name), target, saved_as, self._come_back)
+                self._look_again(target, new_name)
             case ScratchNode(), None | ScratchNode():
                 self._move(source, self._path(old, old_name), new, new_name)
             case ViewNode(), None | ScratchNode() if (saved_as := self.desk.targets.of(source)) is not None:
                 self._hide(move_away(self.desk, source, saved_as, self._new_path(new, new_name), new.ino))
+                self._look_again(source, old_name)
             case ScratchFile(), ViewNode() if not self.desk.is_head(target.view_id):
                 raise FUSEError(errno.EROFS)
             case ((Link() | LabelDirectory()), None):

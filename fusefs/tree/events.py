@@ -77,8 +77,13 @@ class EventFile(RowNode, File):
         """The event's number."""
         return self._number
 
+    @property
+    def name(self) -> str:
+        """The name that is listed; others may lead here too."""
+        return names.event_name(self.row, self.view.records)
+
     def label(self) -> str:
-        return f"events/{names.event_name(self.row, self.view.records)}"
+        return f"events/{self.name}"
 
     def attributes(self) -> Attributes:
         view = self.view

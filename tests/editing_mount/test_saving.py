@@ -274,6 +274,27 @@ def test_a_renamed_file_that_is_still_open_edits_the_event(talk: Talk) -> None:
     assert talk.new_versions == 2
 
 
+def test_what_takes_the_place_of_another_keeps_its_number(talk: Talk) -> None:
+    """Though the disk below gives the number to the next file, once what had it is moved away."""
+    backup, beside = talk.events / "backup", [talk.events / f"beside-{number}" for number in range(3)]
+    for number in range(5):
+        text = b"text %d\n" % number
+        write(talk.events / "tmp", text)
+        os.rename(talk.events / "tmp", talk.first)
+        os.rename(talk.first, backup)
+        for path in beside:
+            write(path, path.name.encode())
+        write(talk.first, text + b"and more\n")
+        inodes = [path.stat().st_ino for path in talk.events.iterdir()]
+        assert len(set(inodes)) == len(inodes)
+        assert [path.read_bytes() for path in beside] == [path.name.encode() for path in beside]
+        assert backup.read_bytes() == text
+        assert talk.first.read_bytes() == text + b"and more\n"
+        for path in (backup, *beside):
+            path.unlink()
+    assert talk.new_versions == 10
+
+
 def test_one_that_has_another_name_too(talk: Talk) -> None:
     write(talk.events / "tmp", b"one\n")
     os.link(talk.events / "tmp", talk.events / "other")
