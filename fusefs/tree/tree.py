@@ -322,8 +322,8 @@ class Tree:
         now = time.monotonic()
         if self._space is None or now > self._space_until:
             disk = os.statvfs(self.store.root)
-            kept = [entry for entry in os.scandir(self.store.root) if entry.name != SCRATCH]
-            used = sum(_size_of(entry) for entry in kept)
+            with os.scandir(self.store.root) as entries:
+                used = sum(_size_of(entry) for entry in entries if entry.name != SCRATCH)
             self._space = DiskSpace(disk.f_frsize, used, disk.f_bfree, disk.f_bavail)
             self._space_until = now + _SPACE_SECONDS
         return self._space
@@ -341,7 +341,8 @@ def _size_of(entry: os.DirEntry[str]) -> int:
     """Return the size of a file, or of the files below a directory. Follows no link: one could lead into this mount."""
     with suppress(FileNotFoundError):  # it may have gone by now
         if entry.is_dir(follow_symlinks=False):
-            return sum(map(_size_of, os.scandir(entry)))
+            with os.scandir(entry) as entries:
+                return sum(map(_size_of, entries))
         if entry.is_file(follow_symlinks=False):
             return entry.stat(follow_symlinks=False).st_size
     return 0
