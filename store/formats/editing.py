@@ -108,15 +108,17 @@ class EditableLens(ABC):
     def revise(self, payload: bytes, old: object, new: object, before: Before) -> bytes:
         """See :meth:`store.formats.lens.Lens.revise`."""
         edited = documents.carried(payload, (), old, new)
-        record = _record(payload)
-        paths = {block.path for block in self.view(payload, before).blocks if block.type == "text"}
-        for path, was, now in _changed_texts(old, new):
-            if path not in paths:
-                continue
-            for place, text in self.twins(record, path, was, now):
-                twin = _value_at(old, place)
-                if isinstance(twin, str) and twin == _value_at(new, place):
-                    edited = _put_text(edited, place, "json", twin, text, self, with_twins=False)
+        record = as_object(old)
+        twins = [
+            (path, *twin) for path, was, now in _changed_texts(old, new) for twin in self.twins(record, path, was, now)
+        ]
+        if not twins:
+            return edited
+        shown = {block.path for block in self.view(payload, before).blocks if block.type == "text"}
+        for path, place, text in twins:
+            twin = _value_at(old, place)
+            if path in shown and isinstance(twin, str) and twin == _value_at(new, place):
+                edited = _put_text(edited, place, "json", twin, text, self, with_twins=False)
         return edited
 
     def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
