@@ -407,6 +407,58 @@ def test_what_two_handles_append_is_not_lost(mount: MountedPlace) -> None:
         assert line in kept
 
 
+HOLDER = """
+import fcntl, os, sys
+name, how = sys.argv[1:]
+with open(name, "r+b", buffering=0) as file:
+    lock = fcntl.flock if how == "flock" else fcntl.lockf
+    try:
+        lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit(3)
+    print("locked", flush=True)
+    sys.stdin.read()
+    data = file.read().replace(b"alpha", b"ALEPH")
+    file.seek(0)
+    file.truncate()
+    file.write(data)
+"""
+
+
+@pytest.mark.parametrize("how", ["flock", "fcntl"])
+def test_programs_that_lock_a_file_wait_for_each_other(here: Place, how: str) -> None:
+    versions = here.versions()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, ANSWER, how],
+        cwd=here.directory,
+        env=here.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"locked\n"
+        assert here.run(sys.executable, "-c", HOLDER, ANSWER, how, fails=True).returncode == 3
+        waits = subprocess.Popen(["flock", ANSWER, "sed", "-i", "s/omega/OMEGA/", ANSWER], cwd=here.directory)
+        if how == "flock":
+            time.sleep(0.3)
+            assert waits.poll() is None
+        else:
+            # the two sorts know nothing of each other
+            assert waits.wait(PATIENCE) == 0
+        holder.communicate(timeout=PATIENCE)
+    assert holder.returncode == 0
+    assert waits.wait(PATIENCE) == 0
+    text = here.drawn[ANSWER].replace(b"omega", b"OMEGA")
+    if how == "flock":
+        # what was written by name when the lock was had
+        text = text.replace(b"alpha", b"ALEPH")
+    assert here.files() == here.drawn | {ANSWER: text}
+    if isinstance(here, MountedPlace):
+        assert here.versions() == (versions or 0) + (2 if how == "flock" else 1)
+        here.remount()
+        assert here.files() == here.drawn | {ANSWER: text}
+
+
 def test_vim_notices_that_another_has_saved(here: Place) -> None:
     needs("vim", "tmux")
     with here.terminal("vim", ANSWER) as terminal:
