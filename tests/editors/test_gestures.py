@@ -16,7 +16,7 @@ from tests.editors.loops import contents
 from tests.editors.patterns import PATTERNS, Pattern, head, quiet
 from tests.editors.place import MountedPlace, Place
 from tests.editors.saver import HALF_CLOSED, HOW
-from tests.editors.sessions import ANSWER, CALL, EVENTS, RESULT, USER
+from tests.editors.sessions import ANSWER, CALL, EVENTS, LARGE, RESULT, USER
 from tests.editors.terminal import PATIENCE
 from tests.mount.mounting import REPOSITORY, errno_of, until
 
@@ -274,21 +274,24 @@ def test_what_is_half_written_at_a_close_is_saved_when_it_is_whole(mount: Mounte
     assert mount.versions() == versions + 1
 
 
-def test_emptying(mount: MountedPlace) -> None:
-    """A result may be empty. An answer that says nothing is none: it is kept as it was, and its file to be removed."""
-    versions = mount.versions()
-    mount.shell("echo > $1", RESULT)
-    assert (mount.directory / RESULT).read_bytes() == b"\n"
-    assert mount.versions() == versions + 1
-    mount.remount()
-    assert mount.files() == mount.drawn | {RESULT: head(mount.drawn[RESULT]) + b"\n"}
-    assert mount.versions() == versions + 1
+@pytest.mark.parametrize("name", [USER, ANSWER, RESULT, LARGE])
+def test_emptying(here: Place, name: str) -> None:
+    """A text may be empty: the event is there still."""
+    versions = here.versions()
+    here.shell("echo > $1", name)
+    assert here.files() == here.drawn | {name: b"\n"}
+    if isinstance(here, MountedPlace):
+        assert here.versions() == (versions or 0) + 1
+        here.remount()
+        assert here.files() == here.drawn | {name: head(here.drawn[name]) + b"\n"}
+        assert here.versions() == (versions or 0) + 1
 
 
-def test_emptying_what_must_say_something(mount: MountedPlace) -> None:
+def test_emptying_what_is_more_than_a_text(mount: MountedPlace) -> None:
     versions = mount.versions()
-    mount.shell("echo > $1", ANSWER)  # bash closes without looking at what comes of it
-    check_refused(mount, versions, b"\n", "delete its file instead")
+    mount.shell("echo > $1", CALL)  # bash closes without looking at what comes of it
+    assert mount.files() == mount.drawn | {f"{CALL}.draft": b"\n"}
+    assert mount.versions() == versions
 
 
 def test_a_file_that_is_cut_to_nothing_keeps_its_event(mount: MountedPlace) -> None:
