@@ -185,13 +185,34 @@ class Store(Branches):
 
         It follows ``parent`` (0: the head), or what an edit has put in its place, and the context's head moves to it.
         """
-        # what append_many does, for the one that is waited for most
-        blob, turn = self._item(payload, type_name, encoding, 0, created_ms)
-        if parent or blob.raw_len > self._writer.journalled_bytes:
+        request = None
+        if not parent:
+            request = self.appending(context_id, payload, type_name, encoding=encoding, created_ms=created_ms)
+        if request is None:
             return self.append_many(context_id, [Append(payload, type_name, encoding, 0, created_ms)], parent=parent)[0]
+        return self.submit(request).written[0]
+
+    def appending(
+        self,
+        context_id: int,
+        payload: bytes,
+        type_name: str,
+        *,
+        encoding: Encoding = Encoding.JSON,
+        type_version: int = 0,
+        created_ms: int = 0,
+    ) -> Request | None:
+        """Return the request that :meth:`append` submits, for whoever submits many at once (:meth:`submit_all`).
+
+        The new turn follows the head. None where the payload is so large that it does not go through the journal.
+        """
+        # what append_many does, for the one that is waited for most
+        blob, turn = self._item(payload, type_name, encoding, type_version, created_ms)
+        if blob.raw_len > self._writer.journalled_bytes:
+            return None
         self._known(context_id)
         types = () if turn.type_tag in self._writer.types else self.types_for((type_name,))
-        return self.submit(Request(context_id, turns=[turn], blobs=[blob], types=types)).written[0]
+        return Request(context_id, turns=[turn], blobs=[blob], types=types)
 
     def append_many(self, context_id: int, items: Sequence[Append], *, parent: int = 0) -> list[Turn]:
         """Append turns that follow each other; all of them become durable, or none."""
