@@ -20,6 +20,10 @@ class Conflict(UsageError):
     """The caller's expectation does not hold (a name is taken, a head moved on)."""
 
 
+class TooLarge(UsageError):
+    """The caller brought more than fits."""
+
+
 class StoreBusy(UsageError):
     """Another process holds the store's lock."""
 

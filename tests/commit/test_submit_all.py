@@ -4,9 +4,10 @@ import threading
 from pathlib import Path
 
 from store.commit.request import NewTurn, Request
+from store.disk.turn_format import Encoding
 from store.errors import NotFound, UsageError
 from store.ids import hash_bytes
-from store.store import Encoding, Store
+from store.store import Store
 from store.upkeep.fsck import fsck
 
 

@@ -179,7 +179,7 @@ def test_what_is_not_there(store: Store, editor: Editor) -> None:
 
 
 def test_what_is_too_large(store: Store, editor: Editor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store.store.LARGEST_VIEWED", 1000)
+    monkeypatch.setattr("store.conversations.appends.LARGEST_VIEWED", 1000)
     context = conversation(store, dialogue(2))
     with pytest.raises(UsageError, match="too large"):
         editor.edit(context, {1: bytes(1001)})
