@@ -190,6 +190,7 @@ class Invalidations:
         if self._in_loop(tree.has_shown, view_id):
             tree.store.conversation(context_id)
         shown = self._in_loop(tree.changed, view_id)
+        self._settling.update(self._in_loop(set, tree.unsettled))
         self._in_loop(self.changed, view_id)
         places = self._in_loop(tree.places_known, view_id)
         for stale in places:
@@ -210,6 +211,11 @@ class Invalidations:
 
     def _in_loop(self, function: Callable[[A], R], argument: A) -> R:
         return trio.from_thread.run_sync(function, argument, trio_token=self._token)
+
+
+def refresh(ino: int) -> None:
+    """Have the kernel ask for the attributes of a file anew; this waits for nothing, so handlers may call it."""
+    _invalidate(Stale(ino))
 
 
 def _invalidate(stale: Stale) -> None:

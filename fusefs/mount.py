@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from fusefs import polling
 from fusefs.editing.recovery import recover
-from fusefs.kernel import Invalidations
+from fusefs.kernel import Invalidations, refresh
 from fusefs.mount_table import FSTYPE, mount_at, mounts
 from fusefs.operations import Operations
 from fusefs.tree.tree import Tree
@@ -83,6 +83,7 @@ def run(
         invalidations = Invalidations(operations.tree, operations.lookups)
         invalidations.changed = operations.desk.check
         operations.desk.invalidate = invalidations.put
+        operations.desk.refresh = refresh
         try:
             trio.run(_serve, operations, invalidations, ready, background)
         finally:

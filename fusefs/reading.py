@@ -13,11 +13,13 @@ from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestC
 
 from fusefs.editing.desk import Desk
 from fusefs.editing.gestures import Gestures
+from fusefs.editing.orphan import OrphanFile
 from fusefs.editing.scratch import ScratchLink, ScratchNode
 from fusefs.handler import handler
 from fusefs.inodes import MAX_NUMBER, Lookups
 from fusefs.kernel import Prefetch
 from fusefs.text.names import NAME_MAX
+from fusefs.tree.events import EventFile
 from fusefs.tree.node import Attributes, Content, Directory, Entry, File, Link
 from fusefs.tree.tree import Tree
 from store.errors import DamageError
@@ -89,6 +91,9 @@ class Reading(pyfuse3.Operations):
         if node is None:
             raise FUSEError(errno.ENOENT)
         entry = self._entry(node.attributes())
+        if isinstance(node, EventFile) and name != node.name.encode():
+            # what is done by one name of an event is not seen by the others
+            entry.entry_timeout = 0
         self.lookups.add(node.ino)
         return entry
 
@@ -193,14 +198,15 @@ class Reading(pyfuse3.Operations):
         handle = self._next_handle = self._next_handle + 1
         answer = FileInfo(handle)
         content = None
-        if inode in self.tree.served:
-            self.desk.opening_to_read(inode)
         if inode <= MAX_NUMBER:
             node = self._file(inode)
             if node.direct:
                 answer.direct_io = True
                 answer.keep_cache = False
                 content = node.open()
+        if isinstance(self.tree.bound(inode), OrphanFile):
+            # the name has led elsewhere since: told that, the kernel looks again
+            raise FUSEError(errno.ESTALE)
         if inode in self.tree.unsettled:
             answer.keep_cache = False
         self.prefetch.opening(inode)

@@ -8,6 +8,7 @@ import os
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, RequestContext, SetattrFields
 
 from fusefs.editing.handle import LARGEST_SCRATCH, Handle
+from fusefs.editing.orphan import OrphanFile
 from fusefs.editing.scratch import ScratchFile, ScratchNode
 from fusefs.editing.written import Written
 from fusefs.handler import handler
@@ -43,6 +44,8 @@ class Writing(Reading):
                 return self.desk.appending.as_handle(node.ino, fd)
             case Directory():
                 raise FUSEError(errno.EISDIR)
+            case OrphanFile():
+                raise FUSEError(errno.ESTALE)
         raise FUSEError(_refusal(node))
 
     def _opened(self, writing: Handle) -> FileInfo:

@@ -20,10 +20,10 @@ from fusefs.editing.event_target import EventTarget
 from fusefs.editing.handle import ScratchHandle
 from fusefs.editing.records import payload_hash, record_like
 from fusefs.editing.scratch import ScratchFile
-from fusefs.editing.written import Saved
+from fusefs.editing.written import saved_as
 from fusefs.text.names import kind_word
 from fusefs.text.parse import parse_event
-from store.errors import ConvfsError, UsageError
+from store.errors import ConvfsError, StoreFailed, UsageError
 from store.events.event import Kind
 from store.formats.registry import FORMATS
 from store.ids import now_ms
@@ -139,7 +139,7 @@ class Appending:
         time_ns = source.status().st_mtime_ns
         target = EventTarget(desk.tree, desk.records, view_id, number)
         desk.identities.become(source.ino, target)
-        saved = Saved(None if target.draws(data) else data, len(data), time_ns, target.state())
+        saved = saved_as(target, data, time_ns, target.state())
         desk.show_saved(source.ino, target, saved)
         desk.unsettle(view_id)
 
@@ -225,8 +225,8 @@ class NewEventHandle(ScratchHandle):
         self._desk = desk
         self._candidate = candidate
         self._waits = True
-        self._failure: OSError | None = None
-        """What the program was told of that wrote: the file may have the half of it only."""
+        self._failure: StoreFailed | OSError | None = None
+        """What the program was told of that wrote: it may have given up half-way."""
 
     def write(self, offset: int, data: bytes) -> int:
         """Write all of ``data``."""
@@ -250,7 +250,11 @@ class NewEventHandle(ScratchHandle):
             raise self._failure
         data = self._content()
         if self._waits and data:
-            self._desk.appending.check(self._candidate, data)
+            try:
+                self._desk.appending.check(self._candidate, data)
+            except (StoreFailed, OSError) as error:
+                self._failure = error
+                raise
             self._waits = False
 
     def release(self) -> None:
@@ -259,7 +263,7 @@ class NewEventHandle(ScratchHandle):
             if self._failure is not None:
                 raise self._failure
             data = self._content()
-        except (UsageError, OSError) as error:
+        except (ConvfsError, OSError) as error:
             self._desk.note_path(self._candidate.view_id, self._candidate.path, f"{error}; the text is kept as it is")
             data = b""
         super().release()

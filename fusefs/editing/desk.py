@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fusefs.editing.appending import Appending
@@ -44,6 +44,8 @@ class Desk:
         """The files that are open for writing, by file handle."""
         self.invalidate: Callable[[Stale], None] = lambda stale: None
         """Has the kernel forget something, once no handler is at work."""
+        self.refresh: Callable[[int], None] = lambda ino: None
+        """Has the kernel ask for the attributes of a file anew."""
 
     # -- opening ---------------------------------------------------------------------------------------------------
 
@@ -89,7 +91,7 @@ class Desk:
     def saved_text(self, ino: int) -> bytes | None:
         """Return what is shown under an inode because it was written; None where it is as it is drawn."""
         served = self.tree.served.get(ino)
-        return served.read(0, served.size) if isinstance(served, Written) else None
+        return served.text if isinstance(served, Written) else None
 
     def orphan(self, ino: int, target: Target) -> None:
         """Let the file that is known as ``ino`` have no name; whoever has it open keeps what it holds."""
@@ -120,14 +122,22 @@ class Desk:
             written.saved = saved
         if not written.is_current():
             del self.tree.served[session.ino]
-            self.tree.unsettled.add(session.ino)
-            self.invalidate(Stale(session.ino, content=True))
+        if not written.is_current() or not session.target.keeps_text:
+            self._drawn_again(session.ino)
         if saved is not None:
-            self.unsettle(session.target.view_id)
+            self.unsettle(session.target.view_id, session.touched)
 
     def show_saved(self, ino: int, target: Target, saved: Saved) -> None:
         """Show a file as it was saved, under inode number ``ino``."""
         self._written(ino, target).saved = saved
+        if not target.keeps_text:
+            self._drawn_again(ino)
+
+    def _drawn_again(self, ino: int) -> None:
+        """Take note that a file is no longer shown as it was written, which the kernel may believe."""
+        self.tree.unsettled.add(ino)
+        self.refresh(ino)
+        self.invalidate(Stale(ino, content=True))
 
     def _written(self, ino: int, target: Target) -> Written:
         written = self.tree.served.get(ino)
@@ -135,16 +145,22 @@ class Desk:
             written = self.tree.served[ino] = Written(target)
         return written
 
-    def opening_to_read(self, ino: int) -> None:
-        """Take note that a program is about to read a file: some are shown as they were written only until then."""
-        served = self.tree.served.get(ino)
-        if isinstance(served, Written) and not served.settled:
-            del self.tree.served[ino]
-            self.tree.unsettled.add(ino)
+    def unsettle(self, view_id: int, touched: Iterable[int] = ()) -> None:
+        """Take note that the files which show all of a conversation have changed, before the kernel is told.
 
-    def unsettle(self, view_id: int) -> None:
-        """Take note that the files which show all of a conversation have changed, before the kernel is told."""
-        self.tree.unsettled.update(stale.ino for stale in self.tree.places_known(view_id) if stale.content)
+        ``touched`` are the computed inode numbers of others that have. What is still as it was saved stays shown so.
+        """
+        known, served = self.tree.known, self.tree.served
+        places = (stale.ino for stale in self.tree.places_known(view_id) if stale.content)
+        for ino in (*places, *(known.get(own, own) for own in touched)):
+            written = served.get(ino)
+            if isinstance(written, Written):
+                if written.is_current():
+                    continue
+                del served[ino]
+            if ino in self.lookups:
+                self.tree.unsettled.add(ino)
+                self.refresh(ino)
 
     def check(self, view_id: int) -> None:
         """Drop what was saved in a conversation and is no longer so, because somebody else has changed it."""

@@ -58,7 +58,13 @@ class Drafts:
         head = msgspec.json.encode(msgspec.structs.replace(draft, digest=hash_bytes(text).hex()))
         # there is never more than one of a file that is being written: the earlier one would be saved first
         path = earlier or self._unused("")
-        self._put(head + b"\n" + text, path)
+        try:
+            self._put(head + b"\n" + text, path)
+        except BaseException:
+            if earlier is None:
+                # nobody knows of it, so nobody would ever drop it
+                remove_quietly(path)
+            raise
         return path
 
     def drop(self, path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fusefs.editing.records import Base, Records, payload_hash
 from fusefs.editing.target import Target
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
     from fusefs.tree.tree import Tree
 
 KEY = "event/"
+_DELETED = "deleted:"
 
 
 class EventTarget(Target):
-    """One event. Its state is the hash of its payload."""
+    """One event. Its state is the hash of its payload, and that it was deleted, if it was."""
 
     def __init__(self, tree: Tree, records: Records, view_id: int, number: int) -> None:
         self._tree = tree
@@ -45,7 +47,10 @@ class EventTarget(Target):
     def name(self) -> str:
         try:
             view = self._tree.view(self._view)
-            return event_name(view.row(self.number), view.records)
+            row = view.row(self.number)
+            if row.deleted:
+                row = replace(row, kind=self._tree.store.event(row).kind)
+            return event_name(row, view.records)
         except NotFound:
             return f"{self.number:05}-event.md"
 
@@ -68,16 +73,20 @@ class EventTarget(Target):
         return self.drawn()[offset : offset + size]
 
     def drawn(self) -> bytes:
+        if self._tree.view(self._view).row(self.number).deleted:
+            return b""
         return self._records.drawn(self._view, self.number)
 
     def snapshot(self) -> Content:
         return Bytes(self.drawn())
 
     def state(self) -> str:
-        return self._records.base(self._view, self.number).payload_hash.hex()
+        base = self._records.base(self._view, self.number)
+        return _DELETED * base.deleted + base.payload_hash.hex()
 
     def prepare(self, state: str, data: bytes) -> PreparedEvent | None:
-        base = Base(self._view, self.number, bytes.fromhex(state))
+        digest = bytes.fromhex(state.removeprefix(_DELETED))
+        base = Base(self._view, self.number, digest, state.startswith(_DELETED))
         payload = self._records.edited(base, data)
         return None if payload is None else PreparedEvent(self._records, base, payload)
 
@@ -93,6 +102,11 @@ class PreparedEvent(Struct, frozen=True):
     def result(self) -> str:
         """The hash of the payload."""
         return payload_hash(self.payload).hex()
+
+    @property
+    def touches(self) -> list[int]:
+        """What the event holds."""
+        return self.records.drawn_from(self.base.view, [self.base.number])
 
     def commit(self) -> str:
         """Give it to the event."""

@@ -17,7 +17,9 @@ from fusefs.editing.handle import Handle
 from fusefs.editing.placing import move_away, save_onto
 from fusefs.editing.removal import Removals
 from fusefs.editing.scratch import ScratchDirectory, ScratchFile, ScratchNode
+from fusefs.inodes import Place
 from fusefs.text.names import parse_event_name
+from fusefs.tree.changes import Stale
 from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.documents import EventsJson, MetadataFile
 from fusefs.tree.events import EventFile, EventsDirectory
@@ -63,19 +65,24 @@ class Gestures:
         return self.desk.appending.consider(node.ino, directory.view_id, name.decode(errors="replace"))
 
     def _removed(self, directory: Directory, name: bytes) -> Node | None:
-        """Return the file that had this name and is being removed."""
+        """Return the file that had this name and is being removed; or the event that had it, and was deleted."""
         text = name.decode(errors="replace")
         if not isinstance(directory, EventsDirectory):
             tree = self.desk.tree
             node = directory.lookup(text) if tree.vanished and isinstance(directory, ViewNode) else None
             return node if node is not None and tree.has_vanished(node.ino) else None
         overlay = self.desk.tree.overlays.get(directory.view_id)
-        if overlay is None:
-            return None
-        number = overlay.aliases.get(text) or parse_event_name(text)
-        if number is None or number not in overlay.hidden:
+        number = (overlay and overlay.aliases.get(text)) or parse_event_name(text)
+        if number is None or not ((overlay and number in overlay.hidden) or self._is_deleted(directory, number)):
             return None
         return self.desk.tree.event(directory.view_id, number)
+
+    def _is_deleted(self, directory: EventsDirectory, number: int) -> bool:
+        return (
+            self.desk.is_head(directory.view_id)
+            and number <= directory.view.records
+            and directory.view.row(number).deleted
+        )
 
     def _hide(self, node: ViewNode) -> None:
         """Take note that a file has been removed, or moved away."""
@@ -84,10 +91,15 @@ class Gestures:
         else:
             self.conversations.vanishing.hide(node, node)
 
+    def _look_again(self, node: Node, name: bytes) -> None:
+        """Have the kernel look where the listed name of an event leads, if another one was moved or removed."""
+        if isinstance(node, EventFile) and node.name.encode() != name:
+            self.desk.invalidate(Stale(node.place(Place.EVENTS), node.name.encode()))
+
     def _come_back(self, node: Node) -> bool:
-        """Take note that a file is there again; say whether it was being removed."""
+        """Take note that a file is there again; say whether it was being removed, or was gone."""
         if isinstance(node, EventFile):
-            return self.removals.cancel(node.view_id, node.number)
+            return self.removals.cancel(node.view_id, node.number) or node.row.deleted
         return isinstance(node, ViewNode) and self.conversations.vanishing.cancel(node)
 
     def _new_path(self, directory: Directory, name: bytes) -> bytes:
@@ -189,12 +201,15 @@ class Gestures:
                 raise FUSEError(errno.EISDIR)
             case ScratchNode():
                 os.unlink(self._path(directory, name))
+            case ResourceFile() if self.desk.is_head(node.view_id) and not self.conversations.vanishing.begun(node):
+                raise FUSEError(errno.EPERM)
             case EventFile() | EventsJson() | MetadataFile() | ResourceFile() if self.desk.is_head(node.view_id):
                 target = self.desk.targets.of(node)
                 if target is not None:
                     self.desk.orphan(node.ino, target)
                     node = target.node(self.desk.identities.known(target))
                 self._hide(node)
+                self._look_again(node, name)
             case Link():
                 self.conversations.unlink(directory, name, node)
             case _:
@@ -236,10 +251,12 @@ class Gestures:
                 self.conversations.move(source, old, new, new_name)
             case ScratchFile(), File() if (saved_as := self.desk.targets.of(target)) is not None:
                 save_onto(self.desk, source, self._path(old, old_name), target, saved_as, self._come_back)
+                self._look_again(target, new_name)
             case ScratchNode(), None | ScratchNode():
                 self._move(source, self._path(old, old_name), new, new_name)
             case ViewNode(), None | ScratchNode() if (saved_as := self.desk.targets.of(source)) is not None:
                 self._hide(move_away(self.desk, source, saved_as, self._new_path(new, new_name), new.ino))
+                self._look_again(source, old_name)
             case ScratchFile(), ViewNode() if not self.desk.is_head(target.view_id):
                 raise FUSEError(errno.EROFS)
             case ((Link() | LabelDirectory()), None):

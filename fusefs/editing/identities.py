@@ -35,16 +35,15 @@ class Identities:
         return self._tree.known.get(target.ino, target.ino)
 
     def orphan(self, ino: int, target: Target, content: Content, size: int) -> None:
-        """Let the file that is known as ``ino`` be known under another number; who has it open keeps ``content``."""
+        """Let the file that is known as ``ino`` be known under another number; who has it open keeps ``content``.
+
+        A number that the kernel does not know stays the file's: its own may be that of an earlier orphan.
+        """
         self._abandon(ino)
-        self._tree.own.pop(ino, None)
         if ino in self._desk.lookups:
+            self._tree.own.pop(ino, None)
             self._tree.bind(ino, OrphanFile(ino, content, size))
             self._give(self._tree.new_number(), target)
-        else:
-            if self._tree.known.pop(target.ino, None) is not None:
-                self._tree.unbind(ino)
-            self._let_go(ino)
 
     def become(self, ino: int, target: Target) -> None:
         """Make ``ino``, a scratch file's, the number by which the kernel knows a file."""

@@ -19,7 +19,7 @@ from fusefs.tree.json_elements import draw_elements
 from store.conversations.chain import Recorded
 from store.conversations.viewer import LARGEST_VIEWED
 from store.editing.plan import Changed, Item
-from store.errors import UsageError
+from store.errors import ConvfsError, UsageError
 from store.events.deletion import DELETED, Content
 from store.formats.documents import same
 from store.formats.editing import EditableLens
@@ -64,19 +64,23 @@ class JsonChanges:
             for row, text in zip(self._shown_rows(), map(events_json.text_of, elements), strict=True)
         ]
         matches = match(shown, split(data), len(self._rows))
-        texts = {one.number: one.text for one in shown}
+        order = [one.number or self._added(matches, at) for at, one in enumerate(matches)]
         changes: dict[int, Content] = {one.number: DELETED for one in shown}
-        order: list[int | Append] = []
-        for at, one in enumerate(matches):
-            if not one.number:
-                order.append(self._added(matches, at))
-                continue
+        for one in matches:
             changes.pop(one.number, None)
-            order.append(one.number)
-            if one.value is not None:
-                payload = self._changed(one, texts)
-                if payload is not None:
-                    changes[one.number] = payload
+        texts = {one.number: one.text for one in shown}
+        read = [one for one in matches if one.number and one.value is not None]
+        rows = [self._rows[one.number - 1] for one in read]
+        payloads = self._store.payloads([row.turn for row in rows])
+        for one, (row, event), (_turn, payload) in zip(read, self._store.events(rows), payloads, strict=True):
+            if isinstance(event, ConvfsError):
+                raise event
+            if isinstance(payload, ConvfsError):
+                raise payload
+            drawn = texts.get(one.number) or self._draw(row)
+            edited = self._changed(one, row, event, payload, drawn)
+            if edited is not None:
+                changes[one.number] = edited
         return self._rewrite(order, changes)
 
     def _shown_rows(self) -> list[EventRow]:
@@ -111,14 +115,10 @@ class JsonChanges:
 
     # -- a record that changes -------------------------------------------------------------------------------------
 
-    def _changed(self, one: Match, texts: dict[int, bytes]) -> bytes | None:
-        """Return the payload that a record is to have, None where it stays as it is."""
+    def _changed(self, one: Match, row: EventRow, event: Event, payload: bytes, drawn: bytes) -> bytes | None:
+        """Return the payload that a record is to have, which was drawn as ``drawn``; None where it stays as it is."""
         store = self._store
-        row = self._rows[one.number - 1]
-        event = store.event(row)
-        drawn = texts.get(row.number) or self._draw(row)
         contents = Contents(one.element, f"record {row.number}", self._contents.find)
-        payload = store.payload(row.turn)
         lens = store.viewer.lens(store.turn(row.turn))
         before = Recorded(row.tool, row.parent, store.aliased)
 

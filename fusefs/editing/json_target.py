@@ -90,6 +90,13 @@ class PreparedJson:
         self._head = head
         self._rewrite = rewrite
 
+    @property
+    def touches(self) -> list[int]:
+        """The events that become others, and what they hold."""
+        view_id, items = self._target.view_id, self._rewrite.items
+        changed = self._rewrite.changes if items is None else range(1, self._records.length(view_id) + 1)
+        return self._records.drawn_from(view_id, changed)
+
     def commit(self) -> str:
         """Make one version of it. What was appended since follows it."""
         for _attempt in range(_ATTEMPTS):

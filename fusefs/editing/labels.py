@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from typing import NoReturn
 
 from pyfuse3 import ENOATTR, FUSEError
 
@@ -15,7 +16,7 @@ from fusefs.tree.links import link_names, make_link
 from fusefs.tree.node import Directory, Node
 from fusefs.tree.projects import CONVERSATIONS, ProjectDirectory
 from store.editing.editor import Editor
-from store.events.conversation import Conversation
+from store.index.catalogue import Called
 
 
 class Labels:
@@ -31,28 +32,37 @@ class Labels:
     def link(self, directory: LabelDirectory, name: bytes, target: bytes) -> Node:
         """Give the conversation that a new link leads to the label of the directory that it is in.
 
-        Raises EINVAL if it leads to no conversation, or is not called as the conversation.
+        Raises EINVAL if it leads to no conversation, or is not called as the conversation; the reason is noted.
         """
+        path = f"{BY_LABEL}/{directory.label}/{name.decode(errors='replace')}"
         conversation = self._target(target)
+        if conversation is None:
+            self._refuse(
+                path, f"{target.decode(errors='replace')} is no conversation: link to {CONVERSATIONS}/PROJECT/NAME"
+            )
         links = link_names([*directory.names().values(), conversation])
-        named = {conversation.id: name for name, conversation in links.items()}[conversation.id]
+        named = next(named for named, linked in links.items() if linked.id == conversation.id)
         if name.decode(errors="replace") not in (named, f"{named}@{conversation.project}"):
-            raise FUSEError(errno.EINVAL)
+            self._refuse(path, f"a link to this conversation must be called {named}")
         self._change(conversation.id, add=directory.label)
         return make_link(self._tree, Place.LABEL_LINK, self._tree.store.conversation(conversation.id))
 
-    def _target(self, target: bytes) -> Conversation:
+    def _refuse(self, path: str, reason: str) -> NoReturn:
+        self._tree.errors.add(path, reason)
+        raise FUSEError(errno.EINVAL)
+
+    def _target(self, target: bytes) -> Called | None:
         """Return the conversation that a link leads to, by the end of its path: from wherever it was meant to lead."""
         try:
             path = [part for part in target.decode().split("/") if part not in ("", ".")]
         except UnicodeDecodeError:
-            raise FUSEError(errno.EINVAL) from None
+            return None
         if path[-3:-2] == [CONVERSATIONS]:
             project = self._tree.projects().get(path[-2])
             directory = None if project is None else self._tree.fixed((CONVERSATIONS, project))
             if isinstance(directory, ProjectDirectory) and (found := directory.find(path[-1])) is not None:
-                return found
-        raise FUSEError(errno.EINVAL)
+                return Called(found.id, found.project, found.name)
+        return None
 
     def unlink(self, directory: LabelDirectory, name: bytes) -> None:
         """Take the label of a directory from the conversation that a link in it leads to."""
@@ -73,7 +83,7 @@ class Labels:
             case _:
                 raise FUSEError(errno.EPERM)
 
-    def _linked(self, directory: LabelDirectory, name: bytes) -> Conversation:
+    def _linked(self, directory: LabelDirectory, name: bytes) -> Called:
         conversation = directory.names().get(name.decode(errors="replace"))
         if conversation is None:
             raise FUSEError(errno.ENOENT)

@@ -120,6 +120,11 @@ class PreparedMetadata(Struct, frozen=True):
         known = {key: value for key, value in metadata.items() if value is not None}
         return _state(msgspec.structs.replace(conversation, title=str(known.get("title", "")), metadata=known))
 
+    @property
+    def touches(self) -> tuple[int, ...]:
+        """Nothing that is not drawn from all of a conversation."""
+        return ()
+
     def commit(self) -> str:
         """Say it. What has gone on meanwhile is then shown as it is, and not as it was written back."""
         conversation = self.target.describe(self.state, self.changes)

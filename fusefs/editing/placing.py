@@ -13,13 +13,13 @@ from fusefs.editing.buffer import check_size
 from fusefs.editing.drafts import remove_quietly
 from fusefs.editing.handle import ScratchHandle
 from fusefs.editing.saving import FileHandle
-from fusefs.editing.written import Saved
+from fusefs.editing.written import Saved, saved_as
 from fusefs.tree.node import Bytes
 from store.disk import durable
 from store.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from fusefs.editing.desk import Desk
     from fusefs.editing.scratch import ScratchFile
@@ -42,7 +42,7 @@ def save_onto(
     before = desk.saved_text(node.ino)
     held = Bytes(before) if before is not None else target.snapshot()
     size = target.size() if before is None else len(before)
-    saved = _save(desk, target, data, before, status.st_mtime_ns)
+    saved, touched = _save(desk, target, data, before, status.st_mtime_ns)
     if not come_back(node):
         desk.identities.orphan(node.ino, target, held, size)
     desk.appending.forget(source.ino)
@@ -54,24 +54,27 @@ def save_onto(
         desk.scratch.renumber(source)
     desk.identities.become(source.ino, target)
     desk.show_saved(source.ino, target, saved)
-    desk.unsettle(target.view_id)
+    desk.unsettle(target.view_id, touched)
 
 
-def _save(desk: Desk, target: Target, data: bytes, before: bytes | None, time_ns: int) -> Saved:
+def _save(desk: Desk, target: Target, data: bytes, before: bytes | None, time_ns: int) -> tuple[Saved, Sequence[int]]:
     """Commit ``data`` as a file that was shown as ``before`` (None: as it is drawn).
 
-    Raises EINVAL for what cannot be; the text is then kept beside the file too.
+    Returns the numbers of the files that are then drawn otherwise, too. Raises EINVAL for what cannot be; the text is
+    then kept beside the file as well.
     """
     desk.settle_waiting(target.view_id)
     state = target.state()
+    touched: Sequence[int] = ()
     try:
         prepared = None if data == before else target.prepare(state, data)
         if prepared is not None:
+            touched = prepared.touches
             state = prepared.commit()
     except UsageError as error:
         desk.reject(target, data, str(error), None)
         raise FUSEError(errno.ESTALE if isinstance(error, Conflict) else errno.EINVAL) from None
-    return Saved(None if target.draws(data) else data, len(data), time_ns, state)
+    return saved_as(target, data, time_ns, state), touched
 
 
 def move_away(desk: Desk, node: ViewNode, target: Target, path: bytes, above: int) -> ViewNode:

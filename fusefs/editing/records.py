@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from fusefs.inodes import FIRST_HANDED_OUT_VIEW
+from fusefs import inodes
+from fusefs.inodes import FIRST_HANDED_OUT_VIEW, Space
 from fusefs.text.changes import changes
 from fusefs.text.render import render_event
 from store.conversations import branch
@@ -22,7 +23,7 @@ from store.ids import hash_bytes
 from store.store import Append
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from fusefs.tree.tree import Tree
     from store.disk.turn_format import Turn
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
 
 
 class Base(Struct, frozen=True):
-    """The event that a program began to change: its number and the hash of its payload."""
+    """The event that a program began to change: its number, the hash of its payload, and whether it was deleted."""
 
     view: int
     number: int
     payload_hash: bytes
+    deleted: bool = False
 
 
 class Records:
@@ -48,22 +50,35 @@ class Records:
         """Return what an event is now. Raises NotFound."""
         self.settle(view_id)
         row = self._tree.view(view_id).row(number)
-        return Base(view_id, number, self._tree.store.turn(row.turn).payload_hash)
+        return Base(view_id, number, self._tree.store.turn(row.turn).payload_hash, row.deleted)
 
     def edited(self, base: Base, data: bytes) -> bytes | None:
         """Return the payload that ``data``, the file of an event, makes of what it was; None where that is the same.
 
-        Raises Conflict if the event has become another one, and ParseError or UsageError for what cannot be.
+        An event that was deleted comes back, whatever it is to say. Raises Conflict if the event has become another
+        one, and ParseError or UsageError for what cannot be.
         """
         store = self._tree.store
         row = self._row(base)
         event = store.event(row)
         edit = changes(base.number, event, render_event(base.number, event), data)
-        if edit == EventEdit():
+        if edit == EventEdit() and not row.deleted:
             return None
         lens = store.viewer.lens(store.turn(row.turn))
         payload = store.payload(row.turn)
         edited = lens.edit(payload, edit, Recorded(row.tool, row.parent, store.aliased))
+        return None if edited == payload and not row.deleted else edited
+
+    def edited_resource(self, base: Base, seq: int, data: bytes) -> bytes | None:
+        """Return the payload in which the resource at position ``seq`` is ``data``; None where it is the same.
+
+        Raises Conflict if the event has become another one, and UsageError for what cannot be.
+        """
+        store = self._tree.store
+        row = self._row(base)
+        lens = store.viewer.lens(store.turn(row.turn))
+        payload = store.payload(row.turn)
+        edited = lens.edit_resource(payload, seq, data, Recorded(row.tool, row.parent, store.aliased))
         return None if edited == payload else edited
 
     def edit(self, base: Base, payload: bytes) -> None:
@@ -115,6 +130,19 @@ class Records:
         """Return the hash of an event's payload."""
         return self.base(view_id, number).payload_hash
 
+    def length(self, view_id: int) -> int:
+        """Return how many records a conversation has."""
+        return self._tree.view(view_id).records
+
+    def drawn_from(self, view_id: int, numbers: Collection[int]) -> list[int]:
+        """Return the computed inode numbers of the files that show some records: events, and what they hold."""
+        events, resources = inodes.base(Space.EVENT, view_id), inodes.base(Space.RESOURCE, view_id)
+        held = self._tree.view(view_id).resources.rows
+        return [
+            *(events + number for number in numbers),
+            *(resources + at for at, row in enumerate(held, 1) if row.number in numbers),
+        ]
+
     def context(self, view_id: int) -> int:
         """Return the context of a view."""
         return view_id if view_id < FIRST_HANDED_OUT_VIEW else self._tree.view(view_id).conversation.id
@@ -128,7 +156,9 @@ class Records:
         """Return the row of an event that is what it was; Conflict if it is another one."""
         self.settle(base.view)
         row = self._tree.view(base.view).row(base.number)
-        if row.kind is Kind.RECORD or self._tree.store.turn(row.turn).payload_hash != base.payload_hash:
+        digest = self._tree.store.turn(row.turn).payload_hash
+        shown = row.kind is not Kind.RECORD or row.deleted
+        if not shown or row.deleted != base.deleted or digest != base.payload_hash:
             raise Conflict(f"event {base.number} was changed by somebody else in the meantime: compare, and save again")
         return row
 

@@ -10,6 +10,7 @@ import logging
 import time
 
 from fusefs.editing.desk import Desk
+from fusefs.editing.records import Base
 from fusefs.tree.changes import Stale
 from fusefs.tree.events import EventFile
 from store.errors import ConvfsError
@@ -24,16 +25,16 @@ class Removals:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._due: dict[tuple[int, int], float] = {}
+        self._due: dict[tuple[int, int], Base] = {}
+        """What is being removed, by view and number."""
         self._latest: dict[int, float] = {}
         """By view: when what was removed last is due. What is removed in one go is removed together."""
 
     def hide(self, file: EventFile) -> None:
         """Take note that an event has been removed, or moved away."""
         self._desk.tree.overlay(file.view_id).hidden.add(file.number)
-        due = time.monotonic() + DELAY_SECONDS
-        self._due[file.view_id, file.number] = due
-        self._latest[file.view_id] = due
+        self._due[file.view_id, file.number] = self._desk.records.base(file.view_id, file.number)
+        self._latest[file.view_id] = time.monotonic() + DELAY_SECONDS
 
     def cancel(self, view_id: int, number: int) -> bool:
         """Take note that an event has come back; say whether it was being removed."""
@@ -41,15 +42,20 @@ class Removals:
         return self._due.pop((view_id, number), None) is not None
 
     def commit(self, view_id: int) -> None:
-        """Remove now what is being removed of one conversation. Raises what the store says."""
+        """Remove now what is being removed of one conversation. Raises what the store says.
+
+        What has become something else meanwhile stays: a number may be another record's by now.
+        """
         numbers = sorted(number for view, number in self._due if view == view_id)
         if not numbers:
             return
-        for number in numbers:
-            del self._due[view_id, number]
+        records = self._desk.records
+        bases = [self._due.pop((view_id, number)) for number in numbers]
         overlay = self._desk.tree.overlay(view_id)
         try:
-            self._desk.records.remove(view_id, numbers)
+            left = [base.number for base in bases if records.base(view_id, base.number) == base]
+            if left:
+                records.remove(view_id, left)
             self._desk.unsettle(view_id)
         except ConvfsError:
             for number in numbers:

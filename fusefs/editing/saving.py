@@ -23,10 +23,12 @@ from pyfuse3 import FUSEError
 
 from fusefs.editing.buffer import Buffer
 from fusefs.editing.drafts import Draft
-from fusefs.editing.written import Saved
+from fusefs.editing.written import Saved, saved_as
 from store.errors import Conflict, ConvfsError, StoreFailed, StoreFull, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fusefs.editing.desk import Desk
     from fusefs.editing.target import Prepared, Target
 
@@ -119,6 +121,8 @@ class Session:
         """What was shown that is not drawn so: written back, it changes nothing."""
         self.buffer = Buffer(b"" if anew else desk.all_shown(ino, target))
         self._prepared: Prepared | None = None
+        self.touched: Sequence[int] = ()
+        """The inode numbers of other files that are drawn otherwise once this is committed."""
         self._waits = False
         """Whether something was written that no flush has looked at."""
         self._changed_at = 0.0
@@ -232,9 +236,10 @@ class Session:
             self._work_out(data)
         state = self._state
         if self._prepared is not None:
+            self.touched = self._prepared.touches
             state = self._prepared.commit()
         self._desk.drop_rejected(self._rejected)
-        return Saved(None if self.target.draws(data) else data, len(data), self.time_ns, state)
+        return saved_as(self.target, data, self.time_ns, state)
 
     # -- within ----------------------------------------------------------------------------------------------------
 
@@ -277,6 +282,6 @@ class Session:
     def _reject_quietly(self, data: bytes, error: Exception) -> None:
         try:
             self._reject(data, error)
-        except OSError:
-            log.exception("what was written to %s could not be kept", self.target.path)
+        except OSError as refused:
+            log.error("what was written to %s could not be kept: %s", self.target.path, refused)
             self._draft = None  # left where it is: the next mount looks at it

@@ -258,9 +258,12 @@ class Scratch:
         """Return the inode number of a file that has another one on the disk."""
         number = self._numbers.get(on_disk)
         if number is None:
-            if on_disk < FIRST:
-                return FIRST + on_disk
-            number = self._numbers[on_disk] = self._tree.new_number()
+            number = FIRST + on_disk
+            taken = self._tree.bound(number)
+            # a file that took the place of another keeps its number, though the disk gives it to the next
+            is_free = taken is None or (isinstance(taken, ScratchNode) and taken.status().st_ino == on_disk)
+            if on_disk >= FIRST or not is_free:
+                number = self._numbers[on_disk] = self._tree.new_number()
         return number
 
     def give(self, ino: int, path: bytes, above: int) -> ScratchNode:

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fusefs.tree.node import Content, Directory
     from fusefs.tree.view_node import ViewNode
 
@@ -16,6 +18,10 @@ class Prepared(Protocol):
     @property
     def result(self) -> str:
         """The state that committing it leads to; "" where that is not known before."""
+
+    @property
+    def touches(self) -> Sequence[int]:
+        """The computed inode numbers of other files that will have other content, but those that show all records."""
 
     def commit(self) -> str:
         """Make one version of it and return the state that the file is then in.
@@ -31,10 +37,7 @@ class Target(ABC):
     """
 
     keeps_text = True
-    """Whether what was saved is shown as it was written, until it is forgotten or changed.
-
-    Else only until a program opens it to read it: then it is drawn.
-    """
+    """Whether what was saved is shown as it was written, until it is forgotten or changed; else it is drawn."""
 
     @property
     @abstractmethod

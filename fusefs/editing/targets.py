@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fusefs.editing import event_target, json_target, metadata_target
+from fusefs.editing import event_target, json_target, metadata_target, resource_target
 from fusefs.editing.event_target import EventTarget
 from fusefs.editing.json_target import JsonTarget
 from fusefs.editing.metadata_target import MetadataTarget
+from fusefs.editing.resource_target import ResourceTarget
 from fusefs.inodes import FIRST_HANDED_OUT_VIEW
 from fusefs.tree.documents import EventsJson, MetadataFile
 from fusefs.tree.events import EventFile
+from fusefs.tree.resources import ResourceFile
 
 if TYPE_CHECKING:
     from fusefs.editing.records import Records
@@ -35,6 +37,9 @@ class Targets:
                 return JsonTarget(self._tree, self._records, node.view_id)
             case MetadataFile() if self.is_head(node.view_id):
                 return MetadataTarget(self._tree, node.view_id)
+            case ResourceFile() if self.is_head(node.view_id):
+                row = node.row
+                return ResourceTarget(self._tree, self._records, node.view_id, row.number, row.seq)
         return None
 
     def keyed(self, view_id: int, key: str) -> Target | None:
@@ -45,6 +50,8 @@ class Targets:
             return JsonTarget(self._tree, self._records, view_id)
         if key == metadata_target.KEY:
             return MetadataTarget(self._tree, view_id)
+        if resource := resource_target.KEY(key):
+            return ResourceTarget(self._tree, self._records, view_id, int(resource[1]), int(resource[2]))
         return None
 
     def is_head(self, view_id: int) -> bool:

@@ -31,6 +31,10 @@ class Vanishing:
         self._tree.vanished.add(own)
         self._since[directory.view_id] = (time.monotonic(), inos)
 
+    def begun(self, node: ViewNode) -> bool:
+        """Say whether something of a conversation has vanished already: what else is removed goes with it."""
+        return node.view_id in self._since
+
     def cancel(self, node: ViewNode) -> bool:
         """Take note that a file is there again; say whether it had vanished."""
         own = self._tree.own.get(node.ino, node.ino)

@@ -1,4 +1,4 @@
-"""What is shown of a file that programs write, or have written lately."""
+"""What is shown of a file that is being written, or was: what a program wrote stays as it was."""
 
 from __future__ import annotations
 
@@ -16,12 +16,18 @@ if TYPE_CHECKING:
 
 
 class Saved(Struct, frozen=True):
-    """What a file was saved as, which led to ``state``. ``data`` is None where it is drawn the same."""
+    """What a file was saved as, which led to ``state``. ``data`` is None where it is shown as it is drawn."""
 
     data: bytes | None
     size: int
     time_ns: int
     state: str
+
+
+def saved_as(target: Target, data: bytes, time_ns: int, state: str) -> Saved:
+    """Return what a file is shown as once ``data`` has been saved, which led to ``state``."""
+    kept = target.keeps_text and not target.draws(data)
+    return Saved(data if kept else None, len(data) if kept else target.size(), time_ns, state)
 
 
 class Written:
@@ -58,15 +64,16 @@ class Written:
             self.saved = Saved(saved.data, saved.size, time_ns, saved.state)
 
     @property
-    def settled(self) -> bool:
-        """Whether it is shown as it is drawn, or stays as it is when it is read."""
-        return self.target.keeps_text or bool(self.sessions) or self.saved is None or self.saved.data is None
+    def text(self) -> bytes | None:
+        """What is shown, None where it is what is drawn."""
+        if self.sessions:
+            return bytes(self.sessions[-1].buffer)
+        return self.saved.data if self.saved else None
 
     @property
     def timeout(self) -> float:
         """For how long the kernel may believe that: what is being written may be refused, and is then as it was."""
-        # what does not keep its text is drawn as soon as somebody reads it
-        return 0.0 if self.sessions or not self.target.keeps_text else LONG
+        return 0.0 if self.sessions else LONG
 
     def read(self, offset: int, size: int) -> bytes:
         """Return a part of what is shown."""

@@ -50,7 +50,11 @@ its event before the extension: `src/main@00012.rs`.
   one version of the conversation.
 - What cannot be saved is refused with EINVAL, and kept beside the event as `NAME.draft`; `.convfs/errors/` says
   which line is wrong, and why.
-- `rm events/00007-*` deletes an event. The others keep their numbers.
+- `rm events/00007-*` deletes an event. The others keep their numbers. A file with its number brings it back:
+  `cp .versions/…/events/00007-* events/`.
+- `events.json` may be changed in any way and saved: one version. In the place of `{"$blob": …}` write `{"text": "…"}`.
+  Elements keep their `"$event"`, new ones have none, those that are missing are deleted.
+- A file in `resources/` can be saved, too: the event that holds it changes.
 - `echo 'One thing more.' > events/user.md` (or `assistant.md`) appends an event. It is listed under its number.
 - `mkdir forks/NAME` forks the conversation at its end, `mkdir forks/NAME@00007` behind event 7; the fork is a
   conversation of its own beside it. `mkdir conversations/PROJECT/NAME` begins an empty one, `mv` renames one.

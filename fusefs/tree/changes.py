@@ -80,6 +80,11 @@ def _stale_events(store: Store, old: Shown, head: int) -> Iterator[Stale]:
             yield Stale(directory, name.encode())
         if after is None or hashes[before.turn] != hashes[after.turn]:
             yield Stale(first + before.number, content=True)
+    held = inodes.base(Space.RESOURCE, old.view)
+    resources = store.resources(head) if head else []
+    for number, (was, now) in enumerate(zip_longest(store.resources(old.head), resources), 1):
+        if was is not None and (now is None or was.hash != now.hash):
+            yield Stale(held + number, content=True)
 
 
 def _payload_hashes(store: Store, head: int) -> dict[int, Hash]:

@@ -37,7 +37,9 @@ class EventsDirectory(ViewDirectory):
             row = self.view.row(number)
         except NotFound:
             return None
-        return None if row.kind is Kind.RECORD else self.tree.event(self.view_id, number)
+        file = self.tree.event(self.view_id, number)
+        # one that was deleted may be written again
+        return None if row.kind is Kind.RECORD and not (row.deleted and file.ino in self.tree.served) else file
 
     def entries(self, after: int) -> Iterator[Entry]:
         entries = self.view.event_entries(after)
@@ -75,8 +77,13 @@ class EventFile(RowNode, File):
         """The event's number."""
         return self._number
 
+    @property
+    def name(self) -> str:
+        """The name that is listed; others may lead here too."""
+        return names.event_name(self.row, self.view.records)
+
     def label(self) -> str:
-        return f"events/{names.event_name(self.row, self.view.records)}"
+        return f"events/{self.name}"
 
     def attributes(self) -> Attributes:
         view = self.view

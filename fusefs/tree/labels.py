@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from fusefs import inodes
 from fusefs.inodes import Place
-from fusefs.tree.links import LinksDirectory
-from fusefs.tree.node import DIRECTORY, SHORT, Attributes, Directory, Entry, Node
+from fusefs.tree.links import LinksDirectory, make_link
+from fusefs.tree.node import DIRECTORY, SHORT, Attributes, Directory, Entry, Link, Node
 from fusefs.tree.shown_names import shown_distinct
 from fusefs.tree.view import FIRST_POSITION
-from store.events.conversation import Conversation
+from store.index.catalogue import Called
 
 if TYPE_CHECKING:
     from fusefs.tree.tree import Tree
@@ -72,12 +72,10 @@ class LabelsDirectory(Directory):
                 yield Entry(position, name.encode(), node.attributes())
 
 
-class LabelDirectory(LinksDirectory):
+class LabelDirectory(LinksDirectory[Called]):
     """``by-label/LABEL/``. A link that is made here gives a conversation the label, one that is removed takes it."""
 
     __slots__ = ("label",)
-
-    place = Place.LABEL_LINK
 
     def __init__(self, tree: Tree, ino: int, label: str) -> None:
         super().__init__(tree, ino)
@@ -91,5 +89,9 @@ class LabelDirectory(LinksDirectory):
     def attributes(self) -> Attributes:
         return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 2, timeout=0.0)
 
-    def _conversations(self) -> Sequence[Conversation]:
+    def _conversations(self) -> Sequence[Called]:
         return self.tree.store.labelled(self.label)
+
+    def _link(self, conversation: Called) -> Link:
+        # asked for one by one: a label may have very many
+        return make_link(self.tree, Place.LABEL_LINK, self.tree.store.entry(conversation.id))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from fusefs import inodes
 from fusefs.inodes import Place, Space
 from fusefs.text.names import safe_name, unique
 from fusefs.tree.node import DIRECTORY, LONG, SHORT, Attributes, Directory, Entry, Link, Node
 from fusefs.tree.projects import CONVERSATIONS
-from fusefs.tree.shown_names import shown_name
+from fusefs.tree.shown_names import Named, shown_name
 from fusefs.tree.view import FIRST_POSITION
 from store.events.conversation import Conversation
 
@@ -25,16 +25,30 @@ RECENT_COUNT = 50
 
 _NAME_LIMIT = 230
 
+N = TypeVar("N", bound=Named)
+
 _DEPTHS_AND_TIMEOUTS = {Place.DAY_LINK: (4, LONG), Place.LABEL_LINK: (2, 0.0), Place.RECENT_LINK: (1, SHORT)}
 
 
-def link_names(conversations: Sequence[Conversation]) -> dict[str, Conversation]:
+class Linked(Named, Protocol):
+    """A conversation, as far as its links show it."""
+
+    @property
+    def updated_ms(self) -> int:
+        """When it changed last, in Unix milliseconds."""
+
+    @property
+    def labels(self) -> list[str]:
+        """Its labels."""
+
+
+def link_names(conversations: Iterable[N]) -> dict[str, N]:
     """Return the conversations by the names of their links, oldest id first.
 
     A link is called as its conversation; a name that another project's conversation has already is followed by ``@``
     and the project.
     """
-    names: dict[str, Conversation] = {}
+    names: dict[str, N] = {}
     for conversation in sorted(conversations, key=lambda conversation: conversation.id):
         name = shown_name(conversation)
         if name in names:
@@ -43,7 +57,7 @@ def link_names(conversations: Sequence[Conversation]) -> dict[str, Conversation]
     return names
 
 
-def make_link(tree: Tree, place: Place, conversation: Conversation) -> Link:
+def make_link(tree: Tree, place: Place, conversation: Linked) -> Link:
     """Return the link of a conversation in one of the directories here."""
     depth, timeout = _DEPTHS_AND_TIMEOUTS[place]
     ino = inodes.base(Space.PLACE, tree.view_id(conversation.id)) + place
@@ -53,23 +67,24 @@ def make_link(tree: Tree, place: Place, conversation: Conversation) -> Link:
     return Link(ino, target, conversation.updated_ms, timeout, links)
 
 
-class LinksDirectory(Directory):
+class LinksDirectory(Directory, Generic[N]):
     """A directory of links to conversations."""
 
     __slots__ = ("_names", "_names_of", "tree")
 
-    place = Place.RECENT_LINK
-
     def __init__(self, tree: Tree, ino: int) -> None:
         super().__init__(ino)
         self.tree = tree
-        self._names: dict[str, Conversation] = {}
+        self._names: dict[str, N] = {}
         self._names_of = -1
 
     @abstractmethod
-    def _conversations(self) -> Sequence[Conversation]: ...
+    def _conversations(self) -> Sequence[N]: ...
 
-    def names(self) -> dict[str, Conversation]:
+    @abstractmethod
+    def _link(self, conversation: N) -> Link: ...
+
+    def names(self) -> dict[str, N]:
         """Return the conversations by the names of their links, made anew after a change."""
         if self._names_of != self.tree.changes:
             self._names = link_names(self._conversations())
@@ -81,16 +96,16 @@ class LinksDirectory(Directory):
 
     def lookup(self, name: str) -> Node | None:
         conversation = self.names().get(name)
-        return make_link(self.tree, self.place, conversation) if conversation else None
+        return self._link(conversation) if conversation else None
 
     def entries(self, after: int) -> Iterator[Entry]:
         for name, conversation in self.names().items():
             position = conversation.id + FIRST_POSITION - 1
             if position > after:
-                yield Entry(position, name.encode(), make_link(self.tree, self.place, conversation).attributes())
+                yield Entry(position, name.encode(), self._link(conversation).attributes())
 
 
-class RecentDirectory(LinksDirectory):
+class RecentDirectory(LinksDirectory[Conversation]):
     """``recent/``: the conversations that changed last, and all that are pinned; none of the archive."""
 
     __slots__ = ()
@@ -103,13 +118,14 @@ class RecentDirectory(LinksDirectory):
     def _conversations(self) -> Sequence[Conversation]:
         return self.tree.store.recent(RECENT_COUNT)
 
+    def _link(self, conversation: Conversation) -> Link:
+        return make_link(self.tree, Place.RECENT_LINK, conversation)
 
-class DayDirectory(LinksDirectory):
+
+class DayDirectory(LinksDirectory[Conversation]):
     """``by-date/2026/03/05/``: the conversations that began on one day (UTC)."""
 
     __slots__ = ("day",)
-
-    place = Place.DAY_LINK
 
     def __init__(self, tree: Tree, ino: int, day: str) -> None:
         super().__init__(tree, ino)
@@ -122,6 +138,9 @@ class DayDirectory(LinksDirectory):
 
     def _conversations(self) -> Sequence[Conversation]:
         return self.tree.store.by_day(self.day)
+
+    def _link(self, conversation: Conversation) -> Link:
+        return make_link(self.tree, Place.DAY_LINK, conversation)
 
 
 class DatesDirectory(Directory):

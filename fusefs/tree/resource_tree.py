@@ -33,6 +33,7 @@ class ResourceTree:
         self._numbers = {(row.turn, row.seq): number for number, row in enumerate(self.rows, 1)}
         self.folders: dict[str, Folder] = {"": Folder("")}
         paths = resource_names.resource_paths(self.rows)
+        self._listed = {self.number(row): path for path, row in paths.items()}
         for path, row in sorted(paths.items(), key=lambda item: self.number(item[1])):
             folder, _, name = path.rpartition("/")
             self._folder(folder).files[name] = row
@@ -43,9 +44,15 @@ class ResourceTree:
         """Return the number of a resource."""
         return self._numbers[row.turn, row.seq]
 
-    def folder_number(self, folder: Folder) -> int:
+    def path(self, row: ResourceRow) -> str:
+        """Return the path of a resource's file, whether it is listed or not."""
+        listed = self._listed.get(self.number(row))
+        plain = resource_names.resource_path(row.uri, row.mime)
+        return listed or resource_names.numbered_path(plain, row.number, row.seq)
+
+    def folder_number(self, path: str) -> int:
         """Return the number of a directory."""
-        return self._folder_numbers[folder.path]
+        return self._folder_numbers[path]
 
     def by_number(self, number: int) -> Folder | ResourceRow:
         """Return what has that number. Raises NotFound."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fusefs import inodes
 from fusefs.inodes import Place, Space
 from fusefs.text import resource_names
-from fusefs.tree.node import DERIVED_FILE, DIRECTORY, SHORT, Attributes, Content, Directory, Entry, File, Lazy, Node
+from fusefs.tree.node import DIRECTORY, FILE, SHORT, Attributes, Content, Directory, Entry, File, Lazy, Node, Through
 from fusefs.tree.resource_tree import Folder
 from fusefs.tree.view import FIRST_POSITION
 from fusefs.tree.view_node import ViewNode
@@ -24,7 +24,7 @@ def resource_node(tree: Tree, view_id: int, ino: int) -> Node:
     found = tree.view(view_id).resources.by_number(ino & inodes.MAX_NUMBER)
     if isinstance(found, Folder):
         return ResourceDirectory(tree, ino, view_id, found.path)
-    return ResourceFile(tree, ino, view_id)
+    return ResourceFile(tree, ino, view_id, ino & inodes.MAX_NUMBER)
 
 
 class ResourceDirectory(ViewNode, Directory):
@@ -46,7 +46,7 @@ class ResourceDirectory(ViewNode, Directory):
     def _folder_ino(self, folder: Folder) -> int:
         if not folder.path:
             return self.place(Place.RESOURCES)
-        return inodes.base(Space.RESOURCE, self.view_id) + self.view.resources.folder_number(folder)
+        return inodes.base(Space.RESOURCE, self.view_id) + self.view.resources.folder_number(folder.path)
 
     @property
     def _folder(self) -> Folder:
@@ -72,35 +72,44 @@ class ResourceDirectory(ViewNode, Directory):
             row = resource_names.resolve_numbered(path, self.view.resources.rows)
         if row is None:
             return None
-        return ResourceFile(self.tree, self._file_ino(row), self.view_id)
+        return self._file(row)
 
-    def _file_ino(self, row: ResourceRow) -> int:
-        return inodes.base(Space.RESOURCE, self.view_id) + self.view.resources.number(row)
+    def _file(self, row: ResourceRow) -> ResourceFile:
+        number = self.view.resources.number(row)
+        own = inodes.base(Space.RESOURCE, self.view_id) + number
+        return ResourceFile(self.tree, self.tree.known.get(own, own), self.view_id, number)
 
     def entries(self, after: int) -> Iterator[Entry]:
         folder = self._folder
+        resources = self.view.resources
         inside = [
-            (FIRST_POSITION + inodes.split(attributes.ino)[2], name, attributes)
-            for name, attributes in (
-                *((name, resource_attributes(self._file_ino(row), row)) for name, row in folder.files.items()),
-                *((name, self._attributes(below)) for name, below in folder.folders.items()),
-            )
+            *((resources.number(row), name, self._file(row).attributes_of(row)) for name, row in folder.files.items()),
+            *(
+                (resources.folder_number(below.path), name, self._attributes(below))
+                for name, below in folder.folders.items()
+            ),
         ]
-        for position, name, attributes in sorted(inside):
-            if position > after:
-                yield Entry(position, name.encode(), attributes)
-
-
-def resource_attributes(ino: int, row: ResourceRow) -> Attributes:
-    """Return the attributes of a resource's file."""
-    # a later resource with the same URI takes the name
-    return Attributes(ino, DERIVED_FILE, row.size, row.time_ms, timeout=SHORT)
+        for number, name, attributes in sorted(inside):
+            if number + FIRST_POSITION > after:
+                yield Entry(number + FIRST_POSITION, name.encode(), attributes)
 
 
 class ResourceFile(ViewNode, File):
-    """One resource."""
+    """One resource. ``ino`` may be another number than its own."""
 
-    __slots__ = ()
+    __slots__ = ("_number",)
+
+    def __init__(self, tree: Tree, ino: int, view_id: int, number: int) -> None:
+        super().__init__(tree, ino, view_id)
+        self._number = number
+
+    @property
+    def number(self) -> int:
+        """The resource's number."""
+        return self._number
+
+    def label(self) -> str:
+        return f"resources/{self.view.resources.path(self.row)}"
 
     @property
     def row(self) -> ResourceRow:
@@ -111,7 +120,13 @@ class ResourceFile(ViewNode, File):
         return found
 
     def attributes(self) -> Attributes:
-        return resource_attributes(self.ino, self.row)
+        return self.attributes_of(self.row)
+
+    def attributes_of(self, row: ResourceRow) -> Attributes:
+        """Return the attributes that it has by its row."""
+        shown = self.as_served(Attributes(self.ino, FILE, row.size, row.time_ms))
+        # a later resource with the same URI takes the name
+        return shown._replace(timeout=min(shown.timeout, SHORT))
 
     def xattrs(self) -> Mapping[str, str]:
         row = self.row
@@ -124,4 +139,4 @@ class ResourceFile(ViewNode, File):
         }
 
     def open(self) -> Content:
-        return Lazy(lambda: self.tree.store.resource(self.row))
+        return Through(self.shown(Lazy(lambda: self.tree.store.resource(self.row)).read))

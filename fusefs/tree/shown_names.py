@@ -6,9 +6,9 @@ anything, and one name that no file can have would make its whole directory unre
 
 import re
 from collections.abc import Iterable
+from typing import Protocol
 
 from fusefs.text.names import NAME_MAX, cut, safe_name, unique
-from store.events.conversation import Conversation
 
 _LONGEST = NAME_MAX - 25
 """Bytes of a conversation's name: what is added to it still has room."""
@@ -16,7 +16,23 @@ _LONGEST = NAME_MAX - 25
 _NUMBERED = re.compile(r"~([1-9][0-9]{0,17})\Z")
 
 
-def shown_name(conversation: Conversation) -> str:
+class Named(Protocol):
+    """A conversation, as far as it is called something."""
+
+    @property
+    def id(self) -> int:
+        """Its context."""
+
+    @property
+    def project(self) -> str:
+        """Its project."""
+
+    @property
+    def name(self) -> str:
+        """Its own name."""
+
+
+def shown_name(conversation: Named) -> str:
     """Return the name of a conversation's directory: its own where that will do, else it ends in ``~`` and its id."""
     name = conversation.name
     safe = safe_name(name, limit=_LONGEST)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from fusefs import inodes
 from fusefs.inodes import FIRST_HANDED_OUT_VIEW, ROOT, Handed, Place, Space
+from fusefs.text.names import parse_event_name
 from fusefs.tree.changes import Shown, Stale, stale_places
 from fusefs.tree.control import BLOBS, CONTROL, Errors, control_node
 from fusefs.tree.conversation import ConversationDirectory
@@ -181,7 +182,11 @@ class Tree:
     def as_known(self, stale: Stale) -> Stale | None:
         """Return what is stale of an event by the number that it is known by; None if it is shown as it was saved."""
         if stale.name is not None:
-            return stale
+            # the name of an event that was removed, and is there again by now, leads to the right file
+            number = parse_event_name(stale.name.decode(errors="replace"))
+            _space, view_id, place = inodes.split(stale.ino)
+            again = place == Place.EVENTS and number and self.event(view_id, number).ino in self.served
+            return None if again else stale
         stale = stale._replace(ino=self.known.get(stale.ino, stale.ino))
         return None if stale.ino in self.served else stale
 
@@ -317,8 +322,8 @@ class Tree:
         now = time.monotonic()
         if self._space is None or now > self._space_until:
             disk = os.statvfs(self.store.root)
-            kept = [entry for entry in os.scandir(self.store.root) if entry.name != SCRATCH]
-            used = sum(_size_of(entry) for entry in kept)
+            with os.scandir(self.store.root) as entries:
+                used = sum(_size_of(entry) for entry in entries if entry.name != SCRATCH)
             self._space = DiskSpace(disk.f_frsize, used, disk.f_bfree, disk.f_bavail)
             self._space_until = now + _SPACE_SECONDS
         return self._space
@@ -336,7 +341,8 @@ def _size_of(entry: os.DirEntry[str]) -> int:
     """Return the size of a file, or of the files below a directory. Follows no link: one could lead into this mount."""
     with suppress(FileNotFoundError):  # it may have gone by now
         if entry.is_dir(follow_symlinks=False):
-            return sum(map(_size_of, os.scandir(entry)))
+            with os.scandir(entry) as entries:
+                return sum(map(_size_of, entries))
         if entry.is_file(follow_symlinks=False):
             return entry.stat(follow_symlinks=False).st_size
     return 0

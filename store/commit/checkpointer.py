@@ -50,6 +50,7 @@ class Checkpointer:
         self._task: _Task | None = None
         self._packed = 0.0
         """The share of the task's bytes that has been packed."""
+        self._learns = False
         self._awake = False
         self._hurried = False
         self._closing = False
@@ -91,6 +92,16 @@ class Checkpointer:
             self._finish_task()
         if writer.failed:
             writer.check()
+
+    def quiesce(self) -> None:
+        """As :meth:`flush`, and wait until nothing is going on in the background."""
+        self.flush()
+        with self._work:
+            learns = self._learns
+            self._work.wait_for(lambda: not self._learns)
+        if learns:
+            # what was learnt is committed, too
+            self.flush()
 
     def close(self) -> None:
         """Pack and sync everything, and end the thread. Raises StoreFailed if anything may be missing from the disk."""
@@ -141,10 +152,14 @@ class Checkpointer:
             with self._work:
                 self._task = None
                 self._hurried = False
+                self._learns = self._learning.due
                 self._work.notify_all()
             self._guarded(self.packed)
-            if self._learning.due:
+            if self._learns:
                 self._guarded(self._learning.learn)
+                with self._work:
+                    self._learns = False
+                    self._work.notify_all()
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:

@@ -16,7 +16,7 @@ from store.errors import ConvfsError, DamageError, NotFound
 from store.events.conversation import Conversation, EventRow, ResourceRow, Version
 from store.events.event import Event, Kind
 from store.ids import patch_of, tip_of, turn_of
-from store.index.catalogue import Catalogue, Entry
+from store.index.catalogue import Called, Catalogue, Entry
 from store.index.views import Measure, Run, Views
 
 _CACHED_RUNS = 1 << 17
@@ -154,10 +154,10 @@ class Library:
         self._settle()
         return self._catalogue.labels()
 
-    def labelled(self, label: str) -> list[Conversation]:
-        """Return the conversations that have a label, oldest first."""
+    def labelled(self, label: str) -> list[Called]:
+        """Return how the conversations are called that have a label, oldest first: there may be very many."""
         self._settle()
-        return self._complete(self._catalogue.labelled(label))
+        return self._catalogue.labelled(label)
 
     def versions(self, context_id: int) -> list[Version]:
         """Return the states that a conversation has been in, oldest first."""

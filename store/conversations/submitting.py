@@ -68,6 +68,10 @@ class Submitting(Contents):
         known = self._writer.types
         return tuple((name, tag) for name in sorted(set(names)) if (tag := type_tag(name)) not in known)
 
+    def quiesce(self) -> None:
+        """As :meth:`flush`, and wait until nothing is going on in the background that would change the files."""
+        self._checkpointer.quiesce()
+
     def flush(self) -> None:
         """Bring everything that was committed from the journal into packs and logs."""
         self._checkpointer.flush()

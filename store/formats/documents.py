@@ -106,7 +106,8 @@ class _Revision:
             raise self._other()
 
         if list(old) == list(new):
-            shown = sorted((last[key] for key in old), key=lambda member: member.start)
+            differing = (last[key] for key in old if not same(old[key], new[key]))
+            shown = sorted(differing, key=lambda member: member.start)
             changes = [(m.value, m.end, self._member(m, old, new, depth, decode)) for m in shown]
             return replaced(self._payload, span, changes)
         kept = [member for member in present if member.key not in old or member.key in new]

@@ -2,12 +2,13 @@
 
 import math
 from abc import ABC, abstractmethod
+from binascii import b2a_base64
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from store.errors import UsageError
 from store.events.edit import BlockEdit, EventEdit, FieldEdit
-from store.events.event import Block, Event, Kind, Path
+from store.events.event import Block, Event, Kind, Path, Resource
 from store.formats import documents
 from store.formats.edit_checks import (
     Value,
@@ -90,33 +91,42 @@ class EditableLens(ABC):
         if not 0 <= index < len(resources):
             raise UsageError(f"the record has no resource {index}: it has {len(resources)}")
         resource = resources[index]
-        if not isinstance(resource.content, str) or not resource.path:
-            raise UsageError(f"{resource.uri} is no text within the record: it cannot be changed")
+        if content == resource.data:
+            return payload
+        edited = self._with_content(payload, resource, content)
+        shown = self.view(edited, before).resources
+        if len(shown) != len(resources) or shown[index].data != content:
+            raise UsageError(f"the record cannot hold this as the content of {resource.uri}: leave out NUL characters")
+        return edited
+
+    def _with_content(self, payload: bytes, resource: Resource, content: bytes) -> bytes:
+        if not resource.path:
+            raise UsageError(f"{resource.uri} is not within the record: it cannot be changed")
+        if isinstance(resource.content, bytes):
+            if resource.encoding != "base64":
+                raise UsageError(f"{resource.uri} is no text within the record: it cannot be changed")
+            return put(payload, resource.path, b'"%b"' % b2a_base64(content, newline=False))
         try:
             text = content.decode()
         except UnicodeDecodeError as error:
             told = f"{resource.uri} is text, and this is no UTF-8 at byte {error.start}"
             raise UsageError(f"{told}: save it in UTF-8") from None
-        if text == resource.content:
-            return payload
-        edited = _put_text(payload, resource.path, resource.encoding, resource.content, text, self)
-        shown = self.view(edited, before).resources
-        if len(shown) != len(resources) or shown[index].content != text:
-            raise UsageError(f"the record cannot hold this as the text of {resource.uri}: leave out NUL characters")
-        return edited
+        return _put_text(payload, resource.path, resource.encoding, resource.content, text, self)
 
     def revise(self, payload: bytes, old: object, new: object, before: Before) -> bytes:
         """See :meth:`store.formats.lens.Lens.revise`."""
         edited = documents.carried(payload, (), old, new)
-        record = _record(payload)
-        paths = {block.path for block in self.view(payload, before).blocks if block.type == "text"}
-        for path, was, now in changed_texts(old, new):
-            if path not in paths:
-                continue
-            for place, text in self.twins(record, path, was, now):
-                twin = value_at(old, place)
-                if isinstance(twin, str) and twin == value_at(new, place):
-                    edited = _put_text(edited, place, "json", twin, text, self, with_twins=False)
+        record = as_object(old)
+        twins = [
+            (path, *twin) for path, was, now in changed_texts(old, new) for twin in self.twins(record, path, was, now)
+        ]
+        if not twins:
+            return edited
+        shown = {block.path for block in self.view(payload, before).blocks if block.type == "text"}
+        for path, place, text in twins:
+            twin = value_at(old, place)
+            if path in shown and isinstance(twin, str) and twin == value_at(new, place):
+                edited = _put_text(edited, place, "json", twin, text, self, with_twins=False)
         return edited
 
     def written_out(self, value: object, like: bytes | None) -> bytes:

@@ -52,7 +52,7 @@ class Lens(Protocol):
     def edit_resource(self, payload: bytes, index: int, content: bytes, before: Before) -> bytes:
         """Return ``payload`` with other content for the resource at ``index`` of its event, as :meth:`edit` does.
 
-        Raises UsageError where it is no text that stands in the payload.
+        Raises UsageError where it does not stand in the payload, and for what is no text where text stands.
         """
 
     def revise(self, payload: bytes, old: object, new: object, before: Before) -> bytes:

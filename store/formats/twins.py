@@ -36,7 +36,12 @@ def carried(twin: str, old: str, new: str) -> str | None:
     if twin.strip() == old.strip():
         before, after = twin.split(twin.strip())[0], twin.rpartition(twin.strip())[2]
         return before + _without_blanks_of(old, new) + after
-    return _carried_in_lines(twin, old, new)
+    now = _carried_in_lines(twin, old, new)
+    if now is None and twin.endswith("\n"):
+        # the line that a last newline begins has no number
+        now = _carried_in_lines(twin[:-1], old, new)
+        return None if now is None else now + "\n"
+    return now
 
 
 def unnumbered(lines: Sequence[str]) -> list[str] | None:
@@ -49,6 +54,9 @@ def carried_to_numbered(twin: str, old: str, new: str) -> str | None:
     """Return what ``twin`` becomes, which holds the lines of ``old`` with their numbers; None where it does not."""
     lines = twin.split("\n")
     run = _numbered_run(lines, old.split("\n"))
+    if run is None and old.endswith("\n"):
+        # the line that a last newline begins has no number
+        return carried_to_numbered(twin, old[:-1], new.removesuffix("\n"))
     if run is None or (first := _numbered(lines[run[0]])) is None:
         return None
     width = len(first[1] + first[2]) if first[1] else 0

@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import Struct
 
-from store.events.conversation import Version
+from store.events.conversation import Version, labels_of
 from store.index.database import Database, Row
 from store.index.labels import PINNED, USUAL
 
@@ -35,6 +35,11 @@ class Entry(Struct, frozen=True):
     described_ms: int = 0
 
     @property
+    def labels(self) -> list[str]:
+        """The labels that it has."""
+        return labels_of(self.metadata)
+
+    @property
     def merged(self) -> bool:
         """Whether its branch has come to be from an import and from edits, or from another conversation."""
         return "imported_head" in self.metadata
@@ -44,6 +49,14 @@ class Entry(Struct, frozen=True):
         """The turn that the branch ends in which imports of a session have made, whatever was edited since."""
         head = self.metadata.get("imported_head")
         return head if isinstance(head, int) else self.imported
+
+
+class Called(Struct, frozen=True, gc=False):
+    """How a conversation is called."""
+
+    id: int
+    project: str
+    name: str
 
 
 class Superseded(Struct, frozen=True, gc=False):
@@ -162,11 +175,14 @@ class Catalogue:
             found.append(self._db.checked("labels", row)[0])
         return found
 
-    def labelled(self, label: str) -> list[Entry]:
-        """Return the conversations that have a label, oldest first."""
-        for row in self._db.query("SELECT name, context, sum FROM labels WHERE name = ?", (label,)):
-            self._db.checked("labels", row)
-        return self._entries("id IN (SELECT context FROM labels WHERE name = ?) ORDER BY id", label)
+    def labelled(self, label: str) -> list[Called]:
+        """Return how the conversations are called that have a label, oldest first: there may be very many."""
+        rows = self._db.query(
+            "SELECT labels.name, context, labels.sum, project, contexts.name FROM labels JOIN contexts ON id = context"
+            " WHERE labels.name = ? ORDER BY context",
+            (label,),
+        )
+        return [Called(self._db.checked("labels", row[:3])[1], row[3], row[4]) for row in rows]
 
     def projects(self) -> list[str]:
         """Return the projects that have conversations, by name."""

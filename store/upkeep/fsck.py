@@ -42,7 +42,7 @@ Check = Callable[[Store], Iterator[Finding]]
 
 def fsck(store: Store, progress: Callable[[str], None] | None = None) -> list[Finding]:
     """Run every check on an open store; return what was found. Reads everything."""
-    store.flush()
+    store.quiesce()
     findings: list[Finding] = []
     for check in CHECKS:
         name = check.__name__.removeprefix("check_").replace("_", " ")

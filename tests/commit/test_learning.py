@@ -108,6 +108,16 @@ def test_a_store_that_is_closed_at_once_learns_when_it_is_closed(memory_path: Pa
         assert findings(store) == []
 
 
+def test_who_checks_a_store_waits_for_what_is_being_learnt(memory_path: Path) -> None:
+    with Store.open(memory_path / "store") as store:
+        context = fill(store)
+        store.append(context, line(1), "x.v1")
+        store.quiesce()
+        assert store._intake.has_dictionary
+        assert store.files.journal.used == 0
+        assert findings(store) == []
+
+
 def test_an_import_alone_needs_none(memory_path: Path) -> None:
     with Store.open(memory_path / "store") as store:
         fill(store)

@@ -6,25 +6,35 @@ import pytest
 
 from store.store import Store
 from tests.conftest import scratch as memory
-from tests.crash_mount.harness import Bench, bench
+from tests.crash_mount.harness import Bench, benches
 from tests.crash_mount.ways import Way
 from tests.editing_mount.talk import LINES
 from tests.mount.mounting import add, can_mount, new_store
 
+SIDE_BY_SIDE = 2
+"""Runs at once: each waits for the kernel most of the time."""
+
 
 @pytest.fixture(scope="module")
-def shared_bench() -> Iterator[Bench]:
+def shared_benches() -> Iterator[list[Bench]]:
     if not can_mount():
         pytest.skip("/dev/fuse or fusermount3 is not there")
-    with bench() as made:
+    with benches(SIDE_BY_SIDE) as made:
         yield made
 
 
 @pytest.fixture
-def here(shared_bench: Bench) -> Iterator[Bench]:
-    """A bench on which nothing is mounted."""
-    yield shared_bench
-    shared_bench.clean()
+def all_here(shared_benches: list[Bench]) -> Iterator[list[Bench]]:
+    """Some benches on which nothing is mounted, for what can be tried side by side."""
+    yield shared_benches
+    for one in shared_benches:
+        one.clean()
+
+
+@pytest.fixture
+def here(all_here: list[Bench]) -> Bench:
+    """One bench."""
+    return all_here[0]
 
 
 @pytest.fixture(scope="module")

@@ -17,12 +17,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.crash_mount.certain import Certain
+
 _CREATES = os.O_CREAT | os.O_TRUNC
 _WRITES = os.O_WRONLY | os.O_RDWR
 _STATE = struct.Struct("<III100s")
 
-KILL, TORN, DROP = "kill", "torn", "drop"
-"""What may happen at a step, beside an errno: the process dies before it, or half-way; or nothing is done."""
+KILL, TORN, POWER, DROP = "kill", "torn", "power", "drop"
+"""What may happen at a step, beside an errno: the process dies before it, or half-way; the power fails before it; or
+nothing is done."""
 
 _BY_FD = ("pwrite", "write", "fsync", "fdatasync", "ftruncate", "fchmod")
 _BY_PATH = ("unlink", "mkdir", "rmdir", "mknod", "truncate", "chmod", "utime", "setxattr", "removexattr", "chown")
@@ -85,8 +88,10 @@ class Watch:
 class Faults:
     """Takes the place of the functions of ``os`` that change files below ``root``.
 
-    At step ``at`` comes ``kind``: KILL, TORN, DROP, or the name of an errno; with ``lasting`` also at every later one.
-    ``only``, a pattern, limits the steps that are counted to those whose ``CALL PATH`` begins so.
+    At step ``at`` comes ``kind``: KILL, TORN, POWER (what is then on the disk is written to ``image``), DROP, or the
+    name of an errno; with ``lasting`` also at every later one.
+    ``only``, a pattern, limits the steps that are counted to those whose ``CALL PATH`` begins so. Where the power
+    fails, syncs of paths that begin as ``deaf`` says had no effect.
     """
 
     def __init__(
@@ -98,6 +103,8 @@ class Faults:
         *,
         lasting: bool = False,
         only: str = "",
+        deaf: str = "",
+        image: Path | None = None,
     ) -> None:
         self.root = os.path.realpath(root) + "/"
         self.watch = watch
@@ -105,6 +112,9 @@ class Faults:
         self.kind = kind
         self.lasting = lasting
         self._only = re.compile(only)
+        self._deaf = re.compile(deaf or "$.")
+        self._image = image
+        self._certain = Certain(Path(os.path.realpath(root))) if kind == POWER else None
         self._lock = threading.RLock()
 
     def install(self) -> None:
@@ -159,7 +169,7 @@ class Faults:
                 path = where(arguments, named)
             except OSError:
                 return real(*arguments, **named)
-            if not path.startswith(self.root) or not self._only.match(f"{name} {path.removeprefix(self.root)}"):
+            if not f"{path}/".startswith(self.root) or not self._only.match(f"{name} {path.removeprefix(self.root)}"):
                 return real(*arguments, **named)
             if name == "open" and not arguments[1] & os.O_TRUNC and os.path.lexists(path):
                 return real(*arguments, **named)
@@ -173,13 +183,19 @@ class Faults:
     ) -> object:
         number = self.watch.step()
         if not number or number < self.at or (number > self.at and not self.lasting):
-            return real(*arguments, **named)
+            done = real(*arguments, **named)
+            deaf = self._deaf.match(path.removeprefix(self.root))
+            if self._certain is not None and name in SYNCS and not deaf:
+                self._certain.synced(arguments[0])
+            return done
         if not self.watch.fired:
             self.watch.fire(f"{name} {path.removeprefix(self.root)}")
         half = arguments[1][: len(arguments[1]) // 2] if name in ("pwrite", "write") else None
         if self.kind == DROP:
             return len(arguments[1]) if half is not None else None
-        if self.kind == KILL:
+        if self._certain is not None and self._image is not None:
+            self._certain.write(self._image)
+        if self.kind in (KILL, POWER):
             os.kill(os.getpid(), signal.SIGKILL)
         if half is not None:
             # where a disk is full or a process dies, a part may have been written

@@ -1,5 +1,6 @@
 """Runs a program on a mounted store whose daemon dies or fails at a step, and looks at what is left."""
 
+import itertools
 import json
 import os
 import re
@@ -9,9 +10,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from tests.crash_mount.programs import SAVED, SYNCED
 from tests.crash_mount.zygote import REMOVAL_SECONDS
 from tests.mount.mounting import PATIENCE, REPOSITORY, work_directory
 
+_LONGEST = 400
 PROJECT, NAME = "project", "2026-03-05-talk"
 _EVENT = re.compile(r"[0-9]{5}-[a-z][-\w]*\.md")
 _OWN = {"events", "events.json", "forks", "metadata.json", "resources"}
@@ -67,15 +71,14 @@ class Zygote:
 
 @dataclass(frozen=True)
 class Talk:
-    """A conversation as a mount shows it: the events' files, the actions of its versions, its forks, its metadata.
-
-    (Those of it that people set.)
-    """
+    """A conversation as a mount shows it: the events' files, the actions of its versions, its forks, its metadata
+    (those that people set), its resources."""
 
     events: dict[str, bytes]
     versions: tuple[str, ...]
     forks: tuple[str, ...] = ()
     metadata: str = ""
+    resources: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class Seen:
 
     state: State
     scratch: dict[str, bytes]
-    """The files in ``events/`` that are no events, those in directories too, and ``../NAME`` those above."""
+    """The files in ``events/`` that are no events, those in directories too, and ``../NAME`` those elsewhere."""
 
 
 def look(root: Path, known: State | None = None) -> Seen:
@@ -133,7 +136,15 @@ def look(root: Path, known: State | None = None) -> Seen:
             json.loads((path / "events.json").read_bytes())
             said = json.dumps([metadata[key] for key in ("title", "labels", "pinned", "archived")])
             forks = tuple(sorted(os.listdir(path / "forks")))
-            talks[f"{project}/{name}"] = Talk(events, tuple(versions), forks, said)
+            resources = []
+            for file in sorted((path / "resources").rglob("*")):
+                if file.is_file():
+                    where = str(file.relative_to(path))
+                    if file.suffix in (".draft", ".tmp"):
+                        left[f"../{where}"] = file.read_bytes()
+                    else:
+                        resources.append((where, file.read_bytes()))
+            talks[f"{project}/{name}"] = Talk(events, tuple(versions), forks, said, tuple(resources))
     return Seen(State(talks, tuple(sorted(os.listdir(root / ".convfs" / "trash")))), left)
 
 
@@ -165,6 +176,8 @@ class Fault:
     lasting: bool = False
     only: str = ""
     """Which steps are counted, as a pattern for ``CALL PATH``."""
+    deaf: str = ""
+    """Which files and directories a sync does not help that is done where the power fails later, as a pattern."""
     during: str = "work"
     """``start``: from the beginning; ``work``: while the program runs; ``end``: from when the mount is to end."""
 
@@ -188,10 +201,12 @@ class Bench:
         shutil.rmtree(self.store, ignore_errors=True)
         shutil.copytree(template, self.store, symlinks=True)
         self.log.unlink(missing_ok=True)
+        (self.base / "image").mkdir(exist_ok=True)
 
     def mount(self, fault: Fault | None = None) -> dict[str, Any] | None:
         """Start a daemon; its end is returned if it did not get to mounting."""
         order: dict[str, object] = {"store": str(self.store), "root": str(self.root), "log": str(self.log)}
+        order["image"] = str(self.base / "image")
         self.watch = None
         if fault is not None:
             path = self.base / "watch"
@@ -204,6 +219,7 @@ class Bench:
                 "kind": fault.kind,
                 "lasting": fault.lasting,
                 "only": fault.only,
+                "deaf": fault.deaf,
             }
         else:
             order["fault"] = None
@@ -214,6 +230,11 @@ class Bench:
         if self.watch is not None:
             self.watch.arm(fault is not None and fault.during == "work")
         return None
+
+    def lose_power(self) -> None:
+        """Let the store be what was on the disk when the power failed."""
+        shutil.rmtree(self.store)
+        os.rename(self.base / "image", self.store)
 
     def wait(self) -> dict[str, Any]:
         """Wait for the daemon's end."""
@@ -288,7 +309,8 @@ class Bench:
         assert self.mount() is None, self.said()
         assert len(list((self.store / "mounts").iterdir())) == 1
         seen = look(self.root, known)
-        ended = self.unmount()
+        os.kill(self.pid, signal.SIGTERM)
+        ended = self.wait()
         assert ended["status"] == 0, self.said()
         assert ended["said"][-1]["fsck"] == []
         drafts = self.store / "scratch" / ".drafts"
@@ -318,14 +340,41 @@ class Bench:
 
 
 @contextmanager
-def bench() -> Iterator[Bench]:
-    """Give a bench with a zygote of its own."""
-    zygote = Zygote()
-    try:
-        made = Bench(zygote)
+def benches(count: int = 1) -> Iterator[list[Bench]]:
+    """Give benches, each with a zygote of its own."""
+    with ExitStack() as held:
+        made = []
+        for _ in range(count):
+            zygote = Zygote()
+            held.callback(zygote.close)
+            made.append(Bench(zygote))
+            held.callback(made[-1].close)
+        yield made
+
+
+def at_every_step(here: list[Bench], run: Callable[[Bench, int], str], *, first: int = 1, every: int = 1) -> list[str]:
+    """Call ``run`` with 1, 2, … on all benches side by side, until no fault comes about; return where they did.
+
+    ``every`` 3 and ``first`` 2: with 2, 5, 8 and so on.
+    """
+    numbers = itertools.count(first, every)
+    fired: dict[int, str] = {}
+    over = threading.Event()
+
+    def work(one: Bench) -> None:
         try:
-            yield made
+            while not over.is_set():
+                at = next(numbers)
+                assert at < _LONGEST, "this does not end"
+                where = run(one, at)
+                if not where:
+                    break
+                fired[at] = where
         finally:
-            made.close()
-    finally:
-        zygote.close()
+            over.set()
+
+    with ThreadPoolExecutor(len(here)) as pool:
+        for done in [pool.submit(work, one) for one in here]:
+            done.result()
+    assert sorted(fired) == list(range(first, first + every * len(fired), every))
+    return [fired[at] for at in sorted(fired)]

@@ -356,7 +356,10 @@ def as_saver(how: str) -> Callable[[Here], None]:
     return work
 
 
-PROGRAMS |= {how.replace("_", " "): as_saver(how) for how in saver.HOW if how != "mapped_lazily"}
+ALIKE = {"mapped_lazily", "parent_and_child", "vscode_atomic"}
+"""What these ask of the mount is what others here ask."""
+
+PROGRAMS |= {how.replace("_", " "): as_saver(how) for how in saver.HOW if how not in ALIKE}
 
 
 @program

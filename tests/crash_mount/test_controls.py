@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash_mount.faults import DROP
-from tests.crash_mount.harness import Bench, Fault
+from tests.crash_mount.faults import DROP, POWER
+from tests.crash_mount.harness import Bench, Fault, at_every_step
+from tests.crash_mount.test_killed import killed
 from tests.crash_mount.ways import WAYS, Known, Way
 
 pytestmark = pytest.mark.timeout(120)
 
-NANO = next(way for way in WAYS if way.program == "nano")
+NANO, FORKED = (next(way for way in WAYS if way.program == program) for program in ("nano", "forked"))
 
 
 def worse(here: Bench, known: Known, template: Path, dropped: str, last: str) -> None:
@@ -60,3 +61,12 @@ def test_a_store_that_writes(here: Bench, prepared: Path, way: Way) -> None:
     assert here.wait()["status"] == -signal.SIGKILL
     known.check(here.check_after(known.old), told)
     assert told.saved == 1
+
+
+@pytest.mark.parametrize(
+    ("way", "deaf"), [(NANO, r"scratch/\.drafts$"), (NANO, r"scratch/\.drafts/"), (FORKED, "journal/[12]")]
+)
+def test_a_store_that_syncs_too_little(all_here: list[Bench], prepared: Path, way: Way, deaf: str) -> None:
+    known = Known(all_here[0], way, prepared)
+    with pytest.raises((AssertionError, KeyError)):
+        at_every_step(all_here, lambda here, at: killed(here, known, prepared, Fault(at, POWER, deaf=deaf)))

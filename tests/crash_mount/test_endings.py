@@ -1,5 +1,6 @@
 """How a mount ends while programs have files open, and what is there at the next start."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fusefs.mount_table import mount_at
-from tests.crash_mount.harness import Bench, Fault, Seen, look
+from tests.crash_mount.harness import NAME, PROJECT, Bench, Fault, Seen, look
 from tests.editing_mount.talk import FIRST, LAST, SECOND
 from tests.mount.mounting import PATIENCE, REPOSITORY, until
 
@@ -203,3 +204,23 @@ def test_a_draft_that_cannot_be_settled_stays_and_the_mount_begins(here: Bench, 
     assert here.unmount()["status"] in (0, 3)
     seen = here.check_after(old)
     assert (text(seen, FIRST), versions(seen)) == (NEW, 2)
+
+
+def test_after_a_sync_that_failed_nothing_is_written_until_the_next_start(here: Bench, template: Path) -> None:
+    here.begin(template)
+    assert here.mount(Fault(1, "EIO", only="fdatasync journal")) is None, here.said()
+    old = look(here.root).state
+    assert here.run("nano", FIRST, NEW).saved == 1
+    here.settle()
+    assert here.fired
+    for program in ("nano", "renamed onto", "new event", "forked", "moved", "removed and synced"):
+        assert here.run(program, LAST, SECOND_NEW).errno == errno.EROFS, program
+        assert (here.events / LAST).read_bytes() == old.talks[f"{PROJECT}/{NAME}"].events[LAST]
+    (here.events / "mine").write_bytes(b"no matter of the store")
+    assert look(here.root, old).state.talks.keys() == old.talks.keys()
+    assert here.unmount()["status"] == 3
+    seen = here.check_after(old)
+    # what was saved before it was known is there; what was refused is not
+    assert (text(seen, FIRST), versions(seen)) == (NEW, 2)
+    assert text(seen, LAST) == b"The third and last\n"
+    assert seen.scratch["mine"] == b"no matter of the store"

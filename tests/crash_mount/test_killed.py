@@ -1,35 +1,43 @@
-"""The daemon is killed at every step of every way to save: what is left is the old state or the new one."""
+"""The daemon is killed, or the power fails, in the middle of saving: what is left is the old state or the new one."""
 
+import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.crash_mount.faults import KILL, TORN, is_write
-from tests.crash_mount.harness import Bench, Fault
+from tests.crash_mount.faults import KILL, POWER, TORN, is_write
+from tests.crash_mount.harness import Bench, Fault, at_every_step
 from tests.crash_mount.ways import WAYS, Known, Way
 
-LONGEST = 300
-"""Steps after which a run is given up that does not end."""
+LARGE = os.environ.get("CONVFS_LARGE_TESTS") == "1"
 
 pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.id)
-def test_at_every_step(here: Bench, prepared: Path, way: Way) -> None:
-    known = Known(here, way, prepared)
-    steps = []
-    for at in range(1, LONGEST):
+def test_at_every_step(all_here: list[Bench], prepared: Path, way: Way) -> None:
+    known = Known(all_here[0], way, prepared)
+
+    def run(here: Bench, at: int) -> str:
         fired = killed(here, known, prepared, Fault(at, KILL))
-        if not fired:
-            break
-        steps.append(fired)
         if is_write(fired):
             assert killed(here, known, prepared, Fault(at, TORN))
-    else:
-        raise AssertionError(f"more steps than {LONGEST}")
-    assert len(steps) >= 3
-    print(len(steps), steps)
+        return fired
+
+    assert len(at_every_step(all_here, run)) >= 3
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.id)
+def test_power_loss(all_here: list[Bench], prepared: Path, way: Way) -> None:
+    """Nothing is there but what was synced. Every third step is tried, ``CONVFS_LARGE_TESTS=1`` tries them all."""
+    known = Known(all_here[0], way, prepared)
+
+    def run(here: Bench, at: int) -> str:
+        return killed(here, known, prepared, Fault(at, POWER))
+
+    at_every_step(all_here, run, first=1 if LARGE else 1 + WAYS.index(way) % 3, every=1 if LARGE else 3)
 
 
 def killed(here: Bench, known: Known, template: Path, fault: Fault) -> str:
@@ -38,9 +46,17 @@ def killed(here: Bench, known: Known, template: Path, fault: Fault) -> str:
     here.begin(template)
     assert here.mount(fault) is None, here.said()
     told = here.run(way.program, way.name, known.after)
+    if fault.kind == POWER:
+        # a step more, so that the power can fail when the program has been told everything
+        with suppress(OSError):
+            (here.root / "the end").touch()
     here.settle(removal=way.removal)
     fired = here.fired
     ended = here.wait() if fired else here.unmount()
+    if fired and fault.kind == POWER:
+        here.lose_power()
+        # programs that want to find their own files again sync them and the directory
+        told.has.clear()
     assert ended["status"] == (-signal.SIGKILL if fired else 0), here.said()
     try:
         known.check(here.check_after(known.old), told)

@@ -6,7 +6,7 @@ However often that happens, what comes of it at last is the same: every save onc
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,11 +14,10 @@ import pytest
 
 from tests.conftest import scratch as memory
 from tests.crash_mount.faults import KILL, TORN, is_write
-from tests.crash_mount.harness import NAME, PROJECT, Bench, Fault, Seen, State, look
+from tests.crash_mount.harness import NAME, PROJECT, Bench, Fault, Seen, State, at_every_step, look
 from tests.crash_mount.test_endings import held
 from tests.editing_mount.talk import FIRST, LAST, SECOND
 
-LONGEST = 400
 FAULTS = [("ENOSPC", False), ("EIO", False), ("ENOSPC", True)]
 NEW = b"Hello again\n"
 
@@ -64,25 +63,6 @@ def left(here: Bench, template: Path) -> Iterator[tuple[Path, State]]:
     shutil.rmtree(base)
 
 
-def test_killed_at_every_step_of_starting(here: Bench, left: tuple[Path, State]) -> None:
-    store, old = left
-    steps = 0
-    for at in range(1, LONGEST):
-        for kind in (KILL, TORN):
-            here.begin(store)
-            ended = here.mount(Fault(at, kind, during="start"))
-            fired = here.fired
-            ended = ended or (here.wait() if fired else here.unmount())
-            assert ended["status"] == (-signal.SIGKILL if fired else 0), here.said()
-            check_again(here, old, fired)
-            steps += bool(fired)
-            if not is_write(fired):
-                break
-        if not fired:
-            break
-    assert steps > 30
-
-
 def check_again(here: Bench, old: State, fired: str) -> None:
     """Start once more, and check what there is."""
     try:
@@ -92,10 +72,34 @@ def check_again(here: Bench, old: State, fired: str) -> None:
         raise
 
 
-def test_a_disk_that_fails_at_every_step_of_starting(here: Bench, left: tuple[Path, State]) -> None:
+def test_killed_at_every_step_of_starting(all_here: list[Bench], left: tuple[Path, State]) -> None:
     store, old = left
-    refusals = 0
-    for at in range(1, LONGEST):
+
+    def start(here: Bench, fault: Fault) -> str:
+        here.begin(store)
+        ended = here.mount(fault)
+        fired = here.fired
+        ended = ended or (here.wait() if fired else here.unmount())
+        assert ended["status"] == (-signal.SIGKILL if fired else 0), here.said()
+        check_again(here, old, fired)
+        return fired
+
+    assert len(at_every_step(all_here, lambda here, at: also_torn(start, here, at, "start"))) > 30
+
+
+def also_torn(run: Callable[[Bench, Fault], str], here: Bench, at: int, during: str) -> str:
+    """Have the daemon killed before a step, and half-way where that is possible."""
+    fired = run(here, Fault(at, KILL, during=during))
+    if is_write(fired):
+        assert run(here, Fault(at, TORN, during=during))
+    return fired
+
+
+def test_a_disk_that_fails_at_every_step_of_starting(all_here: list[Bench], left: tuple[Path, State]) -> None:
+    store, old = left
+    refused = []
+
+    def start(here: Bench, at: int) -> str:
         kind, lasting = FAULTS[at % len(FAULTS)]
         here.begin(store)
         ended = here.mount(Fault(at, kind, lasting, during="start"))
@@ -105,33 +109,29 @@ def test_a_disk_that_fails_at_every_step_of_starting(here: Bench, left: tuple[Pa
             ended = here.unmount()
             assert ended["status"] in (0, 3), here.said()
         else:
-            refusals += 1
+            refused.append(fired)
             assert ended["status"] == 3, (fired, ended, here.said())
         check_again(here, old, fired)
-        if not fired:
-            break
-    assert refusals > 5
+        return fired
+
+    at_every_step(all_here, start)
+    assert len(refused) > 5
 
 
-def test_killed_at_every_step_of_ending(here: Bench, template: Path) -> None:
-    steps = 0
-    for at in range(1, LONGEST):
-        for kind in (KILL, TORN):
-            here.begin(template)
-            assert here.mount(Fault(at, kind, during="end")) is None, here.said()
-            old = look(here.root).state
-            with ExitStack() as files:
-                work(here, files)
-                assert here.watch is not None
-                here.watch.arm()
-                os.kill(here.pid, signal.SIGTERM)
-                ended = here.wait()
+def test_killed_at_every_step_of_ending(all_here: list[Bench], template: Path) -> None:
+    def end(here: Bench, fault: Fault) -> str:
+        here.begin(template)
+        assert here.mount(fault) is None, here.said()
+        old = look(here.root).state
+        with ExitStack() as files:
+            work(here, files)
+            assert here.watch is not None
+            here.watch.arm()
+            os.kill(here.pid, signal.SIGTERM)
+            ended = here.wait()
             fired = here.fired
             assert ended["status"] == (-signal.SIGKILL if fired else 0), here.said()
-            check_again(here, old, fired)
-            steps += bool(fired)
-            if not is_write(fired):
-                break
-        if not fired:
-            break
-    assert steps > 20
+        check_again(here, old, fired)
+        return fired
+
+    assert len(at_every_step(all_here, lambda here, at: also_torn(end, here, at, "end"))) > 12

@@ -11,7 +11,9 @@ from store.settings import FILE_NAME
 from store.store import Store
 from tests.crash_mount.harness import NAME, PROJECT, Bench, Seen, State, Told, look
 from tests.crash_mount.programs import PROGRAMS, senseless, twice
+from tests.editing.records import returned
 from tests.editing_mount.talk import FIRST
+from tests.mount.mounting import TYPE
 
 
 def said_otherwise(old: bytes) -> bytes:
@@ -85,7 +87,7 @@ def conversation_by_conversation(old: State, new: State, _before: bytes, _after:
     return [type(new)(old.talks | {key: empty}, old.trash)]
 
 
-JSON, METADATA = "../events.json", "../metadata.json"
+JSON, METADATA, RESOURCE = "../events.json", "../metadata.json", "../resources/src/c1.py"
 
 
 def given_in_json(old: bytes) -> bytes:
@@ -145,6 +147,19 @@ def as_patches(store: Store) -> None:
     (store.root / FILE_NAME).write_text('edits = "overlay"\n')
 
 
+def with_resource(store: Store) -> None:
+    """Have the conversation go on with a file that a tool returned."""
+    conversation = store.find(PROJECT, NAME)
+    assert conversation is not None
+    store.append(conversation.id, returned("def one():\n    pass\n", "c1", "r5"), TYPE)
+
+
+def defined_otherwise(old: bytes) -> bytes:
+    """Return the file with another name in it."""
+    assert b"one" in old
+    return old.replace(b"one", b"another")
+
+
 _VIM = r"\.FILE\.sw[px]|4913|FILE~"
 
 WAYS = [
@@ -191,6 +206,15 @@ WAYS = [
     Way("brought back", edits=False, prepare=trash),
     Way("nano", text=given_in_json, edits=False, name=JSON),
     Way("beside and rename", r"FILE\.[0-9]+\.tmp", text=given_in_json, edits=False, name=JSON),
+    Way("nano", text=defined_otherwise, edits=False, name=RESOURCE, prepare=with_resource),
+    Way(
+        "beside and rename",
+        r"FILE\.[0-9]+\.tmp",
+        text=defined_otherwise,
+        edits=False,
+        name=RESOURCE,
+        prepare=with_resource,
+    ),
     Way("nano", text=titled, edits=False, name=METADATA),
     Way("beside and rename", r"FILE\.[0-9]+\.tmp", text=titled, edits=False, name=METADATA),
     Way("scratch", "work/.*|renamed", edits=False),

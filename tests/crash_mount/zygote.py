@@ -6,6 +6,7 @@ Each line of standard input is an order, a JSON object, answered by one line:
 and tells what it said last. ``{"program": {…}}`` runs a program to its end and tells what it was told.
 """
 
+import gc
 import json
 import logging
 import os
@@ -43,7 +44,8 @@ def daemon(order: dict[str, Any], tell: Callable[[object], None]) -> int:
     fault = order["fault"]
     if fault is not None:
         watch = Watch(Path(fault["watch"]))
-        Faults(root, watch, fault["at"], fault["kind"], lasting=fault["lasting"], only=fault["only"]).install()
+        options = {key: fault[key] for key in ("at", "kind", "lasting", "only", "deaf")}
+        Faults(root, watch, image=Path(order["image"]), **options).install()
     try:
         with Store.open(root, renderer=FileRenderer()) as store:
             mount.run(store, Path(order["root"]), ready=lambda: tell("ready"))
@@ -128,6 +130,9 @@ def main() -> None:
     # whoever is left when the test ends goes with it
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # children share the memory for as long as nobody looks for garbage in it
+    gc.collect()
+    gc.freeze()
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         print(json.dumps(obey(json.loads(line))), flush=True)

@@ -109,6 +109,27 @@ def test_several_in_a_row_and_from_a_shell(talk: Talk) -> None:
     assert (talk.events / "00010-assistant.md").read_text() == "a\nb\n"
 
 
+@pytest.mark.parametrize(
+    ("one", "other"), [("user.md", NEW), (NEW, "user.md"), ("00005-u.md", NEW), (NEW, "00005-u.md")]
+)
+def test_what_is_done_by_one_name_is_seen_by_the_others(talk: Talk, one: str, other: str) -> None:
+    (talk.events / "user.md").write_text("one\n")
+    for number in range(3):
+        assert (talk.events / other).read_bytes() == (talk.events / one).read_bytes()
+        (talk.events / "tmp").write_text(f"renamed {number}\n")
+        (talk.events / "tmp").rename(talk.events / one)
+        until(lambda: (talk.events / other).stat().st_ino == (talk.events / one).stat().st_ino)
+        assert (talk.events / other).read_text() == f"renamed {number}\n"
+        (talk.events / one).rename(talk.events / "backup")
+        (talk.events / one).write_text(f"written {number}\n")
+        until(lambda: (talk.events / other).stat().st_ino == (talk.events / one).stat().st_ino)
+        (talk.events / "backup").unlink()
+        (talk.events / other).write_text(f"by the other {number}\n")
+        assert (talk.events / one).read_text() == f"by the other {number}\n"
+    assert talk.new_versions == 10
+    assert talk.listed == [FIRST, SECOND, LAST, NEW]
+
+
 def test_removed_again(talk: Talk) -> None:
     (talk.events / "user.md").write_text("one\n")
     (talk.events / "user.md").unlink()

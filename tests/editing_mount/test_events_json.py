@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -37,17 +38,24 @@ def test_a_text_in_place_of_a_reference_is_a_reference_when_it_is_read(talk: Tal
     data = json.dumps(found, indent=4)
     descriptor = os.open(whole, os.O_WRONLY | os.O_TRUNC)
     os.write(descriptor, data.encode())
+    time_ns = os.fstat(descriptor).st_mtime_ns
+    assert os.fstat(descriptor).st_size == len(data)
+    assert whole.read_text() == data
     os.close(descriptor)
-    # an editor that looks at what it has saved finds just that
-    assert whole.stat().st_size == len(data)
+    size = whole.stat().st_size
+    assert whole.stat().st_mtime_ns == time_ns
     assert talk.first.read_text().endswith("---\nGoodbye\nthere\n")
     assert talk.new_versions == 1
     shown = whole.read_text()
     assert '"$blob"' in shown
     assert "Goodbye" not in shown
-    assert whole.stat().st_size == len(shown.encode())
-    assert whole.read_text() == shown
-    assert talk.new_versions == 1
+    assert size == len(shown.encode())
+    (talk.root / "new").write_text(json.dumps(found, indent=4).replace("u1", "u9"))
+    os.rename(talk.root / "new", whole)
+    assert whole.stat().st_size == len(shown)
+    assert whole.read_text() == shown.replace("u1", "u9")
+    write(whole, shown)
+    assert talk.new_versions == 3
 
 
 def test_what_is_drawn_as_it_was_saved_stays_as_it_was_saved(talk: Talk, whole: Path) -> None:
@@ -172,3 +180,13 @@ def test_an_earlier_version_cannot_be_written(talk: Talk, whole: Path) -> None:
     assert errno_of(lambda: os.unlink(version / "events.json")) == errno.EROFS
     (talk.root / "new").write_text("[]")
     assert errno_of(lambda: os.rename(talk.root / "new", version / "events.json")) == errno.EROFS
+
+
+def test_what_is_being_removed_is_not_another_record(talk: Talk, whole: Path) -> None:
+    found = elements(whole)
+    os.unlink(talk.second)
+    write(whole, [found[2], found[0], found[1], found[3]])
+    assert talk.new_versions == 1
+    time.sleep(2.5)
+    assert talk.new_versions == 1
+    assert talk.listed == ["00002-user.md", "00003-assistant.md", "00004-user.md"]

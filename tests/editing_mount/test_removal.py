@@ -1,5 +1,6 @@
 """Events that are removed, and those that come back."""
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.editing_mount.talk import FIRST, LAST, SECOND, Talk, changed
-from tests.mount.mounting import until
+from tests.mount.mounting import errno_of, until
 
 
 def sync(directory: Path) -> None:
@@ -166,3 +167,74 @@ def test_what_is_removed_stays_removed_after_a_restart(talk: Talk) -> None:
     talk.becomes(1)
     talk.shell("rm -f " + SECOND)
     assert talk.listed == [FIRST, LAST]
+
+
+# -- coming back -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gone(talk: Talk) -> bytes:
+    """Delete the second event; return what its file was."""
+    text = talk.second.read_bytes()
+    os.unlink(talk.second)
+    talk.becomes(1)
+    assert not talk.second.exists()
+    return text
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "cp {old} .",
+        "cp -a {old} .",
+        "cat {old} > {name}",
+        "install -m 600 {old} {name}",
+        "cp {old} tmp; mv tmp {name}",
+        "cp {old} tmp; mv -n tmp {name}",
+        "cp {old} tmp; tar cf - --transform=s/tmp/{name}/ tmp | tar xf - ; rm tmp",
+        "rsync --inplace {old} {name}",
+        "rsync {old} {name}",
+        "set -C; cat {old} > {name}",
+    ],
+)
+def test_a_deleted_event_comes_back_when_its_file_does(talk: Talk, gone: bytes, script: str) -> None:
+    if "rsync" in script and talk.mount.run("which", "rsync", check=False).returncode:
+        pytest.skip("there is no rsync")
+    first = sorted(os.listdir(talk.root / ".versions"))[0]
+    talk.shell(script.format(old=f"../.versions/{first}/events/{SECOND}", name=SECOND))
+    assert talk.second.read_bytes() == gone
+    assert talk.listed == [FIRST, SECOND, LAST]
+    assert talk.new_versions == 2
+    assert "General greetings" in talk.transcript
+
+
+def test_it_may_say_something_else_then(talk: Talk, gone: bytes) -> None:
+    text = gone.replace(b"General", b"Other")
+    talk.second.write_bytes(text)
+    assert talk.second.read_bytes() == text
+    assert talk.new_versions == 2
+    assert "Other greetings" in (talk.root / ".records" / "00002.json").read_text()
+    os.unlink(talk.second)
+    talk.becomes(3)
+    talk.second.write_text("The text alone\n")
+    assert talk.second.read_text() == "The text alone\n"
+    assert talk.listed == [FIRST, SECOND, LAST]
+    assert talk.new_versions == 4
+
+
+def test_what_it_cannot_be_is_refused(talk: Talk, gone: bytes) -> None:
+    wrong = gone.replace(b"event: 2", b"event: 7")
+    with open(talk.second, "wb", buffering=0) as file:
+        file.write(wrong)
+        assert talk.second.read_bytes() == wrong
+        assert errno_of(file.close) == errno.EINVAL
+    assert (talk.events / f"{SECOND}.draft").read_bytes() == wrong
+    until(lambda: not talk.second.exists())
+    talk.shell(f": > {SECOND}; cp {FIRST} tmp")
+    until(lambda: not talk.second.exists())
+    assert errno_of(lambda: os.rename(talk.events / "tmp", talk.second)) == errno.EINVAL
+    # bookkeeping was never a file
+    assert errno_of(lambda: (talk.events / "00003-user.md").write_bytes(gone)) == errno.EEXIST
+    talk.shell(f"rm tmp; touch {SECOND}; cp ../.versions/0001*/events/{SECOND} .")
+    assert talk.second.read_bytes() == gone
+    assert talk.new_versions == 2

@@ -1,6 +1,7 @@
 """Events that are saved: what becomes of them, however a program goes about it."""
 
 import errno
+import json
 import mmap
 import os
 import time
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.editing_mount.talk import FIRST, LAST, LINES, Talk, changed
-from tests.mount.mounting import add, errno_of, mounted, new_store, until, user
+from tests.mount.mounting import add, assistant, errno_of, mounted, new_store, until, user
 
 
 def write(path: Path, data: bytes) -> None:
@@ -273,6 +274,27 @@ def test_a_renamed_file_that_is_still_open_edits_the_event(talk: Talk) -> None:
     assert talk.new_versions == 2
 
 
+def test_what_takes_the_place_of_another_keeps_its_number(talk: Talk) -> None:
+    """Though the disk below gives the number to the next file, once what had it is moved away."""
+    backup, beside = talk.events / "backup", [talk.events / f"beside-{number}" for number in range(3)]
+    for number in range(5):
+        text = b"text %d\n" % number
+        write(talk.events / "tmp", text)
+        os.rename(talk.events / "tmp", talk.first)
+        os.rename(talk.first, backup)
+        for path in beside:
+            write(path, path.name.encode())
+        write(talk.first, text + b"and more\n")
+        inodes = [path.stat().st_ino for path in talk.events.iterdir()]
+        assert len(set(inodes)) == len(inodes)
+        assert [path.read_bytes() for path in beside] == [path.name.encode() for path in beside]
+        assert backup.read_bytes() == text
+        assert talk.first.read_bytes() == text + b"and more\n"
+        for path in (backup, *beside):
+            path.unlink()
+    assert talk.new_versions == 10
+
+
 def test_one_that_has_another_name_too(talk: Talk) -> None:
     write(talk.events / "tmp", b"one\n")
     os.link(talk.events / "tmp", talk.events / "other")
@@ -323,3 +345,53 @@ def test_a_saved_event_is_there_after_a_restart(store_path: Path) -> None:
         assert talk.first.read_text().startswith("---\nevent: 1\n")
         assert talk.first.read_text().endswith("---\nGoodbye\n")
         talk.check()
+
+
+# -- as on any other file system ---------------------------------------------------------------------------------------
+
+_RESULT = [{"type": "tool_result", "tool_use_id": "c", "content": "out"}]
+_EVERY_KIND = [
+    user("Hello", 1),
+    assistant("Hi", 2),
+    json.dumps({"type": "user", "isMeta": True, "message": {"role": "user", "content": "Skill"}}),
+    json.dumps({"type": "user", "message": {"role": "user", "content": _RESULT}}),
+    json.dumps({"type": "summary", "summary": "All", "leafUuid": "u"}),
+    json.dumps({"type": "system", "subtype": "informational", "content": "Note"}),
+    json.dumps({"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": "In a list"}]}}),
+]
+
+
+def test_echo_onto_events_of_every_kind(store_path: Path) -> None:
+    with new_store(store_path) as store:
+        add(store, _EVERY_KIND)
+    with mounted(store_path) as mount:
+        talk = Talk(mount)
+        assert len(talk.listed) == len(_EVERY_KIND)
+        for number, name in enumerate(talk.listed, 1):
+            path = talk.events / name
+            talk.shell(f"echo > {name}")
+            assert path.read_bytes() == b"\n", name
+            assert talk.new_versions == 2 * number - 1
+            talk.shell(f"printf 'a text\\nof two lines\\n' > {name}")
+            assert path.read_bytes() == b"a text\nof two lines\n"
+            assert talk.new_versions == 2 * number
+            assert "a text\\nof two lines" in (talk.root / ".records" / f"{number:05}.json").read_text()
+        assert len(talk.listed) == len(_EVERY_KIND)
+        for name in talk.listed:
+            talk.shell(f"echo > {name}")
+        talk.check()
+    with mounted(store_path) as mount:
+        # drawn again, each is its head alone
+        talk = Talk(mount)
+        for name in talk.listed:
+            assert (talk.events / name).read_text().endswith("\n---\n\n"), name
+
+
+def test_a_listing_of_the_file_that_is_written(talk: Talk) -> None:
+    before = talk.first.read_bytes()
+    talk.shell(f"{{ printf one; ls -l {FIRST}; printf two; }} >> {FIRST}")
+    after = talk.first.read_bytes()
+    assert after.startswith(before + b"one-rw")
+    assert after.endswith(FIRST.encode() + b"\ntwo")
+    assert f" {len(before) + 3} " in after[len(before) :].decode()
+    assert talk.new_versions == 1

@@ -35,6 +35,16 @@ def vscode(path: str, data: bytes) -> None:
     close(file)
 
 
+def vscode_atomic(path: str, data: bytes) -> None:
+    """Write a file with a name of its own, sync it, and rename it onto the old one."""
+    beside = f"{path}.vsctmp"
+    file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, os.stat(path).st_mode & 0o777)
+    write_all(file, data)
+    os.fdatasync(file)
+    close(file)
+    os.rename(beside, path)
+
+
 def sync_often(path: str, data: bytes) -> None:
     """Sync after every few bytes, when most of what is there makes no sense yet."""
     file = os.open(path, os.O_WRONLY | os.O_TRUNC)
@@ -113,6 +123,32 @@ def inherited(path: str, data: bytes) -> None:
     assert child.returncode == 0
 
 
+def parent_and_child(path: str, data: bytes) -> None:
+    """Have a child write the second half through the same handle, which the parent has closed by then."""
+    file = os.open(path, os.O_WRONLY | os.O_TRUNC)
+    half = len(data) // 2
+    write_all(file, data[:half])
+    wait, go = os.pipe()
+    child = os.fork()
+    if child == 0:
+        failed = 1
+        try:
+            os.close(go)
+            os.read(wait, 1)
+            write_all(file, data, half)
+            os.close(file)
+            failed = 0
+        finally:
+            os._exit(failed)
+    try:
+        close(file)
+    finally:
+        os.close(go)
+        os.close(wait)
+        status = os.waitpid(child, 0)[1]
+    assert status == 0, "the child could not write"
+
+
 def beside_and_rename(path: str, data: bytes) -> None:
     """Write a new file and rename it onto the old one, syncing both file and directory."""
     beside = f"{path}.{os.getpid()}.tmp"
@@ -140,6 +176,9 @@ HOW = {
     for name, function in list(globals().items())
     if callable(function) and getattr(function, "__module__", "") == __name__ and name not in {"close", "write_all"}
 }
+
+HALF_CLOSED = {"duplicated", "inherited", "parent_and_child", "mapped"}
+"""These close a descriptor before all is written: what is there by then may make no sense, and they are told so."""
 
 if __name__ == "__main__":
     tolerant = sys.argv[3:] == ["tolerant"]

@@ -15,8 +15,8 @@ import pytest
 from tests.editors.loops import contents
 from tests.editors.patterns import PATTERNS, Pattern, head, quiet
 from tests.editors.place import MountedPlace, Place
-from tests.editors.saver import HOW
-from tests.editors.sessions import ANSWER, CALL, EVENTS, RESULT, USER
+from tests.editors.saver import HALF_CLOSED, HOW
+from tests.editors.sessions import ANSWER, CALL, EVENTS, LARGE, RESULT, USER
 from tests.editors.terminal import PATIENCE
 from tests.mount.mounting import REPOSITORY, errno_of, until
 
@@ -39,9 +39,9 @@ def test_the_same_bytes_are_no_version(unchanged: MountedPlace, pattern: Pattern
     pattern.rewrite(unchanged, ANSWER, lambda old: old)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_what_changes_no_byte_is_no_version(unchanged: MountedPlace) -> None:
+    versions = unchanged.version_names()
+    for command in (
         "touch $1",
         "touch -d 2020-02-02 $1",
         ": >> $1",
@@ -52,10 +52,9 @@ def test_the_same_bytes_are_no_version(unchanged: MountedPlace, pattern: Pattern
         "mv $1 x && mv x $1",
         "cp -a $1 x && mv x $1",
         "sync $1; sync -d $1; sync .",
-    ],
-)
-def test_what_changes_no_byte_is_no_version(unchanged: MountedPlace, command: str) -> None:
-    unchanged.shell(command, ANSWER)
+    ):
+        unchanged.shell(command, ANSWER)
+        assert unchanged.version_names() == versions, command
     time.sleep(1.2)  # longer than a removed event is waited for
 
 
@@ -133,7 +132,7 @@ def test_the_command_counts_the_same_versions(mount: MountedPlace) -> None:
 BROKEN = (b"type: assistant", b"type: nonsense")
 """What is written into the head in place of something, so that it says nothing any more."""
 
-SEEN_AT_CLOSE = [how for how in HOW if how not in {"mapped", "mapped_lazily", "duplicated"}]
+SEEN_AT_CLOSE = [how for how in HOW if how not in {"mapped", "mapped_lazily", "duplicated", "parent_and_child"}]
 """The ways to save in which nothing is written after the last close."""
 
 
@@ -262,7 +261,7 @@ def test_a_refused_save_is_saved_once_it_is_right(mount: MountedPlace) -> None:
     assert mount.versions() == versions + 1
 
 
-@pytest.mark.parametrize("how", ["duplicated", "inherited", "mapped"])
+@pytest.mark.parametrize("how", sorted(HALF_CLOSED))
 def test_what_is_half_written_at_a_close_is_saved_when_it_is_whole(mount: MountedPlace, how: str) -> None:
     """A close in between may be told that there is no sense in the file yet; nothing is left of that at the end."""
     versions = mount.versions()
@@ -275,27 +274,30 @@ def test_what_is_half_written_at_a_close_is_saved_when_it_is_whole(mount: Mounte
     assert mount.versions() == versions + 1
 
 
-def test_emptying(mount: MountedPlace) -> None:
-    """A result may be empty. An answer that says nothing is none: it is kept as it was, and its file to be removed."""
+@pytest.mark.parametrize("name", [USER, ANSWER, RESULT, LARGE])
+def test_emptying(here: Place, name: str) -> None:
+    """A text may be empty: the event is there still."""
+    versions = here.versions()
+    here.shell("echo > $1", name)
+    assert here.files() == here.drawn | {name: b"\n"}
+    if isinstance(here, MountedPlace):
+        assert here.versions() == (versions or 0) + 1
+        here.remount()
+        assert here.files() == here.drawn | {name: head(here.drawn[name]) + b"\n"}
+        assert here.versions() == (versions or 0) + 1
+
+
+def test_emptying_what_is_more_than_a_text(mount: MountedPlace) -> None:
     versions = mount.versions()
-    mount.shell("echo > $1", RESULT)
-    assert (mount.directory / RESULT).read_bytes() == b"\n"
-    assert mount.versions() == versions + 1
-    mount.remount()
-    assert mount.files() == mount.drawn | {RESULT: head(mount.drawn[RESULT]) + b"\n"}
-    assert mount.versions() == versions + 1
+    mount.shell("echo > $1", CALL)  # bash closes without looking at what comes of it
+    assert mount.files() == mount.drawn | {f"{CALL}.draft": b"\n"}
+    assert mount.versions() == versions
 
 
-def test_emptying_what_must_say_something(mount: MountedPlace) -> None:
+def test_a_file_that_is_cut_to_nothing_keeps_its_event(mount: MountedPlace) -> None:
     versions = mount.versions()
-    mount.shell("echo > $1", ANSWER)  # bash closes without looking at what comes of it
-    check_refused(mount, versions, b"\n", "delete its file instead")
-
-
-@pytest.mark.parametrize("command", [": > $1", "truncate -s 0 $1", "cp /dev/null $1", "> $1 || true"])
-def test_a_file_that_is_cut_to_nothing_keeps_its_event(mount: MountedPlace, command: str) -> None:
-    versions = mount.versions()
-    mount.run("bash", "-uc", command, "bash", ANSWER)
+    for command, name in zip((": > $1", "truncate -s 0 $1", "cp /dev/null $1", "> $1 || true"), EVENTS, strict=False):
+        mount.run("bash", "-uc", command, "bash", name)
     time.sleep(4)  # longer than what is written is waited for
     assert mount.versions() == versions
     mount.remount()
@@ -312,6 +314,22 @@ def test_cut_to_nothing_by_one_program_and_written_by_the_next(mount: MountedPla
     mount.remount()
     assert mount.files() == mount.drawn | {ANSWER: text}
     assert mount.versions() == versions + 1
+
+
+def test_a_listing_between_two_writes(here: Place) -> None:
+    """What is written so far is seen by others, and what is written then comes after it."""
+    versions, old = here.versions(), here.drawn[ANSWER]
+    here.shell("{ printf one; ls -l $1; printf two; } >> $1", ANSWER)
+    data = (here.directory / ANSWER).read_bytes()
+    listed = data.removeprefix(old + b"one").removesuffix(b"two").decode().split()
+    assert (listed[0], listed[4], listed[-1]) == ("-rw-------", str(len(old) + len("one")), ANSWER)
+    assert data == old + b"one" + data[len(old) + len("one") : -len("two")] + b"two"
+    assert here.files() == here.drawn | {ANSWER: data}
+    if isinstance(here, MountedPlace):
+        assert here.versions() == (versions or 0) + 1
+        here.remount()
+        assert here.files() == here.drawn | {ANSWER: data + b"\n"}
+        assert here.versions() == (versions or 0) + 1
 
 
 # -- one after the other, and two at once ------------------------------------------------------------------------------
@@ -390,6 +408,58 @@ def test_what_two_handles_append_is_not_lost(mount: MountedPlace) -> None:
     assert b"\0" not in kept
     for line in (b"to one\n", b"to the other\n", b"to one again\n"):
         assert line in kept
+
+
+HOLDER = """
+import fcntl, os, sys
+name, how = sys.argv[1:]
+with open(name, "r+b", buffering=0) as file:
+    lock = fcntl.flock if how == "flock" else fcntl.lockf
+    try:
+        lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit(3)
+    print("locked", flush=True)
+    sys.stdin.read()
+    data = file.read().replace(b"alpha", b"ALEPH")
+    file.seek(0)
+    file.truncate()
+    file.write(data)
+"""
+
+
+@pytest.mark.parametrize("how", ["flock", "fcntl"])
+def test_programs_that_lock_a_file_wait_for_each_other(here: Place, how: str) -> None:
+    versions = here.versions()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, ANSWER, how],
+        cwd=here.directory,
+        env=here.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"locked\n"
+        assert here.run(sys.executable, "-c", HOLDER, ANSWER, how, fails=True).returncode == 3
+        waits = subprocess.Popen(["flock", ANSWER, "sed", "-i", "s/omega/OMEGA/", ANSWER], cwd=here.directory)
+        if how == "flock":
+            time.sleep(0.3)
+            assert waits.poll() is None
+        else:
+            # the two sorts know nothing of each other
+            assert waits.wait(PATIENCE) == 0
+        holder.communicate(timeout=PATIENCE)
+    assert holder.returncode == 0
+    assert waits.wait(PATIENCE) == 0
+    text = here.drawn[ANSWER].replace(b"omega", b"OMEGA")
+    if how == "flock":
+        # what was written by name when the lock was had
+        text = text.replace(b"alpha", b"ALEPH")
+    assert here.files() == here.drawn | {ANSWER: text}
+    if isinstance(here, MountedPlace):
+        assert here.versions() == (versions or 0) + (2 if how == "flock" else 1)
+        here.remount()
+        assert here.files() == here.drawn | {ANSWER: text}
 
 
 def test_vim_notices_that_another_has_saved(here: Place) -> None:

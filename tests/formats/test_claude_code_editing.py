@@ -147,8 +147,13 @@ def test_a_text_that_the_record_holds_damaged_is_only_read() -> None:
     assert LENS.edit(payload, edit_of(whole, "c"), Earlier()) == payload.replace(b'"b"', b'"c"')
 
 
-def test_an_event_cannot_be_emptied() -> None:
+def test_a_text_can_be_emptied_where_that_still_is_an_event() -> None:
     payload = json.dumps(RECORDS[0]).encode()
+    emptied = LENS.edit(payload, edit_of(LENS.view(payload, Earlier()).blocks[0], ""), Earlier())
+    assert [block.text for block in LENS.view(emptied, Earlier()).blocks] == [""]
+    # thinking without a text is that which the model keeps to itself
+    thought = {"type": "assistant", "message": {"content": [{"type": "thinking", "thinking": "Hm."}]}}
+    payload = json.dumps(thought).encode()
     with pytest.raises(UsageError, match="delete its file"):
         LENS.edit(payload, edit_of(LENS.view(payload, Earlier()).blocks[0], ""), Earlier())
 
@@ -251,15 +256,15 @@ def test_a_damaged_line_can_be_mended() -> None:
         LENS.edit(bad, edit_of(LENS.view(bad, Earlier()).blocks[0], "x"), Earlier())
 
 
-def test_a_resource_that_is_no_text_stays() -> None:
+def test_a_resource_that_is_no_text_stays_base64() -> None:
     image = {
         "type": "image",
         "source": {"type": "base64", "media_type": "image/png", "data": base64.b64encode(b"\x89PNG").decode()},
     }
     payload = json.dumps(said("user", image)).encode()
-    for content in (b"\x89PNG2", b"text"):
-        with pytest.raises(UsageError, match="no text"):
-            LENS.edit_resource(payload, 0, content, Earlier())
+    for content in (b"\x89PNG2", b"text", b""):
+        edited = LENS.edit_resource(payload, 0, content, Earlier())
+        assert edited == payload.replace(base64.b64encode(b"\x89PNG"), base64.b64encode(content))
     payload = json.dumps(RECORDS[3]).encode()
     with pytest.raises(UsageError, match="UTF-8"):
         LENS.edit_resource(payload, 0, b"\xff", Earlier())

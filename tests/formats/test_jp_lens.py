@@ -64,7 +64,7 @@ RECORDS: list[tuple[dict[str, object], Kind, list[tuple[str, str, str | None]]]]
         [("text", "", "Hi"), ("json", "schema", '{\n  "type": "object"\n}')],
     ),
     (event("chat_response", message="Hello"), Kind.ASSISTANT, [("text", "", "Hello")]),
-    (event("chat_response", message=""), Kind.RECORD, []),
+    (event("chat_response", message=""), Kind.ASSISTANT, [("text", "", "")]),
     (event("chat_response", reasoning="Hm", metadata={"s": "eA=="}), Kind.REASONING, [("text", "", "Hm")]),
     (event("chat_response", data={"a": 1}), Kind.ASSISTANT, [("json", "data", '{\n  "a": 1\n}')]),
     (event("chat_response", hologram="x"), Kind.NOTE, [("json", "record", '{\n  "hologram": "x"\n}')]),

@@ -8,6 +8,7 @@ from store.formats.twins import carried, carried_to_numbered, unnumbered
 
 FILE = "one\n\ntwo\nthree\n"
 NUMBERED = "     9→one\n    10→\n    11→two\n    12→three\n    13→"
+ENDED = NUMBERED.removesuffix("    13→")
 TAIL = "\n\n<system-reminder>\nbe careful\n</system-reminder>\n"
 
 
@@ -44,6 +45,10 @@ TAIL = "\n\n<system-reminder>\nbe careful\n</system-reminder>\n"
         (FILE, NUMBERED.replace("→", "\t"), NUMBERED.replace("→", "\t").replace("two", "2"), FILE.replace("two", "2")),
         (FILE, NUMBERED.replace("12→", "13→"), NUMBERED.replace("two", "2"), None),
         ("x", NUMBERED, NUMBERED.replace("two", "2"), None),
+        # where the line that the last newline begins has no number
+        (FILE, ENDED, ENDED.replace("two", "2"), FILE.replace("two", "2")),
+        (FILE, ENDED + TAIL, ENDED.replace("two", "2\n    99→more") + TAIL, FILE.replace("two", "2\nmore")),
+        (FILE, ENDED, ENDED.replace("two", "2\nmore"), None),
     ],
 )
 def test_a_change_is_carried_over_where_it_is_plain_how(twin: str, old: str, new: str, expected: str | None) -> None:
@@ -54,6 +59,9 @@ def test_numbers_are_written_anew() -> None:
     assert carried_to_numbered(NUMBERED + TAIL, FILE, FILE.replace("two", "2")) == NUMBERED.replace("two", "2") + TAIL
     assert carried_to_numbered("9\ta\n10\tb", "a\nb", "a\nc\nd") == "9\ta\n10\tc\n11\td"
     assert carried_to_numbered("a\nb", "a\nb", "c") is None
+    assert carried_to_numbered(ENDED + TAIL, FILE, FILE.replace("two", "2")) == ENDED.replace("two", "2") + TAIL
+    assert carried_to_numbered(ENDED, FILE, FILE + "four\n") == ENDED + "    13→four\n"
+    assert carried_to_numbered("a\n", "a\n", "c\n") is None
 
 
 LINES = st.lists(st.text(st.sampled_from("ab "), max_size=3), min_size=1, max_size=6)

@@ -21,7 +21,7 @@ from store.disk.head_format import (
 from store.errors import DamageError
 from store.events.conversation import labels_of
 from store.ids import Hash, hash_bytes, tip_of, type_tag
-from store.index.catalogue import Catalogue
+from store.index.catalogue import Called, Catalogue
 from store.index.index import Index, day_of, merge
 from store.index.schema import DERIVED_FROM_LOGS
 from tests.conftest import scratch_file
@@ -111,7 +111,8 @@ def test_in_whatever_batches_frames_come_the_rows_are_the_same(
             named = [entry for entry in map(catalogue.by_id, range(1, 4)) if entry and entry.name]
             assert catalogue.labels() == sorted({label for entry in named for label in labels_of(entry.metadata)})
             for label in catalogue.labels():
-                assert catalogue.labelled(label) == [entry for entry in named if label in labels_of(entry.metadata)]
+                labelled = [entry for entry in named if label in labels_of(entry.metadata)]
+                assert catalogue.labelled(label) == [Called(entry.id, entry.project, entry.name) for entry in labelled]
             index.close()
     assert found[0] == found[1] == found[2]
 

@@ -28,8 +28,6 @@ def assistant(line: JsonObject, before: Before) -> Shown:
     content = message.get("content")
     header: Header = {}
     if isinstance(content, str):
-        if not content:
-            return BOOKKEEPING
         _model(message, line, header)
         return Shown(Kind.ASSISTANT, (Block("text", content, path=_CONTENT),), header=header)
     kind = Kind.RECORD
@@ -44,7 +42,7 @@ def assistant(line: JsonObject, before: Before) -> Shown:
         path = (*_CONTENT, at)
         match part.get("type"):
             case "text":
-                if text := as_text(part.get("text")):
+                if isinstance(text := part.get("text"), str):
                     blocks.append(Block("text", text, path=(*path, "text")))
                     kind = kind if kind is Kind.TOOL_CALL else Kind.ASSISTANT
             case "thinking":
@@ -109,8 +107,9 @@ def user(line: JsonObject, before: Before) -> Shown:
         return Shown(Kind.TOOL_RESULT, tuple(blocks), tool, header, (), tuple(resources))
     if not blocks:
         return BOOKKEEPING
-    spoken = next((block.text for block in blocks if block.text and not block.name), "") or ""
-    return Shown(_kind_of_text(line, spoken) or Kind.USER, tuple(blocks), "", header, (), tuple(resources))
+    spoken = [block.text for block in blocks if block.text is not None and not block.name]
+    kind = _kind_of_text(line, next(filter(None, spoken), "")) if spoken else Kind.USER
+    return Shown(kind or Kind.USER, tuple(blocks), "", header, (), tuple(resources))
 
 
 def prompt_blocks(line: JsonObject, prompt: object, path: Path) -> tuple[tuple[Block, ...], tuple[Resource, ...]]:
@@ -127,8 +126,8 @@ def _kind_of_text(line: JsonObject, text: str) -> Kind:
     if text.startswith(_COMMAND_OUTPUT):
         return Kind.RECORD if _empty_output(text) else Kind.NOTE
     if line.get("isMeta") is True or text.startswith(_INJECTED):
-        return Kind.SYSTEM if text else Kind.RECORD
-    return Kind.USER if text else Kind.RECORD
+        return Kind.SYSTEM
+    return Kind.USER
 
 
 def _model(message: JsonObject, line: JsonObject, header: Header) -> None:
@@ -165,9 +164,8 @@ def _content_block(
     what = part.get("type")
     text = part.get("text")
     if what == "text" and isinstance(text, str):
-        if text:
-            tag = _ide_tag(text)
-            blocks.append(Block("text", text, name=tag[1] if tag and not label else label, path=(*path, "text")))
+        tag = _ide_tag(text)
+        blocks.append(Block("text", text, name=tag[1] if tag and not label else label, path=(*path, "text")))
         return
     if what in ("image", "document"):
         source = as_object(part.get("source"))

@@ -76,8 +76,8 @@ _ATTACHMENT_BOOKKEEPING = frozenset(
 
 def summary(line: JsonObject, before: Before) -> Shown:
     """View the summary that a session was listed under."""
-    text = as_text(line.get("summary"))
-    if not text:
+    text = line.get("summary")
+    if not isinstance(text, str):
         return BOOKKEEPING
     leaf = as_text(line.get("leafUuid"))
     return Shown(Kind.SUMMARY, (Block("text", text, path=("summary",)),), header={"leaf": leaf} if leaf else {})
@@ -102,7 +102,7 @@ def system(line: JsonObject, before: Before) -> Shown:
         return BOOKKEEPING
     content = line.get("content")
     if isinstance(content, str):
-        if _EMPTY_OUTPUT(content):
+        if content and _EMPTY_OUTPUT(content):
             return BOOKKEEPING
         compaction = as_object(line.get("compactMetadata"))
         for key, name in (("trigger", "trigger"), ("preTokens", "pre_tokens")):

@@ -130,7 +130,7 @@ def _defines(identifier: str, tool: str) -> tuple[tuple[str, str], ...]:
 
 
 def _text(kind: Kind, text: str, key: str) -> Shown:
-    return Shown(kind, (Block("text", text, path=(key,)),)) if text else BOOKKEEPING
+    return Shown(kind, (Block("text", text, path=(key,)),))
 
 
 VIEWS: dict[str, View] = {
