@@ -6,12 +6,13 @@ repeated is then asked for once more; an append may, since it always has an idem
 
 from __future__ import annotations
 
+import importlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from msgspec import json
 
@@ -25,10 +26,20 @@ from store.service.frames import Frame
 from store.service.operation import Item, Operation, Params, Result
 from store.service.wire_fields import Buffer
 
+if TYPE_CHECKING:
+    from store.service.async_client import AsyncClient, open_client
+
 T = TypeVar("T")
 _PATIENCE_SECONDS = 10.0
 
-__all__ = ["Client", "ServiceGone"]
+__all__ = ["AsyncClient", "Client", "ServiceGone", "open_client"]
+
+
+def __getattr__(name: str) -> object:
+    """Give the client of trio from here, too, without having commands wait until trio is imported."""
+    if name in ("AsyncClient", "open_client"):
+        return getattr(importlib.import_module("store.service.async_client"), name)
+    raise AttributeError(name)
 
 
 class Client(Facade):

@@ -230,10 +230,14 @@ class Hub:
 
     def _committed(self, batch: list[tuple[Link, Request, AppendTurn, Commit]]) -> None:
         for link, request, message, commit in batch:
-            if commit.error is not None:
-                self.fail(link, request, commit.error)
+            try:
+                if commit.error is not None:
+                    raise commit.error
+                answer = self._plane.appended(message, commit.written[0])
+            except Exception as error:
+                self.fail(link, request, error)
             else:
-                self.answer(link, request, self._plane.appended(message, commit.written[0]))
+                self.answer(link, request, answer)
 
     def _read_next(self, link: Link) -> None:
         if link.reading or not link.reads or link.connection.waiting >= MOST_WAITING_BYTES:

@@ -27,7 +27,7 @@ Message = (
 )
 """What a request of the wire protocol asks for. HELLO is answered by the connection itself."""
 
-Payload = bytes | list[bytes]
+Payload = bytes | list[Buffer]
 """The payload of an answer, whole or in pieces that need not be copied together."""
 
 MESSAGES: Mapping[int, type[Message]] = {kind.number: kind for kind in get_args(Message)}

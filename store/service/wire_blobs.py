@@ -43,7 +43,7 @@ class BlobAnswer(Struct, frozen=True):
         """Return the payload."""
         return b"".join(self.pieces())
 
-    def pieces(self) -> list[bytes]:
+    def pieces(self) -> list[Buffer]:
         """Return the payload in pieces: the blob is not copied."""
         return [_U32.pack(len(self.data)), self.data]
 

@@ -119,7 +119,8 @@ class TurnItem(Struct, frozen=True, gc=False):
     """A turn in an answer: ``turn u64 | parent u64 | depth u32 | size u32 | type | type version u32 | encoding u32
     | compression u32 | raw size u32 | hash[32] | size u32 | payload``.
 
-    The payload is never compressed, and empty where none was asked for; ``raw_size`` is its size either way.
+    The payload is never compressed, and empty where none was asked for; ``raw_size`` is its size either way. In a
+    large answer that came in it is a view of that.
     """
 
     turn: int
@@ -130,17 +131,17 @@ class TurnItem(Struct, frozen=True, gc=False):
     encoding: int
     raw_size: int
     hash: Hash
-    payload: bytes = b""
+    payload: Buffer = b""
     compression: int = NONE
 
 
-def item_pieces(items: Sequence[TurnItem], before: bytes = b"", after: bytes = b"") -> list[bytes]:
+def item_pieces(items: Sequence[TurnItem], before: bytes = b"", after: bytes = b"") -> list[Buffer]:
     """Return ``count u32`` and the turns, with what is to stand before and after, in pieces.
 
     Payloads are most of it, and large ones are pieces of their own: they are not copied.
     """
-    pieces: list[bytes] = []
-    small = [before, _U32.pack(len(items))]
+    pieces: list[Buffer] = []
+    small: list[Buffer] = [before, _U32.pack(len(items))]
     for item in items:
         name = item.type_name.encode()
         small += (
@@ -176,7 +177,9 @@ def decode_items(payload: Buffer, at: int = 0) -> tuple[list[TurnItem], int]:
             raise UsageError(f"a turn is cut off after {len(payload)} bytes")
         version, encoding, compression, raw_size, hashed, size = _ITEM_PAYLOAD.unpack_from(payload, at)
         at += _ITEM_PAYLOAD.size
-        body = piece(payload, at, size, "a turn")
+        if len(payload) - at < size:
+            raise UsageError(f"a turn is cut off after {len(payload)} bytes")
+        body = payload[at : at + size]
         at += size
         kind = text(name, "the name of a type")
         items.append(TurnItem(turn, parent, depth, kind, version, encoding, raw_size, hashed, body, compression))
@@ -188,7 +191,7 @@ class TurnsAnswer(Struct, frozen=True):
 
     items: list[TurnItem]
 
-    def pieces(self) -> list[bytes]:
+    def pieces(self) -> list[Buffer]:
         """Return the payload in pieces."""
         return item_pieces(self.items)
 
@@ -210,7 +213,7 @@ class BeforeAnswer(Struct, frozen=True):
     items: list[TurnItem]
     cursor: int
 
-    def pieces(self) -> list[bytes]:
+    def pieces(self) -> list[Buffer]:
         """Return the payload in pieces."""
         return item_pieces(self.items, after=_U64.pack(self.cursor))
 
@@ -233,7 +236,7 @@ class RangeAnswer(Struct, frozen=True):
     head_depth: int
     items: list[TurnItem]
 
-    def pieces(self) -> list[bytes]:
+    def pieces(self) -> list[Buffer]:
         """Return the payload in pieces."""
         return item_pieces(self.items, _U32.pack(self.head_depth))
 

@@ -6,6 +6,7 @@ there. Appends that are waiting are committed together, by one thread; reads and
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections import deque
@@ -14,6 +15,8 @@ from queue import SimpleQueue
 
 from store.commit.request import Request as Commit
 from store.service.protocol import Payload
+
+_LOG = logging.getLogger(__name__)
 
 _THREADS = 3
 
@@ -49,7 +52,11 @@ class Returns:
                 os.eventfd_read(self.fd)
         calls = self._calls
         for _ in range(len(calls)):
-            calls.popleft()()
+            try:
+                calls.popleft()()
+            except Exception:
+                # it was about one connection, and the loop is everyone's
+                _LOG.exception("what a thread had done could not be told")
 
     def close(self) -> None:
         """Take no more."""

@@ -1,6 +1,7 @@
 """``convfs serve``, and programs that come in over TCP."""
 
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from store.errors import UsageError
 from store.service import address
 from store.service.client import Client
-from tests.cli.user import User
+from tests.cli.user import ROOT, User
 
 
 @pytest.fixture
@@ -125,3 +126,13 @@ def test_what_a_killed_service_had_acknowledged_is_there(user: User) -> None:
         daemon.wait()
     with serving(user), client:
         assert client.last(context, 100) == turns
+
+
+def test_the_program_of_the_readme(user: User) -> None:
+    [program] = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    with serving(user):
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=user.environment, capture_output=True, text=True, timeout=60
+        )
+    assert (done.stdout, done.stderr) == ('b\'{"text": "hello"}\'\n', "")
+    assert "notes/from-a-program" in user.run("ls")

@@ -383,3 +383,16 @@ def test_appends_of_a_client_that_leaves_are_made_all_the_same(path: Path, peer:
     while head(peer, context).depth < 19:
         pass
     assert last(peer, 20, context=context) == [bytes([number]) for number in range(20)]
+
+
+def test_frames_that_never_end_hold_up_no_others(path: Path, peer: Peer, context: int) -> None:
+    started = [Peer(path) for _ in range(6)]
+    for one in started:
+        # two megabytes of a frame that says it has sixty, or as many of them as are taken
+        one.socket.setblocking(False)
+        one.socket.send(struct.pack("<IHHQ", 60 << 20, 11, 0, 1) + bytes(2 << 20))
+    appended(peer, append(b"small", context))
+    assert last(peer, context=context) == [b"small"]
+    for one in started:
+        one.socket.close()
+    assert appended(peer, append(bytes(5 << 20), context)).depth == 1
