@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -18,7 +18,7 @@ from store.ids import hash_bytes
 class OpenText(Struct, frozen=True):
     """What there is of an open turn: its context, type tag and codec, when it was opened, and its text so far.
 
-    ``damaged`` says that something of the text behind it is lost.
+    ``damaged`` says that something of it may be lost, behind this text.
     """
 
     number: int
@@ -55,11 +55,20 @@ class OpenTexts:
     def __len__(self) -> int:
         return len(self._open)
 
-    def replay(self, frames: Iterable[Frame | Damage]) -> None:
-        """Apply the frames of a log."""
+    def replay(self, frames: Iterable[Frame | Damage], known: Mapping[int, int]) -> None:
+        """Apply the frames of a log; ``known`` are those turns that are open in the end, and their contexts."""
         for frame in frames:
             if isinstance(frame, Frame):
                 self.apply(frame)
+                continue
+            # what is lost may have been of any of them
+            for one in self._open.values():
+                one.damaged = True
+        for number in [number for number in self._open if number not in known]:
+            self._close(number)
+        for number, context in known.items():
+            if number not in self._open:
+                self._add(number, context, Opened(0, 0, 0)).damaged = True
 
     def apply(self, frame: Frame) -> None:
         """Take note of one frame."""
@@ -73,15 +82,22 @@ class OpenTexts:
                 else:
                     found.damaged = True
         elif isinstance(body, Opened):
-            self._open[frame.seq] = _Open(frame.context, body)
-            self._of[frame.context] = [*self._of.get(frame.context, ()), frame.seq]
+            self._add(frame.seq, frame.context, body)
         elif isinstance(body, Closed):
-            closed = self._open.pop(body.number, None)
-            if closed is not None:
-                self.size -= len(closed.text)
-                self._of[closed.context] = [number for number in self._of[closed.context] if number != body.number]
-                if not self._of[closed.context]:
-                    del self._of[closed.context]
+            self._close(body.number)
+
+    def _add(self, number: int, context: int, opened: Opened) -> _Open:
+        added = self._open[number] = _Open(context, opened)
+        self._of[context] = [*self._of.get(context, ()), number]
+        return added
+
+    def _close(self, number: int) -> None:
+        closed = self._open.pop(number, None)
+        if closed is not None:
+            self.size -= len(closed.text)
+            self._of[closed.context] = [other for other in self._of[closed.context] if other != number]
+            if not self._of[closed.context]:
+                del self._of[closed.context]
 
     def state(self, number: int) -> _Open | None:
         """Return an open turn, None if there is none of that number."""

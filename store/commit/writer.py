@@ -94,7 +94,8 @@ class Writer:
         self.texts = OpenTexts()
         """The turns that are being written."""
         if opened := notes.open_turns():
-            self.texts.replay(head_log.frames(min(opened.values())))
+            first = min(offset for _context, offset in opened.values())
+            self.texts.replay(head_log.frames(first), {number: context for number, (context, _) in opened.items()})
         self._heads: dict[int, ContextHead] = {}
         self._unapplied: list[heads.Frame] = []
         self._apply_lock = threading.Lock()

@@ -126,7 +126,7 @@ class Streaming(Patching):
             if self._writer.texts.state(number) is not state:
                 return self._sealed(context_id, number)
             if state.damaged:
-                raise DamageError(f"what was added to open turn {number} after {len(state.text)} bytes is lost")
+                raise DamageError(f"what was added to open turn {number} after {len(state.text)} bytes may be lost")
             payload = self.in_form(bytes(state.text), state.opened.codec & 0xFFFF)
             fresh = self.journalled([payload])
             turn = self.coded_turn(payload, state.opened.tag, state.opened.codec)

@@ -38,10 +38,10 @@ class Notes:
         row = self._db.one("SELECT * FROM fs_roots WHERE turn = ?", (turn,))
         return Hash(self._db.checked("fs_roots", row)[1]) if row else None
 
-    def open_turns(self) -> dict[int, int]:
-        """Return where in the head log each turn was opened that is not closed, by number."""
+    def open_turns(self) -> dict[int, tuple[int, int]]:
+        """Return of each turn that is not closed, by number, its context, and where in the head log it was opened."""
         rows = self._db.query("SELECT * FROM open_turns ORDER BY number")
-        return {number: offset for number, offset in (self._db.checked("open_turns", row) for row in rows)}
+        return {number: (context, at) for number, context, at in (self._db.checked("open_turns", row) for row in rows)}
 
 
 def file_notes(sql: sqlite3.Connection, frames: Iterable[Frame]) -> None:
@@ -66,8 +66,8 @@ def file_notes(sql: sqlite3.Connection, frames: Iterable[Frame]) -> None:
             root = (body.turn, body.root)
             sql.execute("INSERT OR REPLACE INTO fs_roots VALUES (?, ?, ?)", (*root, sum_of(root)))
         elif isinstance(body, Opened):
-            opened = (frame.seq, frame.offset)
-            sql.execute("INSERT OR REPLACE INTO open_turns VALUES (?, ?, ?)", (*opened, sum_of(opened)))
+            opened = (frame.seq, frame.context, frame.offset)
+            sql.execute("INSERT OR REPLACE INTO open_turns VALUES (?, ?, ?, ?)", (*opened, sum_of(opened)))
         elif isinstance(body, Closed):
             sql.execute("DELETE FROM open_turns WHERE number = ?", (body.number,))
     _put_keys(sql, keys)

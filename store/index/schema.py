@@ -87,7 +87,9 @@ CREATE INDEX keys_by_time ON keys (time_ms);
 CREATE TABLE fs_roots (turn INTEGER PRIMARY KEY, root BLOB NOT NULL, sum INTEGER NOT NULL);
 
 -- Turns that are being written, by the seq of the frame that opened each, and where that frame lies in heads.log.
-CREATE TABLE open_turns (number INTEGER PRIMARY KEY, offset INTEGER NOT NULL, sum INTEGER NOT NULL);
+CREATE TABLE open_turns (
+    number INTEGER PRIMARY KEY, context INTEGER NOT NULL, offset INTEGER NOT NULL, sum INTEGER NOT NULL
+);
 
 -- What a renderer measured. Rows of another renderer version are replaced when the conversation is next listed.
 CREATE TABLE views (
