@@ -148,8 +148,8 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
             for name, measured in times.items()
         ],
         f"{rounds} of each, at random depths, by one process that has just opened it. The context's ids interleave"
-        f" with those of {OTHERS} others. SQLite's fork writes a row, durably; its rows hold no parents, so that a branch"
-        " of a branch would be found otherwise. Memory of the process, one contestant after the other.",
+        f" with those of {OTHERS} others. SQLite's fork writes a row, durably; its rows hold no parents, so that a"
+        " branch of a branch would be found otherwise. Memory of the process, one contestant after the other.",
     )
 
 
