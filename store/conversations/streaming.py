@@ -105,9 +105,11 @@ class Streaming(Patching):
                 raise Conflict(f"open turn {number} has {size} bytes, and other ones at {at}")
             if size + len(text) > LARGEST_VIEWED or self._writer.texts.size + len(text) > _MOST_BYTES:
                 raise TooLarge(f"open turn {number} would have {size + len(text)} bytes: seal it and begin another")
+            # a piece is one request, and must fit the journal
+            most = min(_LARGEST_PIECE, self._writer.journalled_bytes)
             notes = [
-                TextAdded(number, size + start, veiled(number, size + start, text[start : start + _LARGEST_PIECE]))
-                for start in range(0, len(text), _LARGEST_PIECE)
+                TextAdded(number, size + start, veiled(number, size + start, text[start : start + most]))
+                for start in range(0, len(text), most)
             ]
             for note in notes:
                 if self._writer.texts.state(number) is not state:
