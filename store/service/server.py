@@ -5,6 +5,7 @@ requests and the service's then do not wait for each other.
 """
 
 import contextlib
+import logging
 import os
 import socket
 import threading
@@ -27,6 +28,8 @@ from store.service.streaming_operations import STREAMING_OPERATIONS
 from store.service.turn_operations import TURN_OPERATIONS
 from store.service.watching import WATCH, Watchers
 from store.store import Store
+
+_LOG = logging.getLogger(__name__)
 
 
 class Service(Struct, frozen=True):
@@ -101,6 +104,8 @@ def serving(service: Service) -> Iterator[Place]:
         try:
             trio.run(main)
         except BaseException as error:
+            if started.is_set():
+                _LOG.exception("the service ended in an unexpected error")
             failure.append(error)
         finally:
             started.set()
