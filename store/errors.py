@@ -21,7 +21,7 @@ class Conflict(UsageError):
 
 
 class TooLarge(UsageError):
-    """The caller brought more than fits."""
+    """The caller brought more than fits, or asked for it."""
 
 
 class StoreBusy(UsageError):

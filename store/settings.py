@@ -25,7 +25,8 @@ class Settings(Struct, frozen=True):
     ``row_cache_branches``: of how many branches the event rows are remembered. ``poll_microseconds``: how long the
     mount looks for a next request before it sleeps (0: not at all); costs a little processor time, saves waking up.
     ``edits``: what an edit of records in their places appends: them and all after them (``branch``), or a patch
-    (``overlay``).
+    (``overlay``). ``canonical_json``: payloads in JSON that are appended are stored in their canonical form, not as
+    they were spelled; what is imported stays as it is.
     """
 
     inline_limit_bytes: int = 1024
@@ -33,6 +34,7 @@ class Settings(Struct, frozen=True):
     row_cache_branches: int = 256
     poll_microseconds: int = 50
     edits: Literal["branch", "overlay"] = "branch"
+    canonical_json: bool = False
 
 
 def load(root: Path) -> tuple[Settings, list[str]]:
@@ -64,6 +66,10 @@ def parse(text: str, origin: str) -> tuple[Settings, list[str]]:
             if value not in choices:
                 which = " or ".join(f'"{choice}"' for choice in choices)
                 raise UsageError(f'{origin}: {key} must be {which}, not {value!r} (default "{choices[0]}")')
+            continue
+        if known[key].type is bool:
+            if type(value) is not bool:
+                raise UsageError(f"{origin}: {key} must be true or false, not {value!r} (default false)")
             continue
         # Not isinstance: true and false are integers to Python.
         if type(value) is not int or not 0 <= value < _TOO_LARGE:

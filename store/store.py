@@ -17,15 +17,21 @@ from store.commit.intake import Intake
 from store.commit.learning import Learning
 from store.commit.request import Request
 from store.commit.writer import Writer
+from store.content.canonical import canonical_json
 from store.content.resolver import Resolver
 from store.conversations.appends import Append as Append
-from store.conversations.appends import Appends
+from store.conversations.streaming import OpenTurn as OpenTurn
+from store.conversations.streaming import Streaming
 from store.conversations.turns import Turns
 from store.conversations.viewer import Viewer
+from store.disk.note_format import TEXT_NOTES
+from store.disk.turn_format import Encoding
 from store.errors import StoreFailed
 from store.events.change import Change as Change
+from store.events.deletion import DELETED as DELETED
 from store.events.renderer import Renderer
 from store.index.catalogue import Catalogue
+from store.index.notes import Notes
 from store.index.patches import Patches
 from store.index.views import Views
 from store.settings import Settings, load
@@ -34,7 +40,7 @@ from store.upkeep.stats import Stats, collect
 from store.upkeep.waiting import pack_waiting
 
 
-class Store(Appends):
+class Store(Streaming):
     """An open store. Made by :meth:`open`; a context manager that closes it."""
 
     def __init__(self, root: Path, renderer: Renderer | None, *, create: bool, reindex: bool) -> None:
@@ -47,15 +53,18 @@ class Store(Appends):
             self.recovered = files.notes
             index = files.index
             self._index = index
-            self._listeners: list[Callable[[Change], None]] = []
+            self._notes = Notes(index.db)
+            self.canonical = {Encoding.JSON: canonical_json} if self.settings.canonical_json else {}
+            self._listeners: list[tuple[Callable[[Change], None], bool]] = []
             self._writer = Writer(files.turns, files.heads, files.packs, files.journal, index, files.seq)
             self._writer.committed = self._announce
             source = StoredBlobs(self._writer.pending, index, files.packs)
             self.resolver = Resolver(source, self.settings.content_cache_bytes)
             self._intake = Intake(self._writer, self.resolver, self.settings.inline_limit_bytes)
             self._checkpointer = Checkpointer(self._writer, self._intake, Learning(self._intake))
+            self._checkpointer.packed = files.jumps.extend
             self.views = Views(index.db)
-            self.turns = Turns(files.turns, Patches(index.db, self._writer.settle))
+            self.turns = Turns(files.turns, files.jumps, Patches(index.db, self._writer.settle))
             """The turns of the log, and as they are seen through patches."""
             self.viewer = Viewer(
                 self.turns,
@@ -73,8 +82,9 @@ class Store(Appends):
                 self.turns,
                 self._writer.settle,
                 self.settings.row_cache_branches,
+                self._writer.head,
+                files.heads,
             )
-            self._head_log = files.heads
             if renderer is not None and self.views.renderer() != renderer.version:
                 self.views.reset(renderer.version)
             pack_waiting(files, self._writer.pending, self._intake.repack())
@@ -127,17 +137,35 @@ class Store(Appends):
 
     # -- following -------------------------------------------------------------------------------------------------
 
-    def subscribe(self, callback: Callable[[Change], None]) -> None:
-        """Call ``callback`` after each commit for every context that it changed, from the committing thread."""
-        self._listeners.append(callback)
+    def subscribe(self, callback: Callable[[Change], None], *, texts: bool = False) -> None:
+        """Call ``callback`` after each commit for every context that it changed, from the committing thread.
+
+        With ``texts`` also of every piece of an open turn. What changes is there to be read by then.
+        """
+        self._listeners = [*self._listeners, (callback, texts)]
+
+    def unsubscribe(self, callback: Callable[[Change], None]) -> None:
+        """Call ``callback`` no more; a call that is on its way may still come."""
+        self._listeners = [listener for listener in self._listeners if listener[0] != callback]
 
     def _announce(self, group: list[Request]) -> None:
-        if self._listeners:
-            for request in group:
-                if request.error is None and request.head.context and (request.move_head or request.changes):
-                    change = Change(request.head.context, request.context is None)
-                    for listener in self._listeners:
-                        listener(change)
+        listeners = self._listeners
+        if not listeners:
+            return
+        for request in group:
+            head = request.head
+            if request.error is not None or request.repeated or not head.context:
+                continue
+            streamed = bool(request.closes) or any(isinstance(note, TEXT_NOTES) for note in request.notes)
+            quiet = not (request.move_head or request.changes)
+            if quiet and not streamed:
+                continue
+            created, described = request.context is None, request.changes is not None
+            moved = request.move_head and bool(created or request.turns or request.patches or request.parent != 0)
+            change = Change(head.context, created, moved, described, streamed, head.tip, head.depth, request.seq)
+            for callback, texts in listeners:
+                if texts or not quiet:
+                    callback(change)
 
     def stats(self) -> Stats:
         """Return what the store holds and what it takes on disk."""

@@ -18,6 +18,8 @@ class Model:
         self.heads: dict[int, int] = {}
         self.metadata: dict[int, dict[str, object]] = {}
         self.blobs: dict[Hash, bytes] = {}
+        self.keys: dict[tuple[int, bytes], int] = {}
+        self.roots: dict[int, Hash] = {}
 
     def append(self, context: int, turn: Turn, payload: bytes, type_name: str, parent: int = 0) -> None:
         assert turn.turn_id not in self.turns
@@ -49,6 +51,7 @@ class Model:
         for turn, (_, payload, type_name) in self.turns.items():
             assert store.payload(turn) == payload
             assert store.type_name(store.turn(turn).type_tag) == type_name
+            assert store.fs_root(turn) == self.roots.get(turn)
         assert dict(store.payloads(list(self.turns))) == {turn: item[1] for turn, item in self.turns.items()}
         for name, data in self.blobs.items():
             assert store.blob(name) == data

@@ -94,9 +94,12 @@ def test_the_table_of_settings_is_true() -> None:
 
     units = {"": 1, "MiB": 1 << 20}
     rows = re.findall(
-        r'^\| `(\w+)` \| (\d*)(?: (\w+))?(?:`"(\w+)"`)? \|', README.read_text(encoding="utf-8"), re.MULTILINE
+        r'^\| `(\w+)` \| (\d*)(?: (\w+))?(?:`"?(\w+)"?`)? \|', README.read_text(encoding="utf-8"), re.MULTILINE
     )
-    documented = {name: word or int(number) * units[unit] for name, number, unit, word in rows}
+    words = {"false": False}
+    documented = {
+        name: words.get(word, word) if word else int(number) * units[unit] for name, number, unit, word in rows
+    }
     assert documented == {name: getattr(Settings(), name) for name in Settings.__struct_fields__}
 
 

@@ -44,6 +44,15 @@ def test_edits_are_one_of_two(tmp_path: Path) -> None:
             settings.load(tmp_path)
 
 
+def test_a_switch_is_true_or_false(tmp_path: Path) -> None:
+    (tmp_path / settings.FILE_NAME).write_text("canonical_json = true\n")
+    assert settings.load(tmp_path) == (Settings(canonical_json=True), [])
+    for value in ("1", '"true"', "[]"):
+        (tmp_path / settings.FILE_NAME).write_text(f"canonical_json = {value}\n")
+        with pytest.raises(UsageError, match=r"canonical_json must be true or false, not .*default false"):
+            settings.load(tmp_path)
+
+
 @pytest.mark.parametrize("content", [b"inline_limit_bytes = \n", b"\xff\xfe", b"[", b"a = 1\na = 2\n"])
 def test_a_file_that_is_no_toml_is_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / settings.FILE_NAME).write_bytes(content)

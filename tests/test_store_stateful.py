@@ -14,9 +14,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from store.disk.turn_format import Encoding
-from store.errors import NotFound
-from store.ids import hash_bytes
+from store.disk.turn_format import Encoding, Turn
+from store.errors import Conflict, NotFound
+from store.ids import Hash, hash_bytes
 from store.store import Append, Store
 from store.upkeep import recovery
 from tests.conftest import scratch
@@ -119,6 +119,62 @@ class StoreMachine(RuleBasedStateMachine):
         turn = self.store.append(context, payload, kind, encoding=Encoding.JSON, parent=parent, created_ms=5)
         assert (turn.created_ms, turn.encoding) == (5, Encoding.JSON)
         self.model.append(context, turn, payload, kind, parent)
+
+    @has_context
+    @rule(
+        number=st.integers(0, 1000),
+        payload=PAYLOADS,
+        kind=TYPES,
+        parent=st.one_of(st.just(0), st.integers(0, 1000)),
+        key=st.sampled_from([b"", b"one", b"two", b"three"]),
+        expected=st.one_of(st.none(), st.just(-1), st.integers(0, 1000)),
+        root=st.one_of(st.none(), st.builds(hash_bytes, st.binary(max_size=1))),
+    )
+    def append_as_clients_do(
+        self, number: int, payload: bytes, kind: str, parent: int, key: bytes, expected: int | None, root: Hash | None
+    ) -> None:
+        context, parent = self.context(number), self.turn(parent)
+        head = self.model.heads[context]
+        # -1: what is true
+        expected = head if expected == -1 else expected
+
+        def append() -> Turn:
+            return self.store.append(
+                context,
+                payload,
+                kind,
+                parent=parent,
+                expected_head=expected,
+                idempotency_key=key,
+                fs_root=root,
+                created_ms=7,
+            )
+
+        known = self.model.keys.get((context, key)) if key else None
+        if known is not None:
+            if self.model.turns[known][1:] == (payload, kind):
+                assert append() == self.store.turn(known)
+            else:
+                refuses(Conflict, append)
+            return
+        if expected not in (None, head):
+            refuses(Conflict, append)
+            return
+        turn = append()
+        self.model.append(context, turn, payload, kind, parent)
+        if key:
+            self.model.keys[context, key] = turn.turn_id
+        if root is not None:
+            self.model.roots[turn.turn_id] = root
+
+    @rule(number=st.integers(0, 1000), root=st.builds(hash_bytes, st.binary(max_size=1)))
+    def attach_fs(self, number: int, root: Hash) -> None:
+        turn = self.turn(number)
+        if turn:
+            self.store.attach_fs(turn, root)
+            self.model.roots[turn] = root
+        else:
+            refuses(NotFound, self.store.attach_fs, turn, root)
 
     @has_context
     @rule(

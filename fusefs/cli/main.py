@@ -17,6 +17,7 @@ COMMANDS = {
     "import": ("import_", "Import sessions of AI tools."),
     "mount": ("mount", "Mount the conversations at DIR."),
     "umount": ("umount", "Unmount DIR and wait until everything is written."),
+    "serve": ("serve", "Answer programs, without a mount."),
     "ls": ("ls", "List the conversations."),
     "show": ("show", "Print a conversation."),
     "export": ("export", "Write conversations back as the session files they came from."),

@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable
 from functools import partial
 from logging.handlers import RotatingFileHandler
@@ -11,6 +12,7 @@ from pathlib import Path
 import click
 
 from fusefs.cli.output import command_line
+from fusefs.cli.service import SWITCH_SECONDS, held, tcp_options, tcp_place
 
 _LOG_BYTES = 1 << 20
 
@@ -19,8 +21,11 @@ _LOG_BYTES = 1 << 20
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--foreground", is_flag=True, help="Stay in the foreground; Ctrl-C unmounts.")
 @click.option("--allow-other", is_flag=True, help="Let in whoever may read another user's private files: root.")
+@tcp_options
 @click.pass_obj
-def mount(store: Path | None, directory: Path, foreground: bool, allow_other: bool) -> None:
+def mount(
+    store: Path | None, directory: Path, foreground: bool, allow_other: bool, tcp: str | None, no_token: bool
+) -> None:
     """Mount the conversations at DIR, which is made if it is not there. Returns when the mount is ready.
 
     Where the very store is mounted there already, that is all right.
@@ -34,6 +39,7 @@ def mount(store: Path | None, directory: Path, foreground: bool, allow_other: bo
     for problem in problems():
         raise ConvfsError(problem)
     root = Path(os.path.realpath(store_root(store)))
+    port = tcp_place(tcp)
     if _is_mounted(root, directory):
         click.echo(f"Mounted at {directory} already; `{command_line('umount', directory)}` unmounts.")
         return
@@ -42,9 +48,10 @@ def mount(store: Path | None, directory: Path, foreground: bool, allow_other: bo
         handler = logging.StreamHandler()
         handler.setLevel(logging.WARNING)
         logging.getLogger().addHandler(handler)
-        _serve(root, path, allow_other, lambda: click.echo(f"Mounted at {path}; Ctrl-C unmounts.", err=True))
+        ready = partial(click.echo, f"Mounted at {path}; Ctrl-C unmounts.", err=True)
+        _serve(root, path, allow_other, port, no_token, ready)
     else:
-        in_background(partial(_serve, root, path, allow_other), explain)
+        in_background(partial(_serve, root, path, allow_other, port, no_token), explain)
         click.echo(f"Mounted at {path}; `{command_line('umount', directory)}` unmounts.")
 
 
@@ -79,31 +86,43 @@ def _prepared(directory: Path) -> Path:
     return path.resolve()
 
 
-def _serve(root: Path, mountpoint: Path, allow_other: bool, ready: Callable[[], None]) -> None:
+def _serve(
+    root: Path,
+    mountpoint: Path,
+    allow_other: bool,
+    tcp: tuple[str, int] | None,
+    no_token: bool,
+    ready: Callable[[], None],
+) -> None:
+    import trio
+
     from fusefs.cli.backend import daemon_or_store
     from fusefs.cli.operations import ALL_OPERATIONS
     from fusefs.mount import run
-    from store.errors import Conflict
+    from store.service import address
     from store.service.client import Client
-    from store.service.operation import Nothing
-    from store.service.operations import STATUS
-    from store.service.server import serve
+    from store.service.server import Service, serving_beside
 
     with daemon_or_store(root, create=True) as store:
         if isinstance(store, Client):
-            elsewhere = store.call(STATUS, Nothing()).mountpoint
-            raise Conflict(
-                f"the store is mounted already, at {elsewhere}: use it there, or `convfs umount {elsewhere}`"
-            )
+            raise held(store)
         _log_to(root)
-        control = partial(
-            serve,
+        sys.setswitchinterval(SWITCH_SECONDS)
+        service = Service(
             store,
             ALL_OPERATIONS,
             mountpoint=str(mountpoint),
             stop=lambda: os.kill(os.getpid(), signal.SIGTERM),
+            tcp=tcp,
+            token=address.token(root) if tcp and not no_token else "",
         )
-        run(store, mountpoint, ready=ready, background=control, allow_other=allow_other)
+
+        async def beside(*, task_status: trio.TaskStatus[None]) -> None:
+            async with serving_beside(service):
+                task_status.started()
+                await trio.sleep_forever()
+
+        run(store, mountpoint, ready=ready, background=beside, allow_other=allow_other)
 
 
 def _log_to(root: Path) -> None:

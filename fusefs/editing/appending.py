@@ -18,14 +18,14 @@ from fusefs.editing.buffer import LARGEST
 from fusefs.editing.drafts import NEW, Draft, remove_quietly
 from fusefs.editing.event_target import EventTarget
 from fusefs.editing.handle import ScratchHandle
-from fusefs.editing.records import payload_hash
+from fusefs.editing.records import payload_hash, record_like
 from fusefs.editing.scratch import ScratchFile
 from fusefs.editing.written import saved_as
 from fusefs.text.names import kind_word
 from fusefs.text.parse import parse_event
 from store.errors import ConvfsError, StoreFailed, UsageError
 from store.events.event import Kind
-from store.formats.registry import FORMATS, lens_for
+from store.formats.registry import FORMATS
 from store.ids import now_ms
 from store.store import Append
 
@@ -163,23 +163,23 @@ class Appending:
         if len(parsed.blocks) != 1 or parsed.blocks[0].type != "text" or parsed.blocks[0].text is None:
             raise UsageError("a new event is one text: write it without blocks")
         head = self._head(candidate.view_id)
-        record = self.composed(candidate.view_id, candidate.kind, parsed.blocks[0].text)
-        return Composed(data, head, Append(*record))
+        return Composed(data, head, self.composed(candidate.view_id, candidate.kind, parsed.blocks[0].text))
 
-    def composed(self, view_id: int, kind: Kind, text: str) -> tuple[bytes, str]:
-        """Return a record that says ``text`` at the end of a conversation, and the name of its type."""
+    def composed(self, view_id: int, kind: Kind, text: str) -> Append:
+        """Return a record that says ``text`` at the end of a conversation."""
         store = self._desk.tree.store
         self._desk.records.settle(view_id)
         view = self._desk.tree.view(view_id)
         previous = self._previous(view.rows[-_LOOKED_BACK:])
         if previous is not None:
-            type_name = store.type_name(store.turn(previous.turn).type_tag)
-            return lens_for(type_name).compose(kind, text, store.payload(previous.turn), now_ms()), type_name
+            turn = store.turn(previous.turn)
+            payload = store.viewer.lens(turn).compose(kind, text, store.payload(previous.turn), now_ms())
+            return record_like(store, turn, payload)
         format_ = next((one for one in FORMATS if one.name == view.conversation.format), FORMATS[0])
         refusal = UsageError(f"nothing can be written in the format {format_.name}")
         for lens in format_.lenses:
             try:
-                return lens.compose(kind, text, None, now_ms()), lens.type_name
+                return Append(lens.compose(kind, text, None, now_ms()), lens.type_name)
             except UsageError as error:
                 refusal = error
         raise refusal

@@ -10,6 +10,7 @@ from fusefs.text.events_json_contents import Found
 from store.content.text import is_text
 from store.errors import ConvfsError
 from store.formats.json_view import decode
+from store.formats.msgpack_view import decode as decode_msgpack
 from store.ids import Hash, hash_bytes
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class ConversationContents:
 
 def _strings(payload: bytes) -> Iterator[tuple[bytes, Found]]:
     """Yield every string of a record, and then what those in base64 hold, each with its hash."""
-    decoded = decode(payload)
+    decoded = decode(payload) or decode_msgpack(payload)
     encoded: list[bytes] = []
     for text in _texts(decoded.value if decoded else None):
         try:

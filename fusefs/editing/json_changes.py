@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
 from fusefs.editing.contents import ConversationContents
+from fusefs.editing.records import record_like
 from fusefs.text import events_json
 from fusefs.text.events_json_contents import Contents
 from fusefs.text.events_json_match import NUMBER_KEY, Match, Shown, match
@@ -16,11 +18,11 @@ from fusefs.text.parse import ParseError
 from fusefs.tree.json_elements import draw_elements
 from store.conversations.chain import Recorded
 from store.conversations.viewer import LARGEST_VIEWED
-from store.editing.plan import DELETED, Changed, Content, Item
+from store.editing.plan import Changed, Item
 from store.errors import ConvfsError, UsageError
+from store.events.deletion import DELETED, Content
 from store.formats.documents import same
 from store.formats.editing import EditableLens
-from store.formats.new_records import new_record
 from store.formats.registry import FORMATS, lens_for
 from store.store import Append
 
@@ -117,7 +119,7 @@ class JsonChanges:
         """Return the payload that a record is to have, which was drawn as ``drawn``; None where it stays as it is."""
         store = self._store
         contents = Contents(one.element, f"record {row.number}", self._contents.find)
-        lens = lens_for(store.type_name(store.turn(row.turn).type_tag))
+        lens = store.viewer.lens(store.turn(row.turn))
         before = Recorded(row.tool, row.parent, store.aliased)
 
         def revised(new: object) -> bytes:
@@ -130,7 +132,7 @@ class JsonChanges:
                 edited = payload if was_raw and same(old, new) else contents.bytes_of(new)
             elif was_raw:
                 new = contents.edited(new, None)
-                edited = self._settled(contents, new, lambda value: new_record(value, None), lens.view, before)
+                edited = self._settled(contents, new, lambda value: lens.written_out(value, None), lens.view, before)
             else:
                 old = contents.drawn(old, event.native)
                 new = contents.edited(new, old)
@@ -151,8 +153,8 @@ class JsonChanges:
         """Return the record that an element without a number is to be: of the type of those around it."""
         one = matches[at]
         contents = Contents(one.element, "a new record", self._contents.find)
-        like, type_name = self._neighbour(matches, at)
-        lens = lens_for(type_name)
+        like, record = self._neighbour(matches, at)
+        lens = lens_for(record.type_name, record.encoding)
         before = Recorded("", 0, self._store.aliased)
         is_raw, value = _taken_apart(one.value, None)
         try:
@@ -160,16 +162,16 @@ class JsonChanges:
                 payload = contents.bytes_of(value)
             else:
                 new = contents.edited(value, None)
-                payload = self._settled(contents, new, lambda value: new_record(value, like), lens.view, before)
+                payload = self._settled(contents, new, lambda value: lens.written_out(value, like), lens.view, before)
         except ParseError:
             raise
         except UsageError as error:
             raise contents.error("", str(error)) from None
         _check(payload, lens, contents)
-        return Append(payload, type_name)
+        return msgspec.structs.replace(record, payload=payload)
 
-    def _neighbour(self, matches: Sequence[Match], at: int) -> tuple[bytes | None, str]:
-        """Return a record near an element that is new, and the type which one between such records has."""
+    def _neighbour(self, matches: Sequence[Match], at: int) -> tuple[bytes | None, Append]:
+        """Return a record near an element that is new, and one of the type which one between such records has."""
         store = self._store
         before = [one.number for one in matches[:at] if one.number]
         behind = [one.number for one in matches[at:] if one.number]
@@ -177,15 +179,16 @@ class JsonChanges:
         if not number:
             name = store.conversation(self._context).format
             format_ = next((one for one in FORMATS if one.name == name), FORMATS[0])
-            return None, format_.main_type
-        row = self._rows[number - 1]
-        type_name = store.type_name(store.turn(row.turn).type_tag)
+            return None, Append(b"", format_.main_type)
+        turn = store.turn(self._rows[number - 1].turn)
+        record = record_like(store, turn, b"")
         for format_ in FORMATS:
-            if type_name == format_.first_type:
+            if record.type_name == format_.first_type:
                 # there is one such record, and it is the first
                 later = [self._rows[number - 1] for number in behind]
-                return (store.payload(later[0].turn) if later else None), format_.main_type
-        return store.payload(row.turn), type_name
+                like = store.payload(later[0].turn) if later else None
+                return like, Append(b"", format_.main_type)
+        return store.payload(turn.turn_id), record
 
     # -- within ----------------------------------------------------------------------------------------------------
 

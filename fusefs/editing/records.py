@@ -13,12 +13,12 @@ from fusefs.text.render import render_event
 from store.conversations import branch
 from store.conversations.chain import Recorded
 from store.editing.editor import Editor
-from store.editing.plan import DELETED, Content, Item
+from store.editing.plan import Item
 from store.errors import Conflict
 from store.events.conversation import EventRow
+from store.events.deletion import DELETED, Content
 from store.events.edit import EventEdit
 from store.events.event import Kind
-from store.formats.registry import lens_for
 from store.ids import hash_bytes
 from store.store import Append
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from fusefs.tree.tree import Tree
+    from store.disk.turn_format import Turn
+    from store.store import Store
 
 
 class Base(Struct, frozen=True):
@@ -62,7 +64,7 @@ class Records:
         edit = changes(base.number, event, render_event(base.number, event), data)
         if edit == EventEdit() and not row.deleted:
             return None
-        lens = lens_for(store.type_name(store.turn(row.turn).type_tag))
+        lens = store.viewer.lens(store.turn(row.turn))
         payload = store.payload(row.turn)
         edited = lens.edit(payload, edit, Recorded(row.tool, row.parent, store.aliased))
         return None if edited == payload and not row.deleted else edited
@@ -74,7 +76,7 @@ class Records:
         """
         store = self._tree.store
         row = self._row(base)
-        lens = lens_for(store.type_name(store.turn(row.turn).type_tag))
+        lens = store.viewer.lens(store.turn(row.turn))
         payload = store.payload(row.turn)
         edited = lens.edit_resource(payload, seq, data, Recorded(row.tool, row.parent, store.aliased))
         return None if edited == payload else edited
@@ -124,6 +126,10 @@ class Records:
         """Return the file of an event as it is drawn now."""
         return self._tree.event(view_id, number).drawn()
 
+    def hash_of(self, view_id: int, number: int) -> bytes:
+        """Return the hash of an event's payload."""
+        return self.base(view_id, number).payload_hash
+
     def length(self, view_id: int) -> int:
         """Return how many records a conversation has."""
         return self._tree.view(view_id).records
@@ -162,23 +168,9 @@ class Records:
             self._tree.renew(view_id)
 
 
-class PreparedPayload(Struct, frozen=True):
-    """The payload that an event is to have; ``result`` is the state that the file which was saved is then in."""
-
-    records: Records
-    base: Base
-    payload: bytes
-    result: str
-
-    @property
-    def touches(self) -> list[int]:
-        """The event, and what it holds."""
-        return self.records.drawn_from(self.base.view, [self.base.number])
-
-    def commit(self) -> str:
-        """Give it to the event."""
-        self.records.edit(self.base, self.payload)
-        return self.result
+def record_like(store: Store, turn: Turn, payload: bytes) -> Append:
+    """Return a record to append, of the type and in the encoding of a turn's."""
+    return Append(payload, store.type_name(turn.type_tag), turn.encoding, turn.type_version)
 
 
 def payload_hash(payload: bytes) -> bytes:

@@ -137,8 +137,8 @@ class Errors:
         return list(self._notes)
 
 
-class ControlPart(Directory):
-    """A directory in ``.convfs/``."""
+class ErrorsDirectory(Directory):
+    """``errors/``: why a file could not be read."""
 
     __slots__ = ("tree",)
 
@@ -150,12 +150,6 @@ class ControlPart(Directory):
     def parent(self) -> int:
         """The inode number of ``.convfs/``."""
         return self.tree.fixed((CONTROL,)).ino
-
-
-class ErrorsDirectory(ControlPart):
-    """``errors/``: why a file could not be read."""
-
-    __slots__ = ()
 
     def attributes(self) -> Attributes:
         return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 2, timeout=0.0)
@@ -196,10 +190,19 @@ class ErrorFile(File):
         return Lazy(lambda: self._note()[1])
 
 
-class BlobsDirectory(ControlPart):
+class BlobsDirectory(Directory):
     """``blobs/``: any content by its hash. It lists nothing: there may be millions."""
 
-    __slots__ = ()
+    __slots__ = ("tree",)
+
+    def __init__(self, tree: Tree, ino: int) -> None:
+        super().__init__(ino)
+        self.tree = tree
+
+    @property
+    def parent(self) -> int:
+        """The inode number of ``.convfs/``."""
+        return self.tree.fixed((CONTROL,)).ino
 
     def attributes(self) -> Attributes:
         return Attributes(self.ino, DIRECTORY, 0, 0, 2)
@@ -221,10 +224,19 @@ class BlobsDirectory(ControlPart):
         return iter(())
 
 
-class TrashDirectory(ControlPart):
+class TrashDirectory(Directory):
     """``trash/``: the conversations that were removed. Moved back into ``conversations/``, they are there again."""
 
-    __slots__ = ()
+    __slots__ = ("tree",)
+
+    def __init__(self, tree: Tree, ino: int) -> None:
+        super().__init__(ino)
+        self.tree = tree
+
+    @property
+    def parent(self) -> int:
+        """The inode number of ``.convfs/``."""
+        return self.tree.fixed((CONTROL,)).ino
 
     def attributes(self) -> Attributes:
         return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 1, timeout=0.0)

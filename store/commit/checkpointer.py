@@ -54,6 +54,8 @@ class Checkpointer:
         self._awake = False
         self._hurried = False
         self._closing = False
+        self.packed: Callable[[], None] = lambda: None
+        """Called after each checkpoint, in its thread."""
         self._thread = threading.Thread(target=self._run, name="convfs-checkpoint", daemon=True)
         writer.journal_full = self.switch
         writer.wanted = self._wake
@@ -152,6 +154,7 @@ class Checkpointer:
                 self._hurried = False
                 self._learns = self._learning.due
                 self._work.notify_all()
+            self._guarded(self.packed)
             if self._learns:
                 self._guarded(self._learning.learn)
                 with self._work:

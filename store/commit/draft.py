@@ -19,7 +19,8 @@ class Draft:
 
     ``seq`` is the last number so far, ``next_context`` and ``next_patch`` are those that come next, ``heads_offset`` is
     where the first frame will lie.
-    ``head`` returns the committed head of a context, ``named`` which one has a project and name (0: none).
+    ``head`` returns the committed head of a context, ``named`` which one has a project and name (0: none), ``keyed``
+    which turn was appended to a context under a key (0: none).
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class Draft:
         heads_offset: int,
         head: Callable[[int], ContextHead],
         named: Callable[[str, str], int],
+        keyed: Callable[[int, bytes], int],
     ) -> None:
         self.seq = seq
         self.next_context = next_context
@@ -43,7 +45,9 @@ class Draft:
         self._heads_offset = self._offset = heads_offset
         self._head = head
         self._named = named
+        self._keyed = keyed
         self._names: dict[tuple[str, str], int] = {}
+        self._keys: dict[tuple[int, bytes], int] = {}
         self._turns: list[bytes] = []
         self._encoded: list[bytes] = []
 
@@ -63,7 +67,14 @@ class Draft:
         head = ContextHead(context, 0, 0)
         if not created and context:
             head = self.heads.get(context) or self._head(context)
-        if request.expected_head is not None and head.tip != request.expected_head:
+        # the keys of open turns are not their clients'
+        place = (0 if request.closes else context, request.key)
+        if request.key and (done := self._keys.get(place) or self._keyed(*place)):
+            self._repeat(request, done, head)
+            return
+        if (request.expected_head is not None and head.tip != request.expected_head) or (
+            request.expected_turn is not None and head.turn != request.expected_turn
+        ):
             raise Conflict(f"context {context} has moved on to turn {head.turn}: look at what is new, then try again")
         if request.name is not None:
             holder = self._names.get(request.name) or self._named(*request.name)
@@ -111,9 +122,21 @@ class Draft:
             bodies.append((context, heads.Superseded(self._placed(request.superseded))))
         if request.changes is not None:
             bodies.append((context, heads.Metadata(now, request.changes)))
+        bodies += [(context, note) for note in request.notes]
+        if request.key:
+            bodies.append((place[0], heads.Appended(parent, now, request.key)))
+        if request.fs_root:
+            bodies.append((context, heads.FsRoot(parent, request.fs_root)))
+        if request.closes:
+            bodies.append((context, heads.Closed(request.closes, parent)))
         encoded = [heads.encode(seq, *body) for seq, body in enumerate(bodies, self.seq + 1)]
 
         # from here on nothing can fail
+        request.seq = self.seq + len(bodies)
+        if request.notes:
+            request.seq = self.seq + 1 + next(at for at, body in enumerate(bodies) if body[1] is request.notes[0])
+        if request.key:
+            self._keys[place] = parent
         for frame, (owner, body) in zip(encoded, bodies, strict=True):
             self._note(frame, owner, body)
         self._turns += records
@@ -141,6 +164,15 @@ class Draft:
             packed,
             self.blobs,
         )
+
+    def _repeat(self, request: Request, done: int, head: ContextHead) -> None:
+        """Answer a request with the turn that it has made before."""
+        before, again = self._turn(done), request.turns[0]
+        if (before.payload_hash, before.type_tag, before.codec) != (again.payload_hash, again.type_tag, again.codec):
+            raise Conflict(f"turn {done} has this idempotency key, and is another: use a key for one turn only")
+        request.written = [before]
+        request.head = head
+        request.repeated = True
 
     def _patch(self, request: Request, head: ContextHead, *, created: bool) -> int:
         """Return the last patch that holds for the branch which a request makes, before those that it brings."""

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from store.disk.head_format import Body, TextAdded
 from store.disk.journal_format import JournalBlob
 from store.disk.turn_format import Turn
-from store.ids import Hash, tip_of
+from store.ids import Hash, patch_of, tip_of
 
 
 class NewTurn(Struct, frozen=True, gc=False):
@@ -61,7 +62,14 @@ class Request:
     were in the branch: (old, new, count) each, see :class:`store.disk.head_format.Superseded`; a negative ``new``
     counts this request's own turns from -1 on: -1, -2 and so on.
 
-    The writer fills in ``written`` and ``head``, or ``error``.
+    ``expected_turn`` is the turn that the context's head must be at (0: it must be empty), through whatever patches.
+
+    ``key`` is the client's own for its one turn. Where the context has had that key within a day, nothing happens, and
+    ``written`` is what was appended then; Conflict if that is not the same. ``fs_root`` belongs to the turn, too;
+    ``closes`` is the number of the open turn that it ends. ``notes`` are put in the head log as they are.
+
+    The writer fills in ``written`` and ``head``, and ``seq``: of its first note, or the last of its frames if it has
+    none; or ``error``.
     """
 
     __slots__ = (
@@ -69,18 +77,25 @@ class Request:
         "aliases",
         "blobs",
         "changes",
+        "closes",
         "context",
         "dictionaries",
         "error",
         "expected_head",
+        "expected_turn",
+        "fs_root",
         "gate",
         "head",
+        "key",
         "leads",
         "move_head",
         "name",
+        "notes",
         "parent",
         "patch",
         "patches",
+        "repeated",
+        "seq",
         "size",
         "superseded",
         "turns",
@@ -106,6 +121,11 @@ class Request:
         superseded: Sequence[tuple[int, int, int]] = (),
         patches: Sequence[tuple[int, Hash, int, int]] = (),
         patch: int | None = None,
+        expected_turn: int | None = None,
+        key: bytes = b"",
+        fs_root: Hash | None = None,
+        closes: int = 0,
+        notes: Sequence[Body] = (),
     ) -> None:
         self.context = context
         self.parent = parent
@@ -122,6 +142,11 @@ class Request:
         self.superseded = superseded
         self.patches = patches
         self.patch = patch
+        self.expected_turn = expected_turn
+        self.key = key
+        self.fs_root = fs_root
+        self.closes = closes
+        self.notes = notes
         self.size = 0
         """About how many bytes it takes in the journal; the writer measures it."""
         self.gate = threading.Lock()
@@ -130,6 +155,15 @@ class Request:
         self.error: Exception | None = None
         self.written: list[Turn] = []
         self.head = ContextHead(0, 0, 0)
+        self.repeated = False
+        self.seq = 0
+
+    def expect(self, head: int) -> None:
+        """Have the head be at a turn (0: the context must be empty), or at a tip, else Conflict."""
+        if patch_of(head):
+            self.expected_head = head
+        else:
+            self.expected_turn = head
 
     def measure(self) -> int:
         """Set and return :attr:`size`."""
@@ -137,6 +171,10 @@ class Request:
         size += 20 * len(self.superseded) + 52 * len(self.patches)
         for blob in self.blobs:
             size += 48 + len(blob.body)
+        if self.key:
+            size += 64 + len(self.key)
+        for note in self.notes:
+            size += 128 + (len(note.text) if isinstance(note, TextAdded) else 0)
         for name, _tag in self.types:
             size += 64 + len(name) * 4
         self.size = size

@@ -19,12 +19,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from store.commit.draft import Draft
+from store.commit.keys import Keys
+from store.commit.open_texts import OpenText, OpenTexts
 from store.commit.pending import Pending
 from store.commit.request import ContextHead, Request
 from store.disk import head_format as heads
 from store.disk.head_log import HeadLog
 from store.disk.journal import Journal
 from store.disk.journal_format import encode_entry
+from store.disk.note_format import TEXT_NOTES
 from store.disk.pack import PackSet
 from store.disk.turn_format import RECORD_SIZE
 from store.disk.turn_log import TurnLog
@@ -32,6 +35,7 @@ from store.errors import NotFound, StoreFailed, StoreFull, UsageError
 from store.ids import patch_of, turn_of
 from store.index.catalogue import Catalogue
 from store.index.index import Index
+from store.index.notes import Notes
 from store.index.patches import Patches
 
 _GROUP_BYTES = 4 << 20
@@ -85,6 +89,13 @@ class Writer:
         self._catalogue = Catalogue(index.db)
         self._next_context = self._catalogue.last_id() + 1
         self._next_patch = Patches(index.db).last() + 1
+        notes = Notes(index.db)
+        self.keys = Keys(notes)
+        self.texts = OpenTexts()
+        """The turns that are being written."""
+        if opened := notes.open_turns():
+            first = min(offset for _context, offset in opened.values())
+            self.texts.replay(head_log.frames(first), {number: context for number, (context, _) in opened.items()})
         self._heads: dict[int, ContextHead] = {}
         self._unapplied: list[heads.Frame] = []
         self._apply_lock = threading.Lock()
@@ -145,6 +156,7 @@ class Writer:
                 if frames:
                     self.index.apply(frames)
                     del self._unapplied[: len(frames)]
+                    self.keys.filed(frames)
 
     def head(self, context: int) -> ContextHead:
         """Return the head of ``context`` as last committed; NotFound if there is no such context."""
@@ -171,6 +183,15 @@ class Writer:
         self.settle()
         found = self._catalogue.by_name(project, name)
         return found.id if found else 0
+
+    def live(self, context: int) -> tuple[ContextHead, list[OpenText]]:
+        """Return the head of ``context`` and its open turns, both as of the same commit."""
+        while True:
+            head = self.head(context)
+            with self._publishing:
+                # one that is not remembered has not changed since
+                if self._heads.get(context, head) == head:
+                    return head, self.texts.of(context)
 
     # -- failing ---------------------------------------------------------------------------------------------------
 
@@ -268,6 +289,7 @@ class Writer:
             self.head_log.length,
             self.head,
             self._named,
+            self.keys.get,
         )
         for request in group:
             try:
@@ -298,9 +320,15 @@ class Writer:
         self.turns.append(entry.turns)
         self.head_log.append(entry.heads)
         self.pending.add(draft.blobs)
+        texts: list[heads.Frame] = []
         for frame in draft.frames:
-            if isinstance(frame.body, heads.TypeRegistered):
-                self.types[frame.body.tag] = frame.body.name
+            body = frame.body
+            if isinstance(body, heads.TypeRegistered):
+                self.types[body.tag] = body.name
+            elif isinstance(body, heads.Appended):
+                self.keys.note(frame.context, body)
+            elif isinstance(body, TEXT_NOTES):
+                texts.append(frame)
         with self._publishing:
             self._unapplied += draft.frames
             waiting = len(self._unapplied)
@@ -309,6 +337,8 @@ class Writer:
                 if len(self._heads) >= _CACHED_HEADS:
                     self._heads = {}
             self._heads.update(draft.heads)
+            for frame in texts:
+                self.texts.apply(frame)
         self.seq = draft.seq
         self._next_context = draft.next_context
         self._next_patch = draft.next_patch

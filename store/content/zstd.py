@@ -15,6 +15,7 @@ from store.ids import Hash, hash_bytes
 LEVEL = 3
 _KEPT = 16
 _LEAST_HASH_BITS = 17
+_WINDOW_BYTES = 64 << 20
 
 
 class Dictionary:
@@ -78,6 +79,28 @@ def decompress(frame: bytes | memoryview, at_most: int, dictionary: Dictionary |
         return _decompressor(dictionary).decompress(frame, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise DamageError(f"compressed content is damaged: {error}") from None
+
+
+def expand(frame: bytes, size: int) -> bytes:
+    """Return the ``size`` bytes that ``frame``, made by somebody else, holds; it need not declare them.
+
+    Raises DamageError where it is no frame or holds more or less. Memory is taken for ``size`` bytes and a window.
+    """
+    try:
+        declared = zstandard.frame_content_size(frame)
+        if declared not in (-1, size):
+            raise DamageError(f"compressed content claims {declared} bytes, not {size}")
+        tool = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
+        data = bytearray(size + 1)
+        at = 0
+        with tool.stream_reader(frame) as reader, memoryview(data) as view:
+            while at <= size and (count := reader.readinto(view[at:])):
+                at += count
+    except zstandard.ZstdError as error:
+        raise DamageError(f"compressed content is damaged: {error}") from None
+    if at != size:
+        raise DamageError(f"compressed content does not hold {size} bytes")
+    return bytes(data[:size])
 
 
 def compress_beside(data: bytes, beside: bytes) -> bytes:

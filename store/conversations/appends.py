@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from store.commit.checkpointer import Checkpointer
-from store.commit.intake import Intake, Load
 from store.commit.request import ContextHead, NewTurn, Request
-from store.conversations.contents import Contents
+from store.content.canonical import Canonical
+from store.conversations.submitting import Submitting, fs_root_of
 from store.conversations.viewer import LARGEST_VIEWED
-from store.disk import turn_format
 from store.disk.blob_format import Form
 from store.disk.journal_format import JournalBlob
 from store.disk.turn_format import Encoding, Turn
-from store.errors import Conflict, NotFound, TooLarge, UsageError
-from store.ids import Hash, hash_bytes, now_ms, tip_of, turn_of, type_tag
+from store.errors import Conflict, TooLarge, UsageError
+from store.ids import Hash, hash_bytes, now_ms, tip_of, turn_of
+
+_LONGEST_KEY = 1024
 
 
 class Append(Struct, frozen=True):
@@ -25,16 +25,16 @@ class Append(Struct, frozen=True):
 
     payload: bytes
     type_name: str
-    encoding: Encoding = Encoding.JSON
+    encoding: int = Encoding.JSON
     type_version: int = 0
     created_ms: int = 0
 
 
-class Appends(Contents):
+class Appends(Submitting):
     """Writes to one store; what it writes with is set by who makes it."""
 
-    _intake: Intake
-    _checkpointer: Checkpointer
+    canonical: dict[int, Canonical]
+    """The form in which payloads of an encoding are stored when they are appended, where there is one."""
 
     def create_context(self, base_turn: int = 0, *, metadata: dict[str, object] | None = None) -> ContextHead:
         """Create a context whose branch is empty, or ends in ``base_turn`` (or tip); durable when it returns."""
@@ -60,19 +60,37 @@ class Appends(Contents):
         payload: bytes,
         type_name: str,
         *,
-        encoding: Encoding = Encoding.JSON,
+        encoding: int = Encoding.JSON,
+        type_version: int = 0,
         parent: int = 0,
+        expected_head: int | None = None,
+        idempotency_key: bytes = b"",
+        fs_root: bytes | None = None,
         created_ms: int = 0,
     ) -> Turn:
         """Append one turn to a context and return it once it is durable.
 
         It follows ``parent`` (0: the head), or what an edit has put in its place, and the context's head moves to it.
+        ``expected_head`` is the turn (0: none), or the tip, that the head must be at, else Conflict. With an
+        ``idempotency_key``, the same turn appended once more within a day is returned as it was, and another is a
+        Conflict. ``fs_root`` as of :meth:`attach_fs`.
         """
         request = None
         if not parent:
-            request = self.appending(context_id, payload, type_name, encoding=encoding, created_ms=created_ms)
+            request = self.appending(
+                context_id,
+                payload,
+                type_name,
+                encoding=encoding,
+                type_version=type_version,
+                expected_head=expected_head,
+                idempotency_key=idempotency_key,
+                fs_root=fs_root,
+                created_ms=created_ms,
+            )
         if request is None:
-            return self.append_many(context_id, [Append(payload, type_name, encoding, 0, created_ms)], parent=parent)[0]
+            item = Append(payload, type_name, encoding, type_version, created_ms)
+            return self._append_many(context_id, [item], parent, expected_head, idempotency_key, fs_root)[0]
         return self.submit(request).written[0]
 
     def appending(
@@ -81,8 +99,11 @@ class Appends(Contents):
         payload: bytes,
         type_name: str,
         *,
-        encoding: Encoding = Encoding.JSON,
+        encoding: int = Encoding.JSON,
         type_version: int = 0,
+        expected_head: int | None = None,
+        idempotency_key: bytes = b"",
+        fs_root: bytes | None = None,
         created_ms: int = 0,
     ) -> Request | None:
         """Return the request that :meth:`append` submits, for whoever submits many at once (:meth:`submit_all`).
@@ -90,34 +111,61 @@ class Appends(Contents):
         The new turn follows the head. None where the payload is so large that it does not go through the journal.
         """
         # what append_many does, for the one that is waited for most
+        if self.canonical:
+            payload = self.in_form(payload, encoding)
         blob, turn = self._item(payload, type_name, encoding, type_version, created_ms)
         if blob.raw_len > self._writer.journalled_bytes:
             return None
         self._known(context_id)
-        types = () if turn.type_tag in self._writer.types else self.types_for((type_name,))
-        return Request(context_id, turns=[turn], blobs=[blob], types=types)
+        request = Request(context_id, turns=[turn], blobs=[blob])
+        if turn.type_tag not in self._writer.types:
+            request.types = self.types_for((type_name,))
+        if expected_head is not None:
+            request.expect(expected_head)
+        if idempotency_key:
+            request.key = _key(idempotency_key)
+        if fs_root is not None:
+            request.fs_root = fs_root_of(fs_root)
+        return request
 
     def append_many(self, context_id: int, items: Sequence[Append], *, parent: int = 0) -> list[Turn]:
         """Append turns that follow each other; all of them become durable, or none."""
-        if not items:
-            return []
+        return self._append_many(context_id, items, parent) if items else []
+
+    def _append_many(
+        self,
+        context_id: int,
+        items: Sequence[Append],
+        parent: int,
+        expected: int | None = None,
+        key: bytes = b"",
+        fs_root: bytes | None = None,
+    ) -> list[Turn]:
         self._known(context_id)
-        fresh = self.journalled([item.payload for item in items])
+        root = None if fs_root is None else fs_root_of(fs_root)
+        if self.canonical:
+            items = [structs.replace(item, payload=self.in_form(item.payload, item.encoding)) for item in items]
         turns = [self.described(item) for item in items]
+        fresh = self.journalled([item.payload for item in items])
         types = self.types_for([item.type_name for item in items])
         while True:
-            after, head = parent, None
-            if parent:
-                turn, now = self.turn(turn_of(parent)), self.head(context_id)
-                head = now.tip
-                after = self.lineage.successor(context_id, self.runs(now.turn), turn.turn_id, turn.depth)
+            request = Request(
+                context_id, parent=parent, turns=turns, blobs=fresh, types=types, key=_key(key), fs_root=root
+            )
+            if expected is not None:
+                request.expect(expected)
+            if not parent:
+                return self.submit(request).written
+            now = self.head(context_id)
+            request.parent = self._goes_on_at(now, self.turn(turn_of(parent)))
+            if request.expected_head is None:
+                request.expected_head = now.tip
             try:
-                return self.submit(
-                    Request(context_id, parent=after, turns=turns, blobs=fresh, types=types, expected_head=head)
-                ).written
+                return self.submit(request).written
             except Conflict:
                 # an edit may have superseded the parent meanwhile
-                continue
+                if expected is not None or self.head(context_id).tip == now.tip:
+                    raise
 
     def journalled(self, payloads: Iterable[bytes], earlier: Mapping[Hash, Hash] | None = None) -> list[JournalBlob]:
         """Return what a request must bring for turns with these payloads: nothing where it is better packed at once.
@@ -144,7 +192,7 @@ class Appends(Contents):
         return []
 
     def _item(
-        self, payload: bytes, type_name: str, encoding: Encoding, type_version: int, created_ms: int
+        self, payload: bytes, type_name: str, encoding: int, type_version: int, created_ms: int
     ) -> tuple[JournalBlob, NewTurn]:
         size = len(payload)
         if size > LARGEST_VIEWED:
@@ -165,64 +213,25 @@ class Appends(Contents):
         self._known(context_id)
         self.submit(Request(context_id, changes=_json(changes)))
 
-    def _known(self, context_id: int) -> None:
-        # a request for context 0 is one for none, which is not for callers to make
-        if context_id <= 0:
-            raise NotFound(f"there is no context {context_id}")
+    def in_form(self, payload: bytes, encoding: int) -> bytes:
+        """Return a payload as it is stored."""
+        form = self.canonical.get(encoding)
+        return form(payload) if form else payload
 
-    # What importers use: blobs in bulk, then turns and head in one request.
-
-    def load(self) -> Load:
-        """Begin to write many blobs straight into the packs."""
-        return self._intake.load()
+    def coded_turn(self, payload: bytes, tag: int, codec: int) -> NewTurn:
+        """Describe a turn of a type that is known by its tag."""
+        return NewTurn(hash_bytes(payload), tag, codec, 0, now_ms())
 
     def described(self, item: Append) -> NewTurn:
         """Describe the turn that an append makes."""
         digest = hash_bytes(item.payload)
         return self.new_turn(digest, item.type_name, item.encoding, item.type_version, item.created_ms)
 
-    @property
-    def turns_at_once(self) -> int:
-        """How many turns one request should bring at most."""
-        return self._writer.turns_at_once
 
-    def new_turn(
-        self, digest: Hash, type_name: str, encoding: Encoding, type_version: int = 0, created_ms: int = 0
-    ) -> NewTurn:
-        """Describe a turn whose payload is the blob ``digest``. UsageError where a number is out of range."""
-        if not 0 <= created_ms < 1 << 63:
-            raise UsageError(f"{created_ms} is no time in milliseconds since 1970")
-        try:
-            codec, tag = turn_format.codec(encoding, type_version), type_tag(type_name)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
-        return NewTurn(digest, tag, codec, 0, created_ms or now_ms())
-
-    def check(self) -> None:
-        """Raise StoreFailed if the store takes no more writes, StoreFull while there is no room for any."""
-        self._writer.check()
-        self._writer.check_room()
-
-    def submit(self, request: Request) -> Request:
-        """Make a request durable; types that it is the first to use must be in it (:meth:`types_for`)."""
-        return self._writer.submit(request)
-
-    def submit_all(self, requests: Sequence[Request]) -> None:
-        """As :meth:`submit`, of many at once, each by itself: what is wrong with one is its ``error``."""
-        self._writer.submit_all(requests)
-
-    def types_for(self, names: Iterable[str]) -> tuple[tuple[str, int], ...]:
-        """Return (name, tag) of those types that the store does not know yet."""
-        known = self._writer.types
-        return tuple((name, tag) for name in sorted(set(names)) if (tag := type_tag(name)) not in known)
-
-    def quiesce(self) -> None:
-        """As :meth:`flush`, and wait until nothing is going on in the background that would change the files."""
-        self._checkpointer.quiesce()
-
-    def flush(self) -> None:
-        """Bring everything that was committed from the journal into packs and logs."""
-        self._checkpointer.flush()
+def _key(key: bytes) -> bytes:
+    if len(key) > _LONGEST_KEY:
+        raise UsageError(f"an idempotency key of {len(key)} bytes is too long: {_LONGEST_KEY} at most")
+    return key
 
 
 def _json(metadata: dict[str, object]) -> bytes:

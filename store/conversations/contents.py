@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from store.commit.writer import Writer
 from store.content.resolver import Resolver
 from store.conversations.branches import Branches
 from store.disk.turn_format import Turn
@@ -18,11 +19,12 @@ class Contents(Branches):
     """Reads the contents of one store; what it reads them by is set by who makes it."""
 
     resolver: Resolver
+    _writer: Writer
     _index: Index
 
     def type_name(self, tag: int) -> str:
         """Return the name of a payload type, its tag in hex if it was never registered."""
-        return self._writer.types.get(tag) or f"{tag:016x}"
+        return self._writer.types.get(tag, f"{tag:016x}")
 
     def blob(self, digest: Hash) -> bytes:
         """Return a blob, verified; NotFound, or DamageError where what is stored is not what was written."""

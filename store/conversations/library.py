@@ -114,6 +114,11 @@ class Library:
         self._settle()
         return [entry for entry in self._catalogue.having(key) if key in entry.metadata]
 
+    def nameless(self) -> list[int]:
+        """Return the contexts that have turns and are no conversations, since nobody gave them a name."""
+        self._settle()
+        return self._catalogue.nameless()
+
     def names_like(self, project: str, stem: str) -> set[str]:
         """Return the names within ``project`` that begin with ``stem``."""
         self._settle()

@@ -22,22 +22,16 @@ class Lineage:
         self._catalogue = catalogue
         self._settle = settle
 
-    def successor(self, context: int, runs: tuple[Run, ...], turn: int, depth: int) -> int:
-        """Return where in the branch ``runs`` of a context it goes on for who knows ``turn``, at ``depth``.
+    def successor(self, context: int, turn: int) -> int | None:
+        """Return what became of a turn that is not in the branch of a context as it now is; 0: it was taken out.
 
-        Patches change nothing of that: ``runs`` and ``turn`` are without.
-        That is the turn itself if it is in the branch, or never was in one of this context that was edited. Else it
-        is what became of it; what was taken out leads to what is now at its depth, or to the end of the branch.
+        None if no edit of this context tells of it. Patches change nothing of that.
         """
-        if branch.position(runs, depth + 1) == turn:
-            return turn
         self._settle()
         at, seq = turn, 0
-        while (step := self._catalogue.successor(context, at, seq)) is not None:
+        while at and (step := self._catalogue.successor(context, at, seq)) is not None:
             at, seq = step.of(at), step.seq
-            if not at:
-                return branch.position(runs, min(depth + 1, branch.length(runs)))
-        return at
+        return at if seq else None
 
     def places(self, context: int, base: tuple[Run, ...], ours: tuple[Run, ...]) -> list[tuple[int, int, int]]:
         """Return where the records of an earlier branch of a context now are in the branch ``ours``.

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from store.conversations import branch
 from store.conversations.chain import Blobs, Chain, Recorded
 from store.conversations.turns import Turns
-from store.disk.turn_format import Turn
+from store.disk.turn_format import Encoding, Turn
 from store.errors import ConvfsError
 from store.events.conversation import EventRow, ResourceRow, Sizes
 from store.events.event import Event, Kind
 from store.events.renderer import Renderer
-from store.formats.lens import Before
+from store.formats.lens import Lens
 from store.formats.registry import lens_for
 from store.ids import Hash, hash_bytes
 from store.index.views import Run, Views
@@ -110,9 +110,9 @@ class Viewer:
         self.renderer = renderer
         self._lock = threading.RLock()
 
-    def see(self, type_name: str, payload: bytes, before: Before) -> Event:
-        """Return the event that ``payload`` tells of."""
-        return lens_for(type_name).view(payload, before)
+    def lens(self, turn: Turn) -> Lens:
+        """Return the lens for the payload of a turn."""
+        return lens_for(self._type_name(turn.type_tag), turn.encoding)
 
     def see_huge(self, size: int) -> Event:
         """Return the event that stands for a payload too large to be parsed."""
@@ -120,8 +120,7 @@ class Viewer:
 
     def event(self, row: EventRow, payload: bytes) -> Event:
         """Return the event of a measured record."""
-        type_name = self._type_name(self._turns.get(row.turn).type_tag)
-        return self.see(type_name, payload, Recorded(row.tool, row.parent, self._blobs))
+        return self.lens(self._turns.get(row.turn)).view(payload, Recorded(row.tool, row.parent, self._blobs))
 
     def events(self, rows: Sequence[EventRow]) -> Iterator[tuple[EventRow, Event | ConvfsError]]:
         """Yield the events of measured records, their payloads read in one pass."""
@@ -134,8 +133,7 @@ class Viewer:
                     continue
                 turn, payload = payloads.pop(row.turn)
                 if isinstance(payload, bytes):
-                    recorded = Recorded(row.tool, row.parent, self._blobs)
-                    yield row, self.see(self._type_name(turn.type_tag), payload, recorded)
+                    yield row, self.lens(turn).view(payload, Recorded(row.tool, row.parent, self._blobs))
                 else:
                     yield row, payload
 
@@ -163,7 +161,7 @@ class Viewer:
             turn = self._turns.get(branch.position(runs, earlier))
             for _turn, payload in self._payloads([turn]):
                 if isinstance(payload, bytes) and len(payload) <= LARGEST_VIEWED:
-                    return self.see(self._type_name(turn.type_tag), payload, Recorded("", 0, self._blobs))
+                    return self.lens(turn).view(payload, Recorded("", 0, self._blobs))
             return None
 
         return Chain(number, backwards, blobs or self._blobs)
@@ -201,7 +199,15 @@ class Viewer:
                 type_name = self._type_name(turn.type_tag)
                 payload, size = payloads.get(turn.turn_id), sizes[turn.turn_id]
                 self.measure(
-                    measured, at, type_name, payload, size, chain, deleted=turn.deleted, edited_ms=turn.edited_ms
+                    measured,
+                    at,
+                    type_name,
+                    payload,
+                    size,
+                    chain,
+                    deleted=turn.deleted,
+                    edited_ms=turn.edited_ms,
+                    encoding=turn.encoding,
                 )
             self._views.add(measured.rows(start), measured.resources(start))
 
@@ -228,9 +234,11 @@ class Viewer:
         *,
         deleted: bool = False,
         edited_ms: int = 0,
+        encoding: int = Encoding.JSON,
     ) -> None:
         """See and measure one record of a branch, and go on to the next; ``payload`` is None if it is too large."""
-        event = self.see_huge(payload_size) if payload is None else self.see(type_name, payload, chain)
+        lens = lens_for(type_name, encoding)
+        event = self.see_huge(payload_size) if payload is None else lens.view(payload, chain)
         chain.advance(event)
         self.take(into, number, type_name, event, payload_size, deleted=deleted, edited_ms=edited_ms)
 

@@ -33,6 +33,7 @@ HEAD_LOG = FileKind(b"CVFSHEAD", 1)
 PACK = FileKind(b"CVFSPACK", 1)
 JOURNAL = FileKind(b"CVFSJRNL", 1)
 CHECKPOINT = FileKind(b"CVFSCKPT", 1)
+JUMPS = FileKind(b"CVFSJUMP", 1)
 
 
 class FileHeader(Struct, frozen=True, gc=False):

@@ -11,6 +11,13 @@ from struct import Struct as Layout
 
 from msgspec import Struct
 
+from store.disk import note_format
+from store.disk.note_format import Appended as Appended
+from store.disk.note_format import Closed as Closed
+from store.disk.note_format import FsRoot as FsRoot
+from store.disk.note_format import Note
+from store.disk.note_format import Opened as Opened
+from store.disk.note_format import TextAdded as TextAdded
 from store.errors import DamageError, UsageError
 from store.ids import Hash
 
@@ -123,7 +130,9 @@ class Patched(Struct, frozen=True, gc=False):
     action: str
 
 
-Body = ContextCreated | HeadMoved | Metadata | TypeRegistered | Alias | Dictionary | Commit | Superseded | Patched
+Body = (
+    ContextCreated | HeadMoved | Metadata | TypeRegistered | Alias | Dictionary | Commit | Superseded | Patched | Note
+)
 
 
 class Frame(Struct, frozen=True, gc=False):
@@ -169,6 +178,8 @@ def encode(seq: int, context: int, body: Body) -> bytes:
             kind = 9
             data = _PATCHED.pack(body.number, body.previous, body.time_ms, len(body.turns))
             data += b"".join(_TARGET.pack(*target) for target in body.turns) + body.action.encode()
+        case _:
+            kind, data = note_format.encode(body)
     size = MIN_FRAME + len(data)
     if size > MAX_FRAME:
         raise UsageError(f"a record of {size} bytes is too large for the head log; at most {MAX_FRAME} fit")
@@ -192,13 +203,14 @@ def decode(buf: bytes | memoryview, offset: int = 0) -> Frame:
     end = size - _CRC.size
     if _CRC.unpack_from(buf, end)[0] != zlib.crc32(buf[:end]):
         raise DamageError("the checksum of a frame does not hold")
-    decoder = _DECODERS.get(kind)
-    if decoder is None:
-        raise DamageError(f"a frame is of the unknown kind {kind}")
+    decoder, data = _DECODERS.get(kind), bytes(buf[_HEAD.size : end])
     try:
-        return Frame(offset, seq, context, decoder(bytes(buf[_HEAD.size : end])))
+        decoded = decoder(data) if decoder else note_format.decode(kind, data)
     except (ValueError, TypeError, IndexError) as error:
         raise DamageError(f"a frame of kind {kind} makes no sense: {error}") from None
+    if decoded is None:
+        raise DamageError(f"a frame is of the unknown kind {kind}")
+    return Frame(offset, seq, context, decoded)
 
 
 def possible_frames(data: bytes | memoryview) -> Iterator[int]:
@@ -272,5 +284,5 @@ _DECODERS: dict[int, Callable[[bytes], Body]] = {
     9: _patched,
 }
 
-# len < 2 ** 27, kind 1 to 9, seq < 2 ** 48; within a lookahead, so that places may overlap
-_POSSIBLE = re.compile(rb"(?s)(?=...[\x00-\x04][\x01-\x09]\x00.{6}\x00\x00)")
+# len < 2 ** 27, kind 1 to 14, seq < 2 ** 48; within a lookahead, so that places may overlap
+_POSSIBLE = re.compile(rb"(?s)(?=...[\x00-\x04][\x01-\x0e]\x00.{6}\x00\x00)")

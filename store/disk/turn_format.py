@@ -27,6 +27,7 @@ EDITED = 2
 
 _FIELDS = Layout("<QQIIQ32sIQ")
 _RECORD = Layout("<QQIIQ32sIQ4x")
+_LINKS = Layout("<QQI60x")
 _CRC = Layout("<I")
 
 # The CRC-32 of bytes followed by their own CRC-32 is the same for all bytes; so a run of n sound records has a CRC
@@ -132,6 +133,26 @@ def decode_run(buf: bytes | memoryview, first: int) -> list[Turn]:
     if [turn.turn_id for turn in turns] != list(range(first, first + count)):
         raise DamageError(f"the turns {first} to {first + count - 1} are not in their places")
     return turns
+
+
+def links_of(buf: bytes | memoryview, first: int) -> list[tuple[int, int] | None]:
+    """Return (parent, depth) of records that follow each other from ``first`` on, None for those that are damaged."""
+    view = memoryview(buf)
+    found: list[tuple[int, int] | None] = []
+    for start in range(0, len(view) // RECORD_SIZE, _RUN):
+        run = view[start * RECORD_SIZE : (start + _RUN) * RECORD_SIZE]
+        links = list(_LINKS.iter_unpack(run))
+        count = len(links)
+        sound = zlib.crc32(run) == _RUNS[count]
+        if sound and [turn_id for turn_id, _parent, _depth in links] == list(range(first, first + count)):
+            found += [(parent, depth) for _turn_id, parent, depth in links]
+        else:
+            found += [
+                (turn.parent, turn.depth) if isinstance(turn, Turn) else None
+                for _turn_id, turn in decode_each(run, first)
+            ]
+        first += count
+    return found
 
 
 def decode_each(buf: bytes | memoryview, first: int) -> Iterator[tuple[int, Turn | DamageError]]:

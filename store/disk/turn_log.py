@@ -79,6 +79,16 @@ class TurnLog:
                     raise DamageError(f"{self._path}: {turn}") from None
             raise
 
+    def links(self, first: int, n: int) -> list[tuple[int, int] | None]:
+        """Return (parent, depth) of turns as :meth:`range` does, None for those whose records are damaged."""
+        try:
+            return turn_format.links_of(self._records(first, n), first)
+        except DamageError:
+            if n == 1:
+                return [None]
+            # a block of the disk that cannot be read
+            return self.links(first, n // 2) + self.links(first + n // 2, n - n // 2)
+
     def scan(self, first: int = 1) -> Iterator[tuple[int, Turn | DamageError]]:
         """Yield every turn from ``first`` to the end as it now is, by id, damaged ones as their error."""
         end = self._count

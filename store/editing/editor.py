@@ -17,9 +17,10 @@ from store.editing.commit import commit
 from store.editing.keeper import Keeper
 from store.editing.measuring import measure
 from store.editing.overlay import fits, patch
-from store.editing.plan import DELETED as DELETED
-from store.editing.plan import Base, Changed, Content, Fresh, Item, Kept, Piece, Plan
+from store.editing.plan import Base, Changed, Fresh, Item, Kept, Piece, Plan
 from store.errors import Conflict, NotFound
+from store.events.deletion import DELETED as DELETED
+from store.events.deletion import Content, named
 from store.ids import hash_bytes, now_ms, patch_of, turn_of
 from store.index.views import Run
 from store.store import Append
@@ -56,7 +57,7 @@ class Editor(Keeper):
                     done = number
             return Plan(base, [*pieces, Kept(done + 1, base.length - done)])
 
-        return self._change(context, plan, action or _named(changes), expected_head)
+        return self._change(context, plan, action or named(changes), expected_head)
 
     def append(
         self, context: int, items: Sequence[Append], *, action: str = "", expected_head: int | None = None
@@ -184,15 +185,6 @@ class Editor(Keeper):
 def _check_number(base: Base, number: int) -> None:
     if not 0 < number <= base.length:
         raise NotFound(f"there is no record {number}; the last is {base.length}")
-
-
-def _named(changes: Mapping[int, Content]) -> str:
-    """Return what the version of an edit is called."""
-    numbers = sorted(changes)
-    if not numbers:
-        return "edit"
-    what = "delete" if all(content is DELETED for content in changes.values()) else "edit"
-    return f"{what} {numbers[0]:05}" if len(numbers) == 1 else f"{what} {numbers[0]:05}-{numbers[-1]:05}"
 
 
 def _returned(base: Base, runs: tuple[Run, ...]) -> Iterator[tuple[int, int, int]]:

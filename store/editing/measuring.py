@@ -164,7 +164,7 @@ class _Measuring:
             if size > LARGEST_VIEWED:
                 return store.viewer.see_huge(size)
             payload = store.payload(turn.turn_id)
-        return store.viewer.see(store.type_name(turn.type_tag), payload, before)
+        return store.viewer.lens(turn).view(payload, before)
 
     def _sum(self, known: Measure) -> Measure:
         gone, come = _sums(self._replaced), _sums(self._rows)

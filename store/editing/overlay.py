@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from store.commit.request import Request
 from store.conversations import branch
-from store.conversations.chain import Recorded
-from store.conversations.viewer import LARGEST_VIEWED
-from store.disk.turn_format import Turn
 from store.editing.commit import Committed, earlier_payloads
 from store.editing.plan import Fresh, Plan
-from store.errors import ConvfsError
 from store.ids import turn_of
 from store.store import Store
 
@@ -21,7 +17,7 @@ from store.store import Store
 def fits(store: Store, plan: Plan) -> bool:
     """Whether what is planned can be a patch."""
     return plan.in_place and all(
-        _defines_the_same(store, store.turn(branch.position(plan.base.runs, number)), piece.payload)
+        store.defines_the_same(store.turn(branch.position(plan.base.runs, number)), piece.payload)
         for number, piece in plan.numbered()
         if isinstance(piece, Fresh) and piece.payload is not None
     )
@@ -47,17 +43,3 @@ def patch(store: Store, context: int, plan: Plan, action: str) -> Committed:
     )
     store.submit(request)
     return Committed(request.head, store.runs(request.head.tip))
-
-
-def _defines_the_same(store: Store, turn: Turn, payload: bytes) -> bool:
-    """Whether others can refer to a record as before, once it has another payload."""
-    if store.blob_size(turn.payload_hash) > LARGEST_VIEWED:
-        return False
-    try:
-        was = store.payload(turn.turn_id)
-    except ConvfsError:
-        # what it defined is not known any more
-        return False
-    type_name, before = store.type_name(turn.type_tag), Recorded("", 0, store.aliased)
-    seen = (store.viewer.see(type_name, data, before).defines for data in (was, payload))
-    return next(seen) == next(seen)

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from enum import Enum
-from typing import Final, Literal
 
 from msgspec import Struct
 
 from store.commit.request import ContextHead, NewTurn
 from store.conversations import branch
 from store.disk.turn_format import Turn
+from store.events.deletion import Content
 from store.index.views import Run
 from store.store import Append
-
-
-class Deletion(Enum):
-    """The type of :data:`DELETED`."""
-
-    DELETED = "deleted"
-
-
-DELETED: Final = Deletion.DELETED
-"""In the place of a payload: the record keeps its number and is no longer shown."""
-
-Content = bytes | Literal[Deletion.DELETED]
 
 
 class Changed(Struct, frozen=True):

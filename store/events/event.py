@@ -92,8 +92,8 @@ class Event(Struct, frozen=True, gc=False):
     event's own time in Unix milliseconds, 0 if it has none. ``parent`` is 0 where the event follows the record
     before it, the number of the event it follows where that is another one, -1 where that one is not in the
     conversation. ``defines`` names what later records may refer to: (key, tool name or "") pairs, such as a
-    message's uuid or a tool call's id. ``native`` is the parsed payload (None where it is not JSON).
-    ``lossy`` says that some text is not valid Unicode and is shown with U+FFFD in its place.
+    message's uuid or a tool call's id. ``native`` is the parsed payload in JSON's terms (None
+    where it has none). ``lossy`` says that some text is not valid Unicode and is shown with U+FFFD in its place.
     """
 
     kind: Kind

@@ -3,21 +3,29 @@
 import math
 from abc import ABC, abstractmethod
 from binascii import b2a_base64
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from store.errors import UsageError
 from store.events.edit import BlockEdit, EventEdit, FieldEdit
 from store.events.event import Block, Event, Kind, Path, Resource
 from store.formats import documents
+from store.formats.edit_checks import (
+    Value,
+    begins,
+    block_of,
+    changed_texts,
+    check_blocks,
+    check_field,
+    check_type,
+    value_at,
+)
 from store.formats.json_spans import locate, spelled_path, text_of
 from store.formats.json_view import JsonObject, as_object, decode
 from store.formats.lens import Before
 from store.formats.new_literals import encoded, spell, spell_base64
+from store.formats.new_records import new_record
 from store.formats.splices import put, with_members
-from store.formats.times import milliseconds
-
-Value = str | int | float | bool
 
 
 class Place(NamedTuple):
@@ -60,7 +68,7 @@ class EditableLens(ABC):
     def edit(self, payload: bytes, edit: EventEdit, before: Before) -> bytes:
         """See :meth:`store.formats.lens.Lens.edit`."""
         event = self.view(payload, before)
-        pairs = [(_block(event, change), change) for change in edit.blocks]
+        pairs = [(block_of(event, change), change) for change in edit.blocks]
         pairs = [(block, change) for block, change in pairs if block.text != change.text]
         if any(not block.path and block.type != "json" for block, _ in pairs):
             return _whole(payload, event, pairs, edit.fields, one_line=self.one_line)
@@ -72,7 +80,7 @@ class EditableLens(ABC):
             if block.type == "json":
                 edited = _put_document(edited, event, block, change.text, self)
         if pairs:
-            _check_blocks(self.view(edited, before), texts, moved=len(pairs) != len(texts))
+            check_blocks(self.view(edited, before), texts, moved=len(pairs) != len(texts))
         for field in edit.fields:
             edited = _put_field(edited, event, field, before, self)
         return edited
@@ -110,27 +118,24 @@ class EditableLens(ABC):
         edited = documents.carried(payload, (), old, new)
         record = as_object(old)
         twins = [
-            (path, *twin) for path, was, now in _changed_texts(old, new) for twin in self.twins(record, path, was, now)
+            (path, *twin) for path, was, now in changed_texts(old, new) for twin in self.twins(record, path, was, now)
         ]
         if not twins:
             return edited
         shown = {block.path for block in self.view(payload, before).blocks if block.type == "text"}
         for path, place, text in twins:
-            twin = _value_at(old, place)
-            if path in shown and isinstance(twin, str) and twin == _value_at(new, place):
+            twin = value_at(old, place)
+            if path in shown and isinstance(twin, str) and twin == value_at(new, place):
                 edited = _put_text(edited, place, "json", twin, text, self, with_twins=False)
         return edited
+
+    def written_out(self, value: object, like: bytes | None) -> bytes:
+        """See :meth:`store.formats.lens.Lens.written_out`."""
+        return new_record(value, like)
 
     def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
         """See :meth:`store.formats.lens.Lens.compose`; here: nothing can be."""
         raise UsageError("records of this format cannot be written by hand: add them with the tool that writes it")
-
-
-def _block(event: Event, change: BlockEdit) -> Block:
-    for block in event.blocks:
-        if block.path == change.path and (block.type == "json") == (change.type == "json") and block.text is not None:
-            return block
-    raise UsageError(f"the event has no {change.type} at {spelled_path(change.path)}: read it again, then edit")
 
 
 def _whole(
@@ -174,25 +179,12 @@ def _put_text(
     return edited
 
 
-def _changed_texts(old: object, new: object, path: Path = ()) -> Iterator[tuple[Path, str, str]]:
-    """Yield the texts that are others in the new document, each with its place and what it was and is."""
-    if isinstance(old, str) and isinstance(new, str):
-        if old != new:
-            yield path, old, new
-    elif isinstance(old, dict) and isinstance(new, dict):
-        for key in old.keys() & new.keys():
-            yield from _changed_texts(old[key], new[key], (*path, key))
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for at, (one, other) in enumerate(zip(old, new, strict=True)):
-            yield from _changed_texts(one, other, (*path, at))
-
-
 def _put_document(payload: bytes, event: Event, block: Block, new: str, lens: EditableLens) -> bytes:
     old = block.text or ""
     lifted = {
         other.name: other.path
         for other in event.blocks
-        if other.type == "text" and other.path != block.path and _begins(other.path, block.path)
+        if other.type == "text" and other.path != block.path and begins(other.path, block.path)
     }
     decoding = lens.decoder(_record(payload), block.path)
     return documents.revised(payload, block.path, old, new, lifted, decoding)
@@ -207,11 +199,11 @@ def _put_field(payload: bytes, event: Event, field: FieldEdit, before: Before, l
     place = lens.place(record, key)
     if place is None:
         raise UsageError(f"{key!r} is nothing that this record holds: it cannot be changed here")
-    present = _value_at(record, place.path)
-    if present is None and not (place.may_add and isinstance(_value_at(record, place.path[:-1]), dict)):
+    present = value_at(record, place.path)
+    if present is None and not (place.may_add and isinstance(value_at(record, place.path[:-1]), dict)):
         raise UsageError(f"this record has no {key!r}: it cannot be given one here")
     wanted = place.write(value)
-    _check_type(key, present if present is not None else held, wanted)
+    check_type(key, present if present is not None else held, wanted)
     literal = spell(wanted, payload) if isinstance(wanted, str) else _scalar(wanted)
     if present is None:
         edited = with_members(payload, place.path[:-1], frozenset(), {str(place.path[-1]): literal})
@@ -219,65 +211,14 @@ def _put_field(payload: bytes, event: Event, field: FieldEdit, before: Before, l
         if isinstance(wanted, str):
             literal = spell(wanted, payload, payload[slice(*locate(payload, place.path))])
         edited = put(payload, place.path, literal)
-    _check_field(lens.view(edited, before), key, value)
+    check_field(lens.view(edited, before), key, value)
     return edited
-
-
-def _check_blocks(now: Event, texts: list[tuple[Block, str]], *, moved: bool) -> None:
-    """Refuse an edit after which the event does not show what was written, in a block or within a JSON document."""
-    if now.kind is Kind.RECORD:
-        raise UsageError("the event would have nothing left to show: delete its file instead of emptying it")
-    if moved:
-        return
-    for block, text in texts:
-        shown = any(other.text == text and _begins(other.path, block.path) for other in now.blocks)
-        if shown or any(other.type == "json" and _begins(block.path, other.path) for other in now.blocks):
-            continue
-        if not text:
-            raise UsageError("an empty text would not be shown any more: write something, or delete the event")
-        raise UsageError("the record cannot hold this text as it is written: leave out NUL characters")
-
-
-def _begins(path: Path, start: Path) -> bool:
-    return path[: len(start)] == start
-
-
-def _check_field(now: Event, key: str, value: Value) -> None:
-    if now.kind is Kind.RECORD:
-        raise UsageError(f"with this {key!r} the event would have nothing to show: delete its file instead")
-    if key == "timestamp":
-        shown: Value = now.time_ms
-        if not (value := milliseconds(value)):
-            raise UsageError("'timestamp' is a time as 2026-03-05T19:31:54.356Z")
-    else:
-        shown = now.tool if key == "tool" else now.header.get(key, False if value is False else "")
-    if shown != value:
-        raise UsageError(f"{key!r} cannot be {value!r} in this record")
-
-
-def _check_type(key: str, present: object, wanted: Value) -> None:
-    for kind, told in ((bool, "true or false"), (str, "a text: put it in double quotes"), ((int, float), "a number")):
-        if isinstance(present, kind):
-            if not isinstance(wanted, kind) or (isinstance(wanted, bool) and kind is not bool):
-                raise UsageError(f"{key!r} is {told}")
-            return
 
 
 def _scalar(value: int | float | bool) -> bytes:
     if not math.isfinite(value):
         raise UsageError(f"{value} is no number that a record can hold")
     return str(value).lower().encode() if isinstance(value, bool) else repr(value).encode()
-
-
-def _value_at(value: object, path: Path) -> object:
-    for step in path:
-        if isinstance(value, dict) and isinstance(step, str):
-            value = value.get(step)
-        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
-            value = value[step]
-        else:
-            return None
-    return value
 
 
 def _record(payload: bytes) -> JsonObject:

@@ -56,10 +56,18 @@ class Lens(Protocol):
         """
 
     def revise(self, payload: bytes, old: object, new: object, before: Before) -> bytes:
-        """Return ``payload``, which is JSON that says ``old``, so that it says ``new``; all other bytes as they are.
+        """Return ``payload``, which says ``old`` in its event's ``native``, so that it says ``new``.
+
+        All other bytes stay as they are.
 
         Both are as :func:`store.formats.documents.parse` gives them. Twins are changed as in :meth:`edit`, where
         ``new`` says nothing else of them. Raises UsageError for what cannot be said.
+        """
+
+    def written_out(self, value: object, like: bytes | None) -> bytes:
+        """Return a new record that says ``value``, as :func:`store.formats.documents.parse` gives it.
+
+        It is laid out as the record ``like`` is. Raises UsageError for what cannot be said.
         """
 
     def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:

@@ -1,10 +1,17 @@
-"""The foreign tools that convfs knows. A new one is a module like ``example.py`` and one line in ``FORMATS``."""
+"""The foreign tools that convfs knows, and the lenses for payloads of every type.
 
+A new tool is a module like ``example.py`` and one line in ``FORMATS``. Types of which programs append payloads, but no
+tool keeps files, have a lens only.
+"""
+
+from store.disk.turn_format import Encoding
 from store.errors import UsageError
 from store.formats.claude_code import ClaudeCode
+from store.formats.cxdb import LENSES as CXDB_LENSES
 from store.formats.format import Format
 from store.formats.jp import Jp
 from store.formats.lens import Lens
+from store.formats.msgpack_lens import UnknownMsgpackLens
 from store.formats.unknown import UnknownLens
 
 FORMATS: tuple[Format, ...] = (
@@ -13,11 +20,18 @@ FORMATS: tuple[Format, ...] = (
 )
 
 _UNKNOWN = UnknownLens()
+_UNKNOWN_MSGPACK = UnknownMsgpackLens()
 _LENSES: dict[str, Lens] = {lens.type_name: lens for format_ in FORMATS for lens in format_.lenses}
+_MSGPACK_LENSES: dict[str, Lens] = {lens.type_name: lens for lens in CXDB_LENSES}
 
 
-def lens_for(type_name: str) -> Lens:
-    """Return the lens for payloads of a type; one that shows any bytes where nothing is registered for it."""
+def lens_for(type_name: str, encoding: int = Encoding.JSON) -> Lens:
+    """Return the lens for payloads of a type in an encoding, as :class:`store.disk.turn_format.Encoding` numbers it.
+
+    Where nothing is registered for the type, it is one that shows any bytes.
+    """
+    if encoding == Encoding.MSGPACK:
+        return _MSGPACK_LENSES.get(type_name, _UNKNOWN_MSGPACK)
     return _LENSES.get(type_name, _UNKNOWN)
 
 

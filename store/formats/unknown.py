@@ -4,6 +4,7 @@ from store.events.event import Block, Event, Kind
 from store.formats.editing import EditableLens
 from store.formats.json_view import decode, pretty
 from store.formats.lens import Before
+from store.formats.shown import Header
 
 
 def as_it_is(payload: bytes) -> Event:
@@ -12,6 +13,13 @@ def as_it_is(payload: bytes) -> Event:
     if not text.strip():
         return Event(Kind.RECORD)
     return Event(Kind.NOTE, blocks=(Block("text", text),), lossy="\ufffd" in text and not _is_utf8(payload))
+
+
+MOST_IN_HEX = 64 << 10
+"""Bytes beyond these are not shown in hexadecimal."""
+
+_LINE = 16
+_PRINTED = bytes(byte if 0x20 <= byte < 0x7F else 0x2E for byte in range(256))
 
 
 class UnknownLens(EditableLens):
@@ -27,7 +35,19 @@ class UnknownLens(EditableLens):
             return Event(Kind.NOTE, blocks=(block,), native=decoded.value, lossy=decoded.lossy)
         if b"\0" not in payload and _is_utf8(payload):
             return as_it_is(payload)
-        return Event(Kind.NOTE, header={"shown_as": "hex"}, blocks=(Block("text", payload.hex(" ", 2)),), lossy=True)
+        header: Header = {"shown_as": "hex", "bytes": len(payload)}
+        if len(payload) > MOST_IN_HEX:
+            header["shown"] = MOST_IN_HEX
+        return Event(Kind.NOTE, header=header, blocks=(Block("text", in_hex(payload[:MOST_IN_HEX])),), lossy=True)
+
+
+def in_hex(data: bytes) -> str:
+    """Return bytes in hexadecimal, 16 a line: the offset of the first, the bytes, what of them is ASCII."""
+    lines = []
+    for offset in range(0, len(data), _LINE):
+        part = data[offset : offset + _LINE]
+        lines.append(f"{offset:08x}  {part.hex(' '):<{_LINE * 3 - 1}}  |{part.translate(_PRINTED).decode()}|")
+    return "\n".join(lines)
 
 
 def _is_utf8(payload: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""What an imported conversation is called: ``PROJECT/2026-03-05-fix-the-login-bug``."""
+"""What a conversation is called that nobody named: ``PROJECT/2026-03-05-fix-the-login-bug``."""
 
 import re
 import unicodedata
@@ -37,13 +37,20 @@ def name_conversation(
     """Return a project and a name for a new conversation that no other one has, nor any of those ``waiting``."""
     project = project_name(about.project or source.path.parent.name)
     words = slug(about.title) or slug(about.session_id) or slug(source.path.stem) or "conversation"
+    return project, free_name(store, project, started_ms, words, waiting)
+
+
+def free_name(
+    store: Store, project: str, started_ms: int, words: str, waiting: Set[tuple[str, str]] = frozenset()
+) -> str:
+    """Return a name within ``project`` that no conversation has: ``2026-03-05-WORDS``, or that with a number."""
     stem = f"{day_of(started_ms) or 'undated'}-{words}"
     taken = store.names_like(project, stem)
     name, count = stem, 1
     while name in taken or (project, name) in waiting:
         count += 1
         name = f"{stem}-{count}"
-    return project, name
+    return name
 
 
 def _cut(text: str, size: int) -> str:

@@ -207,6 +207,11 @@ class Catalogue:
         row = self._db.one("SELECT count(*) FROM contexts WHERE name IS NOT NULL")
         return row[0] if row else 0
 
+    def nameless(self) -> list[int]:
+        """Return the contexts without a name that have turns, but for what is in the trash; by id."""
+        where = "name IS NULL AND trashed_ms = 0 AND head != 0 ORDER BY id"
+        return [row[0] for row in self._db.query(f"SELECT id FROM contexts WHERE {where}", ())]
+
     def names_like(self, project: str, stem: str) -> set[str]:
         """Return the names within ``project`` that begin with ``stem``."""
         rows = self._db.query(

@@ -14,10 +14,12 @@ import msgspec
 
 import store.disk.head_format as heads
 from store.disk import durable
+from store.disk.note_format import NOTES
 from store.events.conversation import labels_of
 from store.ids import HASH_SIZE, Hash, hash_key, patch_of, tip_of, turn_of, type_tag
 from store.index.database import Database
 from store.index.labels import file_labels, rank_of
+from store.index.notes import file_notes
 from store.index.sums import sum_of
 
 Place = tuple[int, int, int]
@@ -80,10 +82,15 @@ class Index:
 
     def type_names(self) -> dict[int, str]:
         """Return the names of all registered payload types by tag."""
-        names = {tag & 0xFFFF_FFFF_FFFF_FFFF: name for tag, name in self.db.query("SELECT tag, name FROM types")}
-        if any(type_tag(name) != tag for tag, name in names.items()):
+        return {tag: name for tag, _version, name in self.types()}
+
+    def types(self) -> list[tuple[int, int, str]]:
+        """Return (tag, version, name) of all registered payload types, by name and version."""
+        rows = self.db.query("SELECT tag, version, name FROM types ORDER BY name, version")
+        found = [(tag & 0xFFFF_FFFF_FFFF_FFFF, version, name) for tag, version, name in rows]
+        if any(type_tag(name) != tag for tag, _version, name in found):
             raise self.db.damage("a row of types is damaged")
-        return names
+        return found
 
     def dictionaries(self) -> list[tuple[int, Hash]]:
         """Return (type tag, hash) of the registered compression dictionaries."""
@@ -104,6 +111,7 @@ class Index:
             last = 0
             # of the moves that appends make, only a context's first and last one show
             moved: dict[int, tuple[heads.Frame, heads.HeadMoved]] = {}
+            notes: list[heads.Frame] = []
             for frame in frames:
                 last, body = frame.seq, frame.body
                 if isinstance(body, heads.HeadMoved) and body.action == "append":
@@ -113,12 +121,18 @@ class Index:
                         _extend(sql, first, before)
                         first = frame
                     moved[frame.context] = (first, body)
+                elif isinstance(body, NOTES):
+                    # of text, all that is filed is where it begins
+                    if not isinstance(body, heads.TextAdded):
+                        notes.append(frame)
                 elif not isinstance(body, heads.Commit):
                     if (moves := moved.pop(frame.context, None)) is not None:
                         _extend(sql, *moves)
                     _apply(sql, frame)
             for moves in moved.values():
                 _extend(sql, *moves)
+            if notes:
+                file_notes(sql, notes)
             if last:
                 sql.execute("INSERT OR REPLACE INTO state VALUES ('seq', ?)", (last,))
 
@@ -140,7 +154,7 @@ def _apply(sql: sqlite3.Connection, frame: heads.Frame) -> None:
             (*head, sum_of(head), *described[1:], sum_of(described)),
         )
     elif isinstance(body, heads.TypeRegistered):
-        sql.execute("INSERT OR REPLACE INTO types VALUES (?, ?)", (_signed(body.tag), body.name))
+        sql.execute("INSERT OR REPLACE INTO types VALUES (?, ?, ?)", (_signed(body.tag), body.version, body.name))
     elif isinstance(body, heads.Alias):
         alias = (body.algorithm, body.digest, body.hash)
         sql.execute("INSERT OR REPLACE INTO aliases VALUES (?, ?, ?, ?)", (*alias, sum_of(alias)))

@@ -7,7 +7,7 @@ size of the whole hash, and the whole one is checked where the location points a
 SQLite has no checksums, so rows that nothing else vouches for carry one: see ``store.index.sums``.
 """
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 TABLES = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -22,7 +22,9 @@ CREATE TABLE aliases (
     PRIMARY KEY (algorithm, digest)
 ) WITHOUT ROWID;
 
-CREATE TABLE types (tag INTEGER PRIMARY KEY, name TEXT NOT NULL);
+CREATE TABLE types (
+    tag INTEGER NOT NULL, version INTEGER NOT NULL, name TEXT NOT NULL, PRIMARY KEY (tag, version)
+) WITHOUT ROWID;
 
 CREATE TABLE dictionaries (tag INTEGER NOT NULL, hash BLOB NOT NULL, PRIMARY KEY (tag, hash)) WITHOUT ROWID;
 
@@ -48,6 +50,7 @@ CREATE INDEX contexts_by_update ON contexts (updated_ms) WHERE name IS NOT NULL;
 CREATE INDEX contexts_pinned ON contexts (updated_ms) WHERE name IS NOT NULL AND rank = 1;
 CREATE INDEX contexts_by_source ON contexts (source) WHERE source != '';
 CREATE INDEX contexts_in_trash ON contexts (trashed_ms) WHERE trashed_ms != 0;
+CREATE INDEX contexts_nameless ON contexts (id) WHERE name IS NULL AND trashed_ms = 0;
 
 -- Only of conversations that have a name.
 CREATE TABLE labels (
@@ -74,6 +77,20 @@ CREATE TABLE patches (
     PRIMARY KEY (number, turn)
 ) WITHOUT ROWID;
 
+-- Under which keys clients appended turns, for a day.
+CREATE TABLE keys (
+    context INTEGER NOT NULL, key BLOB NOT NULL, turn INTEGER NOT NULL, time_ms INTEGER NOT NULL,
+    sum INTEGER NOT NULL, PRIMARY KEY (context, key)
+) WITHOUT ROWID;
+CREATE INDEX keys_by_time ON keys (time_ms);
+
+CREATE TABLE fs_roots (turn INTEGER PRIMARY KEY, root BLOB NOT NULL, sum INTEGER NOT NULL);
+
+-- Turns that are being written, by the seq of the frame that opened each, and where that frame lies in heads.log.
+CREATE TABLE open_turns (
+    number INTEGER PRIMARY KEY, context INTEGER NOT NULL, offset INTEGER NOT NULL, sum INTEGER NOT NULL
+);
+
 -- What a renderer measured. Rows of another renderer version are replaced when the conversation is next listed.
 CREATE TABLE views (
     turn INTEGER PRIMARY KEY, kind INTEGER NOT NULL, tool TEXT NOT NULL, parent INTEGER NOT NULL,
@@ -90,7 +107,19 @@ CREATE TABLE measures (
 );
 """
 
-DERIVED_FROM_LOGS = ("aliases", "types", "dictionaries", "contexts", "labels", "versions", "superseded", "patches")
+DERIVED_FROM_LOGS = (
+    "aliases",
+    "types",
+    "dictionaries",
+    "contexts",
+    "labels",
+    "versions",
+    "superseded",
+    "patches",
+    "keys",
+    "fs_roots",
+    "open_turns",
+)
 """Tables that follow from heads.log alone; with ``blobs`` (the packs) they are the index proper."""
 
 DERIVED_FROM_RENDERER = ("views", "resources", "measures")

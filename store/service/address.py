@@ -6,7 +6,9 @@ from another environment than the daemon's (cron, su, a container's shell).
 """
 
 import contextlib
+import ipaddress
 import os
+import secrets
 import socket
 import stat
 import struct
@@ -14,9 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from store.errors import ConvfsError
+from store.errors import ConvfsError, UsageError
 
 LOCK_NAME = "lock"
+TOKEN_NAME = "token"
+_MAX_PORT = 65_535
 _MAX_SOCKET_PATH = 107
 _MAX_NOTE = 4096
 _PEER = struct.Struct("3i")
@@ -63,9 +67,12 @@ def new_socket_path(store_id: bytes) -> Path:
     raise ConvfsError(f"there is no safe place for the socket ({reason}): set XDG_RUNTIME_DIR to a directory of yours")
 
 
-def note(root: Path, path: Path | None = None) -> None:
-    """Note in the store's lock file that this process holds it, and where its socket is (None: it has none)."""
-    text = f"pid {os.getpid()}\n" + (f"socket {path}\n" if path else "")
+def note(root: Path, path: Path | None = None, tcp: str = "") -> None:
+    """Note in the store's lock file that this process holds it, and where its socket is (None: it has none).
+
+    ``tcp`` is the ``HOST:PORT`` that it listens on, "" for none.
+    """
+    text = f"pid {os.getpid()}\n" + (f"socket {path}\n" if path else "") + (f"tcp {tcp}\n" if tcp else "")
     # Opened beside the descriptor that holds the lock: flock belongs to that one alone and is not disturbed.
     with (root / LOCK_NAME).open("w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(text)
@@ -75,6 +82,11 @@ def noted_socket(root: Path) -> Path | None:
     """Return the socket's path as noted in the store's lock file, None if there is none; it may be a stale one."""
     path = _noted(root, "socket")
     return Path(path) if path else None
+
+
+def noted_tcp(root: Path) -> str:
+    """Return the ``HOST:PORT`` that is noted in the store's lock file, "" if there is none; it may be a stale one."""
+    return _noted(root, "tcp")
 
 
 def noted_process(root: Path) -> int:
@@ -101,3 +113,47 @@ def peer(connection: _HasOptions) -> tuple[int, int]:
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     pid, uid, _ = _PEER.unpack(raw)
     return pid, uid
+
+
+# -- loopback ----------------------------------------------------------------------------------------------------------
+
+
+def parsed(place: str) -> tuple[str, int]:
+    """Return the host and the port of ``HOST:PORT`` or ``[HOST]:PORT``; UsageError if it is neither."""
+    host, colon, port = place.rpartition(":")
+    if not colon or not port.isascii() or not port.isdecimal() or int(port) > _MAX_PORT:
+        raise UsageError(f"{place} is no HOST:PORT: say for example 127.0.0.1:9009")
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+
+
+def loopback(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
+    """Return the family and the address of a host of this machine; UsageError where others could reach it."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise UsageError(f"{host} is no address of this machine: {error.strerror or error}") from error
+    for family, _kind, _protocol, _name, place in found:
+        if not ipaddress.ip_address(str(place[0]).partition("%")[0]).is_loopback:
+            raise UsageError(f"{host} can be reached from other machines: use 127.0.0.1 or ::1, and ssh to forward it")
+        if family in (socket.AF_INET, socket.AF_INET6):
+            return family, (str(place[0]), port)
+    raise UsageError(f"{host} is no address that can be listened on")
+
+
+def host_and_port(listener: socket.socket) -> str:
+    """Return where a socket listens, as ``HOST:PORT``."""
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def token(root: Path) -> str:
+    """Return the token of the store at ``root``, which is in its file ``token`` (0600); made where there is none."""
+    path = root / TOKEN_NAME
+    with contextlib.suppress(FileExistsError):
+        fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with open(fd, "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(32) + "\n")
+    text = path.read_text(encoding="ascii", errors="replace").strip()
+    if not text:
+        raise ConvfsError(f"{path} is empty: remove it, and a new token is made")
+    return text

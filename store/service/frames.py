@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from store.errors import Conflict, ConvfsError, NotFound, UsageError
+from store.errors import Conflict, ConvfsError, NotFound, TooLarge, UsageError
 
 HEADER = struct.Struct("<IHHQ")
 MAX_PAYLOAD = 64 << 20
@@ -26,16 +26,17 @@ MORE = 1
 
 _ERROR_HEAD = struct.Struct("<II")
 _MAX_ERROR_TEXT = 8192
+_LARGE_BYTES = 64 << 10
 
 NOT_FOUND, CONFLICT, TOO_LARGE, INVALID, FAILED = 404, 409, 413, 422, 500
 
 
 class Frame(Struct, frozen=True):
-    """One message."""
+    """One message. The payload of a large one that came in may be a view of what it came in."""
 
     msg_type: int
     req_id: int
-    payload: bytes = b""
+    payload: bytes | memoryview = b""
     flags: int = 0
 
 
@@ -52,7 +53,7 @@ def encode(frame: Frame) -> bytes:
     size = len(frame.payload)
     if size > MAX_PAYLOAD:
         raise UsageError(f"a message of {size} bytes is larger than the {MAX_PAYLOAD} that a frame holds")
-    return HEADER.pack(size, frame.msg_type, frame.flags, frame.req_id) + frame.payload
+    return b"".join((HEADER.pack(size, frame.msg_type, frame.flags, frame.req_id), frame.payload))
 
 
 class Decoder:
@@ -61,26 +62,44 @@ class Decoder:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
-    def feed(self, data: bytes | bytearray) -> Iterator[Frame]:
-        """Take the next bytes of the stream and yield the frames that are complete now.
+    def add(self, data: bytes | bytearray | memoryview) -> None:
+        """Take the next bytes of the stream."""
+        self._buffer += data
+
+    def next(self) -> Frame | None:
+        """Return the next frame if it is complete.
 
         Raises BadFrame, as soon as the header is there and before any memory is taken for it, where a frame says
         that it is larger than one may be.
         """
-        self._buffer += data
-        at = 0
-        try:
-            while len(self._buffer) - at >= HEADER.size:
-                size, msg_type, flags, req_id = HEADER.unpack_from(self._buffer, at)
-                if size > MAX_PAYLOAD:
-                    raise BadFrame(f"a frame of {size} bytes is larger than the {MAX_PAYLOAD} allowed", req_id)
-                start = at + HEADER.size
-                if len(self._buffer) - start < size:
-                    break
-                at = start + size
-                yield Frame(msg_type, req_id, bytes(self._buffer[start:at]), flags)
-        finally:
-            del self._buffer[:at]
+        buffer = self._buffer
+        if len(buffer) < HEADER.size:
+            return None
+        size, msg_type, flags, req_id = HEADER.unpack_from(buffer)
+        if size > MAX_PAYLOAD:
+            raise BadFrame(f"a frame of {size} bytes is larger than the {MAX_PAYLOAD} allowed", req_id)
+        end = HEADER.size + size
+        if len(buffer) < end:
+            return None
+        if size >= _LARGE_BYTES:
+            # not copied: what comes behind it goes into another buffer
+            self._buffer = buffer[end:]
+            return Frame(msg_type, req_id, memoryview(buffer)[HEADER.size : end], flags)
+        with memoryview(buffer) as view:
+            payload = bytes(view[HEADER.size : end])
+        del buffer[:end]
+        return Frame(msg_type, req_id, payload, flags)
+
+    def feed(self, data: bytes | bytearray) -> Iterator[Frame]:
+        """Take the next bytes of the stream and yield the frames that are complete now; raises as :meth:`next`."""
+        self.add(data)
+        while (frame := self.next()) is not None:
+            yield frame
+
+    @property
+    def wanted(self) -> int:
+        """The size of the frame that is coming in, 0 while its header is not there."""
+        return int(HEADER.unpack_from(self._buffer)[0]) if len(self._buffer) >= HEADER.size else 0
 
     @property
     def idle(self) -> bool:
@@ -101,6 +120,8 @@ def error_code(error: BaseException) -> int:
             return NOT_FOUND
         case Conflict():
             return CONFLICT
+        case TooLarge():
+            return TOO_LARGE
         case UsageError():
             return INVALID
         case _:
@@ -112,6 +133,6 @@ def error_of(frame: Frame) -> ConvfsError:
     if len(frame.payload) < _ERROR_HEAD.size:
         return ConvfsError("the service answered with an error that it did not explain")
     code, size = _ERROR_HEAD.unpack_from(frame.payload)
-    text = frame.payload[_ERROR_HEAD.size :][:size].decode("utf-8", "replace")
-    kinds = {NOT_FOUND: NotFound, CONFLICT: Conflict, TOO_LARGE: UsageError, INVALID: UsageError}
+    text = bytes(frame.payload[_ERROR_HEAD.size :][:size]).decode("utf-8", "replace")
+    kinds = {NOT_FOUND: NotFound, CONFLICT: Conflict, TOO_LARGE: TooLarge, INVALID: UsageError}
     return kinds.get(code, ConvfsError)(text)

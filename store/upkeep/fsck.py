@@ -9,33 +9,32 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
-
-from msgspec import Struct
 
 from store.disk import blob_format
 from store.disk.blob_format import Compression
 from store.disk.file_header import Damage
-from store.disk.head_format import Alias, Commit, ContextCreated, Dictionary, Frame, HeadMoved, Patched, Superseded
+from store.disk.head_format import Alias, Dictionary
 from store.disk.turn_format import DELETED, Turn
 from store.errors import ConvfsError, DamageError
-from store.ids import TURNS_BEYOND, Hash, patch_of, turn_of
+from store.ids import TURNS_BEYOND, Hash
 from store.index.index import Index
 from store.index.schema import DERIVED_FROM_LOGS, DERIVED_FROM_RENDERER
 from store.index.sums import numbered_holds
 from store.store import Store
+from store.upkeep.head_checks import (
+    Finding,
+    check_edits,
+    check_head_log,
+    check_heads,
+    check_notes,
+    check_patches,
+    fault,
+    frames,
+)
 from store.upkeep.rebuild import rebuild
 
 _BATCH = 512
 _UNKNOWN = 0xFFFF_FFFF
-
-
-class Finding(Struct, frozen=True):
-    """One thing that does not hold: the check that found it, and what it is."""
-
-    check: str
-    severity: Literal["error", "warning"]
-    message: str
 
 
 Check = Callable[[Store], Iterator[Finding]]
@@ -52,12 +51,8 @@ def fsck(store: Store, progress: Callable[[str], None] | None = None) -> list[Fi
         try:
             findings += check(store)
         except ConvfsError as error:
-            findings.append(_error(name, str(error)))
+            findings.append(fault(name, str(error)))
     return findings
-
-
-def _error(check: str, message: str) -> Finding:
-    return Finding(check, "error", message)
 
 
 def _turns(store: Store) -> Iterator[tuple[int, Turn | DamageError]]:
@@ -67,22 +62,30 @@ def _turns(store: Store) -> Iterator[tuple[int, Turn | DamageError]]:
 def check_turns(store: Store) -> Iterator[Finding]:
     """Ids are those of the places; a parent is 0 or an earlier turn; a depth is the parent's and one."""
     if store.files.turns.damage:
-        yield _error("turns", str(store.files.turns.damage))
+        yield fault("turns", str(store.files.turns.damage))
     depths = array("I")
     for turn_id, turn in _turns(store):
         if not isinstance(turn, Turn):
-            yield _error("turns", str(turn))
+            yield fault("turns", str(turn))
             depths.append(_UNKNOWN)
             continue
         depths.append(turn.depth)
         if turn.turn_id != turn_id:
-            yield _error("turns", f"the record at the place of turn {turn_id} calls itself {turn.turn_id}")
+            yield fault("turns", f"the record at the place of turn {turn_id} calls itself {turn.turn_id}")
         elif turn.parent >= turn_id:
-            yield _error("turns", f"turn {turn_id} has the later turn {turn.parent} as its parent")
+            yield fault("turns", f"turn {turn_id} has the later turn {turn.parent} as its parent")
         elif turn.parent == 0 and turn.depth != 0:
-            yield _error("turns", f"turn {turn_id} is a root at depth {turn.depth}")
+            yield fault("turns", f"turn {turn_id} is a root at depth {turn.depth}")
         elif turn.parent and depths[turn.parent - 1] not in (turn.depth - 1, _UNKNOWN):
-            yield _error("turns", f"turn {turn_id} has depth {turn.depth} below one of depth {depths[turn.parent - 1]}")
+            yield fault("turns", f"turn {turn_id} has depth {turn.depth} below one of depth {depths[turn.parent - 1]}")
+
+
+def check_jumps(store: Store) -> Iterator[Finding]:
+    """What leads from turns to ancestors of theirs is what the turns say."""
+    jumps = store.files.jumps
+    for first in range(1, jumps.count + 1, _BATCH):
+        for turn_id in jumps.wrong(first, min(_BATCH, jumps.count + 1 - first)):
+            yield fault("jumps", f"turns.jump: the entry of turn {turn_id} is damaged: run convfs reindex")
 
 
 def check_payloads(store: Store) -> Iterator[Finding]:
@@ -101,7 +104,7 @@ def check_payloads(store: Store) -> Iterator[Finding]:
                 bad[digest] = error
         for turn_id, digest in batch:
             if digest in bad:
-                yield _error("payloads", f"turn {turn_id}: {bad[digest]}")
+                yield fault("payloads", f"turn {turn_id}: {bad[digest]}")
 
     for turn_id, turn in _turns(store):
         if isinstance(turn, Turn):
@@ -118,113 +121,19 @@ def check_packs(store: Store) -> Iterator[Finding]:
     for pack, offset, record in packs.scan():
         where = f"{packs.path(pack).name}, offset {offset}"
         if isinstance(record, Damage):
-            yield _error("packs", f"{where}: {record.length} bytes: {record.reason}")
+            yield fault("packs", f"{where}: {record.length} bytes: {record.reason}")
             continue
         for digest in _blobs_of(record):
             try:
                 store.resolver.check(digest)
             except ConvfsError as error:
-                yield _error("packs", f"{where}: {error}")
+                yield fault("packs", f"{where}: {error}")
 
 
 def _blobs_of(record: blob_format.Record) -> Sequence[Hash]:
     if record.compression in (Compression.GROUP, Compression.GROUP_DICT):
         return [member.hash for member in blob_format.decode_group_table(record.compression, record.stored).members]
     return [record.hash]
-
-
-def _frames(store: Store) -> Iterator[Frame | Damage]:
-    return store.files.heads.frames()
-
-
-def check_head_log(store: Store) -> Iterator[Finding]:
-    """Frames are sound, their numbers rise, and each COMMIT says how many turns there were."""
-    if store.files.heads.damage:
-        yield _error("head log", str(store.files.heads.damage))
-    last, turns = 0, 0
-    for frame in _frames(store):
-        if isinstance(frame, Damage):
-            yield _error("head log", f"heads.log, offset {frame.offset}: {frame.length} bytes: {frame.reason}")
-            continue
-        if frame.seq <= last:
-            yield _error("head log", f"heads.log, offset {frame.offset}: seq {frame.seq} comes after {last}")
-        last = frame.seq
-        if isinstance(frame.body, Commit):
-            if frame.body.turn_count < turns:
-                yield _error("head log", f"COMMIT {frame.seq} counts {frame.body.turn_count} turns after {turns}")
-            turns = frame.body.turn_count
-    if turns != store.files.turns.count:
-        yield _error("head log", f"the last COMMIT counts {turns} turns, but turns.log has {store.files.turns.count}")
-
-
-def check_heads(store: Store) -> Iterator[Finding]:
-    """A head is 0 or names a turn of its depth, and belongs to a context that was created."""
-    created: set[int] = set()
-    for frame in _frames(store):
-        if isinstance(frame, Damage):
-            continue
-        body = frame.body
-        if isinstance(body, ContextCreated):
-            if frame.context in created:
-                yield _error("heads", f"context {frame.context} was created twice")
-            created.add(frame.context)
-        elif isinstance(body, HeadMoved):
-            if frame.context not in created:
-                yield _error("heads", f"the head of context {frame.context} moved, but it was never created")
-            if turn := turn_of(body.tip):
-                try:
-                    depth = store.turn(turn).depth
-                except ConvfsError as error:
-                    yield _error("heads", f"the head of context {frame.context}: {error}")
-                    continue
-                if depth != body.depth:
-                    yield _error("heads", f"head {turn} of context {frame.context} has depth {depth}")
-
-
-def check_edits(store: Store) -> Iterator[Finding]:
-    """What an edit says of turns is said of turns that are there; what took a turn's place came at another time."""
-    last = store.files.turns.count
-    for frame in _frames(store):
-        if isinstance(frame, Damage) or not isinstance(frame.body, Superseded):
-            continue
-        for old, new, count in frame.body.turns:
-            if not (old and count) or max(old, new) + count - 1 > last:
-                yield _error(
-                    "edits", f"edit {frame.seq} of context {frame.context}: {count} turns from {old} are not there"
-                )
-            elif old == new:
-                yield _error("edits", f"edit {frame.seq} of context {frame.context}: turn {old} took its own place")
-    for entry in store.entries():
-        try:
-            store.runs(entry.imported_head)
-        except ConvfsError as error:
-            yield _error("edits", f"{entry.project}/{entry.name}: what was imported: {error}")
-
-
-def check_patches(store: Store) -> Iterator[Finding]:
-    """A patch gives turns that are there payloads that are there; one that is followed, or holds, was made before."""
-    made, last = {0}, 0
-    for frame in _frames(store):
-        if isinstance(frame, Damage) or not isinstance(frame.body, HeadMoved | Patched):
-            continue
-        body = frame.body
-        where = f"frame {frame.seq} of context {frame.context}"
-        before = patch_of(body.tip) if isinstance(body, HeadMoved) else body.previous
-        if before not in made:
-            yield _error("patches", f"{where}: there is no patch {before} before it")
-        if isinstance(body, HeadMoved):
-            continue
-        if body.number <= last:
-            yield _error("patches", f"{where}: patch {body.number} comes after patch {last}")
-        last = body.number
-        made.add(last)
-        for turn, digest, _flags, _created in body.turns:
-            if not 0 < turn <= store.files.turns.count:
-                yield _error("patches", f"{where}: patch {body.number} is of turn {turn}, which is not there")
-            try:
-                store.resolver.check(digest)
-            except ConvfsError as error:
-                yield _error("patches", f"{where}: patch {body.number} of turn {turn}: {error}")
 
 
 def check_deleted(store: Store) -> Iterator[Finding]:
@@ -235,10 +144,10 @@ def check_deleted(store: Store) -> Iterator[Finding]:
     patched = db.query("SELECT turn FROM views WHERE turn >= ?", (TURNS_BEYOND,))
     gone |= {turn_id for (turn_id,) in patched if store.turn(turn_id).deleted}
     for turn in sorted(known - gone):
-        yield _error("deleted", f"the index calls turn {turn} deleted: run convfs reindex")
+        yield fault("deleted", f"the index calls turn {turn} deleted: run convfs reindex")
     for turn in sorted(gone - known):
         if db.one("SELECT 1 FROM views WHERE turn = ?", (turn,)):
-            yield _error("deleted", f"turn {turn} was deleted, and the index does not say so: run convfs reindex")
+            yield fault("deleted", f"turn {turn} was deleted, and the index does not say so: run convfs reindex")
 
 
 def check_references(store: Store) -> Iterator[Finding]:
@@ -252,8 +161,8 @@ def check_references(store: Store) -> Iterator[Finding]:
             try:
                 store.resolver.check(Hash(bytes.fromhex(str(digest))))
             except (ConvfsError, ValueError) as error:
-                yield _error("references", f"{conversation.project}/{conversation.name}, {name}: {error}")
-    for frame in _frames(store):
+                yield fault("references", f"{conversation.project}/{conversation.name}, {name}: {error}")
+    for frame in frames(store):
         if isinstance(frame, Damage):
             continue
         body = frame.body
@@ -262,7 +171,7 @@ def check_references(store: Store) -> Iterator[Finding]:
                 store.resolver.check(body.hash)
             except ConvfsError as error:
                 if isinstance(body, Dictionary):
-                    yield _error("references", f"the dictionary of small groups: {error}")
+                    yield fault("references", f"the dictionary of small groups: {error}")
                 else:
                     yield Finding("references", "warning", f"{body.algorithm}:{body.digest.hex()}: {error}")
 
@@ -270,7 +179,7 @@ def check_references(store: Store) -> Iterator[Finding]:
 def check_index(store: Store) -> Iterator[Finding]:
     """The index says what the logs and packs say (where these are not damaged): one made anew has the same rows."""
     for problem in store.files.index.db.problems():
-        yield _error("index", f"index.db: {problem}: run convfs reindex")
+        yield fault("index", f"index.db: {problem}: run convfs reindex")
     scratch = store.root / "fsck.db"
     _remove(scratch)
     fresh = Index(scratch)
@@ -280,7 +189,7 @@ def check_index(store: Store) -> Iterator[Finding]:
             return
         for table in (*DERIVED_FROM_LOGS, "blobs"):
             for place, row in differences(fresh, store.files.index.db.path, table):
-                yield _error("index", f"{table}: {place} has {row}: run convfs reindex")
+                yield fault("index", f"{table}: {place} has {row}: run convfs reindex")
     finally:
         fresh.close()
         _remove(scratch)
@@ -291,7 +200,7 @@ def check_views(store: Store) -> Iterator[Finding]:
     for table in DERIVED_FROM_RENDERER:
         for row in store.files.index.db.query(f"SELECT * FROM {table}"):
             if not numbered_holds(row):
-                yield _error("views", f"{table}: the row {row} is damaged: run convfs reindex")
+                yield fault("views", f"{table}: the row {row} is damaged: run convfs reindex")
 
 
 def differences(fresh: Index, other: Path, table: str) -> Iterator[tuple[str, tuple[object, ...]]]:
@@ -313,10 +222,12 @@ def _remove(path: Path) -> None:
 
 CHECKS: tuple[Check, ...] = (
     check_turns,
+    check_jumps,
     check_head_log,
     check_heads,
     check_edits,
     check_patches,
+    check_notes,
     check_deleted,
     check_packs,
     check_payloads,

@@ -24,6 +24,7 @@ from store.disk.head_format import encode as encode_frame
 from store.disk.head_log import HeadLog
 from store.disk.journal import Journal
 from store.disk.journal_format import Checkpoint, Entry, JournalBlob
+from store.disk.jumps import Jumps
 from store.disk.pack import PackSet
 from store.disk.turn_format import RECORD_SIZE
 from store.disk.turn_format import encode as encode_turn
@@ -65,7 +66,14 @@ class Files:
         self.journal = Journal(root / "journal", store_id, JOURNAL_BYTES)
         held.callback(self.journal.close)
         self._recover()
-        self.index = _open_index(self)
+        self.index, sound = _open_index(self)
+        held.callback(self.index.close)
+        self.jumps = Jumps(root / "turns" / "turns.jump", store_id, self.turns, trusted=sound)
+        held.callback(self.jumps.close)
+        if self.jumps.damage:
+            self.notes.append(f"what follows from the turn log could not be used ({self.jumps.damage}); made it anew")
+        if not sound:
+            self.jumps.extend()
         self._held = held.pop_all()
 
     def settle(self) -> None:
@@ -85,6 +93,11 @@ class Files:
             if clean:
                 with suppress(OSError):
                     self.journal.cut()
+                try:
+                    self.jumps.extend()
+                    self.jumps.sync()
+                except OSError:
+                    clean = False
             self.index.close(sync=clean)
             if self.index.db.damaged:
                 # made anew at the next opening
@@ -259,10 +272,12 @@ def _headed(root: Path) -> Iterator[tuple[Path, FileKind]]:
 # -- the index -----------------------------------------------------------------------------------------------------
 
 
-def _open_index(files: Files) -> Index:
+def _open_index(files: Files) -> tuple[Index, bool]:
+    """Return the index, and whether it was there: then what is derived beside it can be trusted as well."""
     path = files.root / "index.db"
     boot = _BOOT_ID.read_text().strip()
     index = _sound_index(files, path, boot) if path.exists() else None
+    sound = index is not None
     if index is None:
         remove_index(files.root)
         index = Index(path, boot)
@@ -272,7 +287,7 @@ def _open_index(files: Files) -> Index:
         except BaseException:
             index.close()
             raise
-    return index
+    return index, sound
 
 
 def _sound_index(files: Files, path: Path, boot: str) -> Index | None:

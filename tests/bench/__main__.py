@@ -11,16 +11,18 @@ every contestant gives the right answer. Cold numbers need root, to drop the ker
 import platform
 import traceback
 
-from tests.bench import appends, editing, importing, reading, scale, space
+from tests.bench import appends, editing, importing, paging, reading, scale, service, space
 from tests.bench.harness import note, options, parse, remove
 
 BENCHMARKS = {
     "appends": appends.bench,
+    "service": service.bench,
     "importing": importing.bench,
     "space": space.bench,
     "reading": reading.bench,
     "editing": editing.bench,
     "scale": scale.bench,
+    "paging": paging.bench,
 }
 
 

@@ -1,7 +1,9 @@
 """A disk that fails once: the n-th write or sync from when it is installed raises, after doing some or none of it."""
 
+import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -18,26 +20,29 @@ class FailingDisk:
         self.code = code
         self.torn = torn
         self.failed = ""
+        self.path = Path()
+        """The file of the call that failed."""
         self._lock = threading.Lock()
         self._pwrite_all: Callable[..., None] = durable.pwrite_all
         patch.setattr(durable, "pwrite_all", self.pwrite_all)
         patch.setattr(durable, "fdatasync", self.fdatasync)
         patch.setattr(durable, "sync_directory", lambda _path: None)
 
-    def _fails(self, call: str) -> bool:
+    def _fails(self, call: str, fd: int) -> bool:
         with self._lock:
             number, self.calls = self.calls, self.calls + 1
             if number == self.at:
                 self.failed = call
+                self.path = Path(os.readlink(f"/proc/self/fd/{fd}"))
             return number == self.at
 
     def pwrite_all(self, fd: int, data: bytes, offset: int) -> None:
-        if self._fails("write"):
+        if self._fails("write", fd):
             self._pwrite_all(fd, bytes(data[: int(len(data) * self.torn)]), offset)
             raise OSError(self.code, "the disk fails, for a test")
         self._pwrite_all(fd, data, offset)
 
     def fdatasync(self, fd: int) -> None:
         # no power fails here, so that nothing needs to reach the disk
-        if self._fails("sync"):
+        if self._fails("sync", fd):
             raise OSError(self.code, "the disk fails, for a test")

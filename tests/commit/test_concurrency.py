@@ -175,7 +175,11 @@ def test_changes_are_announced(memory_path: Path) -> None:
         store.set_metadata(context, {"title": "y"})
         store.put_blob(b"nothing that anyone sees")
         store.submit(Request(0, turns=[store.new_turn(hash_bytes(b"x"), "x.v1", Encoding.JSON)], move_head=False))
-        assert heard == [Change(context, True), Change(context, False), Change(context, False)]
+        assert heard == [
+            Change(context, True, moved=True, described=True, seq=2),
+            Change(context, False, moved=True, tip=1, seq=5),
+            Change(context, False, described=True, tip=1, seq=7),
+        ]
 
 
 def test_whoever_gives_up_waiting_does_not_hold_up_the_others(

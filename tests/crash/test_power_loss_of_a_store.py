@@ -35,12 +35,20 @@ class Told:
         """The states that conversations were to be in, one after another."""
         self.acknowledged: dict[str, int] = {}
         self.blobs: list[bytes] = []
+        self.keys: list[tuple[int, bytes, bytes, int]] = []
+        """Which turns were appended: context, key, payload, turn."""
+        self.texts: dict[int, bytes] = {}
+        """What was added to open turns, by their numbers. Beyond that, a piece may be there or not."""
+        self.closed: set[int] = set()
 
     def note(self) -> "Told":
         """Return what was acknowledged by now."""
         now = Told()
         now.acknowledged = dict(self.acknowledged)
         now.blobs = list(self.blobs)
+        now.keys = list(self.keys)
+        now.texts = dict(self.texts)
+        now.closed = set(self.closed)
         return now
 
 
@@ -66,6 +74,9 @@ class Life:
         states = self.told.branches[name] = [[]]
         context = store.create_context(metadata={"project": "p", "name": name}).context
         self.told.acknowledged[name] = 0
+        served = store.create_context().context
+        stream = store.open_turn(served, "x.v1")
+        self.told.texts[stream.number] = b""
         for step in range(8):
             payloads = [b'{"%s":%d,"%s":%d}' % (name.encode(), step, b"long " * (7 * step + i), i) for i in range(3)]
             if step == 2:
@@ -90,6 +101,16 @@ class Life:
                 states.append(states[-1] + payloads[:1])
                 store.append(context, payloads[0], "x.v1")
             self.told.acknowledged[name] += 1
+            key = b"%s %d" % (name.encode(), step)
+            turn = store.append(served, key, "x.v1", idempotency_key=key, fs_root=hash_bytes(key))
+            self.told.keys.append((served, key, key, turn.turn_id))
+            stream.add(b"%d, " % step)
+            self.told.texts[stream.number] += b"%d, " % step
+            if step == 4 + number:
+                self.told.closed.add(stream.number)
+                stream.seal() if number else stream.abort()
+                stream = store.open_turn(served, "x.v1")
+                self.told.texts[stream.number] = b""
             if step == 3 and number == 0:
                 store.flush()
             if step == 4:
@@ -145,7 +166,7 @@ def missing(store: Store, told: Told, noted: Told) -> list[str]:
         if conversation is None:
             found.append(f"conversation {name} is gone")
             continue
-        turns = store.last(conversation.id, 1000)
+        turns = store.last(conversation.id, 1000, latest=True)
         payloads = [store.payload(turn.turn_id) for turn in turns]
         states = told.branches[name]
         if payloads not in states:
@@ -154,6 +175,21 @@ def missing(store: Store, told: Told, noted: Told) -> list[str]:
             found.append(f"conversation {name} has lost what was acknowledged")
         if any(store.type_name(turn.type_tag).startswith("0x") for turn in turns):
             found.append(f"conversation {name} has lost the name of a type")
+    for context, key, payload, turn_id in noted.keys:
+        if store.append(context, payload, "x.v1", idempotency_key=key).turn_id != turn_id:
+            found.append(f"the key {key!r} is forgotten")
+        if store.fs_root(turn_id) != hash_bytes(payload):
+            found.append(f"the root of turn {turn_id} is gone")
+    texts = {text.number: text for text in store.open_turns()}
+    for number, text in noted.texts.items():
+        if number in texts:
+            rest = told.texts[number][len(text) :]
+            if texts[number].damaged or not texts[number].text.startswith(text):
+                found.append(f"open turn {number} has lost what was added")
+            elif not rest.startswith(texts[number].text[len(text) :]) and rest:
+                found.append(f"open turn {number} has what was never added")
+        elif number not in told.closed:
+            found.append(f"open turn {number} is gone")
     for data in noted.blobs:
         if store.blob(hash_bytes(data)) != data:
             found.append("a blob is gone")

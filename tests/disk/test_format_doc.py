@@ -1,6 +1,7 @@
 """``store/FORMAT.md`` tells the truth: its examples are what the code writes, its tables add up."""
 
 import re
+import struct
 import zlib
 from enum import IntEnum
 from pathlib import Path
@@ -8,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from store.content import chunking, delta
-from store.disk import blob_format, file_header, head_format, journal_format, skeleton_format, turn_format
+from store.content.veil import veil
+from store.disk import blob_format, file_header, head_format, journal_format, jump_format, skeleton_format, turn_format
 from store.disk.blob_format import Chunk, Compression, Form, Member, Stretch
 from store.disk.file_header import HEADER_SIZE
 from store.disk.journal_format import Checkpoint, Entry, JournalBlob, Slot
@@ -39,8 +41,13 @@ BODIES: dict[str, head_format.Body] = {
     "commit": head_format.Commit(2, 1, 32, 32),
     "superseded": head_format.Superseded(((2, 3, 1),)),
     "patched": head_format.Patched(1, 0, TIME, ((2, hash_bytes(PAYLOAD), turn_format.EDITED, TIME),), "edit 00002"),
+    "appended": head_format.Appended(2, TIME, b"request-0007"),
+    "fs root": head_format.FsRoot(2, hash_bytes(b"a tree of files")),
+    "opened": head_format.Opened(TURN.type_tag, TURN.codec, TIME),
+    "text added": head_format.TextAdded(12, 0, veil(b"Please fix ", hash_bytes(struct.pack("<QQ", 12, 0)))),
+    "closed": head_format.Closed(12, 2),
 }
-OF_CONTEXTS = ("context created", "head moved", "metadata", "superseded", "patched")
+OF_NONE = ("type registered", "alias", "dictionary", "commit")
 COMMIT = head_format.encode(3, 0, BODIES["commit"])
 ENTRY = Entry(
     3,
@@ -64,8 +71,9 @@ DELTA = delta.difference(LINES, EDITED)
 EXAMPLES: dict[str, bytes] = {
     "file header": file_header.encode(file_header.TURN_LOG, STORE_ID),
     "turn record": turn_format.encode(TURN),
+    "jump": jump_format.encode(2, 1),
     **{
-        name: head_format.encode(number, int(name in OF_CONTEXTS), body)
+        name: head_format.encode(number, int(name not in OF_NONE), body)
         for number, (name, body) in enumerate(BODIES.items(), 1)
     },
     "blob record": blob_format.encode_record(RAW, 5, hash_bytes(b"hello"), b"hello"),
@@ -138,6 +146,7 @@ def test_fixed_sizes() -> None:
     assert [int(offset) + int(size) for offset, size, _ in last_rows if offset] == [
         HEADER_SIZE,
         turn_format.RECORD_SIZE,
+        jump_format.ENTRY_SIZE,
         len(blob_format.encode_group_table([Member(Hash(bytes(32)), Form.PLAIN, 1, 1)])),
         len(blob_format.encode_delta_table(Hash(bytes(32)), [Stretch(0, 0, 0)])),
         len(blob_format.encode_chunks([Chunk(Hash(bytes(32)), 1)])),

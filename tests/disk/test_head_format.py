@@ -10,15 +10,20 @@ from store.disk import head_format
 from store.disk.head_format import (
     MAX_FRAME,
     Alias,
+    Appended,
     Body,
+    Closed,
     Commit,
     ContextCreated,
     Dictionary,
     Frame,
+    FsRoot,
     HeadMoved,
     Metadata,
+    Opened,
     Patched,
     Superseded,
+    TextAdded,
     TypeRegistered,
 )
 from store.errors import DamageError, UsageError
@@ -38,6 +43,11 @@ bodies: st.SearchStrategy[Body] = st.one_of(
     st.builds(Commit, u64, u32, u64, u64),
     st.builds(Superseded, st.lists(st.tuples(u64, u64, u32), max_size=3).map(tuple)),
     st.builds(Patched, u64, u64, u64, st.lists(st.tuples(u64, hashes, u32, u64), max_size=3).map(tuple), texts),
+    st.builds(Appended, u64, u64, st.binary(max_size=60)),
+    st.builds(FsRoot, u64, hashes),
+    st.builds(Opened, u64, u32, u64),
+    st.builds(TextAdded, u64, u64, st.binary(max_size=60)),
+    st.builds(Closed, u64, u64),
 )
 EXAMPLES: list[Body] = [
     ContextCreated(0, 1_700_000_000_000, 0),
@@ -49,6 +59,11 @@ EXAMPLES: list[Body] = [
     Commit(9, 1, 32, 32),
     Superseded(((2, 9, 3), (5, 0, 1))),
     Patched(3, 1, 1_700_000_000_000, ((2, Hash(bytes([9]) * 32), 2, 1_700_000_000_000),), "edit 00002"),
+    Appended(9, 1_700_000_000_000, b"request 7"),
+    FsRoot(9, Hash(bytes([10]) * 32)),
+    Opened(77, 7, 1_700_000_000_000),
+    TextAdded(12, 40, b"and then"),
+    Closed(12, 9),
 ]
 
 
@@ -81,7 +96,7 @@ def test_every_flipped_bit_and_every_cut_shows(body: Body) -> None:
 @pytest.mark.parametrize(
     ("frame", "reason"),
     [
-        (head_format.encode(1, 2, EXAMPLES[0])[:4] + b"\x0a\0" + head_format.encode(1, 2, EXAMPLES[0])[6:], "kind 10"),
+        (head_format.encode(1, 2, EXAMPLES[0])[:4] + b"\x0f\0" + head_format.encode(1, 2, EXAMPLES[0])[6:], "kind 15"),
         (head_format.encode(1, 2, EXAMPLES[1])[:4] + b"\x01\0" + head_format.encode(1, 2, EXAMPLES[1])[6:], "26 bytes"),
         (head_format.encode(1, 2, EXAMPLES[0])[:4] + b"\x06\0" + head_format.encode(1, 2, EXAMPLES[0])[6:], "20 bytes"),
         (head_format.encode(1, 2, EXAMPLES[0])[:4] + b"\x05\0" + head_format.encode(1, 2, EXAMPLES[0])[6:], "ends"),
@@ -93,7 +108,7 @@ def test_sound_checksum_over_nonsense(frame: bytes, reason: str) -> None:
         head_format.decode(resealed(frame))
 
 
-@pytest.mark.parametrize("kind", [2, 3, 4, 5, 8, 9])
+@pytest.mark.parametrize("kind", [2, 3, 4, 5, 8, 9, 10, 11, 12, 13, 14])
 def test_a_body_too_short_for_its_kind(kind: int) -> None:
     frame = (30).to_bytes(4, "little") + kind.to_bytes(2, "little") + bytes(16) + b"shrt" + bytes(4)
     with pytest.raises(DamageError, match=f"kind {kind} makes no sense"):

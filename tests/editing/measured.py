@@ -18,7 +18,7 @@ def measured(store: Store, head: int) -> tuple[list[EventRow], list[ResourceRow]
     chain = Chain(1, lambda _number: None, store.aliased)
     for number, turn in enumerate(store.path_to_root(head) if head else [], 1):
         payload, type_name = store.payload(turn.turn_id), store.type_name(turn.type_tag)
-        event = lens_for(type_name).view(payload, chain)
+        event = lens_for(type_name, turn.encoding).view(payload, chain)
         chain.advance(event)
         if turn.deleted:
             size = len(payload)

@@ -52,10 +52,12 @@ def test_an_edit_appends_nothing_and_leaves_the_old_state(store: Store, editor: 
     assert store.turn(turn.turn_id) == turn
     assert store.payload(turn.turn_id) == corrected(4)
     assert store.payload(4) == lines[3]
-    assert store.last(context, 7)[0] == turn
-    assert store.before(context, 5, 1) == [turn]
-    assert store.before(context, turn.turn_id, 1) == [store.turn(3)]
-    assert store.range_by_depth(context, 2, 3) == [store.turn(3), turn, store.turn(5)]
+    assert store.last(context, 7, latest=True)[0] == turn
+    assert store.before(context, 5, 1, latest=True) == [turn]
+    assert store.before(context, turn.turn_id, 1, latest=True) == [store.turn(3)]
+    assert store.range_by_depth(context, 2, 3, latest=True) == [store.turn(3), turn, store.turn(5)]
+    # as they were appended, unless asked otherwise
+    assert store.last(context, 7)[0] == store.before(context, 5, 1)[0] == store.turn(4)
 
 
 def test_what_changes_nothing_is_no_version(store: Store, editor: Editor) -> None:

@@ -11,16 +11,10 @@ __all__ = ["store_path"]
 
 
 @pytest.fixture
-def lines() -> list[str]:
-    """The lines of the conversation that :func:`talk` has."""
-    return LINES
-
-
-@pytest.fixture
-def talk(store_path: Path, lines: list[str]) -> Iterator[Talk]:
+def talk(store_path: Path) -> Iterator[Talk]:
     """A mounted store with one conversation to be changed; afterwards no file has another size than it says."""
     with new_store(store_path) as store:
-        add(store, lines)
+        add(store, LINES)
     with mounted(store_path) as mount:
         talk = Talk(mount)
         yield talk

@@ -4,6 +4,7 @@ import base64
 import errno
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,13 @@ LINES = [
 
 
 @pytest.fixture
-def lines() -> list[str]:
-    return LINES
+def talk(store_path: Path) -> Iterator[Talk]:
+    with new_store(store_path) as store:
+        add(store, LINES)
+    with mounted(store_path) as mount:
+        talk = Talk(mount)
+        yield talk
+        talk.check()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ import pytest
 from store.errors import UsageError
 from store.events.event import Kind
 from store.formats.registry import lens_for
-from store.formats.unknown import as_it_is
+from store.formats.unknown import MOST_IN_HEX, as_it_is
 from tests.formats.earlier import Earlier
 from tests.formats.edited import edit_of
 
@@ -13,8 +13,8 @@ from tests.formats.edited import edit_of
     [
         (b'{"a":["x"]}', "json", '{\n  "a": [\n    "x"\n  ]\n}'),
         ("grüße\n".encode(), "text", "grüße\n"),
-        (b"\x00\x01\xff\x80\x10", "text", "0001 ff80 10"),
-        (b"\xff\xfe", "text", "fffe"),
+        (b"\x00A\xff\x80\x10", "text", "00000000 00 41 ff 80 10 |.A...|"),
+        (b"\xff\xfe", "text", "00000000 ff fe |..|"),
     ],
 )
 def test_payloads_of_unknown_types_are_shown(payload: bytes, kind: str, text: str) -> None:
@@ -23,6 +23,14 @@ def test_payloads_of_unknown_types_are_shown(payload: bytes, kind: str, text: st
     (block,) = event.blocks
     assert block.type == kind
     assert (block.text or "").replace(" ", "") == text.replace(" ", "")
+
+
+def test_bytes_are_shown_with_their_offsets() -> None:
+    event = lens_for("somebody.else.v7").view(bytes(range(256)) * 300, Earlier())
+    lines = (event.blocks[0].text or "").split("\n")
+    assert len(lines) == MOST_IN_HEX // 16
+    assert lines[4] == "00000040  40 41 42 43 44 45 46 47 48 49 4a 4b 4c 4d 4e 4f  |@ABCDEFGHIJKLMNO|"
+    assert event.header == {"shown_as": "hex", "bytes": 76_800, "shown": MOST_IN_HEX}
 
 
 def test_damaged_text_is_shown_as_it_is() -> None:

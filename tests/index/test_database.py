@@ -16,19 +16,19 @@ from store.index.sums import holds, numbered_holds, numbered_sum, sum_of
 def test_readers_see_what_was_committed_and_nothing_else(tmp_path: Path) -> None:
     database = Database(tmp_path / "index.db")
     with database.writing() as sql:
-        sql.execute("INSERT INTO types VALUES (1, 'x')")
+        sql.execute("INSERT INTO types VALUES (1, 0, 'x')")
         assert database.query("SELECT * FROM types") == []
         # within itself it is one transaction
         database.set_state("key", 5)
         assert database.state("key") is None
-    assert database.query("SELECT * FROM types") == [(1, "x")]
+    assert database.query("SELECT * FROM types") == [(1, 0, "x")]
     assert database.state("key") == 5
     with pytest.raises(DamageError, match="no such column"), database.writing() as sql:
         sql.execute("DELETE FROM types WHERE tag = 1 OR nonesuch = 0")
     with suppress(ZeroDivisionError), database.writing() as sql:
         sql.execute("DELETE FROM types")
         raise ZeroDivisionError
-    assert database.one("SELECT * FROM types") == (1, "x")
+    assert database.one("SELECT * FROM types") == (1, 0, "x")
     assert database.one("SELECT * FROM types WHERE tag = 2") is None
     database.close()
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,12 @@ import trio
 from msgspec import Struct
 
 from store.errors import Conflict, ConvfsError, NotFound, UsageError
-from store.service import address, frames
+from store.service import address, frames, hub
 from store.service.client import Client, ServiceGone
 from store.service.frames import Frame
 from store.service.operation import Holder, Nothing, Operation
 from store.service.operations import OPERATIONS, STATUS, STOP
-from store.service.server import serve
+from store.service.server import Service, serve
 from store.store import Store
 
 
@@ -81,9 +82,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 async def serving(store: Store, **options: object) -> AsyncIterator[Path]:
     async with trio.open_nursery() as nursery:
         operations = [*OPERATIONS, COUNT, REPORT, WAIT, FAIL]
-        path = await nursery.start(lambda **status: serve(store, operations, **options, **status))
+        place = await nursery.start(partial(serve, Service(store, operations, **options)))
         with trio.fail_after(30):
-            yield path
+            yield place.socket
         nursery.cancel_scope.cancel()
 
 
@@ -220,7 +221,8 @@ async def test_the_end_of_the_server_ends_what_runs(store: Store, work: Work) ->
         (Frame(258, 5, b'{"projekt":"x"}'), 422),
         (Frame(258, 5, b"[" * 100_000), 422),
         (Frame(258, 5, b"\xff"), 422),
-        (Frame(7, 5, b""), 404),
+        (Frame(7, 5, b""), 422),
+        (Frame(200, 5, b""), 404),
         (Frame(60_000, 5, b"{}"), 404),
         (Frame(255, 5, b""), 404),
     ],
@@ -258,9 +260,12 @@ async def test_a_connection_cut_off_within_a_frame_harms_nobody(store: Store, wo
         assert await call(path, STATUS, Nothing())
 
 
-async def test_too_many_connections_are_turned_away_and_the_others_stay(store: Store, work: Work) -> None:
+async def test_too_many_connections_are_turned_away_and_the_others_stay(
+    store: Store, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "MOST_CONNECTIONS", 20)
     async with serving(store) as path, AsyncExitStack() as stack:
-        for number in range(64):
+        for number in range(20):
             stream = await stack.enter_async_context(await trio.open_unix_socket(path))
             await stream.send_all(frames.encode(Frame(STATUS.number, number)))
             assert await stream.receive_some()

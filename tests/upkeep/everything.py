@@ -6,13 +6,17 @@ from pathlib import Path
 import msgspec
 
 from fusefs.text.render import FileRenderer
+from store.commit.open_texts import OpenText
+from store.disk.turn_format import Encoding
 from store.editing.editor import DELETED, Editor
-from store.errors import ConvfsError
+from store.errors import ConvfsError, DamageError
 from store.ids import hash_bytes, tip_of
 from store.importing.importer import Importer
 from store.store import Append, Store
 from tests.content.noise import edited, noise
 from tests.importing.sessions import lines, session
+
+ROOT = hash_bytes(b"a tree of files")
 
 Answers = dict[str, object]
 Question = Callable[[], object]
@@ -50,6 +54,17 @@ def fill(root: Path, folder: Path) -> None:
         Editor(store).edit(fourth, {2: DELETED, 3: b'{"type":"user","number":3,"text":"and once more"}'})
         Editor(store).edit(first, {1: DELETED})
         Editor(store).restore(first, 2)
+        served = store.create_context().context
+        keyed = store.append(served, b"from a client", "com.example.thing", idempotency_key=b"key", fs_root=ROOT)
+        store.append(served, b"\x81\xa1a\x01", "com.example.thing", encoding=Encoding.MSGPACK, type_version=2)
+        store.attach_fs(keyed.turn_id - 1, hash_bytes(b"another tree"))
+        store.register_type("com.example.thing", 2)
+        store.patch(served, {keyed.turn_id: b"corrected"})
+        for _ in range(2):
+            turn = store.open_turn(served, "com.example.text")
+            turn.add(b"piece by ")
+            turn.add(b"piece")
+        turn.seal()
         ask(store)
 
 
@@ -71,6 +86,13 @@ def questions(store: Store) -> dict[str, Question]:
     for patch in (1, 2, 3):
         asked[f"patch {patch}"] = lambda patch=patch: store.path_to_root(tip_of(10, patch))
         asked[f"patched by {patch}"] = lambda patch=patch: payloads_of(store, tip_of(10, patch))
+    asked["served"] = lambda: store.last(6, 9)
+    asked["served, the latest"] = lambda: store.last(6, 9, latest=True)
+    asked["open turns"] = lambda: whole(store.open_turns())
+    asked["types"] = store.types
+    for turn in range(1, 25):
+        asked[f"root {turn}"] = lambda turn=turn: store.fs_root(turn)
+    asked["key"] = lambda: store._writer.keys.get(6, b"key")
     for name in ("first", "second", "third", "fourth"):
         asked[f"find {name}"] = lambda name=name: store.find("shop", name)
     for turn in range(1, 22):
@@ -98,6 +120,12 @@ def questions(store: Store) -> dict[str, Question]:
 
 def payloads_of(store: Store, tip: int) -> list[bytes]:
     return [store.payload(turn.turn_id) for turn in store.path_to_root(tip)]
+
+
+def whole(texts: list[OpenText]) -> list[OpenText]:
+    if any(text.damaged for text in texts):
+        raise DamageError("something of an open turn may be lost")
+    return texts
 
 
 def sound(value: object) -> object:

@@ -253,10 +253,12 @@ def test_progress_names_each_check(store: Store) -> None:
     assert fsck(store, named.append) == []
     assert named == [
         "turns",
+        "jumps",
         "head log",
         "heads",
         "edits",
         "patches",
+        "notes",
         "deleted",
         "packs",
         "payloads",

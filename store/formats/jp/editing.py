@@ -5,7 +5,8 @@ import re
 
 from store.errors import UsageError
 from store.events.event import Kind, Path
-from store.formats.editing import Place, Value
+from store.formats.edit_checks import Value
+from store.formats.editing import Place
 from store.formats.json_spans import locate
 from store.formats.json_view import JsonObject, as_object, as_text, decode
 from store.formats.new_literals import encoded, spell

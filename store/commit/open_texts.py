@@ -1,0 +1,122 @@
+"""The turns that are being written, piece by piece, as far as they are durable."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from store.content.veil import veil
+from store.disk.file_header import Damage
+from store.disk.head_format import Frame
+from store.disk.note_format import Closed, Opened, TextAdded
+from store.ids import hash_bytes
+
+
+class OpenText(Struct, frozen=True):
+    """What there is of an open turn: its context, type tag and codec, when it was opened, and its text so far.
+
+    ``damaged`` says that something of it may be lost, behind this text.
+    """
+
+    number: int
+    context_id: int
+    tag: int
+    codec: int
+    opened_ms: int
+    text: bytes
+    damaged: bool = False
+
+
+class _Open:
+    """One open turn. Who adds to it, or closes it, holds its ``lock`` meanwhile."""
+
+    __slots__ = ("context", "damaged", "lock", "opened", "text")
+
+    def __init__(self, context: int, opened: Opened) -> None:
+        self.context = context
+        self.opened = opened
+        self.text = bytearray()
+        self.damaged = False
+        self.lock = threading.Lock()
+
+
+class OpenTexts:
+    """Follows the frames of the head log. One thread applies them; any may ask."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, _Open] = {}
+        self._of: dict[int, list[int]] = {}
+        self.size = 0
+        """How many bytes all texts have together."""
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def replay(self, frames: Iterable[Frame | Damage], known: Mapping[int, int]) -> None:
+        """Apply the frames of a log; ``known`` are those turns that are open in the end, and their contexts."""
+        for frame in frames:
+            if isinstance(frame, Frame):
+                self.apply(frame)
+                continue
+            # what is lost may have been of any of them
+            for one in self._open.values():
+                one.damaged = True
+        for number in [number for number in self._open if number not in known]:
+            self._close(number)
+        for number, context in known.items():
+            if number not in self._open:
+                self._add(number, context, Opened(0, 0, 0)).damaged = True
+
+    def apply(self, frame: Frame) -> None:
+        """Take note of one frame."""
+        body = frame.body
+        if isinstance(body, TextAdded):
+            found = self._open.get(body.number)
+            if found is not None:
+                if body.offset == len(found.text):
+                    found.text += veiled(body.number, body.offset, body.text)
+                    self.size += len(body.text)
+                else:
+                    found.damaged = True
+        elif isinstance(body, Opened):
+            self._add(frame.seq, frame.context, body)
+        elif isinstance(body, Closed):
+            self._close(body.number)
+
+    def _add(self, number: int, context: int, opened: Opened) -> _Open:
+        added = self._open[number] = _Open(context, opened)
+        self._of[context] = [*self._of.get(context, ()), number]
+        return added
+
+    def _close(self, number: int) -> None:
+        closed = self._open.pop(number, None)
+        if closed is not None:
+            self.size -= len(closed.text)
+            self._of[closed.context] = [other for other in self._of[closed.context] if other != number]
+            if not self._of[closed.context]:
+                del self._of[closed.context]
+
+    def state(self, number: int) -> _Open | None:
+        """Return an open turn, None if there is none of that number."""
+        return self._open.get(number)
+
+    def of(self, context: int) -> list[OpenText]:
+        """Return the open turns of a context, or of all (0), in the order in which they were opened."""
+        numbers = self._of.get(context, ()) if context else list(self._open)
+        return [text for number in numbers if (text := self.get(number)) is not None]
+
+    def get(self, number: int) -> OpenText | None:
+        """Return what there is of an open turn, None if there is none of that number."""
+        one = self._open.get(number)
+        if one is None:
+            return None
+        opened = one.opened
+        return OpenText(number, one.context, opened.tag, opened.codec, opened.time_ms, bytes(one.text), one.damaged)
+
+
+def veiled(number: int, offset: int, text: bytes) -> bytes:
+    """Return the text of an open turn as the head log has it, or what it was before that."""
+    return veil(text, hash_bytes(struct.pack("<QQ", number, offset)))

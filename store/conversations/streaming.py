@@ -1,0 +1,161 @@
+"""Open turns: what is written piece by piece, seen as it grows, and sealed into one turn.
+
+Each piece is durable, and there for readers, when it has been added. A turn that was not sealed when the process died
+is still open: who has its number goes on with it, seals or drops it.
+"""
+
+from __future__ import annotations
+
+from store.commit.open_texts import OpenText, veiled
+from store.commit.request import ContextHead, Request
+from store.conversations.patching import Patching
+from store.conversations.submitting import fs_root_of
+from store.conversations.viewer import LARGEST_VIEWED
+from store.disk.note_format import Closed, Opened, TextAdded
+from store.disk.turn_format import Encoding, Turn
+from store.errors import Conflict, DamageError, NotFound, TooLarge, UsageError
+from store.ids import Hash, now_ms
+
+_MOST_OPEN = 4096
+_MOST_BYTES = 512 << 20
+_LARGEST_PIECE = 1 << 20
+
+
+class OpenTurn:
+    """A turn of the context ``context_id`` that is being written. Safe to use from any thread, and by several at once.
+
+    Calls raise NotFound once it has been dropped, or sealed.
+    """
+
+    def __init__(self, store: Streaming, context_id: int, number: int) -> None:
+        self._store = store
+        self.context_id = context_id
+        self.number = number
+        """What it is known by, also after the store was closed and opened again."""
+
+    @property
+    def text(self) -> bytes:
+        """All that has been added."""
+        return self._store.open_text(self.number).text
+
+    def add(self, text: bytes, *, at: int | None = None) -> int:
+        """Go on with ``text``; return how many bytes there are once it is durable.
+
+        ``at`` is how many there were before: what has been added there already is not added again, and Conflict
+        where it is not the same. TooLarge where the turn would be.
+        """
+        return self._store.add_text(self.number, text, at)
+
+    def seal(self, *, expected_head: int | None = None, fs_root: bytes | None = None) -> Turn:
+        """Append all of it to its context as one turn, and return that; again, if it was sealed within a day."""
+        return self._store.seal_text(self.context_id, self.number, expected_head, fs_root)
+
+    def abort(self) -> None:
+        """Drop it."""
+        self._store.drop_text(self.number)
+
+
+class Streaming(Patching):
+    """Keeps the open turns of one store."""
+
+    def open_turn(
+        self, context_id: int, type_name: str, *, encoding: int = Encoding.RAW_BYTES, type_version: int = 0
+    ) -> OpenTurn:
+        """Begin a turn of a context whose payload is added piece by piece. NotFound if there is no such context."""
+        self.head(context_id)
+        described = self.new_turn(Hash(bytes(32)), type_name, encoding, type_version)
+        if len(self._writer.texts) >= _MOST_OPEN:
+            raise UsageError(f"{_MOST_OPEN} turns are open: seal or drop some first")
+        opened = Opened(described.type_tag, described.codec, now_ms())
+        request = Request(context_id, move_head=False, notes=[opened], types=self.types_for([type_name]))
+        return OpenTurn(self, context_id, self.submit(request).seq)
+
+    def resume_turn(self, context_id: int, number: int) -> OpenTurn:
+        """Return an open turn by its number, or one that was sealed within a day; else NotFound."""
+        state = self._writer.texts.state(number)
+        if state is None or state.context != context_id:
+            self._sealed(context_id, number)
+        return OpenTurn(self, context_id, number)
+
+    def open_turns(self, context_id: int = 0) -> list[OpenText]:
+        """Return the open turns of a context, or of all (0), with their texts so far; those opened first come first."""
+        return self._writer.texts.of(context_id)
+
+    def live(self, context_id: int) -> tuple[ContextHead, list[OpenText]]:
+        """Return the head of a context and its open turns, both of the same moment: a turn is not in both."""
+        return self._writer.live(context_id)
+
+    def open_text(self, number: int) -> OpenText:
+        """Return what there is of an open turn."""
+        found = self._writer.texts.get(number)
+        if found is None:
+            raise NotFound(f"there is no open turn {number}")
+        return found
+
+    def add_text(self, number: int, text: bytes, at: int | None = None) -> int:
+        """See :meth:`OpenTurn.add`."""
+        state = self._writer.texts.state(number)
+        if state is None:
+            raise NotFound(f"there is no open turn {number}")
+        with state.lock:
+            size = len(state.text)
+            if at is not None and at != size:
+                if at < size and state.text[at : at + len(text)] == text:
+                    return size
+                raise Conflict(f"open turn {number} has {size} bytes, and other ones at {at}")
+            if size + len(text) > LARGEST_VIEWED or self._writer.texts.size + len(text) > _MOST_BYTES:
+                raise TooLarge(f"open turn {number} would have {size + len(text)} bytes: seal it and begin another")
+            # a piece is one request, and must fit the journal
+            most = min(_LARGEST_PIECE, self._writer.journalled_bytes)
+            notes = [
+                TextAdded(number, size + start, veiled(number, size + start, text[start : start + most]))
+                for start in range(0, len(text), most)
+            ]
+            for note in notes:
+                if self._writer.texts.state(number) is not state:
+                    raise NotFound(f"there is no open turn {number}")
+                self.submit(Request(state.context, move_head=False, notes=[note]))
+            return size + len(text)
+
+    def seal_text(
+        self, context_id: int, number: int, expected_head: int | None = None, fs_root: bytes | None = None
+    ) -> Turn:
+        """See :meth:`OpenTurn.seal`."""
+        state = self._writer.texts.state(number)
+        if state is None or state.context != context_id:
+            return self._sealed(context_id, number)
+        with state.lock:
+            if self._writer.texts.state(number) is not state:
+                return self._sealed(context_id, number)
+            if state.damaged:
+                raise DamageError(f"what was added to open turn {number} after {len(state.text)} bytes may be lost")
+            payload = self.in_form(bytes(state.text), state.opened.codec & 0xFFFF)
+            fresh = self.journalled([payload])
+            turn = self.coded_turn(payload, state.opened.tag, state.opened.codec)
+            request = Request(context_id, turns=[turn], blobs=fresh, closes=number, key=_key(number))
+            if expected_head is not None:
+                request.expect(expected_head)
+            if fs_root is not None:
+                request.fs_root = fs_root_of(fs_root)
+            return self.submit(request).written[0]
+
+    def drop_text(self, number: int) -> None:
+        """See :meth:`OpenTurn.abort`."""
+        state = self._writer.texts.state(number)
+        if state is None:
+            raise NotFound(f"there is no open turn {number}")
+        with state.lock:
+            if self._writer.texts.state(number) is not state:
+                raise NotFound(f"there is no open turn {number}")
+            self.submit(Request(state.context, move_head=False, notes=[Closed(number, 0)]))
+
+    def _sealed(self, context_id: int, number: int) -> Turn:
+        turn = self._writer.keys.get(0, _key(number))
+        if not turn:
+            raise NotFound(f"there is no open turn {number} in context {context_id}")
+        return self.turn(turn)
+
+
+def _key(number: int) -> bytes:
+    """Return the idempotency key under which an open turn is sealed."""
+    return b"%d" % number

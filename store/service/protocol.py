@@ -1,0 +1,294 @@
+"""The server's side of one connection as a state machine: bytes in, requests out; answers in, bytes out. No I/O.
+
+What moves a connection from one state to another is the table :data:`TRANSITIONS`, and nothing else. Requests may be
+answered in any order; those that make no sense are answered here. Bounded are the requests in flight and the answers
+that nobody has taken yet: beyond either, nothing more is read (:attr:`Connection.reads`) nor handed out.
+"""
+
+import hmac
+from collections import deque
+from collections.abc import Container, Mapping, Sequence
+from enum import Enum, auto
+from typing import get_args
+
+import msgspec
+from msgspec import Struct
+
+from store.errors import UsageError
+from store.service import frames
+from store.service.frames import BadFrame, Decoder, Frame
+from store.service.wire import VERSION, AppendTurn, CreateContext, ForkContext, GetHead, Hello, HelloAnswer
+from store.service.wire_blobs import AttachFs, GetBlob, PutBlob
+from store.service.wire_fields import Buffer
+from store.service.wire_turns import GetBefore, GetLast, GetRange
+
+Message = (
+    CreateContext | ForkContext | GetHead | AppendTurn | GetLast | GetBefore | GetRange | GetBlob | AttachFs | PutBlob
+)
+"""What a request of the wire protocol asks for. HELLO is answered by the connection itself."""
+
+Payload = bytes | list[Buffer]
+"""The payload of an answer, whole or in pieces that need not be copied together."""
+
+MESSAGES: Mapping[int, type[Message]] = {kind.number: kind for kind in get_args(Message)}
+
+MOST_IN_FLIGHT = 64
+"""So many requests of one connection are worked on at a time."""
+MOST_WAITING_BYTES = 1 << 20
+"""While more bytes than this wait to be taken by the peer, none of its requests are begun."""
+
+_BUFFERS_AT_ONCE = 256
+
+
+class State(Enum):
+    """GREETING: only a HELLO with the token is listened to. OPEN: requests are. DRAINING: nothing more is read; what
+    is in flight is answered and sent. CLOSED: the connection is to be closed."""
+
+    GREETING = auto()
+    OPEN = auto()
+    DRAINING = auto()
+    CLOSED = auto()
+
+
+class Event(Enum):
+    """What happens to a connection: a HELLO, one without the token; another request; bytes that are no frame; the
+    peer's end; all is answered and sent; the connection is gone."""
+
+    HELLO = auto()
+    REFUSED = auto()
+    REQUEST = auto()
+    BROKEN = auto()
+    END = auto()
+    DONE = auto()
+    LOST = auto()
+
+
+TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
+    State.GREETING: {
+        Event.HELLO: State.OPEN,
+        Event.REFUSED: State.DRAINING,
+        Event.BROKEN: State.DRAINING,
+        Event.END: State.DRAINING,
+        Event.LOST: State.CLOSED,
+    },
+    State.OPEN: {
+        Event.HELLO: State.OPEN,
+        Event.REFUSED: State.DRAINING,
+        Event.REQUEST: State.OPEN,
+        Event.BROKEN: State.DRAINING,
+        Event.END: State.DRAINING,
+        Event.LOST: State.CLOSED,
+    },
+    State.DRAINING: {
+        Event.DONE: State.CLOSED,
+        Event.LOST: State.CLOSED,
+    },
+    State.CLOSED: {
+        Event.LOST: State.CLOSED,
+    },
+}
+
+
+class Request(Struct, frozen=True, gc=False):
+    """One request: a message of the wire protocol, or the payload of one of ours (``body``)."""
+
+    req_id: int
+    number: int
+    message: Message | None
+    body: Buffer = b""
+
+
+class Connection:
+    """One connection, seen by the server. ``session`` is the number that it is known under.
+
+    With a ``token`` nothing is done for a peer that does not give it in HELLO's meta, as the key "token" of a JSON
+    object. ``ours`` has the numbers of our own messages.
+    """
+
+    def __init__(self, session: int, ours: Container[int], token: str = "") -> None:
+        self.session = session
+        self.state = State.GREETING if token else State.OPEN
+        self.in_flight = 0
+        """How many requests were handed out and are not answered."""
+        self.waiting = 0
+        """How many bytes wait to be sent."""
+        self.tag = ""
+        """Who the peer says that it is."""
+        self._ours = ours
+        self._token = token
+        self._decoder = Decoder()
+        self._ended = False
+        self._out: deque[bytes | memoryview] = deque()
+
+    # -- from the peer ---------------------------------------------------------------------------------------------
+
+    @property
+    def reads(self) -> bool:
+        """Whether what the peer sends is to be read now."""
+        return self._listens and not self._ended and self._has_room
+
+    @property
+    def wanted(self) -> int:
+        """The size of the request that is coming in, 0 while that is not known."""
+        return self._decoder.wanted
+
+    def receive(self, data: bytes | memoryview) -> None:
+        """Take bytes that the peer sent; none: it will send no more."""
+        if data:
+            self._decoder.add(data)
+        else:
+            self._ended = True
+
+    def requests(self) -> list[Request]:
+        """Return the requests that are complete, as many as may be in flight; each is to be answered, or failed."""
+        found: list[Request] = []
+        try:
+            while self._listens and self._has_room:
+                frame = self._decoder.next()
+                if frame is None:
+                    if self._ended:
+                        self._move(Event.END)
+                    break
+                request = self._request(frame)
+                if request is not None:
+                    self.in_flight += 1
+                    found.append(request)
+        except BadFrame as error:
+            self._put(frames.error_frame(error.req_id, frames.TOO_LARGE, str(error)))
+            self._move(Event.BROKEN)
+        self._settle()
+        return found
+
+    def lost(self) -> None:
+        """Take note that nothing can be read or sent any more."""
+        self._out.clear()
+        self.waiting = 0
+        self._move(Event.LOST)
+
+    # -- to the peer -----------------------------------------------------------------------------------------------
+
+    def answer(self, req_id: int, number: int, payload: Payload) -> None:
+        """Answer a request; by an ERROR frame where the payload is larger than a frame may be."""
+        size = size_of(payload)
+        if size > frames.MAX_PAYLOAD:
+            self.fail(req_id, frames.TOO_LARGE, f"an answer of {size} bytes fits no frame: ask for less")
+            return
+        self.in_flight -= 1
+        if self.state is State.CLOSED:
+            return
+        if isinstance(payload, bytes):
+            self._put(Frame(number, req_id, payload))
+        else:
+            self._out.append(frames.HEADER.pack(size, number, 0, req_id))
+            self._out += [piece for piece in payload if piece]
+            self.waiting += frames.HEADER.size + size
+        self._settle()
+
+    def item(self, req_id: int, number: int, payload: bytes) -> None:
+        """Send an item of an answer that goes on."""
+        if self.state is not State.CLOSED:
+            self._put(Frame(number, req_id, payload, frames.MORE))
+
+    def fail(self, req_id: int, code: int, text: str) -> None:
+        """Answer a request by an ERROR frame."""
+        self.in_flight -= 1
+        if self.state is not State.CLOSED:
+            self._put(frames.error_frame(req_id, code, text))
+            self._settle()
+
+    def to_send(self) -> Sequence[bytes | memoryview]:
+        """Return what is to be sent next, in order."""
+        if len(self._out) <= _BUFFERS_AT_ONCE:
+            return list(self._out)
+        return [self._out[at] for at in range(_BUFFERS_AT_ONCE)]
+
+    def sent(self, size: int) -> None:
+        """Take note that the first ``size`` bytes of what was to be sent are on their way."""
+        self.waiting -= size
+        while size:
+            first = self._out.popleft()
+            if len(first) > size:
+                self._out.appendleft(memoryview(first)[size:])
+                break
+            size -= len(first)
+        self._settle()
+
+    # -- states ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _listens(self) -> bool:
+        return self.state is State.OPEN or self.state is State.GREETING
+
+    @property
+    def _has_room(self) -> bool:
+        return self.in_flight < MOST_IN_FLIGHT and self.waiting < MOST_WAITING_BYTES
+
+    def _move(self, event: Event) -> None:
+        self.state = TRANSITIONS[self.state][event]
+
+    def _settle(self) -> None:
+        if self.state is State.DRAINING and not self.in_flight and not self.waiting:
+            self._move(Event.DONE)
+
+    def _put(self, frame: Frame) -> None:
+        encoded = frames.encode(frame)
+        self._out.append(encoded)
+        self.waiting += len(encoded)
+
+    def _request(self, frame: Frame) -> Request | None:
+        """Return what a frame asks for; None where that was answered here."""
+        if frame.msg_type == Hello.number:
+            self._hello(frame)
+            return None
+        if self.state is State.GREETING:
+            self._refuse(frame)
+            return None
+        self._move(Event.REQUEST)
+        kind = MESSAGES.get(frame.msg_type)
+        if kind is None:
+            if frame.msg_type in self._ours:
+                return Request(frame.req_id, frame.msg_type, None, frame.payload)
+            text = f"this convfs knows no message {frame.msg_type}"
+            self._put(frames.error_frame(frame.req_id, frames.NOT_FOUND, text))
+            return None
+        try:
+            return Request(frame.req_id, frame.msg_type, kind.decode(frame.payload, frame.flags))
+        except UsageError as error:
+            self._put(frames.error_frame(frame.req_id, frames.INVALID, str(error)))
+            return None
+
+    def _hello(self, frame: Frame) -> None:
+        try:
+            hello = Hello.decode(frame.payload, frame.flags)
+        except UsageError as error:
+            self._put(frames.error_frame(frame.req_id, frames.INVALID, str(error)))
+            return
+        if self._token and not hmac.compare_digest(_token_of(hello).encode(), self._token.encode()):
+            self._refuse(frame)
+            return
+        self.tag = hello.tag
+        self._put(Frame(Hello.number, frame.req_id, HelloAnswer(self.session, VERSION).encode()))
+        self._move(Event.HELLO)
+
+    def _refuse(self, frame: Frame) -> None:
+        text = (
+            'this service wants a token first: HELLO with {"token": "…"} as its meta; it is in the store\'s directory'
+        )
+        self._put(frames.error_frame(frame.req_id, frames.INVALID, text))
+        self._move(Event.REFUSED)
+
+
+def size_of(payload: Payload) -> int:
+    """Return how many bytes a payload has."""
+    return len(payload) if isinstance(payload, bytes) else sum(map(len, payload))
+
+
+class _Meta(Struct):
+    token: str = ""
+
+
+def _token_of(hello: Hello) -> str:
+    try:
+        return msgspec.json.decode(hello.meta or b"{}", type=_Meta).token
+    except (msgspec.DecodeError, RecursionError):
+        return ""

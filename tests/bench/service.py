@@ -1,0 +1,398 @@
+"""The service: durable appends of 32 agents over the socket, reads, and 200 connections beside a mount.
+
+Each agent is a process of its own with a connection of its own; the service is `convfs serve`. SQLite is used as people
+use it in one process, 32 threads in WAL mode with synchronous=FULL: a connection each, and one behind a lock. Every
+record has 10 KB and every acknowledgement is durable; afterwards what was acknowledged is counted.
+
+By itself: ``python -m tests.bench.service [--quick] [--rounds N] [--dir DIR]``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from store.service.client import Client, ServiceGone
+from store.service.wire_turns import GetLast, TurnsAnswer
+from tests.bench import corpus
+from tests.bench.appends import PAYLOAD_BYTES, PLAIN_SQLITE, TYPE_NAME, Entry
+from tests.bench.harness import (
+    Skipped,
+    fresh,
+    interleaved,
+    median,
+    megabytes,
+    needs,
+    note,
+    options,
+    parse,
+    percentile,
+    print_table,
+    ratio,
+    resident,
+    seconds,
+)
+from tests.bench.mounts import mounted
+
+AGENTS = 32
+A_SECOND = 10
+READ_TURNS = 64
+CONNECTIONS = 200
+_PROCESSES = 20
+_READY_SECONDS = 30.0
+_LS_SECONDS = 0.25
+
+FORK = multiprocessing.get_context("fork")
+SERVICE = "convfs, over the socket"
+
+
+def command(store: Path, *arguments: str | Path) -> list[str]:
+    """Return a convfs command line."""
+    return [sys.executable, "-m", "fusefs.cli", "--store", str(store), *map(str, arguments)]
+
+
+@contextlib.contextmanager
+def service(directory: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
+    """Serve a new store; give the socket and the process."""
+    socket = directory / "socket"
+    with open(directory / "log", "wb") as log:
+        daemon = subprocess.Popen(command(directory / "store", "serve", "--socket", socket), stderr=log)
+    try:
+        until = time.monotonic() + _READY_SECONDS
+        while True:
+            try:
+                Client(socket).close()
+                break
+            except ServiceGone:
+                if daemon.poll() is not None or time.monotonic() > until:
+                    raise RuntimeError((directory / "log").read_text()[-2000:]) from None
+                time.sleep(0.01)
+        yield socket, daemon
+    finally:
+        daemon.terminate()
+        daemon.wait(60)
+
+
+def in_processes(works: list[Callable[[], list[float]]]) -> list[list[float]]:
+    """Do each of these in a process of its own, all at once; return what each returned, in their order."""
+    pipes: list[Connection] = []
+    processes = []
+    for work in works:
+        receiver, sender = FORK.Pipe(duplex=False)
+        process = FORK.Process(target=_send_result, args=(work, sender))
+        process.start()
+        sender.close()
+        pipes.append(receiver)
+        processes.append(process)
+    try:
+        return [pipe.recv() for pipe in pipes]
+    except EOFError:
+        raise RuntimeError("an agent failed: see above") from None
+    finally:
+        for process in processes:
+            process.join()
+
+
+def _send_result(work: Callable[[], list[float]], sender: Connection) -> None:
+    sender.send(work())
+
+
+def paced(append: Callable[[bytes], object], payloads: list[bytes], offset: float) -> list[float]:
+    """Append ten times a second; return the seconds that each append took."""
+    clock = time.perf_counter
+    due = clock() + offset
+    times = []
+    for payload in payloads:
+        time.sleep(max(due - clock(), 0))
+        due += 1 / A_SECOND
+        start = clock()
+        append(payload)
+        times.append(clock() - start)
+    return times
+
+
+class Agents:
+    """32 processes, each with its own connection and its own conversation."""
+
+    def __init__(self, socket: Path) -> None:
+        self.socket = socket
+        self.acknowledged = 0
+
+    def flat_out(self, payloads: list[bytes], count: int, number: int) -> tuple[float, list[float]]:
+        """Append a round's records as fast as possible; return records a second, and what each took."""
+        payloads = payloads[number * count :][:count]
+        start = FORK.Barrier(AGENTS)
+        works = [partial(self._flat_out, payloads[at::AGENTS], start) for at in range(AGENTS)]
+        found = in_processes(works)
+        self.acknowledged += count
+        # the first two of each are when it began and ended
+        begin, end = min(times[0] for times in found), max(times[1] for times in found)
+        return count / (end - begin), [took for times in found for took in times[2:]]
+
+    def _flat_out(self, payloads: list[bytes], start: threading.Barrier) -> list[float]:
+        clock = time.perf_counter
+        with Client(self.socket) as client:
+            context = client.create_context().context
+            start.wait()
+            times = []
+            began = before = clock()
+            for payload in payloads:
+                client.append(context, payload, TYPE_NAME)
+                now = clock()
+                times.append(now - before)
+                before = now
+        return [began, before, *times]
+
+    def paced(self, payloads: list[bytes], count: int, number: int) -> list[float]:
+        """Append a round's records, ten a second from each agent; return what each took."""
+        payloads = payloads[number * count :][:count]
+        self.acknowledged += count
+        found = in_processes([partial(self._paced, payloads[at::AGENTS], at) for at in range(AGENTS)])
+        return [took for times in found for took in times]
+
+    def _paced(self, payloads: list[bytes], at: int) -> list[float]:
+        with Client(self.socket) as client:
+            context = client.create_context().context
+            return paced(partial(client.append, context, type_name=TYPE_NAME), payloads, at / AGENTS / A_SECOND)
+
+    def read(self, count: int, _number: int) -> list[float]:
+        """Read the last 64 turns with their payloads, warm; return what each time took."""
+        with Client(self.socket) as client:
+            context = client.create_context().context
+            for payload in corpus.payloads(READ_TURNS, PAYLOAD_BYTES, seed=1):
+                client.append(context, payload, TYPE_NAME)
+            return in_processes([partial(self._read, context, count)])[0]
+
+    def _read(self, context: int, count: int) -> list[float]:
+        from store.service.asks import Ask
+
+        message = GetLast(context, READ_TURNS, True)
+        ask = Ask(message.number, 0, message.encode(), lambda answers: TurnsAnswer.decode(answers[-1]))
+        times = []
+        with Client(self.socket) as client:
+            for _ in range(count):
+                start = time.perf_counter()
+                answer = client.ask(ask)
+                times.append(time.perf_counter() - start)
+                if len(answer.items) != READ_TURNS:
+                    raise RuntimeError(f"{len(answer.items)} turns came")
+        return times
+
+
+def sqlite_paced(entry: Entry, payloads: list[bytes], count: int, number: int) -> list[float]:
+    """Let 32 threads append ten times a second each."""
+    payloads = payloads[number * count :][:count]
+    entry.given += payloads
+    found: list[float] = []
+
+    def work(mine: list[bytes], at: int) -> None:
+        with entry.contestant.writer() as append:
+            found.extend(paced(append, mine, at / AGENTS / A_SECOND))
+
+    threads = [threading.Thread(target=work, args=(payloads[at::AGENTS], at)) for at in range(AGENTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) -> None:
+    """Run and print the tables; the work lies under ``directory``."""
+    directory = fresh(directory / "service")
+    _appends(directory, rounds or (2 if quick else 5), quick=quick)
+    try:
+        _many(directory, 5.0 if quick else 60.0)
+    except Skipped as error:
+        note(f"200 connections: skipped: {error}")
+
+
+def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
+    slow, fast = (320, 3200) if quick else (1600, 9600)
+    # a connection each takes SQLite twenty times as long
+    counts = dict(zip(PLAIN_SQLITE, (fast // 20, fast), strict=True))
+    payloads = corpus.payloads(max(slow, fast) * rounds, PAYLOAD_BYTES)
+    entries = {name: Entry(name, directory / "sqlite") for name in PLAIN_SQLITE}
+    with service(directory) as (socket, _daemon):
+        agents = Agents(socket)
+        note(f"service: {rounds} rounds of {AGENTS} agents, ten a second each")
+        calm = interleaved(
+            rounds,
+            {
+                SERVICE: partial(agents.paced, payloads, slow),
+                **{name: partial(sqlite_paced, entry, payloads, slow) for name, entry in entries.items()},
+            },
+        )
+        note(f"service: {rounds} rounds of {AGENTS} agents, as fast as they can")
+        rushed: dict[str, list[tuple[float, list[float]]]] = interleaved(
+            rounds,
+            {
+                SERVICE: partial(agents.flat_out, payloads, fast),
+                **{name: partial(_sqlite_flat_out, entry, payloads, counts[name]) for name, entry in entries.items()},
+            },
+        )
+        note("service: reading")
+        read = agents.read(200 if quick else 1000, 0)
+        with Client(socket) as client:
+            stored = client.stats().turns - READ_TURNS
+        if stored != agents.acknowledged:
+            raise RuntimeError(f"{agents.acknowledged} appends were acknowledged, {stored} are there")
+    for entry in entries.values():
+        entry.verify()
+
+    def over(name: str, share: float) -> float:
+        return median(percentile(times, share) for times in calm[name])
+
+    rate = {name: median(value for value, _times in results) for name, results in rushed.items()}
+    base50, base99 = (min(over(name, share) for name in PLAIN_SQLITE) for share in (0.5, 0.99))
+    base_rate = max(rate[name] for name in PLAIN_SQLITE)
+    rows = [
+        (
+            name,
+            seconds(over(name, 0.5)),
+            ratio(over(name, 0.5), base50),
+            seconds(over(name, 0.99)),
+            ratio(over(name, 0.99), base99),
+            f"{rate[name]:.0f}/s",
+            ratio(rate[name], base_rate),
+            seconds(median(percentile(times, 0.99) for _value, times in rushed[name])) if rushed[name][0][1] else "",
+        )
+        for name in (SERVICE, *PLAIN_SQLITE)
+    ]
+    print_table(
+        f"{AGENTS} agents append {PAYLOAD_BYTES // 1024} KB, durably",
+        ("", "10/s each: p50", "to sqlite", "p99", "to sqlite", "flat out", "to sqlite", "p99"),
+        rows,
+        "convfs: a process and a connection an agent. sqlite: 32 threads of one process, no socket in between. Ratios"
+        " are to the better of the two, column by column: below 1 is better for latencies, above 1 for the rate."
+        f" GET_LAST of {READ_TURNS} with payloads, warm: p50 {seconds(percentile(read, 0.5))}, p99"
+        f" {seconds(percentile(read, 0.99))}.",
+    )
+
+
+def _sqlite_flat_out(entry: Entry, payloads: list[bytes], count: int, number: int) -> tuple[float, list[float]]:
+    return entry.throughput(payloads, count, number), []
+
+
+# -- 200 connections beside a mount ------------------------------------------------------------------------------------
+
+
+def _many(directory: Path, length: float) -> None:
+    needs("fusermount3")
+    store, mountpoint, socket = directory / "mounted", directory / "mnt", None
+    with mounted(lambda at: command(store, "mount", "--foreground", at), mountpoint, directory / "mount.log") as mount:
+        assert mount.daemon is not None
+        for line in (store / "lock").read_text().splitlines():
+            if line.startswith("socket "):
+                socket = Path(line.removeprefix("socket "))
+        if socket is None:
+            raise RuntimeError("the mount has no socket")
+        with Client(socket) as client:
+            for number in range(20):
+                client.create_context(metadata={"project": "bench", "name": f"conversation-{number:02}"})
+        note(f"service: {CONNECTIONS} connections for two times {length:.0f} s, beside a mount")
+        grown: list[int] = []
+        slowest = 0.0
+        times: list[float] = []
+        for _ in range(2):
+            ended = threading.Event()
+            listings: list[float] = []
+            # the connections are made before this process has a thread: it is forked
+            work = [partial(_mixed, socket, length, number) for number in range(_PROCESSES)]
+            watcher = threading.Thread(target=_list, args=(mountpoint / "conversations" / "bench", ended, listings))
+            found = _beside(work, watcher, ended)
+            times += [took for some in found for took in some]
+            slowest = max(slowest, *listings)
+            grown.append(resident(mount.daemon.pid)[0])
+            mount.check_alive()
+    print_table(
+        f"{CONNECTIONS} connections that append, read and list, beside a mount",
+        ("", "requests", "p50", "p99", "slowest ls", "memory, first half", "memory, second"),
+        [
+            (
+                "convfs",
+                f"{len(times) / 2 / length:.0f}/s",
+                seconds(percentile(times, 0.5)),
+                seconds(percentile(times, 0.99)),
+                seconds(slowest),
+                megabytes(grown[0]),
+                megabytes(grown[1]),
+            )
+        ],
+        "One error in any of the requests would have ended the run.",
+    )
+
+
+def _beside(
+    work: list[Callable[[], list[float]]], watcher: threading.Thread, ended: threading.Event
+) -> list[list[float]]:
+    watcher.start()
+    try:
+        return in_processes(work)
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def _list(directory: Path, ended: threading.Event, times: list[float]) -> None:
+    while not ended.wait(_LS_SECONDS):
+        start = time.perf_counter()
+        subprocess.run(["ls", str(directory)], check=True, stdout=subprocess.DEVNULL, timeout=60)
+        times.append(time.perf_counter() - start)
+
+
+def _mixed(socket: Path, length: float, number: int) -> list[float]:
+    """Do this and that over ten connections, a thread each, with pauses as an agent has; return what each took."""
+    times: list[float] = []
+    failures: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        rng = random.Random(seed)
+        try:
+            with Client(socket) as client:
+                context = rng.randrange(20) + 1 if seed % 2 else client.create_context().context
+                until = time.monotonic() + length
+                while time.monotonic() < until:
+                    time.sleep(rng.random() / 5)
+                    start = time.perf_counter()
+                    match rng.randrange(5):
+                        case 0 | 1:
+                            client.append(context, rng.randbytes(rng.randrange(1, 5000)).hex().encode(), TYPE_NAME)
+                        case 2:
+                            client.last(context, 64)
+                        case 3:
+                            client.head(context)
+                        case 4:
+                            client.range_by_depth(context, 0, 16)
+                    times.append(time.perf_counter() - start)
+        except BaseException as error:
+            failures.append(error)
+
+    each = CONNECTIONS // _PROCESSES
+    threads = [threading.Thread(target=work, args=(number * each + at,)) for at in range(each)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return times
+
+
+def main() -> None:
+    """Run by itself."""
+    arguments = parse(options("The service: 32 agents, reads, 200 connections."))
+    bench(arguments.dir, quick=arguments.quick, rounds=arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,389 @@
+"""Open turns: durable and seen piece by piece, sealed into one turn, whatever happens between."""
+
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from fusefs.text.render import FileRenderer
+from store.disk.head_format import Frame, TextAdded
+from store.disk.turn_format import Encoding
+from store.errors import Conflict, DamageError, NotFound, TooLarge
+from store.ids import hash_bytes
+from store.store import Change, Store
+from store.upkeep import recovery
+from tests.conftest import scratch
+from tests.model import findings, freeze
+
+ROOT = hash_bytes(b"a tree")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "store", renderer=FileRenderer()) as opened:
+        yield opened
+        if not opened._closed:
+            assert findings(opened) == []
+
+
+def test_a_turn_piece_by_piece(store: Store) -> None:
+    context = store.create_context().context
+    turn = store.open_turn(context, "test.v1", encoding=Encoding.JSON, type_version=3)
+    assert [turn.add(b"Please "), turn.add(b"fix"), turn.add(b"")] == [7, 10, 10]
+    store.append(context, b"between", "test.v1")
+    turn.add(b" it")
+    [seen] = store.open_turns(context)
+    assert (seen.number, seen.context_id, seen.text, turn.text) == (turn.number, context, b"Please fix it", seen.text)
+    assert store.open_turns() == [seen]
+    sealed = turn.seal(fs_root=ROOT)
+    assert (sealed.parent, sealed.depth, sealed.encoding, sealed.type_version) == (1, 1, Encoding.JSON, 3)
+    assert store.type_name(sealed.type_tag) == "test.v1"
+    assert store.payload(sealed.turn_id) == b"Please fix it"
+    assert store.fs_root(sealed.turn_id) == ROOT
+    assert store.head(context).turn == sealed.turn_id
+    assert store.open_turns(context) == []
+    # once more, as who has not heard of it would
+    assert turn.seal() == store.resume_turn(context, turn.number).seal() == sealed
+    for late in (lambda: turn.add(b"x"), turn.abort, lambda: turn.text):
+        with pytest.raises(NotFound):
+            late()
+    assert store.files.turns.count == 2
+
+
+def test_a_turn_that_is_dropped(store: Store) -> None:
+    context = store.create_context().context
+    turn = store.open_turn(context, "test.v1")
+    turn.add(b"never mind")
+    turn.abort()
+    assert store.open_turns() == []
+    for late in (lambda: turn.add(b"x"), turn.abort, turn.seal, lambda: store.resume_turn(context, turn.number)):
+        with pytest.raises(NotFound):
+            late()
+    assert (store.head(context).turn, store._writer.texts.size) == (0, 0)
+
+
+def test_a_piece_that_is_sent_again(store: Store) -> None:
+    turn = store.open_turn(store.create_context().context, "test.v1")
+    assert turn.add(b"one ", at=0) == 4
+    assert turn.add(b"one ", at=0) == 4
+    assert turn.add(b"two", at=4) == 7
+    assert turn.add(b"e ", at=2) == 7
+    for text, at in ((b"ONE ", 0), (b"o three", 6), (b"x", 8)):
+        with pytest.raises(Conflict, match="has 7 bytes"):
+            turn.add(text, at=at)
+    assert turn.text == b"one two"
+
+
+def test_a_seal_that_expects_another_head(store: Store) -> None:
+    context = store.create_context().context
+    turn = store.open_turn(context, "test.v1")
+    turn.add(b"text")
+    first = store.append(context, b"first", "test.v1")
+    with pytest.raises(Conflict):
+        turn.seal(expected_head=0)
+    assert turn.text == b"text"
+    assert turn.seal(expected_head=first.turn_id).parent == first.turn_id
+
+
+def test_nothing_to_open(store: Store) -> None:
+    context = store.create_context().context
+    for wrong in (99, 0, -1):
+        with pytest.raises(NotFound):
+            store.open_turn(wrong, "test.v1")
+        with pytest.raises(NotFound):
+            store.resume_turn(context, wrong)
+    turn = store.open_turn(context, "test.v1")
+    with pytest.raises(NotFound):
+        store.resume_turn(context + 1, turn.number)
+    with pytest.raises(TooLarge):
+        turn.add(bytes((64 << 20) + 1))
+    assert turn.text == b""
+    assert store.payload(turn.seal().turn_id) == b""
+
+
+def test_large_pieces(store: Store) -> None:
+    turn = store.open_turn(store.create_context().context, "test.v1")
+    large = bytes(range(256)) * (3 << 12)
+    assert turn.add(large) == len(large)
+    assert turn.add(b"end") == len(large) + 3
+    assert store.payload(turn.seal().turn_id) == large + b"end"
+
+
+def test_what_it_takes_on_disk_is_what_it_says(store: Store) -> None:
+    """And nothing of it shows in the files."""
+    turn = store.open_turn(store.create_context().context, "test.v1")
+    before = store.files.heads.length
+    for number in range(500):
+        turn.add(b"a readable word %03d " % number)
+    added = store.files.heads.length - before
+    assert added < 500 * (20 + 150)
+    turn.seal()
+    store.flush()
+    for path in (store.root / "turns").iterdir():
+        assert b"readable" not in path.read_bytes()
+
+
+@pytest.mark.parametrize("how", ["kill", "power", "close", "reindex"])
+def test_a_turn_that_is_open_stays_open(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store.open(tmp_path / "store")
+    context = store.create_context().context
+    sealed, dropped, first, second = (store.open_turn(context, "test.v1", encoding=n) for n in range(4))
+    for number in range(30):
+        for turn in (sealed, dropped, first, second):
+            turn.add(b"%d of %d " % (number, turn.number))
+        if number == 20:
+            store.flush()
+    dropped.abort()
+    made = sealed.seal()
+    texts = store.open_turns(context)
+    assert [text.number for text in texts] == [first.number, second.number]
+    root = freeze(store, tmp_path / "copy") if how in ("kill", "power") else store.root
+    store.close()
+    if how == "power":
+        (tmp_path / "boot").write_text("another")
+        monkeypatch.setattr(recovery, "_BOOT_ID", tmp_path / "boot")
+    with Store.open(root, create=False, reindex=how == "reindex") as again:
+        assert again.open_turns(context) == texts
+        assert again.resume_turn(context, sealed.number).seal() == made
+        turn = again.resume_turn(context, first.number)
+        turn.add(b"and on")
+        assert again.payload(turn.seal().turn_id) == texts[0].text + b"and on"
+        again.resume_turn(context, second.number).abort()
+        assert findings(again) == []
+    with Store.open(root, create=False) as again:
+        assert again.open_turns() == []
+
+
+def test_a_piece_that_is_lost(store: Store) -> None:
+    """What is before it is there; nothing is made of what is not whole."""
+    context = store.create_context().context
+    turn = store.open_turn(context, "test.v1")
+    for word in (b"one ", b"two ", b"three "):
+        turn.add(word)
+    store.flush()
+    pieces = [
+        frame for frame in store.files.heads.frames() if isinstance(frame, Frame) and isinstance(frame.body, TextAdded)
+    ]
+    store.close()
+    with (store.root / "turns" / "heads.log").open("r+b") as file:
+        file.seek(pieces[1].offset + 40)
+        file.write(b"\xff\xff")
+    with Store.open(store.root, create=False) as again:
+        [text] = again.open_turns(context)
+        assert (text.text, text.damaged) == (b"one ", True)
+        turn = again.resume_turn(context, turn.number)
+        with pytest.raises(DamageError, match="may be lost"):
+            turn.seal()
+        assert {finding.check for finding in findings(again)} == {"head log", "notes"}
+        turn.abort()
+        assert again.open_turns() == []
+
+
+def test_readers_see_each_piece_when_they_are_told(store: Store) -> None:
+    context = store.create_context().context
+    seen: list[tuple[Change, list[bytes]]] = []
+    quiet: list[Change] = []
+
+    def listen(change: Change) -> None:
+        seen.append((change, [text.text for text in store.open_turns(change.context_id)]))
+
+    store.subscribe(listen, texts=True)
+    store.subscribe(quiet.append)
+    turn = store.open_turn(context, "test.v1")
+    for word in (b"a", b"b", b"c"):
+        turn.add(word)
+    turn.seal()
+    store.open_turn(context, "test.v1").abort()
+    store.unsubscribe(listen)
+    store.append(context, b"x", "test.v1")
+    assert [texts for _change, texts in seen] == [[b""], [b"a"], [b"ab"], [b"abc"], [], [b""], []]
+    assert all(change.streamed for change, _texts in seen)
+    assert [change.moved for change, _texts in seen] == [False] * 4 + [True] + [False] * 2
+    assert [change.seq for change, _texts in seen] == sorted({change.seq for change, _texts in seen})
+    assert [change.tip for change in quiet] == [1, 2]
+
+
+def test_a_turn_is_open_or_in_the_branch_and_never_both(store: Store) -> None:
+    context = store.create_context().context
+    stop = threading.Event()
+    wrong: list[object] = []
+
+    def look() -> None:
+        while not stop.is_set():
+            head, texts = store.live(context)
+            # the turns hold how many there were before them
+            count = head.depth + 1 if head.turn else 0
+            if [text.text for text in texts] not in ([], [b""], [b"%d" % count]):
+                wrong.append((head, texts))
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    try:
+        for number in range(150):
+            turn = store.open_turn(context, "test.v1")
+            turn.add(b"%d" % number)
+            turn.seal()
+    finally:
+        stop.set()
+        reader.join()
+    assert wrong == []
+
+
+def test_many_at_once(store: Store) -> None:
+    contexts = [store.create_context().context for _ in range(4)]
+    sealed: dict[int, bytes] = {}
+
+    def write(worker: int) -> None:
+        for number in range(5):
+            turn = store.open_turn(contexts[worker % 4], "test.v1")
+            words = [b"%d-%d-%d " % (worker, number, word) for word in range(20)]
+            for word in words:
+                turn.add(word)
+            sealed[turn.seal().turn_id] = b"".join(words)
+
+    threads = [threading.Thread(target=write, args=(worker,)) for worker in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(sealed) == 40
+    assert all(store.payload(turn) == payload for turn, payload in sealed.items())
+    assert store.open_turns() == []
+
+
+def test_two_add_to_one(store: Store) -> None:
+    context = store.create_context().context
+    turn = store.open_turn(context, "test.v1")
+
+    def write(mark: bytes) -> None:
+        mine = store.resume_turn(context, turn.number)
+        for _ in range(50):
+            mine.add(mark)
+
+    threads = [threading.Thread(target=write, args=(mark,)) for mark in (b"a", b"b", b"c")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(turn.text) == sorted(b"abc" * 50)
+
+
+PIECES = st.one_of(st.sampled_from([b"", b"a", b"word "]), st.binary(max_size=40))
+
+
+class StreamingMachine(RuleBasedStateMachine):
+    """Open turns against a dictionary, through every order of operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = scratch()
+        self.copies = 0
+        self.texts: dict[tuple[int, int], bytes] = {}
+        self.sealed: dict[tuple[int, int], int] = {}
+        self.turns: dict[int, bytes] = {}
+        self.heads: dict[int, int] = {}
+        self.store = Store.open(self.directory / "store")
+
+    @initialize()
+    def begin(self) -> None:
+        for _ in range(2):
+            self.heads[self.store.create_context().context] = 0
+
+    def teardown(self) -> None:
+        self.store.close()
+        with Store.open(self.store.root, create=False) as self.store:
+            self.check()
+            for turn, payload in self.turns.items():
+                assert self.store.payload(turn) == payload
+            assert findings(self.store) == []
+        shutil.rmtree(self.directory)
+
+    def one(self, number: int) -> tuple[int, int]:
+        return sorted(self.texts)[number % len(self.texts)]
+
+    has_open = precondition(lambda self: bool(self.texts))
+
+    @rule(context=st.sampled_from([1, 2]))
+    def open(self, context: int) -> None:
+        self.texts[context, self.store.open_turn(context, "test.v1").number] = b""
+
+    @has_open
+    @rule(number=st.integers(0, 100), text=PIECES)
+    def add(self, number: int, text: bytes) -> None:
+        place = self.one(number)
+        self.texts[place] += text
+        assert self.store.resume_turn(*place).add(text) == len(self.texts[place])
+
+    @has_open
+    @rule(number=st.integers(0, 100))
+    def seal(self, number: int) -> None:
+        place = self.one(number)
+        turn = self.store.resume_turn(*place).seal()
+        assert turn.parent == self.heads[place[0]]
+        self.turns[turn.turn_id] = self.texts.pop(place)
+        self.heads[place[0]] = self.sealed[place] = turn.turn_id
+
+    @has_open
+    @rule(number=st.integers(0, 100))
+    def drop(self, number: int) -> None:
+        place = self.one(number)
+        self.store.resume_turn(*place).abort()
+        del self.texts[place]
+
+    @precondition(lambda self: bool(self.sealed))
+    @rule(number=st.integers(0, 100))
+    def seal_again(self, number: int) -> None:
+        place = sorted(self.sealed)[number % len(self.sealed)]
+        assert self.store.resume_turn(*place).seal().turn_id == self.sealed[place]
+
+    @rule(context=st.sampled_from([1, 2]), text=PIECES)
+    def append(self, context: int, text: bytes) -> None:
+        turn = self.store.append(context, text, "test.v1")
+        assert turn.parent == self.heads[context]
+        self.heads[context] = turn.turn_id
+        self.turns[turn.turn_id] = text
+
+    @rule()
+    def flush(self) -> None:
+        self.store.flush()
+
+    @rule(reindex=st.booleans())
+    def reopen(self, reindex: bool) -> None:
+        self.store.close()
+        self.store = Store.open(self.store.root, create=False, reindex=reindex)
+
+    @rule()
+    def kill(self) -> None:
+        self.copies += 1
+        copy = freeze(self.store, self.directory / f"copy{self.copies}")
+        self.store.close()
+        shutil.rmtree(self.store.root)
+        self.store = Store.open(copy, create=False)
+
+    @invariant()
+    def check(self) -> None:
+        found = {(text.context_id, text.number): text.text for text in self.store.open_turns()}
+        assert found == self.texts
+        for context, head in self.heads.items():
+            assert self.store.live(context)[0].turn == head
+
+
+def test_open_turns_behave_like_the_model() -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        StreamingMachine,
+        settings=settings(
+            max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )
