@@ -82,9 +82,8 @@ class Store(Streaming):
                 self.turns,
                 self._writer.settle,
                 self.settings.row_cache_branches,
-                self._writer.head,
-                files.heads,
             )
+            self._head_log = files.heads
             if renderer is not None and self.views.renderer() != renderer.version:
                 self.views.reset(renderer.version)
             pack_waiting(files, self._writer.pending, self._intake.repack())

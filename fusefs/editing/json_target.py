@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fusefs import inodes
 from fusefs.editing.json_changes import JsonChanges, Rewrite
-from fusefs.editing.target import Target
-from fusefs.inodes import Place, Space
+from fusefs.editing.target import WholeTarget
+from fusefs.inodes import Place
 from fusefs.tree.documents import EventsJson
-from fusefs.tree.node import Content, Directory, Through
+from fusefs.tree.node import Content, Through
 from store.errors import Conflict
 
 if TYPE_CHECKING:
@@ -20,62 +19,41 @@ KEY = "events.json"
 _ATTEMPTS = 8
 
 
-class JsonTarget(Target):
+class JsonTarget(WholeTarget):
     """All records of a conversation. Its state is the turn that the conversation ends in."""
 
+    place = Place.EVENTS_JSON
+    file_name = KEY
     keeps_text = False
 
     def __init__(self, tree: Tree, records: Records, view_id: int) -> None:
-        self._tree = tree
+        super().__init__(tree, view_id)
         self._records = records
-        self._view = view_id
-
-    @property
-    def view_id(self) -> int:
-        return self._view
-
-    @property
-    def ino(self) -> int:
-        return inodes.base(Space.PLACE, self._view) + Place.EVENTS_JSON
-
-    @property
-    def key(self) -> str:
-        return KEY
-
-    @property
-    def name(self) -> str:
-        return KEY
-
-    @property
-    def path(self) -> str:
-        return KEY
-
-    def directory(self) -> Directory:
-        directory = self._tree.place(self._view, Place.CONVERSATION)
-        assert isinstance(directory, Directory)
-        return directory
 
     def node(self, ino: int) -> EventsJson:
-        return EventsJson(self._tree, ino, self._view)
+        return EventsJson(self.tree, ino, self.view_id)
 
     def size(self) -> int:
-        return self._tree.view(self._view).json_size
+        return self.view.json_size
+
+    def drawn(self) -> bytes:
+        return self.read(0, self.size())
 
     def read(self, offset: int, size: int) -> bytes:
-        return self._tree.view(self._view).json.read(offset, size)
+        return self.view.json.read(offset, size)
 
     def snapshot(self) -> Content:
-        return Through(self._tree.view(self._view).json.read)
+        return Through(self.view.json.read)
 
     def state(self) -> str:
-        self._records.settle(self._view)
-        return str(self._tree.view(self._view).head)
+        self._records.settle(self.view_id)
+        return str(self.view.head)
 
     def prepare(self, state: str, data: bytes) -> PreparedJson | None:
         head = int(state)
-        self._records.behind(self._view, head)
-        context = self._records.context(self._view)
-        rewrite = JsonChanges(self._tree.store, context, head).work_out(data)
+        self._records.behind(self.view_id, head)
+        context = self._records.context(self.view_id)
+        rewrite = JsonChanges(self.tree.store, context, head).work_out(data)
         return None if rewrite is None else PreparedJson(self, self._records, head, rewrite)
 
 

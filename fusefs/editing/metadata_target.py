@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from fusefs.editing.target import Target
-from fusefs.inodes import Place, Space, base
+from fusefs.editing.target import WholeTarget
+from fusefs.inodes import Place
 from fusefs.text.metadata import SETTABLE, line_of, metadata_changes, metadata_said, metadata_table, metadata_text
 from fusefs.text.parse import ParseError
 from fusefs.tree.documents import MetadataFile
-from fusefs.tree.node import Bytes, Content, Directory
 from store.editing.editor import Editor
 from store.errors import Conflict, UsageError
 from store.ids import hash_bytes
@@ -20,64 +19,31 @@ from store.ids import hash_bytes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fusefs.tree.tree import Tree
     from store.events.conversation import Conversation
 
 KEY = "metadata.json"
 
 
-class MetadataTarget(Target):
+class MetadataTarget(WholeTarget):
     """The metadata of one conversation. Its state is a hash of what may be changed, and one of all that is shown."""
 
-    def __init__(self, tree: Tree, view_id: int) -> None:
-        self._tree = tree
-        self._view = view_id
-
-    @property
-    def view_id(self) -> int:
-        return self._view
-
-    @property
-    def ino(self) -> int:
-        return base(Space.PLACE, self._view) + Place.METADATA
-
-    @property
-    def key(self) -> str:
-        return KEY
-
-    @property
-    def name(self) -> str:
-        return KEY
-
-    @property
-    def path(self) -> str:
-        return KEY
+    place = Place.METADATA
+    file_name = KEY
 
     @property
     def conversation(self) -> Conversation:
         """The conversation as everything stands that is committed."""
-        context = self._tree.view(self._view).conversation.id
-        return self._tree.store.conversation(context)
-
-    def directory(self) -> Directory:
-        directory = self._tree.place(self._view, Place.CONVERSATION)
-        assert isinstance(directory, Directory)
-        return directory
+        context = self.view.conversation.id
+        return self.tree.store.conversation(context)
 
     def node(self, ino: int) -> MetadataFile:
-        return MetadataFile(self._tree, ino, self._view)
+        return MetadataFile(self.tree, ino, self.view_id)
 
     def size(self) -> int:
         return len(self.drawn())
 
-    def read(self, offset: int, size: int) -> bytes:
-        return self.drawn()[offset : offset + size]
-
     def drawn(self) -> bytes:
-        return metadata_text(self._tree.view(self._view).conversation)
-
-    def snapshot(self) -> Content:
-        return Bytes(self.drawn())
+        return metadata_text(self.view.conversation)
 
     def state(self) -> str:
         return _state(self.conversation)
@@ -87,7 +53,7 @@ class MetadataTarget(Target):
         _check(state, conversation)
         shown, said = metadata_table(conversation), metadata_said(data)
         changes = metadata_changes(shown, said, data)
-        editor = Editor(self._tree.store)
+        editor = Editor(self.tree.store)
         for key, value in changes.items():
             try:
                 editor.described(conversation.id, {key: value})
@@ -99,8 +65,8 @@ class MetadataTarget(Target):
         """Change the metadata, which was in ``state``, and return what becomes of it."""
         _check(state, self.conversation)
         if changes:
-            Editor(self._tree.store).describe(self.conversation.id, changes)
-            self._tree.renew(self._view)
+            Editor(self.tree.store).describe(self.conversation.id, changes)
+            self.tree.renew(self.view_id)
         return self.conversation
 
 

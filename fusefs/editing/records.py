@@ -126,10 +126,6 @@ class Records:
         """Return the file of an event as it is drawn now."""
         return self._tree.event(view_id, number).drawn()
 
-    def hash_of(self, view_id: int, number: int) -> bytes:
-        """Return the hash of an event's payload."""
-        return self.base(view_id, number).payload_hash
-
     def length(self, view_id: int) -> int:
         """Return how many records a conversation has."""
         return self._tree.view(view_id).records
@@ -171,6 +167,25 @@ class Records:
 def record_like(store: Store, turn: Turn, payload: bytes) -> Append:
     """Return a record to append, of the type and in the encoding of a turn's."""
     return Append(payload, store.type_name(turn.type_tag), turn.encoding, turn.type_version)
+
+
+class PreparedPayload(Struct, frozen=True):
+    """The payload that an event is to have; ``result`` is the state that the file which was saved is then in."""
+
+    records: Records
+    base: Base
+    payload: bytes
+    result: str
+
+    @property
+    def touches(self) -> list[int]:
+        """The event, and what it holds."""
+        return self.records.drawn_from(self.base.view, [self.base.number])
+
+    def commit(self) -> str:
+        """Give it to the event."""
+        self.records.edit(self.base, self.payload)
+        return self.result
 
 
 def payload_hash(payload: bytes) -> bytes:

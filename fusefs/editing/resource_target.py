@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from fusefs import inodes
-from fusefs.editing.records import Base, Records
+from fusefs.editing.records import PreparedPayload, Records
 from fusefs.editing.target import Target
 from fusefs.inodes import Place, Space
 from fusefs.tree.node import Content, Directory, Lazy
@@ -27,27 +25,22 @@ class ResourceTarget(Target):
     """The content at position ``seq`` of the resources of an event. Its state is the hash of that content."""
 
     def __init__(self, tree: Tree, records: Records, view_id: int, event: int, seq: int) -> None:
-        self._tree = tree
+        super().__init__(tree, view_id)
         self._records = records
-        self._view = view_id
         self._event = event
         self._seq = seq
 
     @property
     def row(self) -> ResourceRow:
         """What the index knows of it. Raises NotFound if the event no longer holds it."""
-        for row in self._tree.view(self._view).resources.rows:
+        for row in self.view.resources.rows:
             if (row.number, row.seq) == (self._event, self._seq):
                 return row
         raise NotFound(f"event {self._event} no longer holds this file")
 
     @property
-    def view_id(self) -> int:
-        return self._view
-
-    @property
     def ino(self) -> int:
-        return inodes.base(Space.RESOURCE, self._view) + self._tree.view(self._view).resources.number(self.row)
+        return inodes.base(Space.RESOURCE, self.view_id) + self.view.resources.number(self.row)
 
     @property
     def key(self) -> str:
@@ -55,7 +48,7 @@ class ResourceTarget(Target):
 
     @property
     def _path(self) -> str:
-        return self._tree.view(self._view).resources.path(self.row)
+        return self.view.resources.path(self.row)
 
     @property
     def name(self) -> str:
@@ -67,55 +60,33 @@ class ResourceTarget(Target):
 
     def directory(self) -> Directory:
         folder, slash, _name = self._path.rpartition("/")
-        number = self._tree.view(self._view).resources.folder_number(folder)
-        own = inodes.base(Space.RESOURCE, self._view) + number
-        top = inodes.base(Space.PLACE, self._view) + Place.RESOURCES
-        return ResourceDirectory(self._tree, own if slash else top, self._view, folder)
+        number = self.view.resources.folder_number(folder)
+        own = inodes.base(Space.RESOURCE, self.view_id) + number
+        top = inodes.base(Space.PLACE, self.view_id) + Place.RESOURCES
+        return ResourceDirectory(self.tree, own if slash else top, self.view_id, folder)
 
     def node(self, ino: int) -> ResourceFile:
-        return ResourceFile(self._tree, ino, self._view, self.ino & inodes.MAX_NUMBER)
+        return ResourceFile(self.tree, ino, self.view_id, self.ino & inodes.MAX_NUMBER)
 
     def size(self) -> int:
         return self.row.size
 
-    def read(self, offset: int, size: int) -> bytes:
-        return self.drawn()[offset : offset + size]
-
     def drawn(self) -> bytes:
-        return self._tree.store.resource(self.row)
+        return self.tree.store.resource(self.row)
 
     def snapshot(self) -> Content:
         row = self.row
-        return Lazy(lambda: self._tree.store.resource(row))
+        return Lazy(lambda: self.tree.store.resource(row))
 
     def state(self) -> str:
-        self._records.settle(self._view)
+        self._records.settle(self.view_id)
         return self.row.hash.hex()
 
-    def prepare(self, state: str, data: bytes) -> PreparedResource | None:
+    def prepare(self, state: str, data: bytes) -> PreparedPayload | None:
         if self.state() != state:
             raise Conflict(f"event {self._event} was changed by somebody else in the meantime: compare, and save again")
         if self.draws(data):
             return None
-        base = self._records.base(self._view, self._event)
+        base = self._records.base(self.view_id, self._event)
         payload = self._records.edited_resource(base, self._seq, data)
-        return None if payload is None else PreparedResource(self._records, base, payload, hash_bytes(data).hex())
-
-
-class PreparedResource(Struct, frozen=True):
-    """The payload that the event is to have, and what its resource then is."""
-
-    records: Records
-    base: Base
-    payload: bytes
-    result: str
-
-    @property
-    def touches(self) -> list[int]:
-        """The event, and all that it holds."""
-        return self.records.drawn_from(self.base.view, [self.base.number])
-
-    def commit(self) -> str:
-        """Give it to the event."""
-        self.records.edit(self.base, self.payload)
-        return self.result
+        return None if payload is None else PreparedPayload(self._records, base, payload, hash_bytes(data).hex())

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from fusefs import inodes
+from fusefs.inodes import Place, Space
+from fusefs.tree.node import Bytes, Content, Directory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fusefs.tree.node import Content, Directory
+    from fusefs.tree.tree import Tree
+    from fusefs.tree.view import View
     from fusefs.tree.view_node import ViewNode
 
 
@@ -39,10 +44,15 @@ class Target(ABC):
     keeps_text = True
     """Whether what was saved is shown as it was written, until it is forgotten or changed; else it is drawn."""
 
-    @property
-    @abstractmethod
-    def view_id(self) -> int:
+    def __init__(self, tree: Tree, view_id: int) -> None:
+        self.tree = tree
+        self.view_id = view_id
         """The view that it belongs to."""
+
+    @property
+    def view(self) -> View:
+        """The view as it is now."""
+        return self.tree.view(self.view_id)
 
     @property
     @abstractmethod
@@ -77,12 +87,16 @@ class Target(ABC):
         """Return the size of what is drawn of it. Raises NotFound, as all of these do, if it is gone."""
 
     @abstractmethod
+    def drawn(self) -> bytes:
+        """Return all that is drawn of it."""
+
     def read(self, offset: int, size: int) -> bytes:
         """Return a part of what is drawn of it."""
+        return self.drawn()[offset : offset + size]
 
-    @abstractmethod
     def snapshot(self) -> Content:
         """Return what is drawn of it now, to be read whatever becomes of it."""
+        return Bytes(self.drawn())
 
     @abstractmethod
     def state(self) -> str:
@@ -95,10 +109,39 @@ class Target(ABC):
         Raises Conflict if it can no longer become that, and ParseError or UsageError for what cannot be.
         """
 
-    def drawn(self) -> bytes:
-        """Return all that is drawn of it."""
-        return self.read(0, self.size())
-
     def draws(self, data: bytes) -> bool:
         """Say whether what is drawn of it is ``data``."""
         return self.size() == len(data) and self.drawn() == data
+
+
+class WholeTarget(Target):
+    """A file that tells of a conversation as a whole, and has a place of its own in it."""
+
+    place: ClassVar[Place]
+    file_name: ClassVar[str]
+
+    @property
+    def ino(self) -> int:
+        return inodes.base(Space.PLACE, self.view_id) + self.place
+
+    @property
+    def key(self) -> str:
+        return self.file_name
+
+    @property
+    def name(self) -> str:
+        return self.file_name
+
+    @property
+    def path(self) -> str:
+        return self.file_name
+
+    def directory(self) -> Directory:
+        return place_directory(self.tree, self.view_id, Place.CONVERSATION)
+
+
+def place_directory(tree: Tree, view_id: int, place: Place) -> Directory:
+    """Return the directory at a place of a conversation."""
+    directory = tree.place(view_id, place)
+    assert isinstance(directory, Directory)
+    return directory

@@ -137,8 +137,8 @@ class Errors:
         return list(self._notes)
 
 
-class ErrorsDirectory(Directory):
-    """``errors/``: why a file could not be read."""
+class ControlPart(Directory):
+    """A directory in ``.convfs/``."""
 
     __slots__ = ("tree",)
 
@@ -150,6 +150,12 @@ class ErrorsDirectory(Directory):
     def parent(self) -> int:
         """The inode number of ``.convfs/``."""
         return self.tree.fixed((CONTROL,)).ino
+
+
+class ErrorsDirectory(ControlPart):
+    """``errors/``: why a file could not be read."""
+
+    __slots__ = ()
 
     def attributes(self) -> Attributes:
         return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 2, timeout=0.0)
@@ -190,19 +196,10 @@ class ErrorFile(File):
         return Lazy(lambda: self._note()[1])
 
 
-class BlobsDirectory(Directory):
+class BlobsDirectory(ControlPart):
     """``blobs/``: any content by its hash. It lists nothing: there may be millions."""
 
-    __slots__ = ("tree",)
-
-    def __init__(self, tree: Tree, ino: int) -> None:
-        super().__init__(ino)
-        self.tree = tree
-
-    @property
-    def parent(self) -> int:
-        """The inode number of ``.convfs/``."""
-        return self.tree.fixed((CONTROL,)).ino
+    __slots__ = ()
 
     def attributes(self) -> Attributes:
         return Attributes(self.ino, DIRECTORY, 0, 0, 2)
@@ -224,19 +221,10 @@ class BlobsDirectory(Directory):
         return iter(())
 
 
-class TrashDirectory(Directory):
+class TrashDirectory(ControlPart):
     """``trash/``: the conversations that were removed. Moved back into ``conversations/``, they are there again."""
 
-    __slots__ = ("tree",)
-
-    def __init__(self, tree: Tree, ino: int) -> None:
-        super().__init__(ino)
-        self.tree = tree
-
-    @property
-    def parent(self) -> int:
-        """The inode number of ``.convfs/``."""
-        return self.tree.fixed((CONTROL,)).ino
+    __slots__ = ()
 
     def attributes(self) -> Attributes:
         return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 1, timeout=0.0)

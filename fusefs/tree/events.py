@@ -9,12 +9,12 @@ from fusefs.text import names
 from fusefs.tree.node import Attributes, Content, Entry, File, Node
 from fusefs.tree.overlay import EventOverlay
 from fusefs.tree.view import FIRST_POSITION
-from fusefs.tree.view_node import RowNode, ViewDirectory
+from fusefs.tree.view_node import NumberedNode, RowNode, ViewDirectory
 from store.errors import ConvfsError, NotFound
 from store.events.event import Kind
 
 if TYPE_CHECKING:
-    from fusefs.tree.tree import Tree
+    pass
 
 
 class EventsDirectory(ViewDirectory):
@@ -63,19 +63,10 @@ class EventsDirectory(ViewDirectory):
                 yield entry
 
 
-class EventFile(RowNode, File):
+class EventFile(NumberedNode, RowNode, File):
     """``events/NNNNN-….md``: one event, resolved. ``ino`` may be another number than the event's own."""
 
-    __slots__ = ("_number",)
-
-    def __init__(self, tree: Tree, ino: int, view_id: int, number: int) -> None:
-        super().__init__(tree, ino, view_id)
-        self._number = number
-
-    @property
-    def number(self) -> int:
-        """The event's number."""
-        return self._number
+    __slots__ = ()
 
     @property
     def name(self) -> str:
@@ -87,10 +78,7 @@ class EventFile(RowNode, File):
 
     def attributes(self) -> Attributes:
         view = self.view
-        attributes = view.event_attributes(view.row(self._number))
-        served = self.tree.served.get(self.ino)
-        if served is not None:
-            return attributes._replace(ino=self.ino, size=served.size, time_ns=served.time_ns, timeout=served.timeout)
+        attributes = self.as_served(view.event_attributes(view.row(self._number)))
         return attributes if attributes.ino == self.ino else attributes._replace(ino=self.ino)
 
     def drawn(self) -> bytes:

@@ -11,7 +11,7 @@ from fusefs.text import resource_names
 from fusefs.tree.node import DIRECTORY, FILE, SHORT, Attributes, Content, Directory, Entry, File, Lazy, Node, Through
 from fusefs.tree.resource_tree import Folder
 from fusefs.tree.view import FIRST_POSITION
-from fusefs.tree.view_node import ViewNode
+from fusefs.tree.view_node import NumberedNode, ViewNode
 from store.errors import NotFound
 from store.events.conversation import ResourceRow
 
@@ -94,19 +94,10 @@ class ResourceDirectory(ViewNode, Directory):
                 yield Entry(number + FIRST_POSITION, name.encode(), attributes)
 
 
-class ResourceFile(ViewNode, File):
+class ResourceFile(NumberedNode, File):
     """One resource. ``ino`` may be another number than its own."""
 
-    __slots__ = ("_number",)
-
-    def __init__(self, tree: Tree, ino: int, view_id: int, number: int) -> None:
-        super().__init__(tree, ino, view_id)
-        self._number = number
-
-    @property
-    def number(self) -> int:
-        """The resource's number."""
-        return self._number
+    __slots__ = ()
 
     def label(self) -> str:
         return f"resources/{self.view.resources.path(self.row)}"

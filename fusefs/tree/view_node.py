@@ -68,6 +68,21 @@ class ViewNode(Node):
         return inodes.base(Space.PLACE, self.view_id) + place
 
 
+class NumberedNode(ViewNode):
+    """A node with a number of its own: the kernel may know it under an inode number that says another."""
+
+    __slots__ = ("_number",)
+
+    def __init__(self, tree: Tree, ino: int, view_id: int, number: int) -> None:
+        super().__init__(tree, ino, view_id)
+        self._number = number
+
+    @property
+    def number(self) -> int:
+        """The number of a record, or a resource."""
+        return self._number
+
+
 class RowNode(ViewNode):
     """A node that is one record of its view."""
 

@@ -2,45 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from store.commit.request import ContextHead
+from store.commit.writer import Writer
 from store.conversations.library import Library
-from store.conversations.turns import Turns
-from store.conversations.viewer import Viewer
 from store.disk.head_format import HeadMoved, Patched
 from store.disk.head_log import HeadLog
 from store.disk.turn_format import Turn
 from store.errors import NotFound, UsageError
 from store.ids import patch_of, tip_of, turn_of
-from store.index.catalogue import Catalogue
-from store.index.views import Views
 
 
 class Branches(Library):
-    """Answers from the turn log and the patches; ``head`` returns the head of a context.
+    """Answers from the turn log and the patches; what it reads heads by is set by who makes it.
 
     Contexts show their turns as they now are: through the patches that hold for them.
     """
 
-    def __init__(
-        self,
-        catalogue: Catalogue,
-        views: Views,
-        viewer: Viewer,
-        turns: Turns,
-        settle: Callable[[], None],
-        cached_branches: int,
-        head: Callable[[int], ContextHead],
-        head_log: HeadLog,
-    ) -> None:
-        super().__init__(catalogue, views, viewer, turns, settle, cached_branches)
-        self._head = head
-        self._head_log = head_log
+    _writer: Writer
+    _head_log: HeadLog
 
     def head(self, context_id: int) -> ContextHead:
         """Return the head of a context; NotFound if there is none of that id."""
-        return self._head(context_id)
+        return self._writer.head(context_id)
 
     def tip(self, context_id: int, seq: int | None = None) -> int:
         """Return the tip of a context, now or as of the frame ``seq`` of the head log; 0 if it was empty then.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from store.commit.writer import Writer
 from store.content.resolver import Resolver
 from store.conversations.branches import Branches
 from store.disk.turn_format import Turn
@@ -19,7 +18,6 @@ class Contents(Branches):
     """Reads the contents of one store; what it reads them by is set by who makes it."""
 
     resolver: Resolver
-    _writer: Writer
     _index: Index
 
     def type_name(self, tag: int) -> str:

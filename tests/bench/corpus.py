@@ -22,7 +22,7 @@ class Project:
 
     def __init__(self, seed: int, vocabulary: words.Vocabulary, files: int = 24) -> None:
         made = random.Random(f"project {seed}")
-        self.cwd = f"/home/dev/work/{vocabulary.rare(made)}-{seed}"
+        self.cwd = f"/home/dev/code/{vocabulary.rare(made)}-{seed}"
         self.files = [
             (
                 f"{self.cwd}/src/{vocabulary.rare(made)}/{vocabulary.rare(made)}.py",

@@ -38,7 +38,7 @@ from tests.bench.harness import (
 SAVES = 20
 FORKS = 5
 LARGE_LINES = 16_000
-_PROJECT = "-home-dev-work-editing"
+_PROJECT = "-home-dev-code-editing"
 
 
 class Contestant(Protocol):
@@ -196,7 +196,7 @@ def write_session(directory: Path, texts: list[str]) -> Path:
                 "uuid": f"u{number}",
                 "parentUuid": f"u{number - 1}" if number else None,
                 "sessionId": "0b5e7f5e-0000-4000-8000-000000000001",
-                "cwd": "/home/dev/work/editing",
+                "cwd": "/home/dev/code/editing",
                 "timestamp": "2026-03-05T19:31:54.356Z",
                 "message": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": text}]},
                 "toolUseResult": {"stdout": text, "stderr": ""},

@@ -1,6 +1,22 @@
 """Property tests here have no deadline: they share the machine with whatever else runs."""
 
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
+
+from store.content.resolver import Resolver
+from tests.content.packed import Packed
 
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+
+@pytest.fixture
+def packed(tmp_path: Path) -> Packed:
+    return Packed(tmp_path / "blobs")
+
+
+@pytest.fixture(params=[0, 1 << 20], ids=["no cache", "cache"])
+def resolver(packed: Packed, request: pytest.FixtureRequest) -> Resolver:
+    return Resolver(packed, request.param)

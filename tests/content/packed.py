@@ -1,10 +1,14 @@
 """A blob source over real packs, with its index in a dictionary."""
 
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+import pytest
 
 from store.content.compression import Member, pack_records
 from store.content.cutting import cut
+from store.content.resolver import Resolver
 from store.content.source import Place
 from store.disk.blob_format import Form, Record
 from store.disk.pack import PackSet
@@ -69,3 +73,33 @@ def taken_apart(payload: bytes, limit: int = 1024) -> list[Member]:
         return [plain(payload)]
     contents = [plain(content) for _, content in taken.contents]
     return [*contents, Member(hash_bytes(payload), Form.SKELETON, len(payload), taken.body)]
+
+
+def error_of(resolver: Resolver, digest: Hash) -> ConvfsError:
+    """Return why a blob cannot be read, asked for alone as with others."""
+    with pytest.raises(ConvfsError) as caught:
+        resolver.blob(digest)
+    found = resolver.blobs([digest])[digest]
+    assert type(found) is type(caught.value)
+    return caught.value
+
+
+def check_flipped_bits(packed: Packed, expected: Mapping[Hash, bytes], step: int) -> None:
+    """Flip a bit in every ``step``th byte of the pack, each by itself: what is read is right, or an error."""
+    generator = random.Random(3)
+    digests = list(expected)
+    path = packed.packs.path(1)
+    sound = path.read_bytes()
+    wrong = 0
+    for position in range(32, len(sound), step):
+        with path.open("r+b") as file:
+            file.seek(position)
+            file.write(bytes([sound[position] ^ 1 << generator.randrange(8)]))
+            file.flush()
+            for digest, found in Resolver(packed, 0).blobs(digests).items():
+                assert isinstance(found, ConvfsError) or found == expected[digest]
+                wrong += isinstance(found, ConvfsError)
+            file.seek(position)
+            file.write(sound[position : position + 1])
+    assert wrong
+    assert Resolver(packed, 0).blobs(digests) == expected

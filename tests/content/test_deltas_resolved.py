@@ -5,7 +5,6 @@ import random
 import threading
 import tracemalloc
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,7 +20,7 @@ from store.disk.skeleton_format import Spelling
 from store.disk.skeleton_format import encode as skeleton
 from store.errors import ConvfsError, DamageError, NotFound
 from store.ids import Hash, hash_bytes
-from tests.content.packed import Packed, plain, taken_apart
+from tests.content.packed import Packed, check_flipped_bits, error_of, plain, taken_apart
 
 ABSENT = hash_bytes(b"absent")
 
@@ -38,16 +37,6 @@ def message(*contents: bytes, **more: object) -> bytes:
     return json.dumps({"type": "user", "content": [content.decode() for content in contents], **more}).encode()
 
 
-@pytest.fixture
-def packed(tmp_path: Path) -> Packed:
-    return Packed(tmp_path / "blobs")
-
-
-@pytest.fixture(params=[0, 1 << 20], ids=["no cache", "cache"])
-def resolver(packed: Packed, request: pytest.FixtureRequest) -> Resolver:
-    return Resolver(packed, request.param)
-
-
 def add_delta(packed: Packed, base: bytes, member: Member) -> Hash:
     record = pack_delta(member, hash_bytes(base), difference(base, member.body))
     packed.add_record(record, [member.hash])
@@ -58,14 +47,6 @@ def add_chain(packed: Packed, length: int) -> list[Hash]:
     """Pack a text and versions of it, each a delta against the one before."""
     packed.add([plain(text(0))])
     return [hash_bytes(text(0))] + [add_delta(packed, text(at), plain(text(at + 1))) for at in range(length)]
-
-
-def error_of(resolver: Resolver, digest: Hash) -> ConvfsError:
-    with pytest.raises(ConvfsError) as caught:
-        resolver.blob(digest)
-    found = resolver.blobs([digest])[digest]
-    assert type(found) is type(caught.value)
-    return caught.value
 
 
 def test_each_version_is_read(packed: Packed, resolver: Resolver) -> None:
@@ -227,26 +208,11 @@ def test_a_wrong_base_is_noticed_and_another_copy_used(packed: Packed, resolver:
 
 
 def test_no_flipped_bit_gives_a_wrong_byte(packed: Packed) -> None:
-    generator = random.Random(3)
     digests = add_skeletons(packed, 4)
     packed.add([plain(text(0)[::-1])])
     digests.append(add_delta(packed, text(0)[::-1], plain(text(20)[::-1])))
     expected = Resolver(packed, 0).blobs(digests)
-    path = packed.packs.path(1)
-    sound = path.read_bytes()
-    wrong = 0
-    for position in range(32, len(sound), 7):
-        with path.open("r+b") as file:
-            file.seek(position)
-            file.write(bytes([sound[position] ^ 1 << generator.randrange(8)]))
-            file.flush()
-            for digest, found in Resolver(packed, 0).blobs(digests).items():
-                assert isinstance(found, ConvfsError) or found == expected[digest]
-                wrong += isinstance(found, ConvfsError)
-            file.seek(position)
-            file.write(sound[position : position + 1])
-    assert wrong
-    assert Resolver(packed, 0).blobs(digests) == expected
+    check_flipped_bits(packed, expected, 7)
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

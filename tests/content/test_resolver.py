@@ -3,7 +3,6 @@ import os
 import random
 import threading
 import tracemalloc
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,11 +16,11 @@ from store.content.zstd import Dictionary
 from store.disk import skeleton_format
 from store.disk.blob_format import Chunk, Compression, Form, encode_chunks, encode_record
 from store.disk.skeleton_format import Spelling
-from store.errors import ConvfsError, DamageError, FormatTooNew, NotFound
+from store.errors import DamageError, FormatTooNew, NotFound
 from store.ids import Hash, hash_bytes
 from tests.content import samples
 from tests.content.documents import documents
-from tests.content.packed import Packed, plain, taken_apart
+from tests.content.packed import Packed, check_flipped_bits, error_of, plain, taken_apart
 
 ABSENT = hash_bytes(b"absent")
 
@@ -32,24 +31,6 @@ def message(text: str, **more: object) -> bytes:
 
 def long_text(number: int) -> str:
     return f'line {number} of "text"\n' * 100
-
-
-@pytest.fixture
-def packed(tmp_path: Path) -> Packed:
-    return Packed(tmp_path / "blobs")
-
-
-@pytest.fixture(params=[0, 1 << 20], ids=["no cache", "cache"])
-def resolver(packed: Packed, request: pytest.FixtureRequest) -> Resolver:
-    return Resolver(packed, request.param)
-
-
-def error_of(resolver: Resolver, digest: Hash) -> ConvfsError:
-    with pytest.raises(ConvfsError) as caught:
-        resolver.blob(digest)
-    found = resolver.blobs([digest])[digest]
-    assert type(found) is type(caught.value)
-    return caught.value
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -216,28 +197,13 @@ def test_a_wrong_content_is_noticed_and_another_copy_used(packed: Packed, resolv
 
 
 def test_no_flipped_bit_gives_a_wrong_byte(packed: Packed) -> None:
-    generator = random.Random(3)
     payloads = [message(long_text(number)) for number in range(3)]
     digests = packed.add_payloads(payloads)
     image = bytearray(os.urandom(9000))
     digests.append(hash_bytes(image))
     packed.add([plain(bytes(image))])
     expected = dict(zip(digests, [*payloads, bytes(image)], strict=True))
-    path = packed.packs.path(1)
-    sound = path.read_bytes()
-    wrong = 0
-    for position in range(32, len(sound), 3):
-        with path.open("r+b") as file:
-            file.seek(position)
-            file.write(bytes([sound[position] ^ 1 << generator.randrange(8)]))
-            file.flush()
-            for digest, found in Resolver(packed, 0).blobs(digests).items():
-                assert isinstance(found, ConvfsError) or found == expected[digest]
-                wrong += isinstance(found, ConvfsError)
-            file.seek(position)
-            file.write(sound[position : position + 1])
-    assert wrong
-    assert Resolver(packed, 0).blobs(digests) == expected
+    check_flipped_bits(packed, expected, 3)
 
 
 def test_a_record_of_a_newer_version_is_not_called_damaged(packed: Packed, resolver: Resolver) -> None:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -39,6 +39,20 @@ def held(fd: int) -> Iterator[int]:
     finally:
         with suppress(OSError):
             os.close(fd)
+
+
+def save_in_every_way(here: Bench, files: ExitStack) -> None:
+    """Save in every way that leaves something to be done; the files stay open."""
+    first = files.enter_context(held(os.open(here.events / FIRST, os.O_WRONLY | os.O_TRUNC)))
+    last = files.enter_context(held(os.open(here.events / LAST, os.O_WRONLY | os.O_APPEND)))
+    new = files.enter_context(held(os.open(here.events / "user.md", os.O_WRONLY | os.O_CREAT, 0o600)))
+    (here.events / SECOND).write_bytes(NEW)
+    os.write(first, NEW)
+    os.close(os.dup(first))
+    os.write(last, b"and more\n")
+    os.fsync(last)
+    os.write(new, b"One thing more\n")
+    os.close(os.dup(new))
 
 
 def text(seen: Seen, name: str) -> bytes:
@@ -112,19 +126,9 @@ def test_what_was_closed_is_committed_and_what_followed_is_kept_beside(mounted: 
 @ENDINGS
 def test_several_files_in_every_state(mounted: Bench, end: Ending) -> None:
     old = look(mounted.root).state
-    (mounted.events / SECOND).write_bytes(NEW)
-    with (
-        held(os.open(mounted.events / FIRST, os.O_WRONLY | os.O_TRUNC)) as first,
-        held(os.open(mounted.events / LAST, os.O_WRONLY | os.O_APPEND)) as last,
-        held(os.open(mounted.events / "user.md", os.O_WRONLY | os.O_CREAT, 0o600)) as new,
-        held(os.open(mounted.events / ".swap", os.O_WRONLY | os.O_CREAT, 0o600)) as swap,
-    ):
-        os.write(first, NEW)
-        os.close(os.dup(first))
-        os.write(last, b"and more\n")
-        os.fsync(last)
-        os.write(new, b"One thing more\n")
-        os.close(os.dup(new))
+    with ExitStack() as files:
+        save_in_every_way(mounted, files)
+        swap = files.enter_context(held(os.open(mounted.events / ".swap", os.O_WRONLY | os.O_CREAT, 0o600)))
         os.write(swap, b"swap")
         end(mounted)
     for _ in range(2):

@@ -15,27 +15,12 @@ import pytest
 from tests.conftest import scratch as memory
 from tests.crash_mount.faults import KILL, TORN, is_write
 from tests.crash_mount.harness import NAME, PROJECT, Bench, Fault, Seen, State, at_every_step, look
-from tests.crash_mount.test_endings import held
+from tests.crash_mount.test_endings import NEW, save_in_every_way
 from tests.editing_mount.talk import FIRST, LAST, SECOND
 
 FAULTS = [("ENOSPC", False), ("EIO", False), ("ENOSPC", True)]
-NEW = b"Hello again\n"
 
 pytestmark = pytest.mark.timeout(300)
-
-
-def work(here: Bench, files: ExitStack) -> None:
-    """Save in every way that leaves something to be done; the files stay open."""
-    first = files.enter_context(held(os.open(here.events / FIRST, os.O_WRONLY | os.O_TRUNC)))
-    last = files.enter_context(held(os.open(here.events / LAST, os.O_WRONLY | os.O_APPEND)))
-    new = files.enter_context(held(os.open(here.events / "user.md", os.O_WRONLY | os.O_CREAT, 0o600)))
-    (here.events / SECOND).write_bytes(NEW)
-    os.write(first, NEW)
-    os.close(os.dup(first))
-    os.write(last, b"and more\n")
-    os.fsync(last)
-    os.write(new, b"One thing more\n")
-    os.close(os.dup(new))
 
 
 def check(seen: Seen, old: State) -> None:
@@ -54,7 +39,7 @@ def left(here: Bench, template: Path) -> Iterator[tuple[Path, State]]:
     assert here.mount() is None, here.said()
     old = look(here.root).state
     with ExitStack() as files:
-        work(here, files)
+        save_in_every_way(here, files)
         here.kill()
         assert here.wait()["status"] == -signal.SIGKILL
     base = memory()
@@ -124,7 +109,7 @@ def test_killed_at_every_step_of_ending(all_here: list[Bench], template: Path) -
         assert here.mount(fault) is None, here.said()
         old = look(here.root).state
         with ExitStack() as files:
-            work(here, files)
+            save_in_every_way(here, files)
             assert here.watch is not None
             here.watch.arm()
             os.kill(here.pid, signal.SIGTERM)

@@ -9,7 +9,9 @@ from store.editing.editor import Editor
 from store.settings import FILE_NAME
 from store.store import Store
 from store.upkeep.fsck import fsck
+from tests.editing.growing import file_of, texts
 from tests.editing.measured import check_measures
+from tests.importing.sessions import imported, session
 
 
 @pytest.fixture
@@ -42,3 +44,11 @@ def store(tmp_path: Path, edits: str) -> Iterator[Store]:
 @pytest.fixture
 def editor(store: Store) -> Editor:
     return Editor(store)
+
+
+@pytest.fixture
+def path(store: Store, tmp_path: Path) -> Path:
+    """A session of five texts, imported."""
+    path = session(tmp_path, file_of(texts(5)))
+    imported(store, path)
+    return path

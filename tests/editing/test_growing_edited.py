@@ -13,6 +13,7 @@ from store.editing.plan import Changed, Content
 from store.importing.appender import Appender
 from store.store import Append, Store
 from store.upkeep.fsck import fsck
+from tests.editing.growing import file_of, grow, texts
 from tests.editing.measured import check_branch, check_measures
 from tests.editing.records import TYPE, history, shown
 from tests.importing.sessions import bring, by_source, claude_source, event, imported, jp, line, lines, native, session
@@ -20,30 +21,10 @@ from tests.importing.sessions import bring, by_source, claude_source, event, imp
 together = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 
 
-def texts(count: int, start: int = 0) -> list[bytes]:
-    return [line(f"Text {number}", number) for number in range(start, count)]
-
-
-def file_of(records: list[bytes]) -> bytes:
-    return b"".join(record + b"\n" for record in records)
-
-
 @pytest.fixture(params=["branch", "overlay"])
 def edits(request: pytest.FixtureRequest) -> str:
     """Return how edits are kept: whichever way, the same must come of it."""
     return str(request.param)
-
-
-@pytest.fixture
-def path(store: Store, tmp_path: Path) -> Path:
-    path = session(tmp_path, file_of(texts(5)))
-    imported(store, path)
-    return path
-
-
-def grow(store: Store, path: Path, records: list[bytes]) -> None:
-    path.write_bytes(file_of(records))
-    imported(store, path)
 
 
 def test_new_records_are_appended_to_the_edited_branch(store: Store, editor: Editor, path: Path) -> None:

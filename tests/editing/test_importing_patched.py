@@ -7,34 +7,15 @@ import pytest
 from store.editing.editor import DELETED, Editor
 from store.ids import patch_of
 from store.store import Store
+from tests.editing.growing import file_of, grow, texts
 from tests.editing.measured import check_branch
 from tests.editing.records import history, shown
-from tests.importing.sessions import by_source, imported, line, native, session
+from tests.importing.sessions import by_source, line, native
 
 
 @pytest.fixture
 def edits() -> str:
     return "overlay"
-
-
-def texts(count: int, start: int = 0) -> list[bytes]:
-    return [line(f"Text {number}", number) for number in range(start, count)]
-
-
-def file_of(records: list[bytes]) -> bytes:
-    return b"".join(record + b"\n" for record in records)
-
-
-@pytest.fixture
-def path(store: Store, tmp_path: Path) -> Path:
-    path = session(tmp_path, file_of(texts(5)))
-    imported(store, path)
-    return path
-
-
-def grow(store: Store, path: Path, records: list[bytes]) -> None:
-    path.write_bytes(file_of(records))
-    imported(store, path)
 
 
 def test_what_is_new_is_appended_once(store: Store, editor: Editor, path: Path) -> None:

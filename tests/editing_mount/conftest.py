@@ -11,10 +11,16 @@ __all__ = ["store_path"]
 
 
 @pytest.fixture
-def talk(store_path: Path) -> Iterator[Talk]:
+def lines() -> list[str]:
+    """The lines of the conversation that :func:`talk` has."""
+    return LINES
+
+
+@pytest.fixture
+def talk(store_path: Path, lines: list[str]) -> Iterator[Talk]:
     """A mounted store with one conversation to be changed; afterwards no file has another size than it says."""
     with new_store(store_path) as store:
-        add(store, LINES)
+        add(store, lines)
     with mounted(store_path) as mount:
         talk = Talk(mount)
         yield talk

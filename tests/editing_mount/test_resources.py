@@ -4,7 +4,6 @@ import base64
 import errno
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,13 +28,8 @@ LINES = [
 
 
 @pytest.fixture
-def talk(store_path: Path) -> Iterator[Talk]:
-    with new_store(store_path) as store:
-        add(store, LINES)
-    with mounted(store_path) as mount:
-        talk = Talk(mount)
-        yield talk
-        talk.check()
+def lines() -> list[str]:
+    return LINES
 
 
 @pytest.fixture

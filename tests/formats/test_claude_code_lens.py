@@ -21,7 +21,7 @@ def line(kind: str, uuid: str = "u1", parent: str | None = None, **fields: objec
     return {
         "parentUuid": parent,
         "isSidechain": False,
-        "cwd": "/work/shop",
+        "cwd": "/home/ada/shop",
         "sessionId": "5e55",
         "type": kind,
         "uuid": uuid,

@@ -98,7 +98,7 @@ def test_private_conversations_belong_to_their_workspace(tmp_path: Path) -> None
     data = tmp_path / ".local/share/jp/workspace"
     assert about(conversation(data / "shop-otvo8/conversations/17727523543")).project == "shop"
     (data / "old-name-zzzzz").mkdir()
-    (data / "old-name-zzzzz/storage").symlink_to("/work/new-name/.jp")
+    (data / "old-name-zzzzz/storage").symlink_to("/home/ada/new-name/.jp")
     assert about(conversation(data / "old-name-zzzzz/conversations/17727523543")).project == "new-name"
 
 

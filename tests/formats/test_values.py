@@ -35,7 +35,7 @@ def test_timestamps(stamp: object, expected: int) -> None:
     [
         ("/project/src/main.rs", "text/x-rust", "file:///project/src/main.rs"),
         ("/a b/100%/ü.MD", "text/markdown", "file:///a%20b/100%25/%C3%BC.MD"),
-        ("C:\\work\\app.py", "text/x-python", "file:///C:/work/app.py"),
+        ("C:\\code\\app.py", "text/x-python", "file:///C:/code/app.py"),
         ("notes", "text/plain", "file:///notes"),
         ("/x.d/Makefile", "text/plain", "file:///x.d/Makefile"),
         ("/what?#.txt", "text/plain", "file:///what%3F%23.txt"),
