@@ -83,7 +83,8 @@ def _store(root: Path) -> Iterator[tuple[str, str]]:
     if client:
         with client:
             status = client.call(STATUS, Nothing())
-        yield "ok", f"mounted at {status.mountpoint} by process {status.pid}, socket {client.path}"
+        what = f"mounted at {status.mountpoint}" if status.mountpoint else "served"
+        yield "ok", f"{what} by process {status.pid}, socket {client.path}"
     elif address.noted_socket(root):
         yield "note", "the last daemon did not end by itself; the next command recovers what it was at"
     else:

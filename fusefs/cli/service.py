@@ -42,11 +42,18 @@ def tcp_place(tcp: str | None) -> tuple[str, int] | None:
 def held(client: Client) -> Conflict:
     """Return what to raise where another process answers for the store already."""
     from store.errors import Conflict
+
+    who, how = whose(client)
+    return Conflict(f"{who} already: use it there, or {how} first")
+
+
+def whose(client: Client) -> tuple[str, str]:
+    """Return who holds the store, as the beginning of a sentence, and what ends that."""
+    from fusefs.cli.output import command_line
     from store.service.operation import Nothing
     from store.service.operations import STATUS
 
     status = client.call(STATUS, Nothing())
-    if not status.mountpoint:
-        return Conflict(f"process {status.pid} serves the store already (`convfs serve`): end it first")
-    elsewhere = status.mountpoint
-    return Conflict(f"the store is mounted already, at {elsewhere}: use it there, or `convfs umount {elsewhere}`")
+    if status.mountpoint:
+        return f"the store is mounted at {status.mountpoint}", f"`{command_line('umount', status.mountpoint)}`"
+    return f"process {status.pid} serves the store", f"`kill {status.pid}`"

@@ -45,15 +45,14 @@ def reindex(store: Path | None) -> None:
 def _free(store: Path | None) -> Path:
     """Return the store's directory. Raises Conflict while a daemon holds it, NotFound where there is none."""
     from fusefs.cli.backend import require, running, store_root
+    from fusefs.cli.service import whose
     from store.errors import Conflict
-    from store.service.operation import Nothing
-    from store.service.operations import STATUS
 
     root = store_root(store)
     require(root)
     client = running(root)
     if client:
         with client:
-            mountpoint = client.call(STATUS, Nothing()).mountpoint
-        raise Conflict(f"the store is mounted at {mountpoint}: `convfs umount {mountpoint}` first, this needs it alone")
+            who, how = whose(client)
+        raise Conflict(f"{who}: {how} first, this needs it alone")
     return root

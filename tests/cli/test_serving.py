@@ -2,12 +2,9 @@
 
 import os
 import re
-import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,36 +12,12 @@ import pytest
 from store.errors import UsageError
 from store.service import address
 from store.service.client import Client
-from tests.cli.user import ROOT, User
+from tests.cli.user import ROOT, User, serving
 
 
 @pytest.fixture
 def user(tmp_path: Path) -> User:
     return User(tmp_path)
-
-
-@contextmanager
-def serving(user: User, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """Run ``convfs serve`` until the block ends, by SIGTERM."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "fusefs.cli", "serve", *map(str, arguments)],
-        env=user.environment,
-        cwd=user.home,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as daemon:
-        try:
-            assert daemon.stderr is not None
-            # what was recovered is said first
-            said = next((line for line in daemon.stderr if line.startswith("Serving ")), "")
-            assert said, "it does not serve"
-            yield daemon
-            if daemon.poll() is None:
-                daemon.send_signal(signal.SIGTERM)
-                assert daemon.wait(20) == 0
-        finally:
-            if daemon.poll() is None:
-                daemon.kill()
 
 
 def port(user: User) -> tuple[str, int]:

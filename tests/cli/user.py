@@ -2,8 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +75,27 @@ class User:
 
     def list(self) -> list[dict[str, Any]]:
         return json.loads(self.run("ls", "--json"))
+
+
+@contextmanager
+def serving(user: User, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """Run ``convfs serve`` until the block ends, by SIGTERM."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "fusefs.cli", "serve", *map(str, arguments)],
+        env=user.environment,
+        cwd=user.home,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as daemon:
+        try:
+            assert daemon.stderr is not None
+            # what was recovered is said first
+            said = next((line for line in daemon.stderr if line.startswith("Serving ")), "")
+            assert said, "it does not serve"
+            yield daemon
+            if daemon.poll() is None:
+                daemon.send_signal(signal.SIGTERM)
+                assert daemon.wait(20) == 0
+        finally:
+            if daemon.poll() is None:
+                daemon.kill()
