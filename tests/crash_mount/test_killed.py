@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash_mount.faults import KILL, POWER, TORN, is_write
+from tests.crash_mount.faults import JUMPS, KILL, POWER, TORN, is_write
 from tests.crash_mount.harness import Bench, Fault, at_every_step
 from tests.crash_mount.ways import WAYS, Known, Way
 
@@ -38,6 +38,12 @@ def test_power_loss(all_here: list[Bench], prepared: Path, way: Way) -> None:
         return killed(here, known, prepared, Fault(at, POWER))
 
     at_every_step(all_here, run, first=1 if LARGE else 1 + WAYS.index(way) % 3, every=1 if LARGE else 3)
+
+
+@pytest.mark.parametrize("kind", [KILL, TORN])
+def test_while_what_is_derived_is_written(here: Bench, template: Path, kind: str) -> None:
+    known = Known(here, WAYS[0], template)
+    assert killed(here, known, template, Fault(1, kind, only=JUMPS)) == JUMPS
 
 
 def killed(here: Bench, known: Known, template: Path, fault: Fault) -> str:
