@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.forked import run
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 60
 
@@ -32,12 +34,11 @@ class User:
         }
 
     def convfs(self, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "fusefs.cli", *map(str, arguments)],
-            env=self.environment | environment,
-            cwd=self.home,
-            capture_output=True,
-            text=True,
+        return run(
+            "fusefs.cli",
+            *arguments,
+            directory=self.home,
+            environment=self.environment | environment,
             timeout=SECONDS,
         )
 

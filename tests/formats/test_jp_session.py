@@ -151,6 +151,7 @@ def test_blobs_are_found_and_verified(tmp_path: Path, place: str) -> None:
         gzip.compress(b"other"),
         gzip.compress(CONTENT)[:20] + b"\xff" * 40,
     ],
+    ids=["empty", "not gzip", "cut off", "other content", "destroyed"],
 )
 def test_damaged_blobs_are_told(tmp_path: Path, file: bytes) -> None:
     (tmp_path / f"{NAME}.blob.gz").write_bytes(file)

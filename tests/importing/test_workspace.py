@@ -76,6 +76,7 @@ def test_one_blob_for_many_conversations(store: Store, tmp_path: Path) -> None:
         (gzip.compress(b"x" * 5000)[:-20], "cannot be read"),
         (b"", "not what its name says"),
     ],
+    ids=["not gzip", "other content", "cut off", "empty"],
 )
 def test_a_damaged_blob_is_told_and_stops_nothing(store: Store, tmp_path: Path, stored: bytes, reason: str) -> None:
     content = b"x" * 5000

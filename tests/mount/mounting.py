@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,9 +13,9 @@ from pathlib import Path
 from fusefs.mount_table import mount_at
 from fusefs.text.render import FileRenderer
 from store.store import Append, Store
+from tests.forked import Forked
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SERVE = Path(__file__).with_name("serve.py")
 TYPE = "claude-code.line.v1"
 PATIENCE = 20.0
 
@@ -83,28 +82,22 @@ class Mounted:
         self.store = store
         self.root = root
         self.messages = store.with_suffix(".out")
-        with self.messages.open("wb") as messages:
-            self.daemon = subprocess.Popen(
-                [sys.executable, str(SERVE), str(store), str(root), *options],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=messages,
-                text=True,
-                env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
-                start_new_session=True,
-            )
+        its_input, our_output = os.pipe()
+        our_input, its_output = os.pipe()
+        with self.messages.open("wb") as messages, open(its_input, "rb"), open(its_output, "wb"):
+            streams = (its_input, its_output, messages.fileno())
+            self.daemon = Forked("tests.mount.serve", store, root, *options, streams=streams)
+        self._orders, self._answers = open(our_output, "w"), open(our_input)  # noqa: SIM115  (until :meth:`destroy`)
         self._expect("ready")
 
     def _expect(self, word: str) -> None:
-        assert self.daemon.stdout is not None
-        said = self.daemon.stdout.readline().strip()
+        said = self._answers.readline().strip()
         assert said == word, f"the daemon says {said!r}: {self.messages.read_text()}"
 
     def tell(self, **order: object) -> None:
         """Have the daemon change its store; returns when that is committed."""
-        assert self.daemon.stdin is not None
-        self.daemon.stdin.write(json.dumps(order) + "\n")
-        self.daemon.stdin.flush()
+        self._orders.write(json.dumps(order) + "\n")
+        self._orders.flush()
         self._expect("done")
 
     def check_alive(self) -> None:
@@ -130,6 +123,15 @@ class Mounted:
         """Run a script in the root of the mount and return what it prints."""
         return self.run("bash", "-c", script, check=check).stdout
 
+    def make_kernel_forget(self) -> bool:
+        """Have the kernel forget what it knows of this mount; False if we may not, which only root may.
+
+        Of this mount alone: ``drop_caches`` would have it forget what tests beside this one count on, too.
+        """
+        if os.geteuid() == 0:
+            subprocess.run(["mount", "-i", "-o", "remount,rw", str(self.root)], check=True, timeout=PATIENCE)
+        return os.geteuid() == 0
+
     def unmount(self) -> None:
         """Unmount, and wait until the daemon has ended; whatever happens, nothing stays mounted."""
         try:
@@ -143,9 +145,8 @@ class Mounted:
         if self.daemon.poll() is None:
             self.daemon.kill()
             self.daemon.wait(PATIENCE)
-        for stream in (self.daemon.stdin, self.daemon.stdout):
-            if stream is not None:
-                stream.close()
+        self._orders.close()
+        self._answers.close()
         if mount_at(self.root) is not None:
             subprocess.run(["fusermount3", "-uz", str(self.root)], capture_output=True, timeout=PATIENCE, check=False)
 

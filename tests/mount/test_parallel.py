@@ -1,6 +1,5 @@
 """Many programs at once, some of them killed in the middle of a request."""
 
-import os
 import random
 import signal
 import subprocess
@@ -56,12 +55,6 @@ def uninterruptible(pids: list[int]) -> list[int]:
     return found
 
 
-def drop_caches() -> None:
-    path = Path("/proc/sys/vm/drop_caches")
-    if os.access(path, os.W_OK):
-        path.write_text("3\n")
-
-
 def expected() -> int:
     # in an event, in events.json never (contents are references), and once a transcript
     return CONVERSATIONS * (EVENTS // 50 + 1)
@@ -69,7 +62,6 @@ def expected() -> int:
 
 def test_six_greps_at_once_find_the_same(large_store: Path) -> None:
     with mounted(large_store) as mount:
-        drop_caches()
         greps = [grep(mount) for _ in range(GREPS)]
         outputs = [process.communicate(timeout=60) for process in greps]
         for output, errors in outputs:
@@ -99,7 +91,7 @@ def test_greps_killed_in_the_middle_leave_the_mount_alive(large_store: Path) -> 
         try:
             while time.monotonic() < end:
                 if killed % 10 == 0:
-                    drop_caches()
+                    mount.make_kernel_forget()
                 running = [process for process in running if process.poll() is None]
                 while len(running) < GREPS:
                     running.append(grep(mount, subprocess.DEVNULL))
