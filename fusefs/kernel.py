@@ -12,6 +12,7 @@ import pyfuse3
 import trio
 
 from fusefs import inodes
+from fusefs.flow import Flow
 from fusefs.inodes import Lookups, Space
 from fusefs.tree.changes import Stale, stale_since
 from fusefs.tree.tree import Tree
@@ -150,12 +151,14 @@ class Invalidations:
         """Called in the loop with the view that was changed, before the kernel is told."""
         self._token: trio.lowlevel.TrioToken | None = None
         self._thread = threading.Thread(target=self._run, name="invalidations", daemon=True)
+        self._flow = Flow(tree, lookups, _invalidate)
 
     def start(self) -> None:
         """Begin; called in the loop that answers requests."""
         self._token = trio.lowlevel.current_trio_token()
         self._tree.store.subscribe(lambda change: self._changed.put(change.context_id))
         self._thread.start()
+        self._flow.start()
 
     def put(self, stale: Stale) -> None:
         """Have the kernel forget something that no commit has changed."""
@@ -167,6 +170,7 @@ class Invalidations:
         Waits a little only: the kernel may keep the thread until the mount has ended.
         """
         self._changed.put(None)
+        self._flow.end()
         if self._thread.is_alive():
             self._thread.join(_END_SECONDS)
 
@@ -197,6 +201,9 @@ class Invalidations:
             if stale.ino in self._lookups and stale.ino not in tree.served:
                 _invalidate(stale)
         self._settling.update(stale.ino for stale in places)
+        for stale in self._in_loop(tree.streams.stale, view_id):
+            if stale.ino in self._lookups:
+                _invalidate(stale)
         for earlier in shown:
             for stale in stale_since(tree.store, earlier):
                 current = self._in_loop(tree.as_known, stale)

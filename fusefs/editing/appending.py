@@ -25,6 +25,7 @@ from fusefs.text.names import kind_word
 from fusefs.text.parse import parse_event
 from store.errors import ConvfsError, StoreFailed, UsageError
 from store.events.event import Kind
+from store.formats.plain_text import TextLens, type_named
 from store.formats.registry import FORMATS
 from store.ids import now_ms
 from store.store import Append
@@ -173,7 +174,10 @@ class Appending:
         previous = self._previous(view.rows[-_LOOKED_BACK:])
         if previous is not None:
             turn = store.turn(previous.turn)
-            payload = store.viewer.lens(turn).compose(kind, text, store.payload(previous.turn), now_ms())
+            lens = store.viewer.lens(turn)
+            if isinstance(lens, TextLens):
+                return Append(TextLens(kind).compose(kind, text, None, now_ms()), type_named(kind), turn.encoding)
+            payload = lens.compose(kind, text, store.payload(previous.turn), now_ms())
             return record_like(store, turn, payload)
         format_ = next((one for one in FORMATS if one.name == view.conversation.format), FORMATS[0])
         refusal = UsageError(f"nothing can be written in the format {format_.name}")

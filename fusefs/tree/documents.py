@@ -48,13 +48,28 @@ class Transcript(ViewNode, File):
     __slots__ = ()
 
     def attributes(self) -> Attributes:
-        return transcript_attributes(self.ino, self.view.conversation)
+        streams = self.tree.streams
+        # first: the view may be another then
+        growing = streams.section(self.view_id)
+        drawn = transcript_attributes(self.ino, self.view.conversation)
+        if not growing:
+            return drawn
+        time_ms = max(drawn.time_ms, streams.touched_ms(self.view_id))
+        return drawn._replace(size=drawn.size + len(growing), time_ms=time_ms)
 
     def open(self) -> Content:
-        return Through(lambda offset, size: self.view.transcript.read(offset, size))
+        return Through(self._read)
+
+    def _read(self, offset: int, size: int) -> bytes:
+        growing = self.tree.streams.section(self.view_id)
+        records = self.view.transcript
+        data = records.read(offset, size)
+        if not growing or offset + size <= records.size:
+            return data
+        return data + growing[max(0, offset - records.size) : offset + size - records.size]
 
 
 def transcript_attributes(ino: int, conversation: Conversation) -> Attributes:
-    """Return the attributes of a transcript, without looking at the conversation's rows."""
+    """Return the attributes of the transcript of a conversation's records, without looking at their rows."""
     size = len(transcript.head(conversation)) + conversation.transcript_size
     return Attributes(ino, DERIVED_FILE, size, conversation.updated_ms)

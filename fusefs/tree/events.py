@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from itertools import chain
 
 from fusefs.text import names
 from fusefs.tree.node import Attributes, Content, Entry, File, Node
 from fusefs.tree.overlay import EventOverlay
+from fusefs.tree.streams import GrowingFile
 from fusefs.tree.view import FIRST_POSITION
 from fusefs.tree.view_node import NumberedNode, RowNode, ViewDirectory
 from store.errors import ConvfsError, NotFound
 from store.events.event import Kind
-
-if TYPE_CHECKING:
-    pass
 
 
 class EventsDirectory(ViewDirectory):
@@ -31,8 +29,11 @@ class EventsDirectory(ViewDirectory):
             return None
         return self.event(number)
 
-    def event(self, number: int) -> EventFile | None:
+    def event(self, number: int) -> EventFile | GrowingFile | None:
         """Return the file of an event, None if there is none of that number."""
+        growing = self.tree.streams.event(self.view_id, number)
+        if growing is not None:
+            return self._growing(number)
         try:
             row = self.view.row(number)
         except NotFound:
@@ -41,8 +42,19 @@ class EventsDirectory(ViewDirectory):
         # one that was deleted may be written again
         return None if row.kind is Kind.RECORD and not (row.deleted and file.ino in self.tree.served) else file
 
+    def _growing(self, number: int) -> GrowingFile:
+        return GrowingFile(self.tree, self.tree.own_number(self.view_id, number), self.view_id, number)
+
     def entries(self, after: int) -> Iterator[Entry]:
+        # first: the view may be another then
+        open_turns = [growing.number for growing in self.tree.streams.of(self.view_id) if growing.name]
         entries = self.view.event_entries(after)
+        if not open_turns:
+            return self._listed(entries)
+        last = [self._growing(number).entry() for number in open_turns]
+        return chain(self._listed(entries), (entry for entry in last if entry.position > after))
+
+    def _listed(self, entries: list[Entry]) -> Iterator[Entry]:
         tree = self.tree
         overlay = tree.overlays.get(self.view_id)
         if overlay is None and not tree.served and not tree.known:

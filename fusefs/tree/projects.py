@@ -133,9 +133,14 @@ class TranscriptsDirectory(ProjectDirectory):
 
     def entries(self, after: int) -> Iterator[Entry]:
         for conversation in self._beyond(after):
-            ino = inodes.base(Space.PLACE, self.tree.view_id(conversation.id)) + Place.TRANSCRIPT
+            view_id = self.tree.view_id(conversation.id)
+            ino = inodes.base(Space.PLACE, view_id) + Place.TRANSCRIPT
+            if self.tree.streams.of(view_id):
+                attributes = self.tree.place(view_id, Place.TRANSCRIPT).attributes()
+            else:
+                attributes = transcript_attributes(ino, conversation)
             yield Entry(
                 conversation.id + FIRST_POSITION - 1,
                 (shown_name(conversation) + MARKDOWN).encode(),
-                transcript_attributes(ino, conversation),
+                attributes,
             )

@@ -27,6 +27,7 @@ from fusefs.tree.projects import CONVERSATIONS, TRANSCRIPTS, ProjectDirectory, P
 from fusefs.tree.records import RecordFile, RecordsDirectory
 from fusefs.tree.resources import ResourceDirectory, resource_node
 from fusefs.tree.shown_names import shown_distinct, shown_name
+from fusefs.tree.streams import GrowingFile, Streams
 from fusefs.tree.versions import VersionsDirectory
 from fusefs.tree.view import View
 from fusefs.tree.view_node import ViewNode
@@ -90,6 +91,8 @@ class Tree:
         """Their own numbers, by those."""
         self.overlays: dict[int, EventOverlay] = {}
         """By view: what is otherwise in ``events/`` than the store says."""
+        self.streams = Streams(self)
+        """The turns that are being written."""
         self.unsettled: set[int] = set()
         """Inodes of files that have changed, of which the kernel has not been told yet."""
         self._space: DiskSpace | None = None
@@ -112,7 +115,8 @@ class Tree:
             return node
         space, view_id, number = inodes.split(ino)
         if space == Space.EVENT:
-            return EventFile(self, ino, view_id, number)
+            growing = self.streams.event(view_id, number)
+            return GrowingFile(self, ino, view_id, number) if growing else EventFile(self, ino, view_id, number)
         if space == Space.PLACE:
             return self._placed(ino, view_id, Place(number))
         if space == Space.RECORD:
@@ -230,6 +234,13 @@ class Tree:
     def view_id(self, context_id: int) -> int:
         """Return the number of a conversation at its head in inodes."""
         return context_id if context_id < FIRST_HANDED_OUT_VIEW else self._view_keys.number((context_id, 0))
+
+    def context_at_head(self, view_id: int) -> int:
+        """Return the context that a view shows at its head, 0 for an earlier version."""
+        if view_id < FIRST_HANDED_OUT_VIEW:
+            return view_id
+        context, version = self._view_keys.key(view_id) or (0, 0)
+        return 0 if version else context
 
     def version_view(self, context_id: int, version: int) -> int:
         """Return the number of an earlier version of a conversation in inodes."""

@@ -10,15 +10,16 @@ from msgspec import Struct
 
 from store.content.veil import veil
 from store.disk.file_header import Damage
-from store.disk.head_format import Frame
-from store.disk.note_format import Closed, Opened, TextAdded
+from store.disk.head_format import Frame, HeadMoved, Patched
+from store.disk.note_format import TEXT_NOTES, Closed, Opened, TextAdded
 from store.ids import hash_bytes
 
 
 class OpenText(Struct, frozen=True):
     """What there is of an open turn: its context, type tag and codec, when it was opened, and its text so far.
 
-    ``damaged`` says that something of it may be lost, behind this text.
+    ``damaged`` says that something of it may be lost, behind this text; ``touched_ms`` is when it was opened or last
+    added to.
     """
 
     number: int
@@ -28,19 +29,29 @@ class OpenText(Struct, frozen=True):
     opened_ms: int
     text: bytes
     damaged: bool = False
+    touched_ms: int = 0
+
+
+FOLLOWED = (*TEXT_NOTES, HeadMoved, Patched)
+"""What the frames tell of that open turns depend on."""
 
 
 class _Open:
     """One open turn. Who adds to it, or closes it, holds its ``lock`` meanwhile."""
 
-    __slots__ = ("context", "damaged", "lock", "opened", "text")
+    __slots__ = ("context", "damaged", "lock", "opened", "seen", "text", "touched", "touched_ms")
 
-    def __init__(self, context: int, opened: Opened) -> None:
+    def __init__(self, context: int, opened: Opened, seq: int) -> None:
         self.context = context
         self.opened = opened
         self.text = bytearray()
         self.damaged = False
         self.lock = threading.Lock()
+        self.touched = seq
+        """The seq of the frame that opened it, or last added to it."""
+        self.touched_ms = opened.time_ms
+        self.seen: OpenText | None = None
+        """What was last returned of it."""
 
 
 class OpenTexts:
@@ -49,6 +60,8 @@ class OpenTexts:
     def __init__(self) -> None:
         self._open: dict[int, _Open] = {}
         self._of: dict[int, list[int]] = {}
+        self._moved: dict[int, int] = {}
+        """By context that has open turns: the seq at which its head last moved while it had any."""
         self.size = 0
         """How many bytes all texts have together."""
 
@@ -68,7 +81,7 @@ class OpenTexts:
             self._close(number)
         for number, context in known.items():
             if number not in self._open:
-                self._add(number, context, Opened(0, 0, 0)).damaged = True
+                self._add(number, context, Opened(0, 0, 0), number).damaged = True
 
     def apply(self, frame: Frame) -> None:
         """Take note of one frame."""
@@ -81,13 +94,17 @@ class OpenTexts:
                     self.size += len(body.text)
                 else:
                     found.damaged = True
+                found.touched = frame.seq
+                found.touched_ms = body.time_ms
         elif isinstance(body, Opened):
-            self._add(frame.seq, frame.context, body)
+            self._add(frame.seq, frame.context, body, frame.seq)
         elif isinstance(body, Closed):
             self._close(body.number)
+        elif isinstance(body, HeadMoved | Patched) and frame.context in self._of:
+            self._moved[frame.context] = frame.seq
 
-    def _add(self, number: int, context: int, opened: Opened) -> _Open:
-        added = self._open[number] = _Open(context, opened)
+    def _add(self, number: int, context: int, opened: Opened, seq: int) -> _Open:
+        added = self._open[number] = _Open(context, opened, seq)
         self._of[context] = [*self._of.get(context, ()), number]
         return added
 
@@ -98,6 +115,7 @@ class OpenTexts:
             self._of[closed.context] = [other for other in self._of[closed.context] if other != number]
             if not self._of[closed.context]:
                 del self._of[closed.context]
+                self._moved.pop(closed.context, None)
 
     def state(self, number: int) -> _Open | None:
         """Return an open turn, None if there is none of that number."""
@@ -108,13 +126,40 @@ class OpenTexts:
         numbers = self._of.get(context, ()) if context else list(self._open)
         return [text for number in numbers if (text := self.get(number)) is not None]
 
+    def has(self, context: int) -> bool:
+        """Say whether a context has open turns."""
+        return context in self._of
+
+    def leading(self, context: int) -> int:
+        """Return the open turn of a context that its conversation goes on with, 0 if there is none.
+
+        It is the first to be opened of those that have been opened, or added to, since the last record came and since
+        another was opened: one whose client has died is not in the way of others.
+        """
+        numbers = self._of.get(context, ())
+        since = max(self._moved.get(context, 0), numbers[-1] if numbers else 0)
+        return next((number for number in numbers if self._open[number].touched >= since), 0)
+
     def get(self, number: int) -> OpenText | None:
         """Return what there is of an open turn, None if there is none of that number."""
         one = self._open.get(number)
         if one is None:
             return None
-        opened = one.opened
-        return OpenText(number, one.context, opened.tag, opened.codec, opened.time_ms, bytes(one.text), one.damaged)
+        seen = one.seen
+        # it never changes but by growing
+        if seen is None or len(seen.text) != len(one.text) or seen.damaged != one.damaged:
+            opened = one.opened
+            seen = one.seen = OpenText(
+                number,
+                one.context,
+                opened.tag,
+                opened.codec,
+                opened.time_ms,
+                bytes(one.text),
+                one.damaged,
+                one.touched_ms,
+            )
+        return seen
 
 
 def veiled(number: int, offset: int, text: bytes) -> bytes:

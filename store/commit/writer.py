@@ -17,10 +17,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from store.commit.draft import Draft
 from store.commit.keys import Keys
-from store.commit.open_texts import OpenText, OpenTexts
+from store.commit.open_texts import FOLLOWED, OpenText, OpenTexts
 from store.commit.pending import Pending
 from store.commit.request import ContextHead, Request
 from store.disk import head_format as heads
@@ -46,6 +47,17 @@ _ROOM_BYTES = 1 << 20
 """What is left of the disk for the index and the logs."""
 _UNAPPLIED_FRAMES = 4096
 _MOST_UNAPPLIED_FRAMES = 65_536
+
+
+class Live(NamedTuple):
+    """The head of a context and its open turns, in the order in which they were opened.
+
+    ``leading`` is the number of the one that the conversation goes on with, 0 if there is none.
+    """
+
+    head: ContextHead
+    texts: list[OpenText]
+    leading: int
 
 
 class Writer:
@@ -184,14 +196,14 @@ class Writer:
         found = self._catalogue.by_name(project, name)
         return found.id if found else 0
 
-    def live(self, context: int) -> tuple[ContextHead, list[OpenText]]:
-        """Return the head of ``context`` and its open turns, both as of the same commit."""
+    def live(self, context: int) -> Live:
+        """Return the head of ``context`` and its open turns, all as of the same commit."""
         while True:
             head = self.head(context)
             with self._publishing:
                 # one that is not remembered has not changed since
                 if self._heads.get(context, head) == head:
-                    return head, self.texts.of(context)
+                    return Live(head, self.texts.of(context), self.texts.leading(context))
 
     # -- failing ---------------------------------------------------------------------------------------------------
 
@@ -321,13 +333,14 @@ class Writer:
         self.head_log.append(entry.heads)
         self.pending.add(draft.blobs)
         texts: list[heads.Frame] = []
+        followed = FOLLOWED if self.texts else TEXT_NOTES
         for frame in draft.frames:
             body = frame.body
             if isinstance(body, heads.TypeRegistered):
                 self.types[body.tag] = body.name
             elif isinstance(body, heads.Appended):
                 self.keys.note(frame.context, body)
-            elif isinstance(body, TEXT_NOTES):
+            elif isinstance(body, followed):
                 texts.append(frame)
         with self._publishing:
             self._unapplied += draft.frames

@@ -7,13 +7,20 @@ is still open: who has its number goes on with it, seals or drops it.
 from __future__ import annotations
 
 from store.commit.open_texts import OpenText, veiled
-from store.commit.request import ContextHead, Request
+from store.commit.request import Request
+from store.commit.writer import Live
 from store.conversations.patching import Patching
 from store.conversations.submitting import fs_root_of
 from store.conversations.viewer import LARGEST_VIEWED
 from store.disk.note_format import Closed, Opened, TextAdded
 from store.disk.turn_format import Encoding, Turn
 from store.errors import Conflict, DamageError, NotFound, TooLarge, UsageError
+from store.events.event import Event, Kind
+from store.formats.json_beginning import characters, completed
+from store.formats.lens import Before
+from store.formats.plain_text import TextLens
+from store.formats.registry import lens_for
+from store.formats.unknown import UnknownLens
 from store.ids import Hash, now_ms
 
 _MOST_OPEN = 4096
@@ -81,9 +88,33 @@ class Streaming(Patching):
         """Return the open turns of a context, or of all (0), with their texts so far; those opened first come first."""
         return self._writer.texts.of(context_id)
 
-    def live(self, context_id: int) -> tuple[ContextHead, list[OpenText]]:
-        """Return the head of a context and its open turns, both of the same moment: a turn is not in both."""
+    def live(self, context_id: int) -> Live:
+        """Return the head of a context and its open turns, all of the same moment: a turn is not in both."""
         return self._writer.live(context_id)
+
+    def is_streaming(self, context_id: int) -> bool:
+        """Say whether a context has open turns."""
+        return self._writer.texts.has(context_id)
+
+    def beginning(self, text: OpenText, before: Before) -> Event:
+        """Return the event that an open turn tells of, as far as it can be read; a RECORD while nothing can.
+
+        Of JSON, values that have ended are seen, and the text at its end as far as it goes: unless something else of
+        the event than its content would follow from half a value. MessagePack cannot be read before it is whole.
+        """
+        encoding = text.codec & 0xFFFF
+        lens = lens_for(self.type_name(text.tag), encoding)
+        payload = characters(text.text)
+        event = Event(Kind.RECORD)
+        if encoding == Encoding.MSGPACK:
+            return event
+        if isinstance(lens, TextLens) or (isinstance(lens, UnknownLens) and encoding != Encoding.JSON):
+            event = lens.view(payload, before)
+        elif begun := completed(payload):
+            event = lens.view(begun.begun, before)
+            if begun.empty != begun.begun and _head(event) != _head(lens.view(begun.empty, before)):
+                event = lens.view(begun.whole, before)
+        return event if event.blocks else Event(Kind.RECORD)
 
     def open_text(self, number: int) -> OpenText:
         """Return what there is of an open turn."""
@@ -107,8 +138,9 @@ class Streaming(Patching):
                 raise TooLarge(f"open turn {number} would have {size + len(text)} bytes: seal it and begin another")
             # a piece is one request, and must fit the journal
             most = min(_LARGEST_PIECE, self._writer.journalled_bytes)
+            now = now_ms()
             notes = [
-                TextAdded(number, size + start, veiled(number, size + start, text[start : start + most]))
+                TextAdded(number, size + start, now, veiled(number, size + start, text[start : start + most]))
                 for start in range(0, len(text), most)
             ]
             for note in notes:
@@ -154,6 +186,11 @@ class Streaming(Patching):
         if not turn:
             raise NotFound(f"there is no open turn {number} in context {context_id}")
         return self.turn(turn)
+
+
+def _head(event: Event) -> tuple[object, ...]:
+    """Return all of an event but what it says."""
+    return event.kind, event.tool, event.header, event.time_ms, event.parent
 
 
 def _key(number: int) -> bytes:

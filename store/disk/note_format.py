@@ -13,7 +13,7 @@ from store.ids import HASH_SIZE, Hash
 _APPENDED = Layout("<QQ")
 _FS_ROOT = Layout("<Q32s")
 _OPENED = Layout("<QIQ")
-_TEXT_ADDED = Layout("<QQ")
+_TEXT_ADDED = Layout("<QQQ")
 _CLOSED = Layout("<QQ")
 
 
@@ -41,10 +41,11 @@ class Opened(Struct, frozen=True, gc=False):
 
 
 class TextAdded(Struct, frozen=True, gc=False):
-    """Kind 13: ``number u64 | offset u64 | text``. What an open turn goes on with at ``offset``, veiled."""
+    """Kind 13: ``number u64 | offset u64 | time_ms u64 | text``. It goes on with a text at ``offset``, veiled."""
 
     number: int
     offset: int
+    time_ms: int
     text: bytes
 
 
@@ -64,7 +65,7 @@ def encode(note: Note) -> tuple[int, bytes]:
     """Return the kind and the body of a note."""
     match note:
         case TextAdded():
-            return 13, _TEXT_ADDED.pack(note.number, note.offset) + note.text
+            return 13, _TEXT_ADDED.pack(note.number, note.offset, note.time_ms) + note.text
         case Appended():
             return 10, _APPENDED.pack(note.turn, note.time_ms) + note.key
         case FsRoot():
@@ -90,9 +91,9 @@ def decode(kind: int, data: bytes) -> Note | None:
         case 10:
             return Appended(first, second, data[layout.size :])
         case 12:
-            return Opened(first, second, *more)
+            return Opened(first, second, more[0])
         case 13:
-            return TextAdded(first, second, data[layout.size :])
+            return TextAdded(first, second, more[0], data[layout.size :])
         case _:
             return Closed(first, second)
 

@@ -12,6 +12,7 @@ from store.formats.format import Format
 from store.formats.jp import Jp
 from store.formats.lens import Lens
 from store.formats.msgpack_lens import UnknownMsgpackLens
+from store.formats.plain_text import TEXT_LENSES
 from store.formats.unknown import UnknownLens
 
 FORMATS: tuple[Format, ...] = (
@@ -22,6 +23,7 @@ FORMATS: tuple[Format, ...] = (
 _UNKNOWN = UnknownLens()
 _UNKNOWN_MSGPACK = UnknownMsgpackLens()
 _LENSES: dict[str, Lens] = {lens.type_name: lens for format_ in FORMATS for lens in format_.lenses}
+_LENSES |= {lens.type_name: lens for lens in TEXT_LENSES}
 _MSGPACK_LENSES: dict[str, Lens] = {lens.type_name: lens for lens in CXDB_LENSES}
 
 

@@ -7,12 +7,15 @@ from store.formats.lens import Before
 from store.formats.shown import Header
 
 
-def as_it_is(payload: bytes) -> Event:
-    """Return a note that holds the text of a payload as it is, a damaged line for instance; blank ones are records."""
+def as_it_is(payload: bytes, kind: Kind = Kind.NOTE) -> Event:
+    """Return an event that holds the text of a payload as it is, a damaged line for instance; blank ones are records.
+
+    It is a note, unless another ``kind`` is given.
+    """
     text = payload.decode("utf-8", "replace")
     if not text.strip():
         return Event(Kind.RECORD)
-    return Event(Kind.NOTE, blocks=(Block("text", text),), lossy="\ufffd" in text and not _is_utf8(payload))
+    return Event(kind, blocks=(Block("text", text),), lossy="\ufffd" in text and not _is_utf8(payload))
 
 
 MOST_IN_HEX = 64 << 10

@@ -222,7 +222,7 @@ def test_a_turn_is_open_or_in_the_branch_and_never_both(store: Store) -> None:
 
     def look() -> None:
         while not stop.is_set():
-            head, texts = store.live(context)
+            head, texts, _leading = store.live(context)
             # the turns hold how many there were before them
             count = head.depth + 1 if head.turn else 0
             if [text.text for text in texts] not in ([], [b""], [b"%d" % count]):

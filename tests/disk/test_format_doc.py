@@ -44,7 +44,7 @@ BODIES: dict[str, head_format.Body] = {
     "appended": head_format.Appended(2, TIME, b"request-0007"),
     "fs root": head_format.FsRoot(2, hash_bytes(b"a tree of files")),
     "opened": head_format.Opened(TURN.type_tag, TURN.codec, TIME),
-    "text added": head_format.TextAdded(12, 0, veil(b"Please fix ", hash_bytes(struct.pack("<QQ", 12, 0)))),
+    "text added": head_format.TextAdded(12, 0, TIME, veil(b"Please fix ", hash_bytes(struct.pack("<QQ", 12, 0)))),
     "closed": head_format.Closed(12, 2),
 }
 OF_NONE = ("type registered", "alias", "dictionary", "commit")

@@ -46,7 +46,7 @@ bodies: st.SearchStrategy[Body] = st.one_of(
     st.builds(Appended, u64, u64, st.binary(max_size=60)),
     st.builds(FsRoot, u64, hashes),
     st.builds(Opened, u64, u32, u64),
-    st.builds(TextAdded, u64, u64, st.binary(max_size=60)),
+    st.builds(TextAdded, u64, u64, u64, st.binary(max_size=60)),
     st.builds(Closed, u64, u64),
 )
 EXAMPLES: list[Body] = [
@@ -62,7 +62,7 @@ EXAMPLES: list[Body] = [
     Appended(9, 1_700_000_000_000, b"request 7"),
     FsRoot(9, Hash(bytes([10]) * 32)),
     Opened(77, 7, 1_700_000_000_000),
-    TextAdded(12, 40, b"and then"),
+    TextAdded(12, 40, 1_772_739_114_356, b"and then"),
     Closed(12, 9),
 ]
 

@@ -3,7 +3,8 @@
 Says ``ready`` once it is mounted. Each line of input is a JSON object, ``{"append": [context, [payload, …]]}`` or
 ``{"metadata": [context, {…}]}`` or ``{"branch": [context, parent turn, payload]}`` or ``{"edit": [context, {number:
 payload or null}]}`` (null deletes) or ``{"restore": [context, version]}``, answered by a line ``done`` when it is
-committed.
+committed. ``{"open": [context, type, encoding]}`` begins a turn, the first of them number 0, which ``{"add": [number,
+text, …]}``, ``{"seal": number}`` and ``{"abort": number}`` go on with.
 """
 
 import json
@@ -14,12 +15,13 @@ from pathlib import Path
 from fusefs import mount
 from fusefs.text.render import FileRenderer
 from store.editing.editor import DELETED, Editor
-from store.store import Append, Store
+from store.store import Append, OpenTurn, Store
 
 TYPE = "claude-code.line.v1"
 
 
 def obey(store: Store) -> None:
+    turns: list[OpenTurn] = []
     for line in sys.stdin:
         match json.loads(line):
             case {"append": [context, payloads]}:
@@ -33,6 +35,15 @@ def obey(store: Store) -> None:
                 Editor(store).edit(context, contents)
             case {"restore": [context, version]}:
                 Editor(store).restore(context, version)
+            case {"open": [context, type_name, encoding]}:
+                turns.append(store.open_turn(context, type_name, encoding=encoding))
+            case {"add": [number, *texts]}:
+                for text in texts:
+                    turns[number].add(text.encode("utf-8", "surrogateescape"))
+            case {"seal": number}:
+                turns[number].seal()
+            case {"abort": number}:
+                turns[number].abort()
         print("done", flush=True)
 
 
