@@ -16,7 +16,8 @@
 
 A section's content is that of the event's file (``fusefs.text.grammar``), but links lead into ``.convfs/blobs/``:
 a section does not know the name of the conversation that it is read in. The file is the head and every section in
-order, so its size is the sum of their sizes. Bookkeeping records have no section.
+order, so its size is the sum of their sizes. Bookkeeping records have no section. The head says nothing that an append
+changes: while a conversation goes on the file grows at its end and nowhere else, so that it can be followed.
 """
 
 import re
@@ -46,8 +47,6 @@ def head(conversation: Conversation) -> bytes:
         ("format", conversation.format),
         ("source", conversation.source),
         ("created", timestamp(conversation.created_ms) if conversation.created_ms else ""),
-        ("updated", timestamp(conversation.updated_ms) if conversation.updated_ms else ""),
-        ("events", conversation.events),
     ]
     lines = "".join(f"{key}: {scalar(value)}\n" for key, value in fields if value != "")
     title = " ".join(_one_line(conversation.title or conversation.name).split())

@@ -35,8 +35,6 @@ def test_the_head_tells_what_the_conversation_is() -> None:
         "format: claude-code\n"
         "source: /home/me/s.jsonl\n"
         "created: 2026-03-05T19:31:54.356Z\n"
-        "updated: 2026-03-05T19:33:20.000Z\n"
-        "events: 7\n"
         "---\n"
         "\n"
         "# Fix the login bug\n"
