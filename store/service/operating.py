@@ -10,15 +10,15 @@ from functools import partial
 from typing import Any
 
 import trio
-from msgspec import DecodeError, json
+from msgspec import json
 
-from store.errors import UsageError
 from store.service.hub import Hub
 from store.service.link import Link
 from store.service.operation import Holder, Operation
 from store.service.operations import STOP
 from store.service.protocol import Request
 from store.service.watching import Watchers
+from store.service.wire_fields import parameters
 
 _MAX_THREADS = 4
 _PROGRESS_SECONDS = 0.1
@@ -64,11 +64,9 @@ class Operating:
             if operation is None:
                 await self._watchers.watch(link, request)
                 return
-            params = json.decode(request.body or b"{}", type=operation.params)
+            params = parameters(request.body, operation.params)
             result = await self._run(operation, params, link, request)
             hub.answer(link, request, json.encode(result))
-        except (DecodeError, RecursionError) as error:
-            hub.fail(link, request, UsageError(f"the parameters do not fit: {error}"))
         except trio.ClosedResourceError:
             return
         except Exception as error:

@@ -11,7 +11,6 @@ from collections.abc import Container, Mapping, Sequence
 from enum import Enum, auto
 from typing import get_args
 
-import msgspec
 from msgspec import Struct
 
 from store.errors import UsageError
@@ -19,7 +18,7 @@ from store.service import frames
 from store.service.frames import BadFrame, Decoder, Frame
 from store.service.wire import VERSION, AppendTurn, CreateContext, ForkContext, GetHead, Hello, HelloAnswer
 from store.service.wire_blobs import AttachFs, GetBlob, PutBlob
-from store.service.wire_fields import Buffer
+from store.service.wire_fields import Buffer, parameters
 from store.service.wire_turns import GetBefore, GetLast, GetRange
 
 Message = (
@@ -289,6 +288,6 @@ class _Meta(Struct):
 
 def _token_of(hello: Hello) -> str:
     try:
-        return msgspec.json.decode(hello.meta or b"{}", type=_Meta).token
-    except (msgspec.DecodeError, RecursionError):
+        return parameters(hello.meta, _Meta).token
+    except UsageError:
         return ""

@@ -15,6 +15,7 @@ from store.events.change import Change
 from store.service.hub import Hub
 from store.service.link import Link
 from store.service.protocol import Request
+from store.service.wire_fields import parameters
 from store.store import Store
 
 _MOST_AT_ONCE = 1000
@@ -73,7 +74,7 @@ class Watchers:
 
     async def watch(self, link: Link, request: Request) -> None:
         """Tell a peer, until it is gone."""
-        params = json.decode(request.body or b"{}", type=WatchParams)
+        params = parameters(request.body, WatchParams)
         for context in params.contexts:
             if context <= 0:
                 raise UsageError(f"{context} is no context")

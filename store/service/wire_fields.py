@@ -1,10 +1,14 @@
 """Reading the fields of payloads. What does not fit raises UsageError, which names ``what`` it was to be."""
 
 import struct
+from typing import TypeVar
+
+import msgspec
 
 from store.errors import UsageError
 from store.ids import HASH_SIZE, Hash
 
+T = TypeVar("T")
 Buffer = bytes | memoryview
 """What payloads are read from."""
 
@@ -55,3 +59,11 @@ def allowed(flags: int, known: int, what: str) -> None:
     """Raise UsageError for flags that are not among the ``known``: what they ask for must not be passed over."""
     if flags & ~known:
         raise UsageError(f"{what} has no flags {flags & ~known:#x}")
+
+
+def parameters(payload: Buffer, kind: type[T]) -> T:
+    """Return what JSON says, an empty object where there is none. UsageError if it is no ``kind``."""
+    try:
+        return msgspec.json.decode(payload or b"{}", type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"the parameters do not fit: {error}") from error

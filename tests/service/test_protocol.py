@@ -142,6 +142,7 @@ def test_no_hello_is_needed_where_no_token_is() -> None:
         hello(1, b"[" * 10_000),
         hello(1, b'{"token": 5}'),
         hello(1, b"\xff"),
+        hello(1, b'{"token": "\xff"}'),
         Frame(256, 1, b"{}"),
         Frame(1, 1),
     ],
