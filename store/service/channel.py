@@ -1,6 +1,7 @@
 """One connection to a service, for callers that block: frames there and back, no more."""
 
 import os
+import select
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,9 @@ class Channel:
         """The process at the other end, 0 where that is not known."""
         family = socket.AF_UNIX if place.tcp is None else socket.AF_INET6 if ":" in place.tcp[0] else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._seconds: float | None = None
+        self._readable = select.poll()
+        self._readable.register(self._socket, select.POLLIN)
         try:
             self._connect(place)
         except BaseException:
@@ -84,24 +88,45 @@ class Channel:
 
     def answers(self, request: Frame, seconds: float | None = None) -> Iterator[Frame]:
         """Send a request and yield what answers it, in order; ServiceGone after ``seconds`` of silence."""
+        self.send(request, seconds)
+        while (frame := self.receive(request.req_id)) is not None:
+            yield frame
+
+    def send(self, request: Frame, seconds: float | None = None) -> None:
+        """Send a request; it, and each of its answers, may take ``seconds``."""
         try:
-            self._socket.settimeout(seconds)
+            if seconds != self._seconds:
+                self._socket.settimeout(seconds)
+                self._seconds = seconds
             self._socket.sendall(frames.encode(request))
+        except OSError as error:
+            raise self._gone(error) from error
+
+    def receive(self, req_id: int) -> Frame | None:
+        """Return the next frame that answers a request, None where the connection has ended."""
+        decoder = self._decoder
+        try:
             while True:
-                while (frame := self._decoder.next()) is not None:
+                while (frame := decoder.next()) is not None:
                     # Answers to an earlier call that was broken off may still come.
-                    if frame.req_id == request.req_id:
-                        yield frame
+                    if frame.req_id == req_id:
+                        return frame
+                if self._seconds is None:
+                    # who waits in recv is woken for nothing when the peer takes what was sent
+                    self._readable.poll()
                 size = self._socket.recv_into(self._buffer)
                 if not size:
-                    return
-                self._decoder.add(self._buffer[:size])
-        except TimeoutError as error:
-            raise ServiceGone(f"{self._who()} does not answer") from error
+                    return None
+                decoder.add(self._buffer[:size])
         except OSError as error:
-            raise ServiceGone(f"the connection to {self._who()} broke off ({error.strerror or error})") from error
+            raise self._gone(error) from error
         except BadFrame as error:
             raise ServiceGone(f"{self._who()} sent what cannot be understood ({error})") from error
+
+    def _gone(self, error: OSError) -> ServiceGone:
+        if isinstance(error, TimeoutError):
+            return ServiceGone(f"{self._who()} does not answer")
+        return ServiceGone(f"the connection to {self._who()} broke off ({error.strerror or error})")
 
     def _who(self) -> str:
         return f"process {self.pid}, which holds the store," if self.pid else str(self._place)

@@ -166,8 +166,10 @@ class Client(Facade):
         return req_id
 
     def _exchange(self, channel: Channel, ask: Ask[T]) -> list[Buffer]:
+        request = Frame(ask.number, self._request_id(), ask.payload, ask.flags)
+        channel.send(request)
         payloads: list[Buffer] = []
-        for frame in channel.answers(Frame(ask.number, self._request_id(), ask.payload, ask.flags)):
+        while (frame := channel.receive(request.req_id)) is not None:
             if frame.msg_type == frames.ERROR:
                 raise frames.error_of(frame)
             payloads.append(frame.payload)
