@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from store.commit.request import ContextHead, Request
 from store.disk import head_format as heads
@@ -10,8 +10,9 @@ from store.disk import turn_format
 from store.disk.journal_format import Entry, JournalBlob
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
-from store.errors import Conflict, NotFound, UsageError
+from store.errors import Conflict, DamageError, NotFound, UsageError
 from store.ids import PATCHES_BEYOND, TURNS_BEYOND, now_ms, patch_of, turn_of
+from store.index.notes import KeyPlace
 
 
 class Draft:
@@ -19,8 +20,8 @@ class Draft:
 
     ``seq`` is the last number so far, ``next_context`` and ``next_patch`` are those that come next, ``heads_offset`` is
     where the first frame will lie.
-    ``head`` returns the committed head of a context, ``named`` which one has a project and name (0: none), ``keyed``
-    which turn was appended to a context under a key (0: none).
+    ``head`` returns the committed head of a context, ``named`` which one has a project and name (0: none); ``keyed``
+    says under which of the requests' keys a turn was appended before, and which, or what is wrong with what is known.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class Draft:
         heads_offset: int,
         head: Callable[[int], ContextHead],
         named: Callable[[str, str], int],
-        keyed: Callable[[int, bytes], int],
+        keyed: Mapping[KeyPlace, int | DamageError],
     ) -> None:
         self.seq = seq
         self.next_context = next_context
@@ -47,7 +48,7 @@ class Draft:
         self._named = named
         self._keyed = keyed
         self._names: dict[tuple[str, str], int] = {}
-        self._keys: dict[tuple[int, bytes], int] = {}
+        self._keys: dict[KeyPlace, int] = {}
         self._turns: list[bytes] = []
         self._encoded: list[bytes] = []
 
@@ -67,9 +68,10 @@ class Draft:
         head = ContextHead(context, 0, 0)
         if not created and context:
             head = self.heads.get(context) or self._head(context)
-        # the keys of open turns are not their clients'
-        place = (0 if request.closes else context, request.key)
-        if request.key and (done := self._keys.get(place) or self._keyed(*place)):
+        place = request.place
+        if request.key and (done := self._keys.get(place) or self._keyed.get(place)):
+            if isinstance(done, DamageError):
+                raise done
             self._repeat(request, done, head)
             return
         if (request.expected_head is not None and head.tip != request.expected_head) or (

@@ -165,6 +165,11 @@ class Request:
         else:
             self.expected_turn = head
 
+    @property
+    def place(self) -> tuple[int, bytes]:
+        """What :attr:`key` is filed under: the keys of open turns are not their clients'."""
+        return (0 if self.closes else self.context or 0), self.key
+
     def measure(self) -> int:
         """Set and return :attr:`size`."""
         size = 256 + 80 * len(self.turns) + 100 * len(self.aliases) + len(self.changes or b"") + len(self.action)

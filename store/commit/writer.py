@@ -160,6 +160,12 @@ class Writer:
                 self._withdraw(request)
             raise
 
+    @property
+    def at_once(self) -> bool:
+        """Whether a commit would have to wait for nothing but its own sync, as far as that can be told."""
+        journal = self.journal
+        return not self.commit_lock.locked() and (journal.free or journal.room(self._group_bytes))
+
     def settle(self) -> None:
         """Bring the index up to what has been committed; whoever queries it calls this first."""
         if self._unapplied:
@@ -301,7 +307,7 @@ class Writer:
             self.head_log.length,
             self.head,
             self._named,
-            self.keys.get,
+            self.keys.look_up([request.place for request in group if request.key]),
         )
         for request in group:
             try:

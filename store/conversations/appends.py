@@ -105,19 +105,22 @@ class Appends(Submitting):
         idempotency_key: bytes = b"",
         fs_root: bytes | None = None,
         created_ms: int = 0,
+        digest: Hash | None = None,
     ) -> Request | None:
         """Return the request that :meth:`append` submits, for whoever submits many at once (:meth:`submit_all`).
 
         The new turn follows the head. None where the payload is so large that it does not go through the journal.
+        ``digest`` is the hash of the payload, where the caller has taken it.
         """
         # what append_many does, for the one that is waited for most
         if self.canonical:
-            payload = self.in_form(payload, encoding)
-        blob, turn = self._item(payload, type_name, encoding, type_version, created_ms)
-        if blob.raw_len > self._writer.journalled_bytes:
+            payload, digest = self.in_form(payload, encoding), None
+        if len(payload) > self._writer.journalled_bytes:
             return None
+        digest = digest or hash_bytes(payload)
+        turn = self.new_turn(digest, type_name, encoding, type_version, created_ms)
         self._known(context_id)
-        request = Request(context_id, turns=[turn], blobs=[blob])
+        request = Request(context_id, turns=[turn], blobs=[JournalBlob(digest, Form.PLAIN, len(payload), payload)])
         if turn.type_tag not in self._writer.types:
             request.types = self.types_for((type_name,))
         if expected_head is not None:
@@ -190,16 +193,6 @@ class Appends(Submitting):
         load.payloads([blob.body for blob in blobs.values()], earlier)
         load.sync()
         return []
-
-    def _item(
-        self, payload: bytes, type_name: str, encoding: int, type_version: int, created_ms: int
-    ) -> tuple[JournalBlob, NewTurn]:
-        size = len(payload)
-        if size > LARGEST_VIEWED:
-            raise TooLarge(f"a payload of {size} bytes is too large: {LARGEST_VIEWED} at most")
-        digest = hash_bytes(payload)
-        turn = self.new_turn(digest, type_name, encoding, type_version, created_ms)
-        return JournalBlob(digest, Form.PLAIN, size, payload), turn
 
     def put_blob(self, data: bytes) -> Hash:
         """Store ``data`` and return its name once it is durable."""

@@ -63,6 +63,11 @@ class Submitting(Contents):
         """As :meth:`submit`, of many at once, each by itself: what is wrong with one is its ``error``."""
         self._writer.submit_all(requests)
 
+    @property
+    def commits_at_once(self) -> bool:
+        """Whether a request would have to wait for nothing but its own sync, as far as that can be told."""
+        return self._writer.at_once
+
     def types_for(self, names: Iterable[str]) -> tuple[tuple[str, int], ...]:
         """Return (name, tag) of those types that the store does not know yet."""
         known = self._writer.types

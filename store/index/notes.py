@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from store.disk.head_format import Frame
 from store.disk.note_format import Appended, Closed, FsRoot, Opened
+from store.errors import DamageError
 from store.ids import Hash
 from store.index.database import Database
 from store.index.sums import sum_of
 
+KeyPlace = tuple[int, bytes]
+"""A context, and a key that is a client's own in it."""
+
 KEPT_MS = 24 * 3600 * 1000
 """How long an idempotency key holds."""
 _SLACK_MS = 3600 * 1000
+
+_KEYS_AT_ONCE = 64
+_CONTEXTS_BEYOND = 1 << 63
+# one search for each: "(context, key) IN (VALUES …)" would look through the whole table
+_KEYS = (
+    "WITH asked (asked_context, asked_key) AS (VALUES {}) SELECT keys.* FROM asked CROSS JOIN keys"
+    " ON context = asked_context AND key = asked_key"
+)
 
 # what is taken out follows from the frames alone, in whatever batches they come
 _OLDEST = "SELECT min(time_ms) FROM keys"
@@ -25,13 +38,23 @@ class Notes:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def key(self, context: int, key: bytes) -> tuple[int, int] | None:
-        """Return which turn a client appended under a key, and when; None if that is not known."""
-        row = self._db.one("SELECT * FROM keys WHERE context = ? AND key = ?", (context, key))
-        if row is None:
-            return None
-        _context, _key, turn, time_ms = self._db.checked("keys", row)
-        return turn, time_ms
+    def keys(self, places: Sequence[KeyPlace]) -> dict[KeyPlace, tuple[int, int] | DamageError]:
+        """Return which turn a client appended under each of these keys, and when; those that are not known are missing.
+
+        Where what is noted of a key is damaged, that is what is returned.
+        """
+        found: dict[KeyPlace, tuple[int, int] | DamageError] = {}
+        # no row holds a number beyond these, and one that is asked for would have the others not found
+        places = [place for place in places if place[0] < _CONTEXTS_BEYOND]
+        for start in range(0, len(places), _KEYS_AT_ONCE):
+            some = places[start : start + _KEYS_AT_ONCE]
+            for row in self._db.query(_KEYS.format(", ".join(["(?, ?)"] * len(some))), [*chain.from_iterable(some)]):
+                try:
+                    context, key, turn, time_ms = self._db.checked("keys", row)
+                    found[context, key] = (turn, time_ms)
+                except DamageError as error:
+                    found[row[0], row[1]] = error
+        return found
 
     def fs_root(self, turn: int) -> Hash | None:
         """Return the root of the files of a turn."""

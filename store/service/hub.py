@@ -12,7 +12,7 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from functools import partial
 
 import trio
@@ -44,7 +44,7 @@ Operate = Callable[[Link, Request], None]
 class Hub:
     """Answers on the listeners that it is given, with what ``plane`` and ``operate`` do."""
 
-    def __init__(self, plane: Plane, submit_all: Callable[[Sequence[Commit]], None], ours: Container[int]) -> None:
+    def __init__(self, plane: Plane, ours: Container[int]) -> None:
         self.operate: Operate = lambda _link, _request: None
         """Called with each request that is one of ours."""
         self._plane = plane
@@ -52,7 +52,7 @@ class Hub:
         self._epoll = select.epoll()
         self.returns = self._returns = Returns()
         """Calls that other threads leave for the loop."""
-        self._committer = Committer(submit_all, self._returns)
+        self._committer = Committer(plane.submit_all, plane.commits_at_once, self._returns)
         self._pool = Pool(self._returns)
         self._listeners: dict[int, tuple[socket.socket, Callable[[socket.socket], bool], str]] = {}
         self._links: dict[int, Link] = {}
@@ -134,7 +134,6 @@ class Hub:
     def _serve(self, link: Link, events: int) -> None:
         connection = link.connection
         over = bool(events & (select.EPOLLHUP | select.EPOLLERR))
-        self._touched[link] = None
         try:
             if (over or events & select.EPOLLIN) and connection.reads and not link.paused:
                 link.read()
@@ -146,14 +145,18 @@ class Hub:
         if over and (link.paused or not connection.reads):
             # nobody is left to be answered
             connection.lost()
+        if not link.settled:
+            self._touched[link] = None
 
     def _go_on(self, link: Link) -> None:
         connection = link.connection
-        for request in connection.requests():
-            self._begin(link, request)
-        if connection.wanted > _LARGE_BYTES:
-            link.paused = not self._incoming.take(link)
-        elif not connection.in_flight:
+        if connection.unread:
+            for request in connection.requests():
+                self._begin(link, request)
+            if connection.wanted > _LARGE_BYTES:
+                link.paused = not self._incoming.take(link)
+                return
+        if not connection.in_flight:
             self._touched.update(dict.fromkeys(self._incoming.free(link)))
 
     def _send(self, link: Link) -> None:

@@ -68,6 +68,12 @@ class Link:
             self._room.set()
             self._room = None
 
+    @property
+    def settled(self) -> bool:
+        """Whether there is nothing to be sent, and it is waited for what :meth:`settle` says."""
+        connection = self.connection
+        return not connection.waiting and self._interest == select.EPOLLIN and connection.reads and not self.paused
+
     def settle(self) -> None:
         """Wait for what the protocol waits for from now on."""
         interest = 0

@@ -37,6 +37,14 @@ class Plane:
     def __init__(self, store: Store) -> None:
         self._store = store
 
+    def submit_all(self, commits: Sequence[Commit]) -> None:
+        """Make requests durable; what is wrong with one is its ``error``."""
+        self._store.submit_all(commits)
+
+    def commits_at_once(self) -> bool:
+        """Say whether a commit would have to wait for nothing but its own sync."""
+        return self._store.commits_at_once
+
     def appending(self, message: AppendTurn) -> Commit | None:
         """Return what is to be submitted for an append; None where that takes more, and :meth:`perform` does it."""
         if (message.parent and not message.expects_head) or message.raw_size > _QUICK_BYTES:
@@ -50,6 +58,7 @@ class Plane:
             expected_head=message.parent if message.expects_head else None,
             idempotency_key=message.key,
             fs_root=message.fs_root,
+            digest=message.hash,
         )
 
     def appended(self, message: AppendTurn, turn: Turn) -> bytes:

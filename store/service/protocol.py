@@ -124,7 +124,12 @@ class Connection:
     @property
     def reads(self) -> bool:
         """Whether what the peer sends is to be read now."""
-        return self._listens and not self._ended and self._has_room
+        return not self._ended and self._takes
+
+    @property
+    def unread(self) -> bool:
+        """Whether something has come that :meth:`requests` has not returned: bytes, or the peer's end."""
+        return self._ended or not self._decoder.idle
 
     @property
     def wanted(self) -> int:
@@ -142,7 +147,7 @@ class Connection:
         """Return the requests that are complete, as many as may be in flight; each is to be answered, or failed."""
         found: list[Request] = []
         try:
-            while self._listens and self._has_room:
+            while self._takes:
                 frame = self._decoder.next()
                 if frame is None:
                     if self._ended:
@@ -215,12 +220,13 @@ class Connection:
     # -- states ----------------------------------------------------------------------------------------------------
 
     @property
-    def _listens(self) -> bool:
-        return self.state is State.OPEN or self.state is State.GREETING
-
-    @property
-    def _has_room(self) -> bool:
-        return self.in_flight < MOST_IN_FLIGHT and self.waiting < MOST_WAITING_BYTES
+    def _takes(self) -> bool:
+        """Whether requests are listened to, and there is room for one more."""
+        return (
+            self.in_flight < MOST_IN_FLIGHT
+            and self.waiting < MOST_WAITING_BYTES
+            and (self.state is State.OPEN or self.state is State.GREETING)
+        )
 
     def _move(self, event: Event) -> None:
         self.state = TRANSITIONS[self.state][event]

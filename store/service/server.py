@@ -69,7 +69,7 @@ async def serve(service: Service, *, task_status: trio.TaskStatus[Place] = trio.
         operations = (*service.operations, *TURN_OPERATIONS, *STREAMING_OPERATIONS)
         holder = Holder(store, service.mountpoint, str(path), service.stop)
         stack.enter_context(naming(store))
-        hub = Hub(Plane(store), store.submit_all, {WATCH, *(operation.number for operation in operations)})
+        hub = Hub(Plane(store), {WATCH, *(operation.number for operation in operations)})
         stack.callback(hub.close)
         watchers = Watchers(store, hub)
         stack.callback(watchers.close)

@@ -29,6 +29,9 @@ class Slots(Generic[Holder]):
 
     def free(self, holder: Holder) -> list[Holder]:
         """Give a place back, or wait no more; return who may now try again."""
+        if not self._holders:
+            # then nobody waits
+            return []
         self._waiting.pop(holder, None)
         if holder not in self._holders:
             return []

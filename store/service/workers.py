@@ -1,7 +1,7 @@
-"""The threads that wait for the disk, so that the service's loop never does.
+"""The threads that wait for the disk, so that the service's loop hardly ever does.
 
 What they have done comes back to the loop as calls, which it makes when it is woken; one wake-up brings all that is
-there. Appends that are waiting are committed together, by one thread; reads and all else have a few of their own.
+there. Appends that are waiting are committed together; reads and all else have a few threads of their own.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from queue import SimpleQueue
 
 from store.commit.request import Request as Commit
@@ -19,6 +21,8 @@ from store.service.protocol import Payload
 _LOG = logging.getLogger(__name__)
 
 _THREADS = 3
+_QUICK_SECONDS = 0.003
+"""A commit that takes longer than that holds up those who read."""
 
 Call = Callable[[], None]
 Done = Callable[[Payload | Exception], None]
@@ -66,17 +70,32 @@ class Returns:
 
 
 class Committer:
-    """One thread that submits whatever waits, all in one go, and leaves one call for each batch."""
+    """Submits whatever waits, all in one go: at once, as long as that takes next to nothing, else by a thread.
 
-    def __init__(self, submit_all: Callable[[Sequence[Commit]], None], returns: Returns) -> None:
+    A sync of a good disk takes no longer than having another thread woken up, and being woken by it. While commits take
+    their time, though, the loop goes on serving those who read.
+    """
+
+    def __init__(
+        self, submit_all: Callable[[Sequence[Commit]], None], at_once: Callable[[], bool], returns: Returns
+    ) -> None:
+        """``at_once`` says whether a commit has to wait for nothing but its own sync."""
         self._submit_all = submit_all
+        self._at_once = at_once
         self._returns = returns
+        self._quick = True
+        self._handed_over = 0
         self._waiting: SimpleQueue[tuple[list[Commit], Call] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="convfs-appends", daemon=True)
         self._thread.start()
 
     def submit(self, commits: list[Commit], done: Call) -> None:
-        """Have requests committed; ``done`` is called when each is filled in, or has its error."""
+        """Have requests committed; ``done`` is called when each is filled in, or has its error. The loop."""
+        if self._quick and not self._handed_over and self._at_once():
+            self._commit(commits)
+            done()
+            return
+        self._handed_over += 1
         self._waiting.put((commits, done))
 
     def close(self) -> None:
@@ -91,16 +110,22 @@ class Committer:
             some += [self._waiting.get() for _ in range(self._waiting.qsize())]
             batches = [batch for batch in some if batch is not None]
             ending = len(batches) < len(some)
-            commits = [commit for batch, _done in batches for commit in batch]
-            if not commits:
-                continue
-            try:
-                self._submit_all(commits)
-            except Exception as error:
-                for commit in commits:
-                    commit.error = commit.error or error
+            self._commit([commit for batch, _done in batches for commit in batch])
             for _batch, done in batches:
-                self._returns.put(done)
+                self._returns.put(partial(self._handed_back, done))
+
+    def _handed_back(self, done: Call) -> None:
+        self._handed_over -= 1
+        done()
+
+    def _commit(self, commits: list[Commit]) -> None:
+        began = time.monotonic()
+        try:
+            self._submit_all(commits)
+        except Exception as error:
+            for commit in commits:
+                commit.error = commit.error or error
+        self._quick = time.monotonic() - began < _QUICK_SECONDS
 
 
 class Pool:
