@@ -218,18 +218,27 @@ class Hub:
             self.fail(link, request, error)
             return
         if commit is not None:
+            link.committing += 1
             self._batch.append((link, request, message, commit))
             return
         link.appending = True
+        if link.committing:
+            # it must not overtake them
+            link.appends.appendleft(request)
+            return
         self._pool.do(partial(self._plane.perform, message), partial(self._appended, link, request))
 
     def _appended(self, link: Link, request: Request, result: Payload | Exception) -> None:
         """Take what came of an append that was done by itself."""
-        link.appending = False
         self._finish(link, request, result)
+        self._append_next(link)
+
+    def _append_next(self, link: Link) -> None:
+        """Begin the appends that waited."""
+        link.appending = False
         waiting, link.appends = link.appends, deque()
-        for follower in waiting:
-            self._begin(link, follower)
+        for request in waiting:
+            self._begin(link, request)
 
     def _committed(self, batch: list[tuple[Link, Request, AppendTurn, Commit]]) -> None:
         for link, request, message, commit in batch:
@@ -241,6 +250,9 @@ class Hub:
                 self.fail(link, request, error)
             else:
                 self.answer(link, request, answer)
+            link.committing -= 1
+            if link.appending and not link.committing:
+                self._append_next(link)
 
     def _read_next(self, link: Link) -> None:
         if link.reading or not link.reads or link.connection.waiting >= MOST_WAITING_BYTES:

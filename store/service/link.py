@@ -24,6 +24,9 @@ class Link:
         self.appends: deque[Request] = deque()
         """Appends that come after one which is being done: those of one connection are done in order."""
         self.appending = False
+        """Whether one is done by itself, or is going to be when those before it are committed."""
+        self.committing = 0
+        """How many are being committed together with those of others."""
         self.reads: deque[Request] = deque()
         """Requests that come after one which is being done: the answer to each may be large."""
         self.reading = False
