@@ -39,6 +39,13 @@ def memory_path() -> Iterator[Path]:
 
 
 @pytest.fixture
+def runtime_path(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return what ``$XDG_RUNTIME_DIR`` is for the test; ``tmp_path`` may be too long a path for a socket."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(memory_path))
+    return memory_path
+
+
+@pytest.fixture
 def small_journals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make journals so small that a test fills them."""
     monkeypatch.setattr(recovery, "JOURNAL_BYTES", 64 << 10)

@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,5 +6,5 @@ from tests.cli.user import User
 
 
 @pytest.fixture
-def user(tmp_path: Path) -> Iterator[User]:
-    return User(tmp_path)
+def user(memory_path: Path) -> User:
+    return User(memory_path)

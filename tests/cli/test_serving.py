@@ -15,11 +15,6 @@ from store.service.client import Client
 from tests.cli.user import ROOT, User, serving
 
 
-@pytest.fixture
-def user(tmp_path: Path) -> User:
-    return User(tmp_path)
-
-
 def port(user: User) -> tuple[str, int]:
     return address.parsed(address.noted_tcp(user.store))
 

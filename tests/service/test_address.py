@@ -10,42 +10,41 @@ STORE_ID = bytes(range(16))
 NAME = "000102030405060708090a0b0c0d0e0f.sock"
 
 
-def test_the_socket_lies_in_the_runtime_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+def test_the_socket_lies_in_the_runtime_directory(runtime_path: Path) -> None:
     path = address.new_socket_path(STORE_ID)
-    assert path == tmp_path / "convfs" / NAME
+    assert path == runtime_path / "convfs" / NAME
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.fixture
-def second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The place that is taken where the first, ``tmp_path / "first"``, is not safe."""
-    second = tmp_path / "second"
-    monkeypatch.setattr(address, "runtime_directories", lambda: iter([tmp_path / "first", second]))
+def second(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The place that is taken where the first, ``memory_path / "first"``, is not safe."""
+    second = memory_path / "second"
+    monkeypatch.setattr(address, "runtime_directories", lambda: iter([memory_path / "first", second]))
     return second
 
 
-def test_a_directory_that_others_may_enter_is_not_used(tmp_path: Path, second: Path) -> None:
-    (tmp_path / "first").mkdir(mode=0o755)
+def test_a_directory_that_others_may_enter_is_not_used(memory_path: Path, second: Path) -> None:
+    (memory_path / "first").mkdir(mode=0o755)
     assert address.new_socket_path(STORE_ID) == second / NAME
 
 
-def test_a_link_is_not_followed(tmp_path: Path, second: Path) -> None:
-    (tmp_path / "elsewhere").mkdir(mode=0o700)
-    (tmp_path / "first").symlink_to(tmp_path / "elsewhere")
+def test_a_link_is_not_followed(memory_path: Path, second: Path) -> None:
+    (memory_path / "elsewhere").mkdir(mode=0o700)
+    (memory_path / "first").symlink_to(memory_path / "elsewhere")
     assert address.new_socket_path(STORE_ID) == second / NAME
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
-def test_a_directory_of_another_user_is_not_used(tmp_path: Path, second: Path) -> None:
-    (tmp_path / "first").mkdir(mode=0o700)
-    os.chown(tmp_path / "first", 12345, 12345)
+def test_a_directory_of_another_user_is_not_used(memory_path: Path, second: Path) -> None:
+    (memory_path / "first").mkdir(mode=0o700)
+    os.chown(memory_path / "first", 12345, 12345)
     assert address.new_socket_path(STORE_ID) == second / NAME
 
 
-def test_a_path_too_long_for_a_socket_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    short = tmp_path / "short"
-    monkeypatch.setattr(address, "runtime_directories", lambda: iter([tmp_path / ("d" * 100), short]))
+def test_a_path_too_long_for_a_socket_is_not_used(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = memory_path / "short"
+    monkeypatch.setattr(address, "runtime_directories", lambda: iter([memory_path / ("d" * 100), short]))
     assert address.new_socket_path(STORE_ID) == short / NAME
 
 

@@ -25,8 +25,7 @@ ROOT = Hash(b"\xbb" * 32)
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+def store(tmp_path: Path, runtime_path: Path) -> Iterator[Store]:
     with Store.open(tmp_path / "store") as opened:
         yield opened
 

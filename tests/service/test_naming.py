@@ -89,10 +89,7 @@ def test_what_a_program_said_stays(store: Store) -> None:
         assert "labels" not in store.entry(whole).metadata
 
 
-def test_a_client_of_the_wire_protocol_is_read_as_a_conversation(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+def test_a_client_of_the_wire_protocol_is_read_as_a_conversation(store: Store, runtime_path: Path) -> None:
     with serving(Service(store, ())) as place, Client(place.socket) as client:
         made = client.create_context().context
         for said in TALK:

@@ -72,8 +72,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+def store(tmp_path: Path, runtime_path: Path) -> Store:
     with Store.open(tmp_path / "store") as opened:
         yield opened
 
@@ -291,13 +290,11 @@ async def test_without_a_mount_there_is_nothing_to_stop(store: Store, work: Work
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-async def test_another_user_gets_no_answer(store: Store, work: Work, tmp_path: Path) -> None:
+async def test_another_user_gets_no_answer(store: Store, work: Work, runtime_path: Path) -> None:
     async with serving(store) as path:
         # The directories keep others out already; this is about the check behind them.
-        directory = path.parent
-        while directory != Path("/tmp"):
+        for directory in (runtime_path, path.parent):
             directory.chmod(0o711)
-            directory = directory.parent
         path.chmod(0o666)
         reading, writing = os.pipe()
         child = os.fork()
