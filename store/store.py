@@ -92,6 +92,7 @@ class Store(Streaming):
             if isinstance(error, OSError):
                 raise cannot_open(root, error) from error
             raise
+        self.labelling = threading.Lock()
         self.importing = threading.Lock()
         """Held while a session is imported."""
         self._closed = False

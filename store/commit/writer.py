@@ -14,9 +14,11 @@ who wait.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from store.commit.draft import Draft
@@ -25,6 +27,7 @@ from store.commit.open_texts import FOLLOWED, OpenText, OpenTexts
 from store.commit.pending import Pending
 from store.commit.request import ContextHead, Request
 from store.disk import head_format as heads
+from store.disk.file_header import Damage
 from store.disk.head_log import HeadLog
 from store.disk.journal import Journal
 from store.disk.journal_format import encode_entry
@@ -32,13 +35,14 @@ from store.disk.note_format import TEXT_NOTES
 from store.disk.pack import PackSet
 from store.disk.turn_format import RECORD_SIZE
 from store.disk.turn_log import TurnLog
-from store.errors import NotFound, StoreFailed, StoreFull, UsageError
+from store.errors import DamageError, NotFound, StoreFailed, StoreFull, UsageError
 from store.ids import patch_of, turn_of
 from store.index.catalogue import Catalogue
 from store.index.index import Index
 from store.index.notes import Notes
 from store.index.patches import Patches
 
+_LOG = logging.getLogger(__name__)
 _GROUP_BYTES = 4 << 20
 _JOURNALLED_BYTES = 1 << 20
 _JOURNALLED_TURNS = 2 << 20
@@ -172,9 +176,27 @@ class Writer:
             with self._apply_lock:
                 frames = self._unapplied[:]
                 if frames:
-                    self.index.apply(frames)
+                    self._file(frames)
                     del self._unapplied[: len(frames)]
                     self.keys.filed(frames)
+
+    def _file(self, frames: list[heads.Frame]) -> None:
+        """Have the index say what ``frames`` say. Where it turns out to be damaged, it is filled anew from the log."""
+        try:
+            self.index.apply(frames)
+        except DamageError as damage:
+            _LOG.warning("%s; it is being filled anew from the head log", damage)
+            self.index.renew(self._logged(frames[-1].seq, damage))
+
+    def _logged(self, last: int, damage: DamageError) -> Iterator[heads.Frame]:
+        """Yield what the head log has up to seq ``last``; ``damage`` is raised if something of that is lost."""
+        for frame in self.head_log.frames():
+            if isinstance(frame, Damage):
+                # the index may know more than is left in the log
+                raise damage
+            if frame.seq > last:
+                return
+            yield frame
 
     def head(self, context: int) -> ContextHead:
         """Return the head of ``context`` as last committed; NotFound if there is no such context."""
@@ -352,9 +374,11 @@ class Writer:
             self._unapplied += draft.frames
             waiting = len(self._unapplied)
             if waiting > _MOST_UNAPPLIED_FRAMES or len(self._heads) >= _CACHED_HEADS:
-                self.settle()
-                if len(self._heads) >= _CACHED_HEADS:
-                    self._heads = {}
+                # what is committed stands, whatever becomes of the index
+                with suppress(DamageError):
+                    self.settle()
+                    if len(self._heads) >= _CACHED_HEADS:
+                        self._heads = {}
             self._heads.update(draft.heads)
             for frame in texts:
                 self.texts.apply(frame)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 
 import msgspec
 from msgspec import Struct, structs
@@ -35,6 +37,8 @@ class Appends(Submitting):
 
     canonical: dict[int, Canonical]
     """The form in which payloads of an encoding are stored when they are appended, where there is one."""
+    labelling: threading.Lock
+    """Held while labels are changed: often that is to read them first."""
 
     def create_context(self, base_turn: int = 0, *, metadata: dict[str, object] | None = None) -> ContextHead:
         """Create a context whose branch is empty, or ends in ``base_turn`` (or tip); durable when it returns."""
@@ -204,7 +208,8 @@ class Appends(Submitting):
     def set_metadata(self, context_id: int, changes: dict[str, object]) -> None:
         """Change metadata of a context: keys replace, None removes."""
         self._known(context_id)
-        self.submit(Request(context_id, changes=_json(changes)))
+        with self.labelling if "labels" in changes else nullcontext():
+            self.submit(Request(context_id, changes=_json(changes)))
 
     def in_form(self, payload: bytes, encoding: int) -> bytes:
         """Return a payload as it is stored."""

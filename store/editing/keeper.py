@@ -79,8 +79,8 @@ class Keeper:
         A title that was given here stays, whatever the tool later calls its session. UsageError for any other key,
         and for values that do not fit.
         """
-        if changed := self.described(context, changes):
-            self._set(context, changed)
+        with self._store.labelling:
+            self._describe(context, changes)
 
     def described(self, context: int, changes: Mapping[str, object]) -> dict[str, object]:
         """Return what :meth:`describe` would change in the metadata. Raises what it raises."""
@@ -104,8 +104,10 @@ class Keeper:
 
     def relabel(self, context: int, *, add: Collection[str] = (), remove: Collection[str] = ()) -> None:
         """Give a conversation labels, and take others from it."""
-        kept = [label for label in labels_of(self._entry(context).metadata) if label not in remove]
-        self.describe(context, {"labels": [*kept, *(label for label in add if label not in kept)]})
+        # several programs may do so at once, and none is to undo what another did
+        with self._store.labelling:
+            kept = [label for label in labels_of(self._entry(context).metadata) if label not in remove]
+            self._describe(context, {"labels": [*kept, *(label for label in add if label not in kept)]})
 
     def remove(self, context: int) -> None:
         """Put a conversation into the trash: it is in no listing any more, and its name is free."""
@@ -134,6 +136,10 @@ class Keeper:
         changes = msgspec.json.encode(metadata)
         request = Request(None, parent=tip, changes=changes, action=action, name=(project, name))
         return self._store.submit(request).head
+
+    def _describe(self, context: int, changes: Mapping[str, object]) -> None:
+        if changed := self.described(context, changes):
+            self._set(context, changed)
 
     def _set(self, context: int, changes: dict[str, object], name: tuple[str, str] | None = None) -> None:
         self._store.submit(Request(context, changes=msgspec.json.encode(changes), name=name))

@@ -15,18 +15,24 @@ import msgspec
 import store.disk.head_format as heads
 from store.disk import durable
 from store.disk.note_format import NOTES
+from store.errors import DamageError
 from store.events.conversation import labels_of
 from store.ids import HASH_SIZE, Hash, hash_key, patch_of, tip_of, turn_of, type_tag
-from store.index.database import Database
+from store.index.database import Database, Row
 from store.index.labels import file_labels, rank_of
 from store.index.notes import file_notes
-from store.index.sums import sum_of
+from store.index.schema import DERIVED_FROM_LOGS
+from store.index.sums import holds, sum_of
 
 Place = tuple[int, int, int]
 """Where a blob lies: pack number, offset of the record in it, member of the group (0 if it is none)."""
 
 _LOOKUPS_AT_ONCE = 500
 _LARGEST = (1 << 63) - 1
+_DESCRIBED = (
+    "SELECT id, created_ms, project, name, title, format, source, day, trashed_ms, rank, described_ms, metadata, sum"
+    " FROM contexts WHERE id = ?"
+)
 
 
 class Index:
@@ -106,35 +112,74 @@ class Index:
         return value if isinstance(value, int) else 0
 
     def apply(self, frames: Iterable[heads.Frame]) -> None:
-        """File what ``frames`` say; they come in the order of the log."""
+        """File what ``frames`` say, all or nothing; they come in the order of the log.
+
+        DamageError where a row that they change is damaged: it stays as it is.
+        """
         with self.db.writing() as sql:
-            last = 0
-            # of the moves that appends make, only a context's first and last one show
-            moved: dict[int, tuple[heads.Frame, heads.HeadMoved]] = {}
-            notes: list[heads.Frame] = []
-            for frame in frames:
-                last, body = frame.seq, frame.body
-                if isinstance(body, heads.HeadMoved) and body.action == "append":
-                    first, before = moved.get(frame.context, (frame, body))
-                    if patch_of(before.tip) != patch_of(body.tip):
-                        # the frame of a patch between them is lost
-                        _extend(sql, first, before)
-                        first = frame
-                    moved[frame.context] = (first, body)
-                elif isinstance(body, NOTES):
-                    # of text, all that is filed is where it begins
-                    if not isinstance(body, heads.TextAdded):
-                        notes.append(frame)
-                elif not isinstance(body, heads.Commit):
-                    if (moves := moved.pop(frame.context, None)) is not None:
-                        _extend(sql, *moves)
-                    _apply(sql, frame)
-            for moves in moved.values():
+            self._file(sql, frames)
+
+    def renew(self, frames: Iterable[heads.Frame]) -> None:
+        """File what ``frames``, those of the whole log, say, in the place of all that was filed of it before."""
+        with self.db.writing() as sql:
+            for table in DERIVED_FROM_LOGS:
+                sql.execute(f"DELETE FROM {table}")
+            self._file(sql, frames)
+
+    def _file(self, sql: sqlite3.Connection, frames: Iterable[heads.Frame]) -> None:
+        try:
+            _apply_all(sql, frames)
+        except DamageError as error:
+            raise self.db.damage(str(error)) from None
+
+
+def _apply_all(sql: sqlite3.Connection, frames: Iterable[heads.Frame]) -> None:
+    last = 0
+    # of the moves that appends make, only a context's first and last one show
+    moved: dict[int, tuple[heads.Frame, heads.HeadMoved]] = {}
+    notes: list[heads.Frame] = []
+    for frame in frames:
+        last, body = frame.seq, frame.body
+        if isinstance(body, heads.HeadMoved) and body.action == "append":
+            first, before = moved.get(frame.context, (frame, body))
+            if patch_of(before.tip) != patch_of(body.tip):
+                # the frame of a patch between them is lost
+                _extend(sql, first, before)
+                first = frame
+            moved[frame.context] = (first, body)
+        elif isinstance(body, NOTES):
+            # of text, all that is filed is where it begins
+            if not isinstance(body, heads.TextAdded):
+                notes.append(frame)
+        elif not isinstance(body, heads.Commit):
+            if (moves := moved.pop(frame.context, None)) is not None:
                 _extend(sql, *moves)
-            if notes:
-                file_notes(sql, notes)
-            if last:
-                sql.execute("INSERT OR REPLACE INTO state VALUES ('seq', ?)", (last,))
+            _apply(sql, frame)
+    for moves in moved.values():
+        _extend(sql, *moves)
+    if notes:
+        file_notes(sql, notes)
+    if last:
+        sql.execute("INSERT OR REPLACE INTO state VALUES ('seq', ?)", (last,))
+
+
+def _one(sql: sqlite3.Connection, table: str, query: str, *parameters: object) -> Row | None:
+    """Return a row that is about to be changed, without its checksum, None if there is none.
+
+    DamageError if it is damaged: it must not be given a checksum that holds.
+    """
+    row: Row | None = sql.execute(query, parameters).fetchone()
+    if row is None:
+        return None
+    if not holds(row):
+        raise DamageError(f"a row of {table} is damaged")
+    return row[:-1]
+
+
+def _head_of(sql: sqlite3.Connection, context: int) -> Row | None:
+    """Return (id, head, records, updated_ms, imported) of a context."""
+    query = "SELECT id, head, records, updated_ms, imported, head_sum FROM contexts WHERE id = ?"
+    return _one(sql, "contexts", query, context)
 
 
 def _apply(sql: sqlite3.Connection, frame: heads.Frame) -> None:
@@ -172,17 +217,17 @@ def _records(move: heads.HeadMoved) -> int:
 
 
 def _move(sql: sqlite3.Connection, context: int, move: heads.HeadMoved) -> None:
-    found = sql.execute("SELECT imported, head FROM contexts WHERE id = ?", (context,)).fetchone()
+    found = _head_of(sql, context)
     if found is not None:
-        imported = turn_of(move.tip) if move.action == "import" else found[0]
+        imported = turn_of(move.tip) if move.action == "import" else found[4]
         _note_patch(sql, context, patch_of(move.tip), found[1])
         _set_head(sql, context, move.tip, _records(move), move.time_ms, imported)
 
 
 def _apply_patch(sql: sqlite3.Connection, frame: heads.Frame, patch: heads.Patched) -> None:
     context, number = frame.context, patch.number
-    found = sql.execute("SELECT imported, head, records FROM contexts WHERE id = ?", (context,)).fetchone()
-    imported, head, records = found or (0, 0, 0)
+    found = _head_of(sql, context)
+    _context, head, records, _updated, imported = found or (context, 0, 0, 0, 0)
     _note_patch(sql, context, patch.previous, head)
     _put_patch(sql, [(number, turn, context, patch.previous, *what) for turn, *what in patch.turns])
     if found is None:
@@ -217,12 +262,12 @@ def _extend(sql: sqlite3.Connection, first: heads.Frame, last: heads.HeadMoved) 
     """Apply appends: they are part of the version before, or begin one where there is none."""
     context, begun = first.context, first.body
     _move(sql, context, last)
-    version = sql.execute(
-        "SELECT context, seq, time_ms, action FROM versions WHERE context = ? ORDER BY seq DESC LIMIT 1", (context,)
-    ).fetchone()
-    if version is None and isinstance(begun, heads.HeadMoved):
-        version = (context, first.seq, begun.time_ms, begun.action)
-    _put_version(sql, (*version[:3], last.tip, _records(last), version[3]))
+    query = "SELECT * FROM versions WHERE context = ? ORDER BY seq DESC LIMIT 1"
+    version = _one(sql, "versions", query, context)
+    if version is None:
+        assert isinstance(begun, heads.HeadMoved)
+        version = (context, first.seq, begun.time_ms, 0, 0, begun.action)
+    _put_version(sql, (*version[:3], last.tip, _records(last), version[5]))
 
 
 def _put_version(sql: sqlite3.Connection, version: tuple[object, ...]) -> None:
@@ -230,15 +275,14 @@ def _put_version(sql: sqlite3.Connection, version: tuple[object, ...]) -> None:
 
 
 def _apply_metadata(sql: sqlite3.Connection, context: int, body: heads.Metadata) -> None:
-    row = sql.execute(
-        "SELECT metadata, created_ms, head, records, imported, name FROM contexts WHERE id = ?", (context,)
-    ).fetchone()
+    row = _one(sql, "contexts", _DESCRIBED, context)
     changed = _object(body.changes)
     if row is None:
         return
-    before = msgspec.json.decode(row[0])
+    _context, created, _project, name, *_rest, data = row
+    before = msgspec.json.decode(data)
     metadata = merge(before, changed)
-    created = _time(metadata.get("started_ms")) or row[1]
+    created = _time(metadata.get("started_ms")) or created
     described = (context, created, *_described(metadata, created, _time(body.time_ms)))
     taken = sql.execute(
         "SELECT 1 FROM contexts WHERE project = ? AND name = ? AND id != ?", (described[2], described[3], context)
@@ -252,9 +296,10 @@ def _apply_metadata(sql: sqlite3.Connection, context: int, body: heads.Metadata)
         (*described[1:], sum_of(described), context),
     )
     # what has no name, as in the trash, is found by no label either
-    file_labels(sql, context, labels_of(before) if row[5] else [], labels_of(metadata) if described[3] else [])
-    if updated := _time(changed.get("updated_ms")):
-        _set_head(sql, context, row[2], row[3], updated, row[4])
+    file_labels(sql, context, labels_of(before) if name else [], labels_of(metadata) if described[3] else [])
+    if (updated := _time(changed.get("updated_ms"))) and (moved := _head_of(sql, context)) is not None:
+        _context, head, records, _updated, imported = moved
+        _set_head(sql, context, head, records, updated, imported)
 
 
 def _described(metadata: dict[str, object], created: int, time_ms: int) -> tuple[str | int | None, ...]:

@@ -11,7 +11,7 @@ from store.disk.note_format import Appended, Closed, FsRoot, Opened
 from store.errors import DamageError
 from store.ids import Hash
 from store.index.database import Database
-from store.index.sums import sum_of
+from store.index.sums import holds, sum_of
 
 KeyPlace = tuple[int, bytes]
 """A context, and a key that is a client's own in it."""
@@ -68,7 +68,7 @@ class Notes:
 
 
 def file_notes(sql: sqlite3.Connection, frames: Iterable[Frame]) -> None:
-    """File what notes say, in the order of the log."""
+    """File what notes say, in the order of the log. DamageError where that would take out a damaged row."""
     keys: list[tuple[int, bytes, int, int]] = []
     oldest: int | None = None
     for frame in frames:
@@ -81,7 +81,7 @@ def file_notes(sql: sqlite3.Connection, frames: Iterable[Frame]) -> None:
                 keys = []
                 oldest = _oldest(sql, body.time_ms)
                 if oldest < body.time_ms - KEPT_MS - _SLACK_MS:
-                    sql.execute("DELETE FROM keys WHERE time_ms < ?", (body.time_ms - KEPT_MS,))
+                    _drop_keys(sql, body.time_ms - KEPT_MS)
                     oldest = _oldest(sql, body.time_ms)
             keys.append((frame.context, body.key, body.turn, body.time_ms))
             oldest = min(oldest, body.time_ms)
@@ -99,6 +99,13 @@ def file_notes(sql: sqlite3.Connection, frames: Iterable[Frame]) -> None:
 def _oldest(sql: sqlite3.Connection, otherwise: int) -> int:
     found: int | None = sql.execute(_OLDEST).fetchone()[0]
     return otherwise if found is None else found
+
+
+def _drop_keys(sql: sqlite3.Connection, before_ms: int) -> None:
+    """Take out the keys of before; DamageError if one of them only seems to be that old."""
+    if not all(map(holds, sql.execute("SELECT * FROM keys WHERE time_ms < ?", (before_ms,)))):
+        raise DamageError("a row of keys is damaged")
+    sql.execute("DELETE FROM keys WHERE time_ms < ?", (before_ms,))
 
 
 def _put_keys(sql: sqlite3.Connection, keys: list[tuple[int, bytes, int, int]]) -> None:

@@ -33,6 +33,8 @@ from store.errors import ConvfsError, DamageError, NotFound, StoreFailed
 from store.ids import new_store_id
 from store.index.catalogue import Catalogue
 from store.index.index import Index
+from store.index.notes import Notes
+from store.index.patches import Patches
 from store.index.views import Views
 from store.upkeep.rebuild import blob_places, catch_up, rebuild
 
@@ -309,6 +311,8 @@ def _sound_index(files: Files, path: Path, boot: str) -> Index | None:
             index.type_names()
             index.dictionaries()
             Catalogue(index.db).last_id()
+            Notes(index.db).open_turns()
+            Patches(index.db).last()
             Views(index.db).renderer()
             return index
     except DamageError as error:

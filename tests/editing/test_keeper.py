@@ -123,6 +123,23 @@ def test_labels_are_given_and_taken(store: Store, editor: Editor) -> None:
         editor.relabel(context, add=["a/b"])
 
 
+def test_labels_given_at_once_are_all_there(store: Store, editor: Editor) -> None:
+    context = conversation(store, dialogue(1))
+    ours = [[f"{thread}-{number}" for number in range(20)] for thread in range(4)]
+
+    def label(some: list[str]) -> None:
+        for before, name in zip(["", *some], some, strict=False):
+            Editor(store).relabel(context, add=[name], remove=[before])
+            store.set_metadata(context, {"title": name})
+
+    threads = [threading.Thread(target=label, args=(some,)) for some in ours]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(store.conversation(context).labels) == sorted(some[-1] for some in ours)
+
+
 def test_labels_that_came_with_an_import_may_stay(store: Store, editor: Editor) -> None:
     context = conversation(store, dialogue(1))
     store.set_metadata(context, {"labels": ["a/b", 7, "x\ny"]})
