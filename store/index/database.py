@@ -207,11 +207,17 @@ class Database:
         except _FAULTS:
             return
 
-    def _note(self, boot: str) -> None:
-        """Say, on disk, in which boot changes are being made; "" that all are on disk."""
+    def _note(self, boot: str) -> bool:
+        """Say, on disk, in which boot changes are being made; "" that all are on disk.
+
+        Return whether that is in the file itself. In SQLite's log alone it would be lost when that begins anew, which
+        is not synced: then the file would look as it did before, and part of it could be.
+        """
         self._writer.execute("PRAGMA synchronous = FULL")
         self._writer.execute("INSERT OR REPLACE INTO state VALUES ('boot', ?)", (boot,))
+        busy, _pages, _folded = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         self._writer.execute("PRAGMA synchronous = OFF")
+        return not busy
 
     def close(self, *, sync: bool = False) -> None:
         """Close every connection; SQLite folds its write-ahead log into the file.
@@ -231,10 +237,7 @@ class Database:
     def _sync(self) -> None:
         try:
             # the note once more, so that there is something to fold in: only then is the file itself synced
-            self._note(self._boot)
-            self._writer.execute("PRAGMA synchronous = FULL")
-            busy, _pages, _folded = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            if not busy:
+            if self._note(self._boot):
                 self._note("")
                 self._writer.execute("PRAGMA synchronous = FULL")
         except _FAULTS:

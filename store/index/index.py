@@ -144,7 +144,7 @@ def _apply_all(sql: sqlite3.Connection, frames: Iterable[heads.Frame]) -> None:
             first, before = moved.get(frame.context, (frame, body))
             if patch_of(before.tip) != patch_of(body.tip):
                 # the frame of a patch between them is lost
-                _extend(sql, first, before)
+                _extend(sql, *moved.pop(frame.context))
                 first = frame
             moved[frame.context] = (first, body)
         elif isinstance(body, NOTES):
@@ -152,8 +152,11 @@ def _apply_all(sql: sqlite3.Connection, frames: Iterable[heads.Frame]) -> None:
             if not isinstance(body, heads.TextAdded):
                 notes.append(frame)
         elif not isinstance(body, heads.Commit):
-            if (moves := moved.pop(frame.context, None)) is not None:
-                _extend(sql, *moves)
+            # whose a patch is that was lost, who names it first says
+            patched = isinstance(body, heads.Patched | heads.HeadMoved)
+            for context in list(moved) if patched else [frame.context]:
+                if (moves := moved.pop(context, None)) is not None:
+                    _extend(sql, *moves)
             _apply(sql, frame)
     for moves in moved.values():
         _extend(sql, *moves)

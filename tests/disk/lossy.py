@@ -2,7 +2,8 @@
 
 What the program under test does really happens, in its own directory. Beside that, this notes what each sync made
 certain. :meth:`LossyDisk.after_power_loss` then writes what a disk may hold after the power failed: of everything that
-was not certain, any part. Sectors of 512 bytes are written whole or not at all, in any order.
+was not certain, any part. Sectors of 512 bytes are written whole or not at all, in any order; of the last write, also
+any number of bytes.
 """
 
 import os
@@ -15,6 +16,8 @@ import pytest
 from store.disk import durable
 
 _SECTOR = 512
+KEPT, DROPPED, MIXED, TORN = "kept", "dropped", "mixed", "torn"
+"""What of all that was not certain is on the disk: all of it, nothing, some, or all but a part of the last write."""
 
 
 class PowerLoss(BaseException):
@@ -32,6 +35,8 @@ class LossyDisk:
         self._certain_names: dict[Path, int | None] = {root: None}
         self._names: dict[Path, int | None] = {root: None}
         self._kept: list[int] = []
+        self._last: tuple[int, int, int, bytes] | None = None
+        """The last write, until it is certain: inode, offset, length, and the file as it was before."""
         for path in sorted(root.rglob("*")):
             inode = None if path.is_dir() else path.stat().st_ino
             self._names[path] = self._certain_names[path] = inode
@@ -50,16 +55,22 @@ class LossyDisk:
         for fd in self._kept:
             os.close(fd)
 
-    def after_power_loss(self, target: Path, seed: int) -> None:
+    def after_power_loss(self, target: Path, seed: int, how: str = MIXED) -> None:
         """Write into the empty directory ``target`` what the disk may hold now."""
         source = random.Random(seed)
         now = {os.fstat(fd).st_ino: os.pread(fd, os.fstat(fd).st_size, 0) for fd in self._kept}
+        if how == TORN and self._last is not None:
+            inode, offset, length, before = self._last
+            now[inode] = _torn(now[inode], offset, length, before, source)
         names = {}
         for path in sorted({*self._certain_names, *self._names}):
             sides = [side[path] for side in (self._certain_names, self._names) if path in side]
-            certain = len(sides) == 2 and sides[0] == sides[1]
-            if certain or source.random() < 0.5:
-                names[path] = source.choice(sides)
+            if how == MIXED:
+                certain = len(sides) == 2 and sides[0] == sides[1]
+                if certain or source.random() < 0.5:
+                    names[path] = source.choice(sides)
+            elif path in (side := self._certain_names if how == DROPPED else self._names):
+                names[path] = side[path]
         for path, inode in names.items():
             if path != self.root and path.parent not in names:
                 continue
@@ -67,17 +78,11 @@ class LossyDisk:
             if inode is None:
                 place.mkdir(exist_ok=True)
             else:
-                place.write_bytes(self._mixture(self._certain.get(inode, b""), now[inode], source))
-
-    @staticmethod
-    def _mixture(certain: bytes, now: bytes, source: random.Random) -> bytes:
-        share = source.choice((0.0, 0.5, 1.0))
-        length = len(now) if source.random() < share else len(certain)
-        parts = []
-        for start in range(0, length, _SECTOR):
-            side = now if source.random() < share else certain
-            parts.append(side[start : start + _SECTOR].ljust(_SECTOR, b"\0"))
-        return b"".join(parts)[:length]
+                certain = self._certain.get(inode, b"")
+                if how == MIXED:
+                    place.write_bytes(mixture(certain, now[inode], source))
+                else:
+                    place.write_bytes(certain if how == DROPPED else now[inode])
 
     def _step(self) -> None:
         if 0 <= self.fail_at <= self.operations:
@@ -88,6 +93,14 @@ class LossyDisk:
         fd = os.open(path, os.O_RDONLY)
         self._kept.append(fd)
         return os.fstat(fd).st_ino
+
+    @staticmethod
+    def _read(fd: int, size: int) -> bytes:
+        readable = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)
+        try:
+            return os.pread(readable, size, 0)
+        finally:
+            os.close(readable)
 
     def _open_file(self, real: Callable[..., int]) -> Callable[..., int]:
         def open_file(path: Path, *, create: bool = False, read_only: bool = False) -> int:
@@ -104,6 +117,8 @@ class LossyDisk:
     def _pwrite_all(self, real: Callable[..., None]) -> Callable[..., None]:
         def pwrite_all(fd: int, data: bytes, offset: int) -> None:
             self._step()
+            status = os.fstat(fd)
+            self._last = (status.st_ino, offset, len(data), self._read(fd, status.st_size))
             real(fd, data, offset)
 
         return pwrite_all
@@ -119,9 +134,9 @@ class LossyDisk:
         def fdatasync(fd: int) -> None:
             self._step()
             status = os.fstat(fd)
-            readable = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)
-            self._certain[status.st_ino] = os.pread(readable, status.st_size, 0)
-            os.close(readable)
+            self._certain[status.st_ino] = self._read(fd, status.st_size)
+            if self._last is not None and self._last[0] == status.st_ino:
+                self._last = None
 
         return fdatasync
 
@@ -161,3 +176,21 @@ class LossyDisk:
             del self._names[path]
 
         return remove
+
+
+def mixture(certain: bytes, now: bytes, source: random.Random) -> bytes:
+    """Return what a file may hold of which ``certain`` was synced, and the rest of ``now`` was not."""
+    share = source.choice((0.0, 0.5, 1.0))
+    length = len(now) if source.random() < share else len(certain)
+    parts = []
+    for start in range(0, length, _SECTOR):
+        side = now if source.random() < share else certain
+        parts.append(side[start : start + _SECTOR].ljust(_SECTOR, b"\0"))
+    return b"".join(parts)[:length]
+
+
+def _torn(now: bytes, offset: int, length: int, before: bytes, source: random.Random) -> bytes:
+    """Return a file of whose last write only a first part was done; where the file grew, it may have its length."""
+    done = offset + source.randrange(length + 1)
+    torn = now[:done] + before[done:]
+    return torn.ljust(len(now), b"\0") if source.random() < 0.5 else torn
