@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import pyfuse3
@@ -14,7 +15,7 @@ import trio
 from fusefs import inodes
 from fusefs.flow import Flow
 from fusefs.inodes import Lookups, Space
-from fusefs.tree.changes import Stale, stale_since
+from fusefs.tree.changes import Shown, Stale, stale_since
 from fusefs.tree.tree import Tree
 from store.errors import ConvfsError
 from store.events.conversation import EventRow
@@ -131,6 +132,10 @@ class Prefetch:
 
 
 _END_SECONDS = 1.0
+_PAUSE_SECONDS = 0.005
+"""What changes within so little of something else is told with it."""
+_MOST_AT_ONCE = 64
+"""Of so many conversations the loop takes note at a time, before it goes on to answer."""
 
 
 class Invalidations:
@@ -138,7 +143,8 @@ class Invalidations:
 
     A thread of its own does it, not a handler: taking back an entry waits for every request in that directory, and
     taking back pages for every read of them, each of which waits for the loop. What is new is measured here too, so
-    that the loop finds it done.
+    that the loop finds it done. Changes that come in quick succession are told of together: what they cost grows with
+    how many conversations have changed, and with what was added to these.
     """
 
     def __init__(self, tree: Tree, lookups: Lookups) -> None:
@@ -175,40 +181,88 @@ class Invalidations:
             self._thread.join(_END_SECONDS)
 
     def _run(self) -> None:
-        while (changed := self._changed.get()) is not None:
+        while None not in (changed := self._next()):
+            # a conversation once, however often it has changed
+            contexts = list(dict.fromkeys(one for one in changed if isinstance(one, int)))
             try:
-                if isinstance(changed, Stale):
-                    _invalidate(changed)
-                    self._settling.add(changed.ino)
-                else:
-                    self._follow(changed)
-                self._in_loop(self._settle, self._settling)
+                for start in range(0, len(contexts), _MOST_AT_ONCE):
+                    self._follow(contexts[start : start + _MOST_AT_ONCE])
+                for one in changed:
+                    if isinstance(one, Stale):
+                        _invalidate(one)
+                        self._settling.add(one.ino)
+                if self._settling:
+                    self._in_loop(self._settle, self._settling)
             except trio.RunFinishedError:
                 return
             except Exception:
                 log.exception("what has changed (%r) may be shown late", changed)
+            time.sleep(_PAUSE_SECONDS)
 
-    def _follow(self, context_id: int) -> None:
-        tree = self._tree
-        view_id = self._in_loop(tree.view_id, context_id)
-        if self._in_loop(tree.has_shown, view_id):
-            tree.store.conversation(context_id)
-        shown = self._in_loop(tree.changed, view_id)
-        self._settling.update(self._in_loop(set, tree.unsettled))
-        self._in_loop(self.changed, view_id)
-        places = self._in_loop(tree.places_known, view_id)
-        for stale in places:
-            if stale.ino in self._lookups and stale.ino not in tree.served:
-                _invalidate(stale)
-        self._settling.update(stale.ino for stale in places)
-        for stale in self._in_loop(tree.streams.stale, view_id):
-            if stale.ino in self._lookups:
-                _invalidate(stale)
+    def _next(self) -> list[int | Stale | None]:
+        """Wait for a change; return all that are there."""
+        changed = [self._changed.get()]
+        changed += [self._changed.get() for _ in range(self._changed.qsize())]
+        return changed
+
+    def _follow(self, contexts: Sequence[int]) -> None:
+        looked_into, stale = self._in_loop(self._take, contexts)
+        for context_id in looked_into:
+            try:
+                self._tree.store.conversation(context_id)
+            except ConvfsError as error:
+                log.info("what is new in context %d cannot be measured: %s", context_id, error)
+        shown: list[Shown] = []
+        if looked_into:
+            shown, more = self._in_loop(self._take_shown, looked_into)
+            stale += more
+        for one in stale:
+            _invalidate(one)
+        differ: list[Stale] = []
         for earlier in shown:
-            for stale in stale_since(tree.store, earlier):
-                current = self._in_loop(tree.as_known, stale)
-                if current is not None:
-                    _invalidate(current)
+            try:
+                differ += stale_since(self._tree.store, earlier)
+            except ConvfsError as error:
+                log.warning("what has changed in context %d may be shown late: %s", earlier.context, error)
+        if differ:
+            for one in self._in_loop(self._as_known, differ):
+                _invalidate(one)
+
+    def _take(self, contexts: Sequence[int]) -> tuple[list[int], list[Stale]]:
+        """Take note of changes; return those of conversations that were looked into, and what else is stale."""
+        tree = self._tree
+        looked_into: list[int] = []
+        stale: list[Stale] = []
+        for context_id in contexts:
+            view_id = tree.view_id(context_id)
+            if tree.has_shown(view_id):
+                looked_into.append(context_id)
+            else:
+                tree.renew(view_id)
+                stale += self._known(view_id)
+        return looked_into, stale
+
+    def _take_shown(self, contexts: Sequence[int]) -> tuple[list[Shown], list[Stale]]:
+        tree = self._tree
+        shown: list[Shown] = []
+        stale: list[Stale] = []
+        for context_id in contexts:
+            view_id = tree.view_id(context_id)
+            shown += tree.changed(view_id)
+            stale += self._known(view_id)
+        return shown, stale
+
+    def _known(self, view_id: int) -> list[Stale]:
+        """Return what of a conversation that has changed the kernel knows, and believes wrongly."""
+        tree = self._tree
+        self._settling |= tree.unsettled
+        self.changed(view_id)
+        places = [stale for stale in tree.places_known(view_id) if stale.ino not in tree.served]
+        return [stale for stale in (*places, *tree.streams.stale(view_id)) if stale.ino in self._lookups]
+
+    def _as_known(self, differ: Sequence[Stale]) -> list[Stale]:
+        known = (self._tree.as_known(stale) for stale in differ)
+        return [stale for stale in known if stale is not None]
 
     def _settle(self, inos: set[int]) -> None:
         """Take note that the kernel has been told, unless there is more to tell it: of the same files, perhaps."""

@@ -13,7 +13,7 @@ from fusefs.tree.node import DIRECTORY, LONG, SHORT, Attributes, Directory, Entr
 from fusefs.tree.projects import CONVERSATIONS
 from fusefs.tree.shown_names import Named, shown_name
 from fusefs.tree.view import FIRST_POSITION
-from store.events.conversation import Conversation
+from store.index.catalogue import Entry as Described
 
 if TYPE_CHECKING:
     from fusefs.tree.tree import Tree
@@ -105,7 +105,7 @@ class LinksDirectory(Directory, Generic[N]):
                 yield Entry(position, name.encode(), self._link(conversation).attributes())
 
 
-class RecentDirectory(LinksDirectory[Conversation]):
+class RecentDirectory(LinksDirectory[Described]):
     """``recent/``: the conversations that changed last, and all that are pinned; none of the archive."""
 
     __slots__ = ()
@@ -115,14 +115,14 @@ class RecentDirectory(LinksDirectory[Conversation]):
         """The inode number of the root."""
         return inodes.ROOT
 
-    def _conversations(self) -> Sequence[Conversation]:
+    def _conversations(self) -> Sequence[Described]:
         return self.tree.store.recent(RECENT_COUNT)
 
-    def _link(self, conversation: Conversation) -> Link:
+    def _link(self, conversation: Described) -> Link:
         return make_link(self.tree, Place.RECENT_LINK, conversation)
 
 
-class DayDirectory(LinksDirectory[Conversation]):
+class DayDirectory(LinksDirectory[Described]):
     """``by-date/2026/03/05/``: the conversations that began on one day (UTC)."""
 
     __slots__ = ("day",)
@@ -136,10 +136,10 @@ class DayDirectory(LinksDirectory[Conversation]):
         """The inode number of the month's directory."""
         return self.tree.fixed((BY_DATE, self.day[:-3])).ino
 
-    def _conversations(self) -> Sequence[Conversation]:
+    def _conversations(self) -> Sequence[Described]:
         return self.tree.store.by_day(self.day)
 
-    def _link(self, conversation: Conversation) -> Link:
+    def _link(self, conversation: Described) -> Link:
         return make_link(self.tree, Place.DAY_LINK, conversation)
 
 

@@ -2,7 +2,6 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
 
 from store.errors import DamageError
 
@@ -15,27 +14,39 @@ Draw = Callable[[int, int], Iterator[bytes]]
 class Pieces:
     """The pieces of one file; a read draws those that it touches and no others.
 
-    The last pieces of recent reads are remembered, because the next read usually begins inside one, and one piece may
-    be larger than many reads.
+    ``ends`` are where they end, one after the other, of which the first ``count`` are meant; ``lead`` stands before the
+    first piece, ``rest`` behind the last. The last pieces of recent reads are remembered, because the next read usually
+    begins inside one, and one piece may be larger than many reads.
     """
 
-    def __init__(self, sizes: Sequence[int], draw: Draw) -> None:
-        self._ends = list(accumulate(sizes))
+    def __init__(self, ends: Sequence[int], count: int, draw: Draw, *, lead: bytes = b"", rest: bytes = b"") -> None:
+        self._ends = ends
+        self._count = count
         self._draw = draw
+        self._lead = lead
+        self._rest = rest
+        self._drawn = ends[count - 1] if count else 0
         self._remembered: dict[int, bytes] = {}
 
     @property
     def size(self) -> int:
         """The size of the whole file."""
-        return self._ends[-1] if self._ends else 0
+        return len(self._lead) + self._drawn + len(self._rest)
 
     def read(self, offset: int, size: int) -> bytes:
         """Return the bytes from ``offset`` on, ``size`` of them unless the file ends before."""
-        end = min(offset + size, self.size)
+        data = self._lead[offset : offset + size]
+        start = max(offset - len(self._lead), 0)
+        data += self._read(start, size - len(data))
+        behind = max(start - self._drawn, 0)
+        return data + self._rest[behind : behind + size - len(data)]
+
+    def _read(self, offset: int, size: int) -> bytes:
+        end = min(offset + size, self._drawn)
         if offset >= end:
             return b""
-        first = bisect_right(self._ends, offset)
-        beyond = bisect_left(self._ends, end) + 1
+        first = bisect_right(self._ends, offset, hi=self._count)
+        beyond = bisect_left(self._ends, end, hi=self._count) + 1
         start = self._ends[first - 1] if first else 0
         data = b"".join(self._pieces(first, beyond))
         return data[offset - start : end - start]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from fusefs import inodes
 from fusefs.inodes import Place, Space
 from fusefs.tree.conversation import conversation_attributes
 from fusefs.tree.documents import transcript_attributes
 from fusefs.tree.node import DIRECTORY, SHORT, UNCOUNTED, Attributes, Directory, Entry, Node
-from fusefs.tree.shown_names import numbered, shown_name
+from fusefs.tree.shown_names import Named, numbered, shown_name
 from fusefs.tree.view import FIRST_POSITION
 from store.errors import NotFound
-from store.events.conversation import Conversation
+from store.index.catalogue import Entry as Described
 
 if TYPE_CHECKING:
     from fusefs.tree.tree import Tree
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 CONVERSATIONS = "conversations"
 TRANSCRIPTS = "transcripts"
 MARKDOWN = ".md"
+
+N = TypeVar("N", bound=Named)
 
 _PAGE = 200
 """Conversations that are fetched at once for a listing: about what one readdir request has room for."""
@@ -82,7 +85,8 @@ class ProjectDirectory(Directory):
         return self.tree.place(self.tree.view_id(conversation.id), Place.CONVERSATION) if conversation else None
 
     def entries(self, after: int) -> Iterator[Entry]:
-        for conversation in self._beyond(after):
+        # what is listed is not measured
+        for conversation in self._pages(after, partial(self.tree.store.listed, self.project)):
             ino = inodes.base(Space.PLACE, self.tree.view_id(conversation.id)) + Place.CONVERSATION
             yield Entry(
                 conversation.id + FIRST_POSITION - 1,
@@ -90,30 +94,29 @@ class ProjectDirectory(Directory):
                 conversation_attributes(ino, conversation.updated_ms),
             )
 
-    def find(self, name: str) -> Conversation | None:
+    def find(self, name: str) -> Described | None:
         """Return the conversation that is shown under a name, None if there is none."""
-        conversation = self.tree.store.find(self.project, name)
+        conversation = self.tree.store.named(self.project, name)
         if conversation is not None:
             return conversation if shown_name(conversation) == name else None
         number = numbered(name)
         if number is None:
             return None
         try:
-            conversation = self.tree.store.conversation(number)
+            conversation = self.tree.store.entry(number)
         except NotFound:
             return None
         return conversation if (conversation.project, shown_name(conversation)) == (self.project, name) else None
 
-    def _beyond(self, after: int) -> Iterator[Conversation]:
+    def _pages(self, after: int, fetch: Callable[..., Sequence[N]]) -> Iterator[N]:
         """Yield conversations by name, fetched in pages; positions are context ids, which a rename does not change."""
-        store = self.tree.store
         name = ""
         if after >= FIRST_POSITION:
             try:
-                name = store.conversation(after - FIRST_POSITION + 1).name
+                name = self.tree.store.entry(after - FIRST_POSITION + 1).name
             except NotFound:
                 return
-        while page := store.conversations(self.project, after=name, limit=_PAGE):
+        while page := fetch(after=name, limit=_PAGE):
             yield from page
             name = page[-1].name
 
@@ -132,13 +135,15 @@ class TranscriptsDirectory(ProjectDirectory):
         return self.tree.place(self.tree.view_id(conversation.id), Place.TRANSCRIPT) if conversation else None
 
     def entries(self, after: int) -> Iterator[Entry]:
-        for conversation in self._beyond(after):
+        for conversation in self._pages(after, partial(self.tree.store.conversations, self.project)):
             view_id = self.tree.view_id(conversation.id)
             ino = inodes.base(Space.PLACE, view_id) + Place.TRANSCRIPT
+            held = self.tree.view_at_hand(view_id)
             if self.tree.streams.of(view_id):
                 attributes = self.tree.place(view_id, Place.TRANSCRIPT).attributes()
             else:
-                attributes = transcript_attributes(ino, conversation)
+                # as it is read, and no newer
+                attributes = transcript_attributes(ino, held.conversation if held else conversation)
             yield Entry(
                 conversation.id + FIRST_POSITION - 1,
                 (shown_name(conversation) + MARKDOWN).encode(),

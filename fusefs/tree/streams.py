@@ -90,7 +90,7 @@ class Streams:
                 return before
             chain, section = before.chain, before.section
         else:
-            chain = store.viewer.chain(store.runs(view.head) if view.head else (), number)
+            chain = store.chain(view.head, number)
             section = b""
         event = store.beginning(text, chain)
         if event.kind is Kind.RECORD:

@@ -43,6 +43,7 @@ SCRATCH = "scratch"
 
 _DAY_LENGTH = len("2026-03-05")
 _VIEWS_KEPT = 256
+_VIEWED_RECORDS_KEPT = 1 << 18
 _SPACE_SECONDS = 5.0
 _ANONYMOUS = "/"
 """Leads the keys of numbers that belong to no path."""
@@ -82,6 +83,7 @@ class Tree:
         self._fixed: dict[int, Node] = {}
         self._view_keys: Handed[tuple[int, int]] = Handed(FIRST_HANDED_OUT_VIEW)
         self._views: OrderedDict[int, View] = OrderedDict()
+        self._viewed_records = 0
         self._shown: dict[int, list[Shown]] = {}
         self.served: dict[int, Served] = {}
         """What is shown in place of what would be drawn, by inode: what is being written, and what was saved."""
@@ -249,11 +251,22 @@ class Tree:
     def view(self, view_id: int) -> View:
         """Return a view. Raises NotFound if there is none of that number."""
         view = self._views.get(view_id)
-        if view is None:
-            view = self._views[view_id] = self._load(view_id)
-            if len(self._views) > _VIEWS_KEPT:
-                self._views.popitem(last=False)
+        if view is None or view.outdated:
+            before = view
+            view = self._views[view_id] = self._load(view_id, before)
+            self._viewed_records += view.records - (before.records if before else 0)
+            self._views.move_to_end(view_id)
+            while len(self._views) > 1 and (
+                len(self._views) > _VIEWS_KEPT or self._viewed_records > _VIEWED_RECORDS_KEPT
+            ):
+                _id, dropped = self._views.popitem(last=False)
+                self._viewed_records -= dropped.records
         return view
+
+    def view_at_hand(self, view_id: int) -> View | None:
+        """Return what :meth:`view` does, if nothing must be made for it."""
+        view = self._views.get(view_id)
+        return None if view is None or view.outdated else view
 
     def has_shown(self, view_id: int) -> bool:
         """Say whether more was shown of a conversation than its name."""
@@ -264,14 +277,16 @@ class Tree:
         self.changes += 1
         self._changed_ms = None
         self._projects = None
-        self._views.pop(view_id, None)
+        view = self._views.get(view_id)
+        if view is not None:
+            view.outdated = True
 
     def changed(self, view_id: int) -> list[Shown]:
         """Take note that a conversation has changed; return what was shown of it before."""
         self.renew(view_id)
         return self._shown.pop(view_id, [])
 
-    def _load(self, view_id: int) -> View:
+    def _load(self, view_id: int, before: View | None) -> View:
         context_id, version = view_id, 0
         if view_id >= FIRST_HANDED_OUT_VIEW:
             key = self._view_keys.key(view_id)
@@ -292,7 +307,7 @@ class Tree:
             self.fixed((TRANSCRIPTS, conversation.project)).ino,
         )
         self._shown.setdefault(view_id, []).append(shown)
-        return View(self.store, view_id, conversation)
+        return View(self.store, view_id, conversation, before=before)
 
     def parent_of(self, view: View) -> int:
         """Return the inode number of the directory that a view's own directory is in."""

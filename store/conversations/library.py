@@ -5,24 +5,26 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 
 from store.conversations import branch
+from store.conversations.chain import Chain
 from store.conversations.lineage import Lineage
+from store.conversations.rows import Rows, RowsAtHand
 from store.conversations.turns import Turns
 from store.conversations.viewer import Viewer
 from store.errors import ConvfsError, DamageError, NotFound
 from store.events.conversation import Conversation, EventRow, ResourceRow, Version
 from store.events.event import Event, Kind
-from store.ids import patch_of, tip_of, turn_of
+from store.ids import patch_of, turn_of
 from store.index.catalogue import Called, Catalogue, Entry
 from store.index.views import Measure, Run, Views
 
 _CACHED_RUNS = 1 << 17
 _COST = 16
 """How many runs the memory of a branch takes as much as, beside its own."""
-_GROWN = 64
 
 
 class Library:
@@ -45,8 +47,7 @@ class Library:
         self._lock = threading.Lock()
         self._runs: OrderedDict[int, tuple[Run, ...]] = OrderedDict()
         self._held_runs = 0
-        self._rows: OrderedDict[int, Sequence[EventRow]] = OrderedDict()
-        self._cached_branches = cached_branches
+        self._rows = RowsAtHand(turns.ancestor, cached_branches)
         self.lineage = Lineage(catalogue, settle)
         """What became of turns that edits have superseded."""
 
@@ -64,11 +65,20 @@ class Library:
         self._settle()
         return self._complete(self._catalogue.page(project, after, limit))
 
+    def listed(self, project: str, *, after: str = "", limit: int | None = None) -> list[Entry]:
+        """As :meth:`conversations` of one project, without their sums: nothing is measured for it."""
+        self._settle()
+        return self._catalogue.page(project, after, limit)
+
     def find(self, project: str, name: str) -> Conversation | None:
         """Return the conversation ``project/name``."""
-        self._settle()
-        entry = self._catalogue.by_name(project, name)
+        entry = self.named(project, name)
         return self._complete([entry])[0] if entry else None
+
+    def named(self, project: str, name: str) -> Entry | None:
+        """Return the conversation ``project/name`` without its sums."""
+        self._settle()
+        return self._catalogue.by_name(project, name)
 
     def conversation(self, context_id: int) -> Conversation:
         """Return a conversation by id; NotFound if there is none."""
@@ -134,15 +144,18 @@ class Library:
         self._settle()
         return self._catalogue.days(prefix, {0: 4, 4: 7, 7: 10}.get(len(prefix), 10))
 
-    def by_day(self, day: str) -> list[Conversation]:
-        """Return the conversations that began on a UTC day (``2026-03-05``)."""
+    def by_day(self, day: str) -> list[Entry]:
+        """Return the conversations that began on a UTC day (``2026-03-05``), without their sums."""
         self._settle()
-        return self._complete(self._catalogue.by_day(day))
+        return self._catalogue.by_day(day)
 
-    def recent(self, count: int) -> list[Conversation]:
-        """Return the conversations that are pinned, then those that changed last, newest first; none of the archive."""
+    def recent(self, count: int) -> list[Entry]:
+        """Return the conversations that are pinned, then those that changed last, newest first; none of the archive.
+
+        Without their sums.
+        """
         self._settle()
-        return self._complete(self._catalogue.recent(count))
+        return self._catalogue.recent(count)
 
     def changed_ms(self) -> int:
         """Return when a conversation last changed, in Unix milliseconds; 0 if there is none."""
@@ -195,49 +208,46 @@ class Library:
         self._held_runs += len(runs) - len(known) if known is not None else _COST + len(runs)
         self._runs[head] = runs
 
-    def rows(self, head: int) -> Sequence[EventRow]:
+    def rows(self, head: int) -> Rows:
         """Return the row of every record of the branch whose tip is ``head``; ``rows[i].number == i + 1``."""
-        with self._lock:
-            rows = self._rows.get(head)
-            if rows is not None:
-                self._rows.move_to_end(head)
-                return rows
+        rows = self._rows.get(head)
+        if rows is not None:
+            return rows
+        before = self._rows.before(head)
+        if before is not None:
+            # a branch that has grown costs what is new of it
+            return self._rows.put(head, self._last_rows(head, self._records(head) - len(before)), before)
         runs = self.runs(head)
-        earlier_head, earlier = self._rows_before(runs, patch_of(head))
-        rows = [*earlier, *self._viewer.rows(runs, len(earlier))]
-        with self._lock:
-            # a branch that grows is kept once
-            self._rows.pop(earlier_head, None)
-        self.remember_rows(head, rows)
-        return rows
+        return self._rows.put(head, self._viewer.rows(runs, 1, partial(branch.position, runs)))
 
-    def rows_at_hand(self, head: int) -> Sequence[EventRow] | None:
+    def rows_at_hand(self, head: int) -> Rows | None:
         """Return what :meth:`rows` does, if nothing must be read for it."""
-        with self._lock:
-            return self._rows.get(head)
+        return self._rows.get(head)
 
     def remember_rows(self, head: int, rows: Sequence[EventRow]) -> None:
         """Take note of the rows of the branch whose tip is ``head``, for a while."""
-        with self._lock:
-            self._rows[head] = rows
-            if len(self._rows) > self._cached_branches:
-                self._rows.popitem(last=False)
+        self._rows.put(head, rows)
 
-    def _rows_before(self, runs: tuple[Run, ...], patch: int) -> tuple[int, Sequence[EventRow]]:
-        """Return rows at hand that the branch begins with, and their head: it may have grown by a few records."""
-        number = branch.length(runs)
-        for back in range(1, min(number, _GROWN)):
-            head = tip_of(turn_of(branch.position(runs, number - back)), patch)
-            rows = self._rows.get(head)
-            if rows is not None:
-                return head, rows
-        return 0, ()
+    def _last_rows(self, head: int, count: int) -> Sequence[EventRow]:
+        """Return the rows of the last ``count`` records of a branch, however many there are before these."""
+        turns = self._turns.back(head, count)
+        runs = tuple(branch.joined((turn.turn_id, 1) for turn in turns))
+        return self._viewer.rows(runs, self._records(head) - count + 1, partial(self._position_in, head))
+
+    def chain(self, head: int, number: int) -> Chain:
+        """Return what a lens may ask about the records before record ``number`` of the branch of ``head``."""
+        return self._viewer.chain(partial(self._position_in, head), number)
+
+    def _position_in(self, head: int, number: int) -> int:
+        return self._turns.seen(head, number - 1)
+
+    def _records(self, head: int) -> int:
+        return self._turns.get(turn_of(head)).depth + 1
 
     def forget(self, entry: Entry) -> None:
         """Forget what was measured of a conversation: its records are drawn otherwise from now on."""
         self._views.forget(entry.id, self.runs(entry.head))
-        with self._lock:
-            self._rows.clear()
+        self._rows.clear()
 
     def row(self, head: int, number: int) -> EventRow | None:
         """Return the row of record ``number`` (from 1), None if the branch is not that long."""
@@ -247,12 +257,7 @@ class Library:
     def resources(self, head: int) -> list[ResourceRow]:
         """Return the resources of a branch, in order."""
         self.rows(head)
-        found: list[ResourceRow] = []
-        number = 1
-        for run in self.runs(head):
-            found += self._views.resources(run, number)
-            number += run[1]
-        return found
+        return self._views.resources(self.runs(head), 1)
 
     def event(self, row: EventRow) -> Event:
         """Return the event that a row describes."""
@@ -268,7 +273,7 @@ class Library:
 
     def resource(self, row: ResourceRow) -> bytes:
         """Return the content of a resource."""
-        event_row = self._views.rows((row.turn, 1), row.number)
+        event_row = self._views.rows([(row.turn, 1)], row.number)
         if event_row:
             resources = self.event(event_row[0]).resources
             if row.seq < len(resources):
@@ -284,7 +289,7 @@ class Library:
     def _conversation(self, entry: Entry, measure: Measure | None) -> Conversation:
         if measure is None or measure.head != entry.head:
             try:
-                measure = self.measure(entry)
+                measure = self._measured(entry, measure)
             except DamageError:
                 # a damaged turn is the trouble of those who look into this conversation, not of those who list it
                 measure = Measure(entry.head, 0, 0, 0)
@@ -308,14 +313,33 @@ class Library:
 
     def measure(self, entry: Entry) -> Measure:
         """Sum up a conversation's rows and file the sums."""
+        return self._measured(entry, self._views.measures([entry.id]).get(entry.id))
+
+    def _measured(self, entry: Entry, known: Measure | None) -> Measure:
+        """Sum up what is not in the sums that are ``known``, where these are of a beginning of the branch."""
         if self._viewer.renderer is None:
             return Measure(entry.head, 0, 0, 0)
-        rows = self.rows(entry.head)
-        measure = Measure(
-            entry.head,
-            sum(1 for row in rows if row.kind is not Kind.RECORD),
-            sum(row.section_size for row in rows),
-            sum(row.json_size for row in rows),
-        )
+        events = transcript = json = 0
+        before = self._length_before(known, entry.head)
+        if known is not None and before:
+            events, transcript, json = known.events, known.transcript_size, known.json_size
+        rows = self._rows_after(entry.head, before)
+        events += sum(1 for row in rows if row.kind is not Kind.RECORD)
+        transcript += sum(row.section_size for row in rows)
+        json += sum(row.json_size for row in rows)
+        measure = Measure(entry.head, events, transcript, json)
         self._views.set_measure(entry.id, measure)
         return measure
+
+    def _length_before(self, known: Measure | None, head: int) -> int:
+        """Return the length of the branch that sums are of, if the one of ``head`` goes on from it; else 0."""
+        if known is None or not head or not known.head or patch_of(known.head) != patch_of(head):
+            return 0
+        length = self._records(known.head)
+        return length if self._turns.ancestor(head, length - 1) == turn_of(known.head) else 0
+
+    def _rows_after(self, head: int, number: int) -> Sequence[EventRow]:
+        """Return the rows of a branch after record ``number``; ``head`` may be 0."""
+        if head and number and self._rows.get(head) is None:
+            return self._last_rows(head, self._records(head) - number)
+        return self.rows(head)[number:] if head else ()

@@ -63,6 +63,11 @@ class Turns:
         turn = turn_of(tip)
         return self._jumps.ancestor(turn, depth) if turn and 0 <= depth <= self._log.get(turn).depth else 0
 
+    def seen(self, tip: int, depth: int) -> int:
+        """Return the turn at ``depth`` of the branch that ends in ``tip`` as it is seen there, 0 if there is none."""
+        turn = self.ancestor(tip, depth)
+        return tip_of(turn, self._patches.seen(patch_of(tip)).get(turn, 0))
+
     def at(self, tip: int, last: int) -> int:
         """Return the turn that the branch which ends in ``tip`` ended in when ``last`` was the last of all turns."""
         return self._jumps.not_after(turn_of(tip), last)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 
-from store.conversations import branch
 from store.conversations.chain import Blobs, Chain, Recorded
 from store.conversations.turns import Turns
 from store.disk.turn_format import Encoding, Turn
@@ -25,11 +25,20 @@ from store.index.views import Run, Views
 Payloads = Callable[[Sequence[Turn]], Iterator[tuple[Turn, "bytes | ConvfsError"]]]
 """Reads the payloads of turns in one pass over the packs."""
 
+_Place = tuple[int, int]
+"""A record's number, and the turn that it is seen as."""
+
 LARGEST_VIEWED = 64 << 20
 """Payloads beyond this many bytes are not parsed: they are shown as a note that says how to get at them."""
 
 _BATCH = 512
 _BATCH_BYTES = 16 << 20
+_MEASURED_AT_ONCE = 128
+
+_number = attrgetter("number")
+
+Position = Callable[[int], int]
+"""Returns the turn that record ``number`` (from 1) of a branch is seen as."""
 
 
 class Measured:
@@ -126,7 +135,8 @@ class Viewer:
         """Yield the events of measured records, their payloads read in one pass."""
         for some in _batches(rows):
             small = [row for row in some if row.payload_size <= LARGEST_VIEWED]
-            payloads = {turn.turn_id: (turn, payload) for turn, payload in self._payloads(self._turns_of(small))}
+            turns = self._turns_of([row.turn for row in small])
+            payloads = {turn.turn_id: (turn, payload) for turn, payload in self._payloads(turns)}
             for row in some:
                 if row.payload_size > LARGEST_VIEWED:
                     yield row, self.see_huge(row.payload_size)
@@ -137,14 +147,14 @@ class Viewer:
                 else:
                     yield row, payload
 
-    def _turns_of(self, rows: Sequence[EventRow]) -> list[Turn]:
+    def _turns_of(self, turns: Sequence[int]) -> list[Turn]:
         found: list[Turn] = []
         start = 0
-        while start < len(rows):
+        while start < len(turns):
             end = start + 1
-            while end < len(rows) and rows[end].turn == rows[end - 1].turn + 1:
+            while end < len(turns) and turns[end] == turns[end - 1] + 1:
                 end += 1
-            found += self._turns.range(rows[start].turn, end - start)
+            found += self._turns.range(turns[start], end - start)
             start = end
         return found
 
@@ -154,11 +164,11 @@ class Viewer:
 
     # -- measuring -------------------------------------------------------------------------------------------------
 
-    def chain(self, runs: tuple[Run, ...], number: int, blobs: Blobs | None = None) -> Chain:
+    def chain(self, position: Position, number: int, blobs: Blobs | None = None) -> Chain:
         """Return the chain at record ``number`` of a branch; ``blobs`` finds content that the store may not have."""
 
         def backwards(earlier: int) -> Event | None:
-            turn = self._turns.get(branch.position(runs, earlier))
+            turn = self._turns.get(position(earlier))
             for _turn, payload in self._payloads([turn]):
                 if isinstance(payload, bytes) and len(payload) <= LARGEST_VIEWED:
                     return self.lens(turn).view(payload, Recorded("", 0, self._blobs))
@@ -166,50 +176,63 @@ class Viewer:
 
         return Chain(number, backwards, blobs or self._blobs)
 
-    def rows(self, runs: tuple[Run, ...], after: int = 0) -> list[EventRow]:
-        """Return the row of every record of a branch after number ``after``, measuring those that are missing.
+    def rows(self, runs: Sequence[Run], number: int, position: Position) -> list[EventRow]:
+        """Return the row of every record of a part of a branch, measuring those that are missing.
 
-        Needs a renderer.
+        The first of them is record ``number``; ``position`` finds those before it. Needs a renderer.
         """
+        found = self._views.rows(runs, number)
+        turns = [turn for first, count in runs for turn in range(first, first + count)]
+        if len(found) == len(turns):
+            return found
+        there = {row.number for row in found}
+        missing = [place for place in enumerate(turns, number) if place[0] not in there]
+        for stretch in _stretches(missing):
+            found += self._measure(stretch, position)
+        found.sort(key=_number)
+        return found
+
+    def _measure(self, stretch: Sequence[_Place], position: Position) -> list[EventRow]:
+        """Measure records that follow each other, a few at a time: others have some to measure, too."""
         rows: list[EventRow] = []
-        number = after + 1
-        for run in branch.part(runs, after, branch.length(runs)):
-            found = self._views.rows(run, number)
-            if len(found) < run[1]:
-                with self._lock:
-                    # somebody else may have just done it
-                    found = self._views.rows(run, number)
-                    if len(found) < run[1]:
-                        self._measure(runs, run, number, {row.turn for row in found})
-                        found = self._views.rows(run, number)
-            rows += found
-            number += run[1]
+        chain: Chain | None = None
+        for start in range(0, len(stretch), _MEASURED_AT_ONCE):
+            some = stretch[start : start + _MEASURED_AT_ONCE]
+            number = some[0][0]
+            with self._lock:
+                # somebody else may have just done it
+                known = self._views.rows([(turn, 1) for _number, turn in some], number)
+                if len(known) == len(some):
+                    rows += known
+                    chain = None
+                    continue
+                chain = chain or self.chain(position, number)
+                rows += self._measure_some(some, chain)
         return rows
 
-    def _measure(self, runs: tuple[Run, ...], run: Run, number: int, known: set[int]) -> None:
-        first, count = run
-        missing = next(turn for turn in range(first, first + count) if turn not in known)
-        chain = self.chain(runs, number + missing - first)
-        for start in range(missing, first + count, _BATCH):
+    def _measure_some(self, some: Sequence[_Place], chain: Chain) -> list[EventRow]:
+        turns = self._turns_of([turn for _number, turn in some])
+        sizes = {turn.turn_id: self._size(turn.payload_hash) for turn in turns}
+        payloads = dict(self._seen(turns, sizes))
+        rows: list[EventRow] = []
+        resources: list[ResourceRow] = []
+        for (number, turn_id), turn in zip(some, turns, strict=True):
             measured = Measured()
-            turns = self._turns.range(start, min(_BATCH, first + count - start))
-            sizes = {turn.turn_id: self._size(turn.payload_hash) for turn in turns}
-            payloads = dict(self._seen(turns, sizes))
-            for at, turn in enumerate(turns, number + start - first):
-                type_name = self._type_name(turn.type_tag)
-                payload, size = payloads.get(turn.turn_id), sizes[turn.turn_id]
-                self.measure(
-                    measured,
-                    at,
-                    type_name,
-                    payload,
-                    size,
-                    chain,
-                    deleted=turn.deleted,
-                    edited_ms=turn.edited_ms,
-                    encoding=turn.encoding,
-                )
-            self._views.add(measured.rows(start), measured.resources(start))
+            self.measure(
+                measured,
+                number,
+                self._type_name(turn.type_tag),
+                payloads.get(turn_id),
+                sizes[turn_id],
+                chain,
+                deleted=turn.deleted,
+                edited_ms=turn.edited_ms,
+                encoding=turn.encoding,
+            )
+            rows += measured.rows(turn_id)
+            resources += measured.resources(turn_id)
+        self._views.add(rows, resources)
+        return rows
 
     def _size(self, digest: Hash) -> int:
         try:
@@ -261,6 +284,15 @@ class Viewer:
             return
         sizes = self.renderer.measure(number, event, type_name.partition(".")[0], payload_size)
         into.add(number, event, sizes, payload_size, edited_ms)
+
+
+def _stretches(places: Sequence[_Place]) -> Iterator[Sequence[_Place]]:
+    """Yield records in parts, within which each follows the one before."""
+    start = 0
+    for end in range(1, len(places) + 1):
+        if end == len(places) or places[end][0] != places[end - 1][0] + 1:
+            yield places[start:end]
+            start = end
 
 
 def _batches(rows: Sequence[EventRow]) -> Iterator[list[EventRow]]:

@@ -8,6 +8,7 @@ and wherever numbers change, rows are left out: they are measured when the conve
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -108,7 +109,7 @@ class _Measuring:
         store = self._store
         old_turn = branch.position(self._plan.base.runs, number)
         turn = store.turn(branch.position(self._now.runs, number))
-        before = next(iter(store.views.rows((old_turn, 1), number)), None)
+        before = next(iter(store.views.rows([(old_turn, 1)], number)), None)
         if before is None:
             return False
         if turn.deleted:
@@ -134,7 +135,8 @@ class _Measuring:
         except ConvfsError:
             # what it defined is not known any more
             return False
-        event = self._event(turn, piece.payload, _AsAsked(asked, store.viewer.chain(self._now.runs, number)))
+        chain = store.viewer.chain(partial(branch.position, self._now.runs), number)
+        event = self._event(turn, piece.payload, _AsAsked(asked, chain))
         self._take(turn, number, event)
         self._replaced.append(before)
         return old.defines == event.defines
@@ -144,7 +146,7 @@ class _Measuring:
         store = self._store
         turn = store.turn(branch.position(self._now.runs, number))
         if self._chain is None:
-            self._chain = store.viewer.chain(self._now.runs, number)
+            self._chain = store.viewer.chain(partial(branch.position, self._now.runs), number)
         event = self._event(turn, piece.payload, self._chain)
         self._chain.advance(event)
         self._take(turn, number, event)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import zip_longest
 
 from msgspec import Struct
@@ -78,7 +79,9 @@ class Appender:
         self._number = number
         self._runs = runs
         self._viewer = store.viewer if store.viewer.renderer is not None else None
-        self._chain: Chain | None = store.viewer.chain(runs, number + 1, self._blob) if self._viewer else None
+        self._chain: Chain | None = None
+        if self._viewer is not None:
+            self._chain = self._viewer.chain(partial(branch.position, runs), number + 1, self._blob)
         self._batch: list[_Record] = []
         self._missing: set[bytes] = set()
 

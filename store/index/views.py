@@ -1,6 +1,7 @@
 """What was measured of events, in the index: a row a record, its resources, and a conversation's sums."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 
 from msgspec import Struct
 
@@ -12,6 +13,14 @@ from store.index.sums import numbered_sum
 
 _KINDS = tuple(Kind)
 _AT_ONCE = 500
+_LONG = 64
+"""A run of so many turns is asked for by itself."""
+
+_number = attrgetter("number")
+
+_Part = tuple[str, tuple[int, ...], Callable[[int], int]]
+"""A condition on turns, its parameters, and what tells the number of a turn that meets it."""
+
 
 # a row that is damaged stays it: its sum is wrong by as much as before
 _COPIES = tuple(
@@ -100,42 +109,48 @@ class Views:
                 [(*values, numbered_sum(values)) for values in sums],
             )
 
-    def rows(self, run: Run, number: int) -> list[EventRow]:
-        """Return the rows that are there of a run of turns whose first is event ``number``."""
-        first, count = run
-        shift = number - first
-        found = []
-        for row in self._db.query("SELECT * FROM views WHERE turn BETWEEN ? AND ?", (first, first + count - 1)):
-            values = self._db.checked_numbered("views", row)
-            turn, kind, tool, parent, time_ms, file, section, json, payload, deleted = values
-            found.append(
-                EventRow(
-                    turn,
-                    turn + shift,
-                    _KINDS[kind],
-                    tool,
-                    parent,
-                    time_ms,
-                    file,
-                    section,
-                    json,
-                    payload,
-                    deleted != 0,
+    def rows(self, runs: Iterable[Run], number: int) -> list[EventRow]:
+        """Return the rows that are there of a part of a branch, in its order; its first record is event ``number``."""
+        found: list[EventRow] = []
+        for where, parameters, numbered in _parts(runs, number):
+            rows = []
+            for row in self._db.query(f"SELECT * FROM views WHERE {where}", parameters):
+                values = self._db.checked_numbered("views", row)
+                turn, kind, tool, parent, time_ms, file, section, json, payload, deleted = values
+                rows.append(
+                    EventRow(
+                        turn,
+                        numbered(turn),
+                        _KINDS[kind],
+                        tool,
+                        parent,
+                        time_ms,
+                        file,
+                        section,
+                        json,
+                        payload,
+                        deleted != 0,
+                    )
                 )
-            )
+            # what is seen through a patch has another id than its place says
+            rows.sort(key=_number)
+            found += rows
         return found
 
-    def resources(self, run: Run, number: int) -> list[ResourceRow]:
-        """Return the resources that a run of turns holds."""
-        first, count = run
-        found = []
-        for *row, time_ms in self._db.query(
-            "SELECT r.*, time_ms FROM resources r JOIN views v ON v.turn = r.turn"
-            " WHERE r.turn BETWEEN ? AND ? ORDER BY r.turn, seq",
-            (first, first + count - 1),
-        ):
-            turn, seq, uri, mime, size, digest = self._db.checked_numbered("resources", tuple(row))
-            found.append(ResourceRow(turn, turn - first + number, seq, uri, mime, size, time_ms, digest))
+    def resources(self, runs: Iterable[Run], number: int) -> list[ResourceRow]:
+        """Return the resources that a part of a branch holds, in order; its first record is event ``number``."""
+        found: list[ResourceRow] = []
+        for where, parameters, numbered in _parts(runs, number):
+            rows = []
+            for *row, time_ms in self._db.query(
+                "SELECT r.*, time_ms FROM resources r JOIN views v ON v.turn = r.turn"
+                f" WHERE r.{where} ORDER BY r.turn, seq",
+                parameters,
+            ):
+                turn, seq, uri, mime, size, digest = self._db.checked_numbered("resources", tuple(row))
+                rows.append(ResourceRow(turn, numbered(turn), seq, uri, mime, size, time_ms, digest))
+            rows.sort(key=_number)
+            found += rows
         return found
 
     def measures(self, context_ids: Sequence[int]) -> dict[int, Measure]:
@@ -159,3 +174,26 @@ class Views:
     def set_measure(self, context_id: int, measure: Measure) -> None:
         """File the sums of a conversation."""
         self.add((), (), [(context_id, measure)])
+
+
+def _parts(runs: Iterable[Run], number: int) -> Iterator[_Part]:
+    """Yield what to ask for, in order, to find all turns of runs; the first is that of record ``number``.
+
+    A branch of which every turn was appended by itself is all short runs: a query for each would take very long.
+    """
+    turns: dict[int, int] = {}
+    for first, count in runs:
+        if turns and (count >= _LONG or len(turns) + count > _AT_ONCE):
+            yield _either(turns)
+            turns = {}
+        if count >= _LONG:
+            yield "turn BETWEEN ? AND ?", (first, first + count - 1), (number - first).__add__
+        else:
+            turns |= zip(range(first, first + count), range(number, number + count), strict=True)
+        number += count
+    if turns:
+        yield _either(turns)
+
+
+def _either(turns: dict[int, int]) -> _Part:
+    return f"turn IN ({','.join('?' * len(turns))})", tuple(turns), turns.__getitem__
