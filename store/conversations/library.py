@@ -18,7 +18,7 @@ from store.conversations.viewer import Viewer
 from store.errors import ConvfsError, DamageError, NotFound
 from store.events.conversation import Conversation, EventRow, ResourceRow, Version
 from store.events.event import Event, Kind
-from store.ids import patch_of, turn_of
+from store.ids import patch_of, tip_of, turn_of
 from store.index.catalogue import Called, Catalogue, Entry
 from store.index.views import Measure, Run, Views
 
@@ -314,6 +314,20 @@ class Library:
     def measure(self, entry: Entry) -> Measure:
         """Sum up a conversation's rows and file the sums."""
         return self._measured(entry, self._views.measures([entry.id]).get(entry.id))
+
+    def measure_some(self, context_id: int, most: int) -> bool:
+        """Measure at most so many records of a conversation that are not yet; return whether all are by now."""
+        entry = self.entry(context_id)
+        known = self._views.measures([context_id]).get(context_id)
+        if self._viewer.renderer is None or not entry.head or (known is not None and known.head == entry.head):
+            return True
+        end = self._length_before(known, entry.head) + most
+        if end >= self._records(entry.head):
+            self._measured(entry, known)
+            return True
+        tip = tip_of(self._turns.ancestor(entry.head, end - 1), patch_of(entry.head))
+        self._measured(msgspec.structs.replace(entry, head=tip), known)
+        return False
 
     def _measured(self, entry: Entry, known: Measure | None) -> Measure:
         """Sum up what is not in the sums that are ``known``, where these are of a beginning of the branch."""

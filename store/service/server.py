@@ -20,6 +20,7 @@ from msgspec import Struct
 from store.errors import ConvfsError
 from store.service import address
 from store.service.hub import MOST_CONNECTIONS, Hub
+from store.service.measuring import measuring
 from store.service.naming import naming
 from store.service.operating import AnyOperation, Operating
 from store.service.operation import Holder
@@ -69,6 +70,7 @@ async def serve(service: Service, *, task_status: trio.TaskStatus[Place] = trio.
         operations = (*service.operations, *TURN_OPERATIONS, *STREAMING_OPERATIONS)
         holder = Holder(store, service.mountpoint, str(path), service.stop)
         stack.enter_context(naming(store))
+        stack.enter_context(measuring(store))
         hub = Hub(Plane(store), {WATCH, *(operation.number for operation in operations)})
         stack.callback(hub.close)
         watchers = Watchers(store, hub)
