@@ -1,10 +1,11 @@
-"""Mounts a store and does what standard input asks for: ``python serve.py STORE MOUNTPOINT [allow_other]``.
+"""Mounts a store and does what standard input asks for: ``python serve.py STORE MOUNTPOINT [allow_other] [serving]``.
 
 Says ``ready`` once it is mounted. Each line of input is a JSON object, ``{"append": [context, [payload, …]]}`` or
 ``{"metadata": [context, {…}]}`` or ``{"branch": [context, parent turn, payload]}`` or ``{"edit": [context, {number:
 payload or null}]}`` (null deletes) or ``{"restore": [context, version]}``, answered by a line ``done`` when it is
 committed. ``{"open": [context, type, encoding]}`` begins a turn, the first of them number 0, which ``{"add": [number,
-text, …]}``, ``{"seal": number}`` and ``{"abort": number}`` go on with.
+text, …]}``, ``{"seal": number}`` and ``{"abort": number}`` go on with. With ``serving``, others are answered on a
+socket, too.
 """
 
 import json
@@ -12,9 +13,12 @@ import sys
 import threading
 from pathlib import Path
 
+import trio
+
 from fusefs import mount
 from fusefs.text.render import FileRenderer
 from store.editing.editor import DELETED, Editor
+from store.service.server import Service, serving_beside
 from store.store import Append, OpenTurn, Store
 
 TYPE = "claude-code.line.v1"
@@ -47,11 +51,18 @@ def obey(store: Store) -> None:
         print("done", flush=True)
 
 
+async def beside(*, task_status: trio.TaskStatus[None]) -> None:
+    async with serving_beside(Service(opened, ())):
+        task_status.started()
+        await trio.sleep_forever()
+
+
 with Store.open(Path(sys.argv[1]), renderer=FileRenderer()) as opened:
     threading.Thread(target=obey, args=(opened,), daemon=True).start()
     mount.run(
         opened,
         Path(sys.argv[2]),
         ready=lambda: print("ready", flush=True),
+        background=beside if "serving" in sys.argv[3:] else None,
         allow_other="allow_other" in sys.argv[3:],
     )
