@@ -1,7 +1,8 @@
 """Open turns: what is written piece by piece, seen as it grows, and sealed into one turn.
 
 Each piece is durable, and there for readers, when it has been added. A turn that was not sealed when the process died
-is still open: who has its number goes on with it, seals or drops it.
+is still open: who has its number goes on with it, seals or drops it. One that nobody has added to for a day is sealed
+as it is: what was said is kept, and nothing stays open for good.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from store.formats.plain_text import TextLens
 from store.formats.registry import lens_for
 from store.formats.unknown import UnknownLens
 from store.ids import Hash, now_ms
+from store.index.notes import KEPT_MS
 
 _MOST_OPEN = 4096
 _MOST_BYTES = 512 << 20
@@ -180,6 +182,26 @@ class Streaming(Patching):
             if self._writer.texts.state(number) is not state:
                 raise NotFound(f"there is no open turn {number}")
             self.submit(Request(state.context, move_head=False, notes=[Closed(number, 0)]))
+
+    def end_abandoned(self, now: int) -> list[tuple[OpenText, Turn | None]]:
+        """Seal what nobody has added to for a day, drop what has no text; return what, and the turns that it is.
+
+        ``now`` is in Unix milliseconds. What something may have been lost of stays open: sealed it would seem whole.
+        """
+        ended: list[tuple[OpenText, Turn | None]] = []
+        for text in self.open_turns():
+            if text.damaged or text.touched_ms > now - KEPT_MS:
+                continue
+            try:
+                if text.text:
+                    ended.append((text, self.seal_text(text.context_id, text.number)))
+                else:
+                    self.drop_text(text.number)
+                    ended.append((text, None))
+            except NotFound:
+                # somebody else was faster
+                continue
+        return ended
 
     def _sealed(self, context_id: int, number: int) -> Turn:
         turn = self._writer.keys.get(0, _key(number))

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from store.errors import ConvfsError
 from store.service import address
+from store.service.abandoned import end_abandoned
 from store.service.hub import MOST_CONNECTIONS, Hub
 from store.service.measuring import measuring
 from store.service.naming import naming
@@ -80,6 +81,7 @@ async def serve(service: Service, *, task_status: trio.TaskStatus[Place] = trio.
             hub.listen(port, _at_once, service.token)
         async with trio.open_nursery() as nursery:
             hub.operate = Operating(holder, operations, hub, watchers, nursery).begin
+            nursery.start_soon(end_abandoned, store)
             task_status.started(place)
             await hub.run()
 

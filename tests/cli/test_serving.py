@@ -90,10 +90,14 @@ def test_what_a_killed_service_had_acknowledged_is_there(user: User) -> None:
         client = Client.of(user.store)
         context = client.create_context().context
         turns = [client.append(context, os.urandom(2000), "t") for _ in range(50)]
+        opened = client.open_turn(context, "text.assistant.v1")
+        opened.add(b"before, ")
         daemon.kill()
         daemon.wait()
     with serving(user), client:
         assert client.last(context, 100) == turns
+        opened.add(b"after")
+        assert client.payload(opened.seal().turn_id) == b"before, after"
 
 
 def test_the_program_of_the_readme(user: User) -> None:

@@ -2,7 +2,8 @@
 
 import shutil
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,10 @@ from hypothesis.stateful import (
 
 from fusefs.text.render import FileRenderer
 from store.disk.head_format import Frame, TextAdded
-from store.disk.turn_format import Encoding
+from store.disk.turn_format import Encoding, Turn
 from store.errors import Conflict, DamageError, NotFound, TooLarge
 from store.ids import hash_bytes
+from store.index.notes import KEPT_MS
 from store.store import Change, Store
 from store.upkeep import recovery
 from tests.conftest import scratch
@@ -95,6 +97,56 @@ def test_a_seal_that_expects_another_head(store: Store) -> None:
         turn.seal(expected_head=0)
     assert turn.text == b"text"
     assert turn.seal(expected_head=first.turn_id).parent == first.turn_id
+
+
+def test_one_that_is_left_for_a_day_is_sealed_as_it_is(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        context = store.create_context().context
+        left, empty, fresh = (store.open_turn(context, "test.v1") for _ in range(3))
+        left.add(b"half of")
+        time.sleep(0.005)
+        fresh.add(b"going on")
+        texts = {text.number: text for text in store.open_turns()}
+        assert texts[left.number].opened_ms <= texts[left.number].touched_ms < texts[fresh.number].touched_ms
+    with Store.open(tmp_path / "store", create=False) as store:
+        # the time goes on while nobody has the store open
+        assert store.open_turns() == list(texts.values())
+        day_later = texts[fresh.number].touched_ms + KEPT_MS - 1
+        assert store.end_abandoned(texts[left.number].opened_ms) == []
+        ended = store.end_abandoned(day_later)
+        assert [(text.number, turn is None) for text, turn in ended] == [(left.number, False), (empty.number, True)]
+        turn = store.last(context, 1)[0]
+        assert store.payload(turn.turn_id) == b"half of"
+        assert store.resume_turn(context, left.number).seal() == turn
+        assert [text.number for text in store.open_turns()] == [fresh.number]
+        assert store.end_abandoned(day_later) == []
+
+
+def test_which_one_a_conversation_goes_on_with(store: Store) -> None:
+    context = store.create_context().context
+
+    def leading() -> int:
+        return store.live(context).leading
+
+    assert leading() == 0
+    first = store.open_turn(context, "test.v1")
+    first.add(b"one")
+    assert leading() == first.number
+    store.append(context, b"x", "test.v1")
+    assert leading() == 0
+    first.add(b"two")
+    assert leading() == first.number
+    second = store.open_turn(context, "test.v1")
+    assert leading() == second.number
+    first.add(b"three")
+    second.add(b"here")
+    assert leading() == first.number
+    first.seal()
+    assert leading() == 0
+    second.add(b"again")
+    assert leading() == second.number
+    second.abort()
+    assert leading() == 0
 
 
 def test_nothing_to_open(store: Store) -> None:
@@ -278,6 +330,47 @@ def test_two_add_to_one(store: Store) -> None:
     for thread in threads:
         thread.join()
     assert sorted(turn.text) == sorted(b"abc" * 50)
+
+
+def test_sealed_and_dropped_at_the_same_time(store: Store) -> None:
+    """One of them happens, whoever asks, while others append to the same context; nobody is told otherwise."""
+    context = store.create_context().context
+    rounds, appended = 40, 0
+    told: list[tuple[str, object]] = []
+
+    def attempt(what: str, call: Callable[[], object], start: threading.Barrier) -> None:
+        start.wait()
+        try:
+            told.append((what, call()))
+        except NotFound:
+            told.append((what, None))
+
+    for number in range(rounds):
+        turn = store.open_turn(context, "test.v1")
+        turn.add(b"%d " % number)
+        told.clear()
+        start = threading.Barrier(5)
+        calls: list[tuple[str, Callable[[], object]]] = [
+            ("seal", turn.seal),
+            ("seal", store.resume_turn(context, turn.number).seal),
+            ("abort", lambda turn=turn: turn.abort() or True),
+            ("add", lambda turn=turn: turn.add(b"more")),
+            ("append", lambda: store.append(context, b"beside", "test.v1")),
+        ]
+        threads = [threading.Thread(target=attempt, args=(*call, start)) for call in calls]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        seals = [result for what, result in told if what == "seal"]
+        dropped, added = dict(told)["abort"], dict(told)["add"]
+        assert (seals[0] is None) == (seals[1] is None) == (dropped is not None), told
+        if isinstance(sealed := seals[0], Turn):
+            assert seals[1] == sealed
+            assert store.payload(sealed.turn_id) == b"%d " % number + (b"more" if added else b"")
+        appended += 1 + (seals[0] is not None)
+    assert store.head(context).depth + 1 == appended
+    assert store.open_turns() == []
 
 
 PIECES = st.one_of(st.sampled_from([b"", b"a", b"word "]), st.binary(max_size=40))

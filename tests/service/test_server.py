@@ -14,8 +14,10 @@ import pytest
 import trio
 from msgspec import Struct
 
+from store import ids
 from store.errors import Conflict, ConvfsError, NotFound, UsageError
-from store.service import address, frames, hub
+from store.index.notes import KEPT_MS
+from store.service import abandoned, address, frames, hub
 from store.service.client import Client, ServiceGone
 from store.service.frames import Frame
 from store.service.operation import Holder, Nothing, Operation
@@ -314,3 +316,21 @@ async def test_another_user_gets_no_answer(store: Store, work: Work, runtime_pat
         os.waitpid(child, 0)
         os.close(reading)
     assert answer == b"nothing"
+
+
+async def test_turns_that_were_left_for_a_day_are_sealed(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(abandoned, "now_ms", lambda: ids.now_ms() + KEPT_MS + 1000)
+    context = store.create_context().context
+    store.open_turn(context, "text.assistant.v1").add(b"half of")
+    store.open_turn(context, "text.assistant.v1")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(serve, Service(store, ())))
+        with trio.fail_after(10):
+            while store.open_turns():
+                await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()
+    assert store.payload(store.head(context).turn) == b"half of"
+    assert "sealed as it was, as turn 1" in caplog.text
+    assert "had no text" in caplog.text
