@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from fusefs.tree.view import View
 
 
+_MOST_SHOWN = 64
+"""Open turns of a conversation that are shown at once: all but those of a program that never ends any."""
+
+
 class Growing(Struct, frozen=True):
     """What is shown of an open turn as event ``number``: its file and what it has in the transcript, b"" if nothing.
 
@@ -65,7 +69,7 @@ class Streams:
         if not context or (shown is None and not self._tree.store.is_streaming(context)):
             return []
         try:
-            head, texts, leading = self._tree.store.live(context)
+            head, texts, leading = self._tree.store.live(context, _MOST_SHOWN)
         except NotFound:
             return []
         view = self._tree.view(view_id)
@@ -73,10 +77,11 @@ class Streams:
             # what was open may be a record by now
             self._tree.renew(view_id)
             view = self._tree.view(view_id)
-        texts.sort(key=lambda text: text.number != leading)
+        if leading is not None:
+            texts = [leading, *(text for text in texts if text is not leading)]
         before = {growing.text.number: growing for growing in shown or ()}
         drawn = [
-            self._draw(view, number, text, before.get(text.number), leads=text.number == leading)
+            self._draw(view, number, text, before.get(text.number), leads=text is leading)
             for number, text in enumerate(texts, view.records + 1)
         ]
         self._shown[view_id] = drawn

@@ -121,10 +121,14 @@ class OpenTexts:
         """Return an open turn, None if there is none of that number."""
         return self._open.get(number)
 
-    def of(self, context: int) -> list[OpenText]:
-        """Return the open turns of a context, or of all (0), in the order in which they were opened."""
+    def of(self, context: int, most: int = -1) -> list[OpenText]:
+        """Return the open turns of a context, or of all (0), in the order in which they were opened.
+
+        With ``most`` no more than the first so many.
+        """
         numbers = self._of.get(context, ()) if context else list(self._open)
-        return [text for number in numbers if (text := self.get(number)) is not None]
+        some = numbers if most < 0 else numbers[:most]
+        return [text for number in some if (text := self.get(number)) is not None]
 
     def has(self, context: int) -> bool:
         """Say whether a context has open turns."""

@@ -56,12 +56,12 @@ _MOST_UNAPPLIED_FRAMES = 65_536
 class Live(NamedTuple):
     """The head of a context and its open turns, in the order in which they were opened.
 
-    ``leading`` is the number of the one that the conversation goes on with, 0 if there is none.
+    ``leading`` is the one that the conversation goes on with, None if there is none.
     """
 
     head: ContextHead
     texts: list[OpenText]
-    leading: int
+    leading: OpenText | None
 
 
 class Writer:
@@ -224,14 +224,15 @@ class Writer:
         found = self._catalogue.by_name(project, name)
         return found.id if found else 0
 
-    def live(self, context: int) -> Live:
-        """Return the head of ``context`` and its open turns, all as of the same commit."""
+    def live(self, context: int, most: int = -1) -> Live:
+        """Return the head of ``context`` and its open turns, all as of the same commit; see :meth:`OpenTexts.of`."""
         while True:
             head = self.head(context)
             with self._publishing:
                 # one that is not remembered has not changed since
                 if self._heads.get(context, head) == head:
-                    return Live(head, self.texts.of(context), self.texts.leading(context))
+                    leading = self.texts.get(self.texts.leading(context))
+                    return Live(head, self.texts.of(context, most), leading)
 
     # -- failing ---------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,8 @@ from store.index.notes import KEPT_MS
 _MOST_OPEN = 4096
 _MOST_BYTES = 512 << 20
 _LARGEST_PIECE = 1 << 20
+_MOST_SEEN = 1 << 20
+"""Of an open turn, so many bytes are seen before it is sealed: it is looked at again and again."""
 
 
 class OpenTurn:
@@ -90,9 +92,12 @@ class Streaming(Patching):
         """Return the open turns of a context, or of all (0), with their texts so far; those opened first come first."""
         return self._writer.texts.of(context_id)
 
-    def live(self, context_id: int) -> Live:
-        """Return the head of a context and its open turns, all of the same moment: a turn is not in both."""
-        return self._writer.live(context_id)
+    def live(self, context_id: int, most: int = -1) -> Live:
+        """Return the head of a context and its open turns, all of the same moment: a turn is not in both.
+
+        With ``most`` no more than the first so many.
+        """
+        return self._writer.live(context_id, most)
 
     def is_streaming(self, context_id: int) -> bool:
         """Say whether a context has open turns."""
@@ -106,7 +111,7 @@ class Streaming(Patching):
         """
         encoding = text.codec & 0xFFFF
         lens = lens_for(self.type_name(text.tag), encoding)
-        payload = characters(text.text)
+        payload = characters(text.text[:_MOST_SEEN])
         event = Event(Kind.RECORD)
         if encoding == Encoding.MSGPACK:
             return event

@@ -233,6 +233,32 @@ def test_very_many_pieces(mount: Mounted) -> None:
     assert [len(part) for part in seen] == sorted(len(part) for part in seen)
 
 
+def test_what_is_shown_of_a_large_text_has_an_end(mount: Mounted) -> None:
+    """It must not hold up those who read something else."""
+    path = mount.root / TRANSCRIPT
+    mount.tell(open=[1, TEXT, Encoding.RAW_BYTES])
+    for _ in range(5):
+        mount.tell(add=[0, "é" * 150_000])
+    until(lambda: path.read_bytes().endswith("é".encode()))
+    shown = path.read_bytes()
+    assert 1 << 20 < len(shown) < 1_100_000
+    mount.tell(seal=0)
+    until(lambda: path.read_bytes().endswith("é\n".encode()))
+    assert path.read_bytes().startswith(shown)
+    assert len(path.read_bytes()) == len(shown) + 1_500_001 - (1 << 20)
+
+
+def test_a_program_that_opens_turns_and_ends_none(store_path: Path) -> None:
+    with new_store(store_path) as store:
+        context = add(store, [user("first", 1)])
+        for number in range(200):
+            store.open_turn(context, TEXT).add(b"opening %d" % number)
+    with mounted(store_path) as mount:
+        listed = sorted(os.listdir(mount.root / TALK / "events"))
+        assert (len(listed), listed[-1]) == (66, "00066-assistant.md")
+        assert (mount.root / TRANSCRIPT).read_bytes().endswith(b"## 2 \xc2\xb7 assistant\n\nopening 199")
+
+
 def test_people_answer_texts_with_texts(store_path: Path) -> None:
     with new_store(store_path) as store:
         context = add(store, [])
