@@ -24,7 +24,7 @@ from tests.conftest import scratch
 from tests.crash_mount.faults import Watch
 from tests.crash_mount.programs import SAVED, SYNCED
 from tests.crash_mount.zygote import REMOVAL_SECONDS
-from tests.mount.mounting import PATIENCE, REPOSITORY, work_directory
+from tests.mount.mounting import PATIENCE, REPOSITORY, unmounted, until, work_directory
 
 _LONGEST = 400
 PROJECT, NAME = "project", "2026-03-05-talk"
@@ -243,7 +243,8 @@ class Bench:
 
     def unmount(self) -> dict[str, Any]:
         """Unmount, and wait for the daemon's end."""
-        subprocess.run(["fusermount3", "-u", str(self.root)], capture_output=True, timeout=PATIENCE, check=False)
+        # a process that another thread begins may have for a moment what was open here
+        until(lambda: unmounted(self.root) or self.died)
         return self.wait()
 
     def kill(self) -> None:

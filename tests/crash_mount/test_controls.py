@@ -10,8 +10,6 @@ from tests.crash_mount.harness import Bench, Fault, at_every_step
 from tests.crash_mount.test_killed import killed
 from tests.crash_mount.ways import WAYS, Known, Way
 
-pytestmark = pytest.mark.timeout(120)
-
 NANO, FORKED = (next(way for way in WAYS if way.program == program) for program in ("nano", "forked"))
 
 

@@ -13,8 +13,6 @@ from tests.crash_mount.ways import WAYS, Known, Way
 
 LARGE = os.environ.get("CONVFS_LARGE_TESTS") == "1"
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.id)
 def test_at_every_step(all_here: list[Bench], prepared: Path, way: Way) -> None:

@@ -20,8 +20,6 @@ from tests.editing_mount.talk import FIRST, LAST, SECOND
 
 FAULTS = [("ENOSPC", False), ("EIO", False), ("ENOSPC", True)]
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def check(seen: Seen, old: State) -> None:
     """Check that everything was saved that was closed, once, and that the rest is kept."""

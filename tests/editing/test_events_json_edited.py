@@ -479,7 +479,6 @@ def turn_round(elements: list[Json]) -> list[Json]:
 
 
 @pytest.mark.skipif(not SAMPLES.is_dir(), reason=NO_SAMPLES)
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("tool", ["claude-code", "jp"])
 def test_every_sample_written_back_and_edited(store: Store, tool: str) -> None:
     imported(store, SAMPLES / tool)

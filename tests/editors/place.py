@@ -3,7 +3,6 @@
 Every pattern is driven in both. What the plain one does is right by definition, so it tests the tests.
 """
 
-import contextlib
 import itertools
 import mmap
 import os
@@ -23,7 +22,7 @@ from store.store import Store
 from store.upkeep.fsck import fsck
 from tests.editors.sessions import CONVERSATION, EVENTS, PROJECT, write_session
 from tests.editors.terminal import PATIENCE, Terminal, terminal
-from tests.mount.mounting import Mounted, mounted, new_store, until, work_directory
+from tests.mount.mounting import Mounted, mounted, new_store, work_directory
 
 TRACES = "CONVFS_TEST_STRACE"
 """Names a directory where strace is to note what every program did."""
@@ -164,9 +163,6 @@ class MountedPlace(Place):
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         """Unmount, having seen that the mount still lives, and check the store; after a failure only unmount."""
-        # a program that was killed may take a moment to go, and until then nothing can be unmounted
-        with contextlib.suppress(AssertionError):
-            until(lambda: not is_used(self.mount.root), seconds=PATIENCE / 4)
         if kind is not None:
             print(f"The daemon says: {self.mount.messages.read_text()}")  # pytest shows it with the failure
         self._mounting.__exit__(kind, *error)  # type: ignore[arg-type]  # handed on as it came
@@ -193,18 +189,6 @@ class MountedPlace(Place):
         """Return every record's own bytes."""
         records = self.conversation / ".records"
         return [(records / name).read_bytes() for name in sorted(os.listdir(records))]
-
-
-def is_used(root: Path) -> bool:
-    """Say whether any process works in a directory below ``root``, or has a file there open."""
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            with contextlib.suppress(OSError):
-                for link in (process / "cwd", *(process / "fd").iterdir()):
-                    with contextlib.suppress(OSError):
-                        if Path(os.readlink(link)).is_relative_to(root):
-                            return True
-    return False
 
 
 def draw(store: Store) -> dict[str, bytes]:

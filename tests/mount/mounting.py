@@ -135,7 +135,8 @@ class Mounted:
     def unmount(self) -> None:
         """Unmount, and wait until the daemon has ended; whatever happens, nothing stays mounted."""
         try:
-            subprocess.run(["fusermount3", "-u", str(self.root)], capture_output=True, timeout=PATIENCE, check=False)
+            # a process that was killed may take a moment to go
+            until(lambda: unmounted(self.root) or self.daemon.poll() is not None)
             self.daemon.wait(PATIENCE)
         finally:
             self.destroy()
@@ -166,6 +167,12 @@ def mounted(store: Path, *options: str) -> Iterator[Mounted]:
         assert mount.daemon.returncode == 0, mount.messages.read_text()
     finally:
         root.rmdir()
+
+
+def unmounted(root: Path) -> bool:
+    """Unmount what is mounted at ``root``; False if it is in use, or nothing is."""
+    done = subprocess.run(["fusermount3", "-u", str(root)], capture_output=True, timeout=PATIENCE, check=False)
+    return done.returncode == 0
 
 
 def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
