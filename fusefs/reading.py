@@ -21,6 +21,7 @@ from fusefs.kernel import Prefetch
 from fusefs.text.names import NAME_MAX
 from fusefs.tree.events import EventFile
 from fusefs.tree.node import Attributes, Content, Directory, Entry, File, Link
+from fusefs.tree.streams import GrowingFile
 from fusefs.tree.tree import Tree
 from store.errors import DamageError
 
@@ -91,7 +92,7 @@ class Reading(pyfuse3.Operations):
         if node is None:
             raise FUSEError(errno.ENOENT)
         entry = self._entry(node.attributes())
-        if isinstance(node, EventFile) and name != node.name.encode():
+        if isinstance(node, EventFile | GrowingFile) and name != node.name.encode():
             # what is done by one name of an event is not seen by the others
             entry.entry_timeout = 0
         self.lookups.add(node.ino)

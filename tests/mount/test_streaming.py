@@ -233,6 +233,33 @@ def test_very_many_pieces(mount: Mounted) -> None:
     assert [len(part) for part in seen] == sorted(len(part) for part in seen)
 
 
+def test_people_edit_and_write_while_a_program_does(mount: Mounted) -> None:
+    events, transcript = mount.root / TALK / "events", mount.root / TRANSCRIPT
+    mount.tell(open=[1, TEXT, Encoding.RAW_BYTES])
+    mount.tell(add=[0, "It is"])
+    until((events / "00004-assistant.md").exists)
+    mount.shell(f"sed -i s/second/SECOND/ {TALK}/events/00002-*")
+    mount.tell(add=[0, " going"])
+    until(lambda: transcript.read_bytes().endswith(b"## 4 \xc2\xb7 assistant\n\nIt is going"))
+    assert b"SECOND" in transcript.read_bytes()
+    assert errno_of(lambda: (events / "00004-user.md").write_text("mine")) in (errno.EROFS, errno.EEXIST)
+    (events / "user.md").write_text("Wait.\n")
+    # it is appended when the last handle is gone, a little after it was closed
+    until(lambda: transcript.read_bytes().endswith(b"Wait.\n"))
+    mount.tell(add=[0, " on"])
+    until(lambda: transcript.read_bytes().endswith(b"Wait.\n\n## 5 \xc2\xb7 assistant\n\nIt is going on"))
+    assert (events / "user.md").read_text() == (events / "00004-user.md").read_text() == "Wait.\n"
+    assert (events / "00005-assistant.md").read_text().endswith("It is going on")
+    mount.shell(f"sed -i s/Wait/Stop/ {TALK}/events/00004-*; rm {TALK}/events/00001-*; sync {TALK}/events")
+    mount.tell(add=[0, "."])
+    mount.tell(seal=0)
+    until(lambda: transcript.read_bytes().endswith(b"Stop.\n\n## 5 \xc2\xb7 assistant\n\nIt is going on.\n"))
+    until(lambda: (events / "00005-assistant.md").read_text().endswith("---\nIt is going on.\n"))
+    names = ["00002-assistant.md", "00003-user.md", "00004-user.md", "00005-assistant.md"]
+    assert sorted(os.listdir(events)) == names
+    assert len(transcript.read_bytes()) == transcript.stat().st_size
+
+
 def test_what_is_shown_of_a_large_text_has_an_end(mount: Mounted) -> None:
     """It must not hold up those who read something else."""
     path = mount.root / TRANSCRIPT
