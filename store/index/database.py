@@ -19,7 +19,10 @@ from store.errors import ConvfsError, DamageError, StoreFailed
 from store.index.schema import SCHEMA_VERSION, TABLES
 from store.index.sums import holds, numbered_holds, sum_of
 
-_PRAGMAS = ("journal_mode = WAL", "synchronous = OFF", "temp_store = MEMORY", "cache_size = -8192")
+_PRAGMAS = ("journal_mode = WAL", "synchronous = OFF", "temp_store = MEMORY")
+_CACHED_KIB = 8192
+_READER_CACHED_KIB = 2048
+"""There is a reader a thread, and what it has cached holds only until the next change."""
 
 # What a damaged database makes of its text, Python cannot always decode, nor the message about it.
 _FAULTS = (sqlite3.Error, UnicodeDecodeError)
@@ -57,7 +60,7 @@ class Database:
         self._noted = True
         self.damaged = False
         """Whether it turned out, since it was opened, that it must be made anew."""
-        self._writer = self._connect()
+        self._writer = self._connect(_CACHED_KIB)
         try:
             if not self._writer.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
                 self._writer.executescript("BEGIN;" + TABLES + "COMMIT;")
@@ -86,13 +89,13 @@ class Database:
             self._writer.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name").fetchall()
         )
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, cached_kib: int) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = None
         try:
             connection = sqlite3.connect(
                 self.path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=60
             )
-            for pragma in _PRAGMAS:
+            for pragma in (*_PRAGMAS, f"cache_size = -{cached_kib}"):
                 connection.execute(f"PRAGMA {pragma}").fetchone()
         except _FAULTS as error:
             if connection is not None:
@@ -126,7 +129,7 @@ class Database:
         reader: _Reader | None = getattr(self._local, "reader", None)
         if reader is None:
             self._check()
-            reader = self._local.reader = _Reader(self._connect())
+            reader = self._local.reader = _Reader(self._connect(_READER_CACHED_KIB))
             reader.connection.execute("PRAGMA query_only = ON")
             with self._lock:
                 self._readers.add(reader)

@@ -11,12 +11,13 @@ every contestant gives the right answer. Cold numbers need root, to drop the ker
 import platform
 import traceback
 
-from tests.bench import appends, editing, importing, paging, reading, scale, service, space
+from tests.bench import appends, crowd, editing, importing, paging, reading, scale, service, space
 from tests.bench.harness import note, options, parse, remove
 
 BENCHMARKS = {
     "appends": appends.bench,
     "service": service.bench,
+    "crowd": crowd.bench,
     "importing": importing.bench,
     "space": space.bench,
     "reading": reading.bench,

@@ -1,4 +1,4 @@
-"""The service: durable appends of 32 agents over the socket, reads, and 200 connections beside a mount.
+"""The service: durable appends of 32 agents over the socket, and reads.
 
 Each agent is a process of its own with a connection of its own; the service is `convfs serve`. SQLite is used as people
 use it in one process, 32 threads in WAL mode with synchronous=FULL: a connection each, and one behind a lock. Every
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import random
 import subprocess
 import sys
 import threading
@@ -26,30 +25,22 @@ from store.service.wire_turns import GetLast, TurnsAnswer
 from tests.bench import corpus
 from tests.bench.appends import PAYLOAD_BYTES, PLAIN_SQLITE, TYPE_NAME, Entry
 from tests.bench.harness import (
-    Skipped,
     fresh,
     interleaved,
     median,
-    megabytes,
-    needs,
     note,
     options,
     parse,
     percentile,
     print_table,
     ratio,
-    resident,
     seconds,
 )
-from tests.bench.mounts import mounted
 
 AGENTS = 32
 A_SECOND = 10
 READ_TURNS = 64
-CONNECTIONS = 200
-_PROCESSES = 20
 _READY_SECONDS = 30.0
-_LS_SECONDS = 0.25
 
 FORK = multiprocessing.get_context("fork")
 SERVICE = "convfs, over the socket"
@@ -210,10 +201,6 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
     """Run and print the tables; the work lies under ``directory``."""
     directory = fresh(directory / "service")
     _appends(directory, rounds or (2 if quick else 5), quick=quick)
-    try:
-        _many(directory, 5.0 if quick else 60.0)
-    except Skipped as error:
-        note(f"200 connections: skipped: {error}")
 
 
 def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
@@ -283,114 +270,9 @@ def _sqlite_flat_out(entry: Entry, payloads: list[bytes], count: int, number: in
     return entry.throughput(payloads, count, number), []
 
 
-# -- 200 connections beside a mount ------------------------------------------------------------------------------------
-
-
-def _many(directory: Path, length: float) -> None:
-    needs("fusermount3")
-    store, mountpoint, socket = directory / "mounted", directory / "mnt", None
-    with mounted(lambda at: command(store, "mount", "--foreground", at), mountpoint, directory / "mount.log") as mount:
-        assert mount.daemon is not None
-        for line in (store / "lock").read_text().splitlines():
-            if line.startswith("socket "):
-                socket = Path(line.removeprefix("socket "))
-        if socket is None:
-            raise RuntimeError("the mount has no socket")
-        with Client(socket) as client:
-            for number in range(20):
-                client.create_context(metadata={"project": "bench", "name": f"conversation-{number:02}"})
-        note(f"service: {CONNECTIONS} connections for two times {length:.0f} s, beside a mount")
-        grown: list[int] = []
-        slowest = 0.0
-        times: list[float] = []
-        for _ in range(2):
-            ended = threading.Event()
-            listings: list[float] = []
-            # the connections are made before this process has a thread: it is forked
-            work = [partial(_mixed, socket, length, number) for number in range(_PROCESSES)]
-            watcher = threading.Thread(target=_list, args=(mountpoint / "conversations" / "bench", ended, listings))
-            found = _beside(work, watcher, ended)
-            times += [took for some in found for took in some]
-            slowest = max(slowest, *listings)
-            grown.append(resident(mount.daemon.pid)[0])
-            mount.check_alive()
-    print_table(
-        f"{CONNECTIONS} connections that append, read and list, beside a mount",
-        ("", "requests", "p50", "p99", "slowest ls", "memory, first half", "memory, second"),
-        [
-            (
-                "convfs",
-                f"{len(times) / 2 / length:.0f}/s",
-                seconds(percentile(times, 0.5)),
-                seconds(percentile(times, 0.99)),
-                seconds(slowest),
-                megabytes(grown[0]),
-                megabytes(grown[1]),
-            )
-        ],
-        "One error in any of the requests would have ended the run.",
-    )
-
-
-def _beside(
-    work: list[Callable[[], list[float]]], watcher: threading.Thread, ended: threading.Event
-) -> list[list[float]]:
-    watcher.start()
-    try:
-        return in_processes(work)
-    finally:
-        ended.set()
-        watcher.join()
-
-
-def _list(directory: Path, ended: threading.Event, times: list[float]) -> None:
-    while not ended.wait(_LS_SECONDS):
-        start = time.perf_counter()
-        subprocess.run(["ls", str(directory)], check=True, stdout=subprocess.DEVNULL, timeout=60)
-        times.append(time.perf_counter() - start)
-
-
-def _mixed(socket: Path, length: float, number: int) -> list[float]:
-    """Do this and that over ten connections, a thread each, with pauses as an agent has; return what each took."""
-    times: list[float] = []
-    failures: list[BaseException] = []
-
-    def work(seed: int) -> None:
-        rng = random.Random(seed)
-        try:
-            with Client(socket) as client:
-                context = rng.randrange(20) + 1 if seed % 2 else client.create_context().context
-                until = time.monotonic() + length
-                while time.monotonic() < until:
-                    time.sleep(rng.random() / 5)
-                    start = time.perf_counter()
-                    match rng.randrange(5):
-                        case 0 | 1:
-                            client.append(context, rng.randbytes(rng.randrange(1, 5000)).hex().encode(), TYPE_NAME)
-                        case 2:
-                            client.last(context, 64)
-                        case 3:
-                            client.head(context)
-                        case 4:
-                            client.range_by_depth(context, 0, 16)
-                    times.append(time.perf_counter() - start)
-        except BaseException as error:
-            failures.append(error)
-
-    each = CONNECTIONS // _PROCESSES
-    threads = [threading.Thread(target=work, args=(number * each + at,)) for at in range(each)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
-    return times
-
-
 def main() -> None:
     """Run by itself."""
-    arguments = parse(options("The service: 32 agents, reads, 200 connections."))
+    arguments = parse(options("The service: 32 agents, reads."))
     bench(arguments.dir, quick=arguments.quick, rounds=arguments.rounds)
 
 
