@@ -38,6 +38,10 @@ _MOST_SHOWN = 64
 """Open turns of a conversation that are shown at once: all but those of a program that never ends any."""
 
 
+_LOOKED_BACK = 64
+"""In so many earlier records is looked for what an open turn refers to: its name may not be whole yet."""
+
+
 class Growing(Struct, frozen=True):
     """What is shown of an open turn as event ``number``: its file and what it has in the transcript, b"" if nothing.
 
@@ -95,7 +99,7 @@ class Streams:
                 return before
             chain, section = before.chain, before.section
         else:
-            chain = store.chain(view.head, number)
+            chain = store.chain(view.head, number, reach=_LOOKED_BACK)
             section = b""
         event = store.beginning(text, chain)
         if event.kind is Kind.RECORD:

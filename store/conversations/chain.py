@@ -17,13 +17,15 @@ class Chain:
     """Implements :class:`store.formats.lens.Before` for one branch, record by record.
 
     Started at a record other than the first, it knows nothing of those before and looks them up, nearest first, as
-    far back as a question needs.
+    far back as a question needs: but no more of them than ``reach``, if that is given.
     """
 
-    def __init__(self, number: int, backwards: Backwards, blobs: Blobs) -> None:
+    def __init__(self, number: int, backwards: Backwards, blobs: Blobs, reach: int | None = None) -> None:
         self._number = number
         self._backwards = backwards
         self._unread = number - 1
+        self._beyond = 0 if reach is None else max(self._unread - reach, 0)
+        """The record up to which none is looked up."""
         self.blob = blobs
         self._defined: dict[str, tuple[int, str]] = {}
         self._last = 0
@@ -44,7 +46,7 @@ class Chain:
 
     def parent(self, key: str | None) -> int:
         """See :meth:`store.formats.lens.Before.parent`."""
-        while not self._last and self._unread:
+        while not self._last and self._unread > self._beyond:
             self._read_one_back()
         if key is None:
             return -1 if self._last else 0
@@ -54,7 +56,7 @@ class Chain:
         return 0 if found[0] == self._last else found[0]
 
     def _find(self, key: str) -> tuple[int, str] | None:
-        while key not in self._defined and self._unread:
+        while key not in self._defined and self._unread > self._beyond:
             self._read_one_back()
         return self._defined.get(key)
 

@@ -234,9 +234,12 @@ class Library:
         runs = tuple(branch.joined((turn.turn_id, 1) for turn in turns))
         return self._viewer.rows(runs, self._records(head) - count + 1, partial(self._position_in, head))
 
-    def chain(self, head: int, number: int) -> Chain:
-        """Return what a lens may ask about the records before record ``number`` of the branch of ``head``."""
-        return self._viewer.chain(partial(self._position_in, head), number)
+    def chain(self, head: int, number: int, *, reach: int | None = None) -> Chain:
+        """Return what a lens may ask about the records before record ``number`` of the branch of ``head``.
+
+        No more than ``reach`` of them are looked up, if that is given.
+        """
+        return self._viewer.chain(partial(self._position_in, head), number, reach=reach)
 
     def _position_in(self, head: int, number: int) -> int:
         return self._turns.seen(head, number - 1)

@@ -164,7 +164,7 @@ class Viewer:
 
     # -- measuring -------------------------------------------------------------------------------------------------
 
-    def chain(self, position: Position, number: int, blobs: Blobs | None = None) -> Chain:
+    def chain(self, position: Position, number: int, blobs: Blobs | None = None, *, reach: int | None = None) -> Chain:
         """Return the chain at record ``number`` of a branch; ``blobs`` finds content that the store may not have."""
 
         def backwards(earlier: int) -> Event | None:
@@ -174,7 +174,7 @@ class Viewer:
                     return self.lens(turn).view(payload, Recorded("", 0, self._blobs))
             return None
 
-        return Chain(number, backwards, blobs or self._blobs)
+        return Chain(number, backwards, blobs or self._blobs, reach)
 
     def rows(self, runs: Sequence[Run], number: int, position: Position) -> list[EventRow]:
         """Return the row of every record of a part of a branch, measuring those that are missing.

@@ -46,6 +46,14 @@ def test_looking_backwards_tells_the_same_as_having_gone_forwards(
     assert all(number <= start for number in asked)
 
 
+@given(st.integers(1, 12), st.integers(0, 12))
+def test_no_more_is_looked_up_than_is_in_reach(number: int, reach: int) -> None:
+    asked: list[int] = []
+    chain = Chain(number, lambda earlier: asked.append(earlier), no_blob, reach)
+    assert (chain.tool("never"), chain.parent("never")) == ("", -1)
+    assert asked == list(range(number - 1, 0, -1))[:reach]
+
+
 @given(RECORDS, st.one_of(st.none(), KEYS))
 def test_what_the_answers_mean(records: list[tuple[tuple[str, str], ...] | None], key: str | None) -> None:
     chain = Chain(1, unasked, no_blob)

@@ -150,6 +150,19 @@ def test_which_one_a_conversation_goes_on_with(store: Store) -> None:
     assert leading() == 0
 
 
+def test_what_a_conversation_goes_on_with_is_known_after_a_restart(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        left, on = (store.create_context().context for _ in range(2))
+        turns = [store.open_turn(context, "test.v1") for context in (left, on)]
+        turns[0].add(b"left")
+        store.append(left, b"x", "test.v1")
+        store.append(on, b"x", "test.v1")
+        turns[1].add(b"on")
+    with Store.open(tmp_path / "store", create=False) as store:
+        assert store.live(left).leading is None
+        assert store.live(on).leading == store.open_text(turns[1].number)
+
+
 def test_nothing_to_open(store: Store) -> None:
     context = store.create_context().context
     for wrong in (99, 0, -1):
