@@ -8,8 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from store.upkeep import recovery
+
+# how long an example takes depends on who else is using the machine and its disk
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 def scratch() -> Path:

@@ -1,15 +1,9 @@
-"""Property tests here have no deadline: they share the machine with whatever else runs."""
-
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from store.content.resolver import Resolver
 from tests.content.packed import Packed
-
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
 
 
 @pytest.fixture

@@ -4,11 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
-
-# how long an example takes depends on who else is using the machine and its disk
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
 
 STORE_ID = bytes(range(16))
 
