@@ -47,11 +47,13 @@ class Intake:
         self._append_lock = threading.Lock()
         self._sync_lock = threading.Lock()
         self._unfiled: list[tuple[Hash, Place]] = []
+        self._written: set[Hash] = set()
+        """Those of ``_unfiled``."""
 
     def held(self, digests: Sequence[Hash]) -> set[Hash]:
-        """Return those blobs that the store has, intact, in a pack or in the journal."""
-        pending = self.writer.pending
-        waiting = {digest for digest in digests if pending.get(digest) is not None}
+        """Return those blobs that the store has, intact, in a pack or in the journal, or will have after a sync."""
+        pending, written = self.writer.pending, self._written
+        waiting = {digest for digest in digests if digest in written or pending.get(digest) is not None}
         return waiting | self.packed([digest for digest in digests if digest not in waiting])
 
     def packed(self, digests: Sequence[Hash]) -> set[Hash]:
@@ -126,14 +128,19 @@ class Intake:
     # -- packs -----------------------------------------------------------------------------------------------------
 
     def write(self, records: Sequence[tuple[bytes, list[Hash]]]) -> None:
-        """Append records, each with the hashes of its blobs, to the packs. Raises StoreFailed."""
+        """Append records, each with the hashes of its blobs, to the packs. Raises StoreFailed.
+
+        But for those that somebody else has written since they were looked for: what many bring at once is there once.
+        """
         writer = self.writer
         writer.check()
         try:
             with self._append_lock:
-                at = writer.packs.append([record for record, _hashes in records])
-                for (pack, offset), (_record, hashes) in zip(at, records, strict=True):
+                new = [one for one in records if not all(map(self._is_there, one[1]))]
+                at = writer.packs.append([record for record, _hashes in new])
+                for (pack, offset), (_record, hashes) in zip(at, new, strict=True):
                     self._unfiled += [(digest, (pack, offset, member)) for member, digest in enumerate(hashes)]
+                    self._written.update(hashes)
         except Exception as error:
             raise writer.fail(error) from error
         except BaseException:
@@ -157,8 +164,14 @@ class Intake:
                     writer.index.add_blobs(places)
                     with self._append_lock:
                         del self._unfiled[: len(places)]
+                        for digest, _place in places:
+                            self.remember(digest)
+                        self._written = {digest for digest, _place in self._unfiled}
         except Exception as error:
             raise writer.fail(error) from error
+
+    def _is_there(self, digest: Hash) -> bool:
+        return digest in self._written or digest in self._sound
 
 
 class Load:
@@ -226,8 +239,6 @@ class Load:
         """Make what was added durable and readable."""
         self._flush()
         self._intake.sync()
-        for digest in self._new:
-            self._intake.remember(digest)
         self._new.clear()
 
     def _plain(self, data: bytes) -> Hash:

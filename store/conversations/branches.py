@@ -57,7 +57,7 @@ class Branches(Library):
         As they were appended; ``latest``: as they now are, through patches, and what was deleted flagged so. ``as_of``
         is a seq of the head log: as they were then, through the patches of that time.
         """
-        return self._turns.back(self._end(context_id, latest, as_of), max(count, 0))
+        return self.back_from(self._end(context_id, latest, as_of), count)
 
     def before(
         self, context_id: int, turn_id: int, count: int, *, latest: bool = False, as_of: int | None = None
@@ -84,13 +84,20 @@ class Branches(Library):
         self, context_id: int, start: int, count: int, *, latest: bool = False, as_of: int | None = None
     ) -> list[Turn]:
         """Return up to ``count`` turns of a context from depth ``start`` (the root's is 0) on; else as :meth:`last`."""
+        return self.range_to(self._end(context_id, latest, as_of), start, count)
+
+    def back_from(self, tip: int, count: int) -> list[Turn]:
+        """Return the last ``count`` turns of the branch that ends in a tip, oldest first."""
+        return self._turns.back(tip, max(count, 0))
+
+    def range_to(self, tip: int, start: int, count: int) -> list[Turn]:
+        """Return up to ``count`` turns, from depth ``start`` on, of the branch that ends in a tip, oldest first."""
         if start < 0 or count < 0:
             raise UsageError("a range starts at depth 0 or later and has no negative length")
-        end = self._end(context_id, latest, as_of)
-        if not end or not count or start > (depth := self.turn(turn_of(end)).depth):
+        if not tip or not count or start > (depth := self.turn(turn_of(tip)).depth):
             return []
         stop = min(start + count - 1, depth)
-        return self._turns.back(tip_of(self._turns.ancestor(end, stop), patch_of(end)), stop - start + 1)
+        return self._turns.back(tip_of(self._turns.ancestor(tip, stop), patch_of(tip)), stop - start + 1)
 
     def path_to_root(self, turn_id: int) -> list[Turn]:
         """Return every turn from the root to ``turn_id``, which may be a tip."""

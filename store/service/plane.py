@@ -108,7 +108,8 @@ class Plane:
     def _get_last(self, message: GetLast) -> Payload:
         head = self._store.head(message.context)
         count = _bounded(message.limit, head.depth + 1 if head.turn else 0)
-        turns = self._store.last(message.context, count, latest=message.latest)
+        # of that head: by now there may be another
+        turns = self._store.back_from(head.tip if message.latest else head.turn, count)
         if message.whole:
             return encode_records(turns)
         return TurnsAnswer(self._items(turns, include=message.include)).pieces()
@@ -126,7 +127,7 @@ class Plane:
     def _get_range(self, message: GetRange) -> Payload:
         head = self._store.head(message.context)
         count = _bounded(message.limit, head.depth + 1 - message.start if head.turn else 0)
-        turns = self._store.range_by_depth(message.context, message.start, count, latest=message.latest)
+        turns = self._store.range_to(head.tip if message.latest else head.turn, message.start, count)
         if message.whole:
             return encode_records(turns)
         return RangeAnswer(head.depth, self._items(turns, include=message.include)).pieces()

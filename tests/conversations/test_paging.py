@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fusefs.text.render import FileRenderer
+from store.commit.request import Request
 from store.disk.turn_format import Encoding, Turn
 from store.editing.editor import DELETED, Editor
 from store.errors import Conflict, NotFound, TooLarge, UsageError
@@ -149,6 +150,26 @@ def test_patches_that_are_refused(store: Store) -> None:
         store.patch(other, {others[0].turn_id: bytes((64 << 20) + 1)})
     assert store.head(context) == head
     assert store.patch(context, {turns[0].turn_id: b"newer"}, expected_head=head.tip).patch == head.patch + 1
+
+
+def test_a_patch_that_another_comes_before(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, turns = conversation(store, 2)
+    submit = store.submit
+    done: list[Request] = []
+
+    def second(request: Request) -> Request:
+        if not done:
+            done.append(request)
+            store.patch(context, {turns[0].turn_id: b"first%d" % store.head(context).patch})
+        return submit(request)
+
+    monkeypatch.setattr(store, "submit", second)
+    # the head is the turn that is expected, before and after the other patch
+    head = store.patch(context, {turns[1].turn_id: b"second"}, expected_head=turns[1].turn_id)
+    assert [store.payload(turn.turn_id) for turn in store.last(context, 2, latest=True)] == [b"first0", b"second"]
+    done.clear()
+    with pytest.raises(Conflict):
+        store.patch(context, {turns[1].turn_id: b"third"}, expected_head=head.tip)
 
 
 def test_a_patch_of_what_an_edit_has_superseded(store: Store) -> None:

@@ -10,11 +10,13 @@ import pytest
 import zstandard
 from blake3 import blake3
 
+from store.commit.request import ContextHead
 from store.events.deletion import DELETED
 from store.ids import Hash
 from store.service import frames, wire
 from store.service.frames import Decoder, Frame
 from store.service.operations import OPERATIONS
+from store.service.plane import Plane
 from store.service.server import Service, serving
 from store.service.wire_blobs import AttachFs, BlobAnswer, GetBlob, PutAnswer, PutBlob
 from store.service.wire_turns import BeforeAnswer, GetBefore, GetLast, GetRange, RangeAnswer, TurnsAnswer
@@ -298,6 +300,29 @@ def test_the_latest_has_edits_and_lacks_what_was_deleted(peer: Peer, context: in
     assert [item.payload for item in RangeAnswer.decode(peer.ask(GetRange(context, 1, 2, True, True))).items] == [
         b"one"
     ]
+
+
+def test_what_is_read_is_of_one_head_though_turns_are_appended_meanwhile(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = store.create_context().context
+    head = store.head
+
+    def then_append(context_id: int) -> ContextHead:
+        found = head(context_id)
+        if len(appended) < 20:
+            appended.append(store.append(context_id, b"%d" % len(appended), "t").turn_id)
+        return found
+
+    appended: list[int] = []
+    monkeypatch.setattr(store, "head", then_append)
+    plane = Plane(store)
+    for there in range(0, 10, 2):
+        last = TurnsAnswer.decode(b"".join(plane.perform(GetLast(context, 1000, False))))
+        assert [item.turn for item in last.items] == appended[:there]
+        ranged = RangeAnswer.decode(b"".join(plane.perform(GetRange(context, 0, 1000, False))))
+        assert [item.turn for item in ranged.items] == appended[: there + 1]
+        assert ranged.head_depth == there
 
 
 def test_blobs(peer: Peer, context: int) -> None:
