@@ -150,7 +150,7 @@ def test_versions(store: Store) -> None:
 
 def test_a_blob_of_any_size(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake, "_CHUNKED_BYTES", 100_000)
-    for size in (0, 1, 99_999, 100_001, 900_000):
+    for size in (0, 1, 99_999, 700_000, 900_000):
         data = os.urandom(size)
         name = store.put_blob(data)
         assert name == hash_bytes(data)

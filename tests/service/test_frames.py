@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.errors import Conflict, ConvfsError, NotFound, UsageError
+from store.errors import Conflict, ConvfsError, DamageError, NotFound, TooLarge, UsageError
 from store.service import frames
 from store.service.frames import BadFrame, Decoder, Frame
 
@@ -61,10 +61,21 @@ def test_a_payload_over_the_limit_is_not_sent() -> None:
         frames.encode(Frame(258, 1, bytes(frames.MAX_PAYLOAD + 1)))
 
 
-def test_an_error_is_laid_out_as_documented() -> None:
-    frame = frames.error_frame(3, frames.NOT_FOUND, "no")
-    assert frame.msg_type == 255
-    assert frame.payload.hex(" ") == "94 01 00 00 02 00 00 00 6e 6f"
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NotFound("no"), "94 01 00 00"),
+        (Conflict("no"), "99 01 00 00"),
+        (TooLarge("no"), "9d 01 00 00"),
+        (UsageError("no"), "a6 01 00 00"),
+        (ConvfsError("no"), "f4 01 00 00"),
+        (DamageError("no"), "f4 01 00 00"),
+        (KeyError("no"), "f4 01 00 00"),
+    ],
+)
+def test_an_error_is_laid_out_as_documented(error: Exception, code: str) -> None:
+    frame = frames.error_frame(3, frames.error_code(error), "no")
+    assert frames.encode(frame).hex(" ") == f"0a 00 00 00 ff 00 00 00 03 00 00 00 00 00 00 00 {code} 02 00 00 00 6e 6f"
 
 
 @pytest.mark.parametrize("error", [NotFound("x"), Conflict("y"), UsageError("z"), ConvfsError("w")])

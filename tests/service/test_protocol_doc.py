@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from blake3 import blake3
+from msgspec import json
 
 from fusefs.cli.operations import ALL_OPERATIONS
 from store.events.change import Change
@@ -130,6 +131,48 @@ def test_every_message_of_ours_is_listed_with_its_parameters() -> None:
     }
     assert listed == known | {WATCH: set(WatchParams.__struct_fields__)}
     assert all(f"`{field}`" in DOC for field in Change.__struct_fields__)
+
+
+def exchanges() -> dict[int, list[tuple[str, Frame]]]:
+    """Return the frames of our own messages as they are shown, by message, each with the way that it goes."""
+    [block] = re.findall(r"^```frames\n(.*?)^```$", DOC, re.DOTALL | re.MULTILINE)
+    found: dict[int, list[tuple[str, Frame]]] = {}
+    for message in re.split(r"^# ", block, flags=re.MULTILINE)[1:]:
+        number, lines = message.split("\n", 1)
+        for line in lines.replace("\n  ", "").splitlines():
+            way, header, payload = line[0], bytes.fromhex(line[2:49]), line[50:].encode()
+            [frame] = Decoder().feed(header + payload)
+            assert frames.encode(frame) == header + payload
+            found.setdefault(int(number), []).append((way, frame))
+    return found
+
+
+def same(payload: bytes, kind: object) -> bool:
+    """Whether a payload is of a type, and is what a value of it is sent as."""
+    return json.encode(json.decode(payload, type=kind)) == payload
+
+
+def test_every_message_of_ours_is_shown_both_ways() -> None:
+    shown = exchanges()
+    operations = (*ALL_OPERATIONS, *TURN_OPERATIONS, *STREAMING_OPERATIONS)
+    assert set(shown) == {WATCH, *(operation.number for operation in operations)}
+    for number, sent in shown.items():
+        assert {frame.msg_type for _, frame in sent} == {number}
+        assert [way for way, _ in sent] == [">"] + ["<"] * (len(sent) - 1)
+    for operation in operations:
+        (_, request), *items, (_, result) = shown[operation.number]
+        assert request.flags == result.flags == 0
+        assert same(request.payload, operation.params)
+        assert same(result.payload, operation.result)
+        assert bool(items) == (operation.item is not Nothing)
+        for _, item in items:
+            assert item.flags == frames.MORE
+            assert same(item.payload, operation.item)
+    (_, watch), *changes = shown[WATCH]
+    assert same(watch.payload, WatchParams)
+    for _, change in changes:
+        assert change.flags == frames.MORE
+        assert same(change.payload, list[Change])
 
 
 def test_every_code_is_listed() -> None:
