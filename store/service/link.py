@@ -63,7 +63,8 @@ class Link:
             except (BlockingIOError, InterruptedError):
                 break
             except OSError:
-                connection.lost()
+                # nobody takes answers any more; what was asked for before the peer left is done all the same
+                connection.sent(connection.waiting)
                 break
             self.moved = time.monotonic()
             connection.sent(sent)
