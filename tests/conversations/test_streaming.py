@@ -297,7 +297,7 @@ def test_a_turn_is_open_or_in_the_branch_and_never_both(store: Store) -> None:
     reader = threading.Thread(target=look)
     reader.start()
     try:
-        for number in range(150):
+        for number in range(60):
             turn = store.open_turn(context, "test.v1")
             turn.add(b"%d" % number)
             turn.seal()
@@ -491,6 +491,6 @@ def test_open_turns_behave_like_the_model() -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         StreamingMachine,
         settings=settings(
-            max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

@@ -278,12 +278,12 @@ def test_what_is_shown_of_a_large_text_has_an_end(mount: Mounted) -> None:
 def test_a_program_that_opens_turns_and_ends_none(store_path: Path) -> None:
     with new_store(store_path) as store:
         context = add(store, [user("first", 1)])
-        for number in range(200):
+        for number in range(80):
             store.open_turn(context, TEXT).add(b"opening %d" % number)
     with mounted(store_path) as mount:
         listed = sorted(os.listdir(mount.root / TALK / "events"))
         assert (len(listed), listed[-1]) == (66, "00066-assistant.md")
-        assert (mount.root / TRANSCRIPT).read_bytes().endswith(b"## 2 \xc2\xb7 assistant\n\nopening 199")
+        assert (mount.root / TRANSCRIPT).read_bytes().endswith(b"## 2 \xc2\xb7 assistant\n\nopening 79")
 
 
 def test_people_answer_texts_with_texts(store_path: Path) -> None:
