@@ -51,6 +51,7 @@ class Checkpointer:
         self._packed = 0.0
         """The share of the task's bytes that has been packed."""
         self._learns = False
+        self._may_learn = True
         self._awake = False
         self._hurried = False
         self._closing = False
@@ -111,6 +112,8 @@ class Checkpointer:
             self.flush()
         finally:
             with self._work:
+                self._may_learn = False
+                self._work.wait_for(lambda: not self._learns)
                 self._closing = True
                 self._work.notify_all()
             self._thread.join()
@@ -152,14 +155,19 @@ class Checkpointer:
             with self._work:
                 self._task = None
                 self._hurried = False
-                self._learns = self._learning.due
+                learn = self._may_learn and not self._learns and self._learning.due
+                self._learns = self._learns or learn
                 self._work.notify_all()
             self._guarded(self.packed)
-            if self._learns:
-                self._guarded(self._learning.learn)
-                with self._work:
-                    self._learns = False
-                    self._work.notify_all()
+            if learn:
+                # not here: what it commits may have to wait until the next journal has been packed
+                threading.Thread(target=self._learn, name="convfs-learning", daemon=True).start()
+
+    def _learn(self) -> None:
+        self._guarded(self._learning.learn)
+        with self._work:
+            self._learns = False
+            self._work.notify_all()
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:

@@ -52,8 +52,8 @@ class OpenTurn:
     def add(self, text: bytes, *, at: int | None = None) -> int:
         """Go on with ``text``; return how many bytes there are once it is durable.
 
-        ``at`` is how many there were before: what has been added there already is not added again, and Conflict
-        where it is not the same. TooLarge where the turn would be.
+        ``at`` is how many there were before: what of it has been added there already is not added again, and
+        Conflict where that is not the same. TooLarge where the turn would be.
         """
         return self._store.add_text(self.number, text, at)
 
@@ -138,9 +138,11 @@ class Streaming(Patching):
         with state.lock:
             size = len(state.text)
             if at is not None and at != size:
-                if at < size and state.text[at : at + len(text)] == text:
-                    return size
-                raise Conflict(f"open turn {number} has {size} bytes, and other ones at {at}")
+                # of a long one, a part may have come before the store was closed
+                done = state.text[at : at + len(text)]
+                if at > size or not text.startswith(done):
+                    raise Conflict(f"open turn {number} has {size} bytes, and other ones at {at}")
+                text = text[len(done) :]
             if size + len(text) > LARGEST_VIEWED or self._writer.texts.size + len(text) > _MOST_BYTES:
                 raise TooLarge(f"open turn {number} would have {size + len(text)} bytes: seal it and begin another")
             # a piece is one request, and must fit the journal
