@@ -21,7 +21,7 @@ from store.service.protocol import Payload
 _LOG = logging.getLogger(__name__)
 
 _THREADS = 3
-_QUICK_SECONDS = 0.003
+_QUICK_SECONDS = 0.005
 """A commit that takes longer than that holds up those who read."""
 
 Call = Callable[[], None]
