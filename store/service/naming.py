@@ -10,7 +10,7 @@ import contextlib
 import logging
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -31,6 +31,8 @@ _PROJECT = "appended"
 
 _FIRST_TURNS = 8
 _MOST_KNOWN = 1 << 16
+_AT_ONCE = 64
+_GATHERING_SECONDS = 0.01
 
 log = logging.getLogger(__name__)
 
@@ -48,54 +50,80 @@ class _Naming:
         self._changed: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._known: set[int] = set()
         """Contexts that need no name any more."""
-        self._closed = False
+        self._closed = threading.Event()
         store.subscribe(self._note)
         self._thread = threading.Thread(target=self._run, name="naming", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        self._closed = True
+        self._store.unsubscribe(self._note)
+        self._closed.set()
         self._changed.put(None)
         self._thread.join()
 
     def _note(self, change: Change) -> None:
         # called for every commit, by the thread that all writers wait for
-        if not self._closed and change.context_id not in self._known:
+        if change.context_id not in self._known and not self._closed.is_set():
             self._changed.put(change.context_id)
 
     def _run(self) -> None:
-        for context in self._store.nameless():
-            self._try(context)
-        while (changed := self._changed.get()) is not None:
-            self._try(changed)
+        contexts: Sequence[int] = self._store.nameless()
+        while not self._closed.is_set():
+            for start in range(0, len(contexts), _AT_ONCE):
+                self._name(contexts[start : start + _AT_ONCE])
+            some = [self._changed.get()]
+            # programs that begin together are named together
+            self._closed.wait(_GATHERING_SECONDS)
+            some += [self._changed.get() for _ in range(self._changed.qsize())]
+            contexts = [context for context in dict.fromkeys(some) if context is not None]
 
-    def _try(self, context: int) -> None:
-        if self._closed or context in self._known:
-            return
+    def _name(self, contexts: Sequence[int]) -> None:
+        """Give contexts names, those that need any."""
+        entries = [entry for context in contexts if context not in self._known and (entry := self._entry(context))]
+        while entries and not self._closed.is_set():
+            names: set[tuple[str, str]] = set()
+            named = [(entry, request) for entry in entries if (request := self._request(entry, names))]
+            try:
+                self._store.submit_all([request for _entry, request in named])
+            except ConvfsError as error:
+                log.warning("%d contexts get no names: %s", len(named), error)
+                return
+            entries = []
+            for entry, request in named:
+                if isinstance(request.error, Conflict):
+                    # somebody else took the name meanwhile
+                    entries.append(entry)
+                elif request.error is not None:
+                    log.warning("context %d gets no name: %s", entry.id, request.error)
+
+    def _entry(self, context: int) -> Entry | None:
+        """Return a context if it needs a name, and take note of it if it never will."""
         try:
             entry = self._store.entry(context)
-            if not entry.head:
-                return
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            self._known.add(context)
-            if not entry.name and "trashed_ms" not in entry.metadata:
-                self._name(entry)
         except ConvfsError as error:
             log.warning("context %d gets no name: %s", context, error)
+            return None
+        if not entry.head:
+            return None
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known.add(context)
+        return None if entry.name or "trashed_ms" in entry.metadata else entry
 
-    def _name(self, entry: Entry) -> None:
-        changes = self._described(entry)
-        project = project_name(str(entry.metadata.get("project") or changes.get("project") or _PROJECT))
-        title = str(entry.metadata.get("title") or changes.get("title") or "")
-        words = slug(title) or f"context-{entry.id}"
-        while True:
-            name = free_name(self._store, project, entry.created_ms, words)
-            whole = msgspec.json.encode({**changes, "project": project, "name": name})
-            with contextlib.suppress(Conflict):
-                # else somebody else took it meanwhile
-                self._store.submit(Request(entry.id, changes=whole, name=(project, name)))
-                return
+    def _request(self, entry: Entry, names: set[tuple[str, str]]) -> Request | None:
+        """Return what gives a context a name that is none of ``names``, and put it there."""
+        try:
+            changes = self._described(entry)
+            project = project_name(str(entry.metadata.get("project") or changes.get("project") or _PROJECT))
+            title = str(entry.metadata.get("title") or changes.get("title") or "")
+            words = slug(title) or f"context-{entry.id}"
+            name = free_name(self._store, project, entry.created_ms, words, names)
+        except ConvfsError as error:
+            log.warning("context %d gets no name: %s", entry.id, error)
+            return None
+        names.add((project, name))
+        whole = msgspec.json.encode({**changes, "project": project, "name": name})
+        return Request(entry.id, changes=whole, name=(project, name))
 
     def _described(self, entry: Entry) -> dict[str, object]:
         """Return the metadata that the first turns of a context give it, but for what it has."""
@@ -106,12 +134,12 @@ class _Naming:
             event = store.viewer.lens(turn).view(store.payload(turn.turn_id), Recorded("", 0, store.aliased))
             if not found:
                 found = {"format": store.viewer.format_name(turn.type_tag), **about.describe(event.native)}
-            if "title" not in found and (title := _request(event)):
+            if "title" not in found and (title := _asked(event)):
                 found["title"] = title
         return {key: value for key, value in found.items() if value and key not in entry.metadata}
 
 
-def _request(event: Event) -> str:
+def _asked(event: Event) -> str:
     """Return a title from what a user asks for, "" if the event is none."""
     if event.kind is not Kind.USER:
         return ""

@@ -26,6 +26,7 @@ _QUICK_SECONDS = 0.005
 
 Call = Callable[[], None]
 Done = Callable[[Payload | Exception], None]
+_Batch = tuple[list[Commit], Call]
 
 
 class Returns:
@@ -84,41 +85,48 @@ class Committer:
         self._at_once = at_once
         self._returns = returns
         self._quick = True
-        self._handed_over = 0
-        self._waiting: SimpleQueue[tuple[list[Commit], Call] | None] = SimpleQueue()
+        self._busy = False
+        """Whether the thread is at it; what comes meanwhile waits."""
+        self._waiting: list[_Batch] = []
+        self._handed: SimpleQueue[list[_Batch] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="convfs-appends", daemon=True)
         self._thread.start()
 
     def submit(self, commits: list[Commit], done: Call) -> None:
         """Have requests committed; ``done`` is called when each is filled in, or has its error. The loop."""
-        if self._quick and not self._handed_over and self._at_once():
-            self._commit(commits)
-            done()
-            return
-        self._handed_over += 1
-        self._waiting.put((commits, done))
+        self._waiting.append((commits, done))
+        if not self._busy:
+            self._begin()
 
     def close(self) -> None:
-        """Commit what waits, and end."""
-        self._waiting.put(None)
+        """Wait for what is being committed, and end."""
+        self._handed.put(None)
         self._thread.join()
 
+    def _begin(self) -> None:
+        batches, self._waiting = self._waiting, []
+        if self._quick and self._at_once():
+            self._commit(batches)
+            for _commits, done in batches:
+                done()
+        else:
+            self._busy = True
+            self._handed.put(batches)
+
     def _run(self) -> None:
-        ending = False
-        while not ending:
-            some = [self._waiting.get()]
-            some += [self._waiting.get() for _ in range(self._waiting.qsize())]
-            batches = [batch for batch in some if batch is not None]
-            ending = len(batches) < len(some)
-            self._commit([commit for batch, _done in batches for commit in batch])
-            for _batch, done in batches:
-                self._returns.put(partial(self._handed_back, done))
+        while (batches := self._handed.get()) is not None:
+            self._commit(batches)
+            self._returns.put(partial(self._handed_back, batches))
 
-    def _handed_back(self, done: Call) -> None:
-        self._handed_over -= 1
-        done()
+    def _handed_back(self, batches: list[_Batch]) -> None:
+        self._busy = False
+        for _commits, done in batches:
+            done()
+        if self._waiting:
+            self._begin()
 
-    def _commit(self, commits: list[Commit]) -> None:
+    def _commit(self, batches: list[_Batch]) -> None:
+        commits = [commit for commits, _done in batches for commit in commits]
         began = time.monotonic()
         try:
             self._submit_all(commits)
