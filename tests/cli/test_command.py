@@ -352,7 +352,7 @@ def test_doctor_looks_at_this_machine(user: User) -> None:
 
 
 def test_an_import_that_is_interrupted_ends_quietly_and_goes_on_the_next_time(user: User) -> None:
-    for number in range(200):
+    for number in range(100):
         user.session("shop", f"large-{number}", *[os.urandom(40_000).hex() for _ in range(4)])
     importing = subprocess.Popen(
         [sys.executable, "-m", "fusefs.cli", "import"],
@@ -370,10 +370,10 @@ def test_an_import_that_is_interrupted_ends_quietly_and_goes_on_the_next_time(us
     importing.send_signal(signal.SIGINT)
     said, _ = importing.communicate(timeout=60)
     assert (importing.returncode, said.strip()) == (130, "")
-    assert 0 < len(user.list()) < 200
+    assert 0 < len(user.list()) < 100
     assert "sound" in user.run("fsck")
     user.run("import")
-    assert len(user.list()) == 200
+    assert len(user.list()) == 100
     assert "sound" in user.run("fsck")
 
 

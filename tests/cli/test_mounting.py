@@ -329,7 +329,7 @@ def test_a_link_to_the_mountpoint_serves_as_well(user: User) -> None:
 
 
 def test_unmounting_ends_an_import_and_what_it_lacks_comes_with_the_next(user: User, mnt: Path) -> None:
-    for number in range(300):
+    for number in range(150):
         user.session("shop", f"large-{number}", *[os.urandom(40_000).hex() for _ in range(4)])
     importing = subprocess.Popen(
         [sys.executable, "-m", "fusefs.cli", "import"],
@@ -345,10 +345,10 @@ def test_unmounting_ends_an_import_and_what_it_lacks_comes_with_the_next(user: U
     assert importing.returncode == 1
     assert said.startswith("convfs: ")
     assert said.count("\n") == 1
-    assert 3 < len(user.list()) < 301
+    assert 3 < len(user.list()) < 151
     assert "sound" in user.run("fsck")
     user.run("import")
-    assert len(user.list()) == 301
+    assert len(user.list()) == 151
     assert "sound" in user.run("fsck")
 
 
