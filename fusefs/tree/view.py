@@ -61,6 +61,7 @@ class View:
             self._entries = Extending(list, partial(_add_entries, view_id, self.records, conversation.created_ms))
         self._sections: Extending[_Drawn] = before._sections if before else Extending(_Drawn, _add_sections)
         self._elements: Extending[_Drawn] = before._elements if before else Extending(_Drawn, _add_elements)
+        self._rows: Rows | None = None
         self._resources: ResourceTree | None = None
         self._transcript: Pieces | None = None
         self._json: Pieces | None = None
@@ -68,14 +69,19 @@ class View:
     @property
     def rows(self) -> Rows:
         """The rows of all records; ``rows[i].number == i + 1``."""
-        return self.store.rows(self.head) if self.head else NO_ROWS
+        if self._rows is None:
+            self._rows = self.store.rows(self.head) if self.head else NO_ROWS
+        return self._rows
 
     def row(self, number: int) -> EventRow:
         """Return the row of one record. Raises NotFound if the branch is not that long."""
         rows = self.rows
-        if not 0 < number <= len(rows):
-            raise NotFound(f"{self.conversation.project}/{self.conversation.name} has no record {number}")
-        return rows[number - 1]
+        try:
+            # there is no number 0
+            return rows[number - 1 if number > 0 else len(rows)]
+        except IndexError:
+            name = f"{self.conversation.project}/{self.conversation.name}"
+            raise NotFound(f"{name} has no record {number}") from None
 
     def time_of(self, row: EventRow) -> int:
         """Return when an event happened; the conversation's beginning where the event does not say."""
