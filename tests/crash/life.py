@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -129,6 +130,7 @@ class Life:
     def bring_in(self, store: Store, *texts: str) -> None:
         """Import a session, or what it has grown by."""
         path = session(self._session, lines(*texts))
+        os.utime(path, (len(texts), len(texts)))
         if IMPORTED not in self.told.states:
             self.told.begin(IMPORTED)
         report = Importer(store).run([path])
