@@ -56,6 +56,12 @@ class Talk:
         """Run a script in ``events/`` and return what it prints."""
         return self.mount.shell(f"cd '{self.events}'; {script}", check=check)
 
+    def sync(self) -> None:
+        """Sync ``events/``: what has been removed is no longer waited for to come back."""
+        fd = os.open(self.events, os.O_RDONLY)
+        os.fsync(fd)
+        os.close(fd)
+
     def becomes(self, versions: int) -> None:
         """Wait until there are as many versions more, and no others come."""
         until(lambda: self.new_versions == versions)

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -187,6 +186,6 @@ def test_what_is_being_removed_is_not_another_record(talk: Talk, whole: Path) ->
     os.unlink(talk.second)
     write(whole, [found[2], found[0], found[1], found[3]])
     assert talk.new_versions == 1
-    time.sleep(2.5)
+    talk.sync()
     assert talk.new_versions == 1
     assert talk.listed == ["00002-user.md", "00003-assistant.md", "00004-user.md"]

@@ -11,12 +11,6 @@ from tests.editing_mount.talk import FIRST, LAST, SECOND, Talk, changed
 from tests.mount.mounting import errno_of, until
 
 
-def sync(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY)
-    os.fsync(fd)
-    os.close(fd)
-
-
 def test_an_event_that_is_removed_is_gone_at_once_and_a_version_later(talk: Talk) -> None:
     talk.second.unlink()
     assert talk.listed == [FIRST, LAST]
@@ -34,7 +28,7 @@ def test_an_event_that_is_removed_is_gone_at_once_and_a_version_later(talk: Talk
 
 def test_syncing_the_directory_removes_it_now(talk: Talk) -> None:
     talk.second.unlink()
-    sync(talk.events)
+    talk.sync()
     assert talk.new_versions == 1
     assert talk.listed == [FIRST, LAST]
 
@@ -66,7 +60,7 @@ def test_removed_and_made_again_is_an_edit(talk: Talk) -> None:
         assert talk.first.read_bytes() == text
         assert b"Hello" in old.read()
     assert talk.new_versions == 1
-    time.sleep(1.5)
+    talk.sync()
     assert talk.new_versions == 1
     assert talk.first.read_bytes() == text
     talk.first.unlink()
@@ -80,7 +74,7 @@ def test_removed_and_renamed_into_place_is_an_edit(talk: Talk) -> None:
     (talk.events / "tmp").write_bytes(text := changed(talk.first))
     talk.first.unlink()
     os.rename(talk.events / "tmp", talk.first)
-    time.sleep(1.5)
+    talk.sync()
     assert talk.first.read_bytes() == text
     assert talk.new_versions == 1
 
@@ -99,7 +93,7 @@ def test_moved_away_and_written_anew_is_an_edit(talk: Talk) -> None:
         assert talk.listed == [FIRST, SECOND, LAST]
         before, text = text, before
         status = talk.first.stat()
-    time.sleep(1.5)
+    talk.sync()
     assert talk.first.read_bytes() == before
     assert talk.new_versions == 3
 
@@ -114,7 +108,7 @@ def test_moved_away_and_back_changes_nothing(talk: Talk) -> None:
     os.rename(backup, talk.first)
     assert talk.first.read_bytes() == before
     assert talk.first.stat().st_ino == ino
-    time.sleep(1.5)
+    talk.sync()
     assert talk.listed == [FIRST, SECOND, LAST]
     assert talk.new_versions == 0
 
@@ -157,7 +151,7 @@ def test_programs_that_replace(talk: Talk, tmp_path: Path, command: str) -> None
     talk.shell(command.format(tmp_path))
     assert talk.first.read_bytes() == text
     assert talk.listed == [FIRST, SECOND, LAST]
-    time.sleep(1.3)
+    talk.sync()
     assert talk.new_versions == 1
     assert talk.first.read_bytes() == text
 
@@ -177,7 +171,8 @@ def gone(talk: Talk) -> bytes:
     """Delete the second event; return what its file was."""
     text = talk.second.read_bytes()
     os.unlink(talk.second)
-    talk.becomes(1)
+    talk.sync()
+    assert talk.new_versions == 1
     assert not talk.second.exists()
     return text
 
