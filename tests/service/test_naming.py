@@ -1,12 +1,13 @@
 """Contexts that programs make without a name, and how they are found."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from fusefs.text.render import FileRenderer
+from store.commit.request import Request
 from store.disk.turn_format import Encoding
 from store.events.event import Kind
 from store.service.client import Client
@@ -75,6 +76,34 @@ def test_names_that_are_taken(store: Store) -> None:
             say(store, one, TALK[0])
         names = {name_of(store, one) for one in made}
     assert names == {f"cxtx/2026-03-05-a-talk{number}" for number in ("", "-2", "-3")}
+
+
+def test_programs_that_begin_together_share_no_name(store: Store) -> None:
+    made = [context(store) for _ in range(100)]
+    with naming(store):
+        for one in made:
+            say(store, one, TALK[0])
+        names = [name_of(store, one) for one in made]
+    assert set(names) == {"cxtx/2026-03-05-a-talk", *(f"cxtx/2026-03-05-a-talk-{number}" for number in range(2, 101))}
+
+
+def test_a_name_that_somebody_else_takes_meanwhile(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    quicker, submit_all = context(store), store.submit_all
+    taken = ("cxtx", "2026-03-05-a-talk")
+
+    def take_first(requests: Sequence[Request]) -> None:
+        if any(request.name == taken for request in requests) and not store.entry(quicker).name:
+            store.set_metadata(quicker, {"project": taken[0], "name": taken[1]})
+        submit_all(requests)
+
+    monkeypatch.setattr(store, "submit_all", take_first)
+    made = [context(store), context(store)]
+    for one in made:
+        say(store, one, TALK[0])
+    with naming(store):
+        names = {name_of(store, one) for one in made}
+    assert names == {"cxtx/2026-03-05-a-talk-2", "cxtx/2026-03-05-a-talk-3"}
+    assert name_of(store, quicker) == "/".join(taken)
 
 
 def test_what_a_program_said_stays(store: Store) -> None:
