@@ -281,7 +281,8 @@ def test_an_append_is_made_once_though_the_connection_breaks_before_it_is_answer
 
     def submit_then_break(requests: Sequence[Request]) -> None:
         submit_all(requests)
-        if len(broken) < 3:
+        # not where the context is given a name
+        if len(broken) < 3 and requests[0].turns:
             broken.append(len(requests))
             assert client._channel is not None
             client._channel._socket.shutdown(socket.SHUT_RDWR)
