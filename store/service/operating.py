@@ -21,6 +21,8 @@ from store.service.watching import Watchers
 from store.service.wire_fields import parameters
 
 _MAX_THREADS = 4
+_MAX_BRIEF_THREADS = 16
+"""What these write is made durable together."""
 _PROGRESS_SECONDS = 0.1
 
 # The types of an operation concern only the operation itself; the service passes its values through.
@@ -44,6 +46,7 @@ class Operating:
         self._nursery = nursery
         self._watchers = watchers
         self._threads = trio.CapacityLimiter(_MAX_THREADS)
+        self._brief_threads = trio.CapacityLimiter(_MAX_BRIEF_THREADS)
 
     def begin(self, link: Link, request: Request) -> None:
         """Begin to do what a request asks for."""
@@ -89,7 +92,8 @@ class Operating:
             def emit(item: object) -> None:
                 trio.from_thread.run(send, json.encode(item))
 
-            return await trio.to_thread.run_sync(work, emit, limiter=self._threads)
+            limiter = self._brief_threads if operation.brief else self._threads
+            return await trio.to_thread.run_sync(work, emit, limiter=limiter)
 
         # Progress must never hold up the work (a client may be stopped): what cannot be sent at once is dropped.
         last = 0.0

@@ -38,7 +38,8 @@ class Operation(Generic[Params, Item, Result]):
     It takes typed parameters, may hand out items on the way (rows, chunks, progress), and returns a result. All three
     are msgspec types: over the socket they travel as JSON, within a process as they are. ``run`` gets the holder,
     the parameters and a function that takes an item; it raises a ConvfsError where it cannot do it. Where
-    ``progress`` is set, items only say how far it is, and any of them may be dropped.
+    ``progress`` is set, items only say how far it is, and any of them may be dropped. One that is ``brief`` waits for
+    the disk at most, and not for those that take long.
     """
 
     number: int
@@ -47,3 +48,4 @@ class Operation(Generic[Params, Item, Result]):
     result: type[Result]
     run: Callable[[Holder, Params, Callable[[Item], None]], Result]
     progress: bool = False
+    brief: bool = False

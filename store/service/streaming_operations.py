@@ -87,11 +87,11 @@ def _open_turns(holder: Holder, params: OpenTurnsParams, emit: Callable[[list[Op
     return Nothing()
 
 
-OPEN_TURN = Operation(291, OpenParams, Nothing, int, _open)
-ADD_TEXT = Operation(292, AddParams, Nothing, int, _add)
-SEAL_TURN = Operation(293, SealParams, Nothing, bytes, _seal)
-DROP_TURN = Operation(294, NumberParams, Nothing, Nothing, _drop)
-RESUME_TURN = Operation(295, NumberParams, Nothing, int, _resume)
+OPEN_TURN = Operation(291, OpenParams, Nothing, int, _open, brief=True)
+ADD_TEXT = Operation(292, AddParams, Nothing, int, _add, brief=True)
+SEAL_TURN = Operation(293, SealParams, Nothing, bytes, _seal, brief=True)
+DROP_TURN = Operation(294, NumberParams, Nothing, Nothing, _drop, brief=True)
+RESUME_TURN = Operation(295, NumberParams, Nothing, int, _resume, brief=True)
 OPEN_TURNS = Operation(296, OpenTurnsParams, list[OpenText], Nothing, _open_turns)
 
 STREAMING_OPERATIONS = (OPEN_TURN, ADD_TEXT, SEAL_TURN, DROP_TURN, RESUME_TURN, OPEN_TURNS)

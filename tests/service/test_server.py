@@ -189,6 +189,26 @@ async def test_requests_run_side_by_side(store: Store, work: Work) -> None:
     assert answers == ["waited"]
 
 
+async def test_who_streams_does_not_wait_for_those_who_take_long(store: Store, work: Work) -> None:
+    context = store.create_context().context
+
+    def stream(path: Path) -> int:
+        with Client(path) as client:
+            turn = client.open_turn(context, "text.assistant.v1")
+            turn.add(b"said")
+            return turn.seal().turn_id
+
+    async with serving(store) as path, trio.open_nursery() as nursery:
+        for _ in range(6):
+            nursery.start_soon(call, path, WAIT, Nothing())
+        while not work.started.is_set():
+            await trio.sleep(0.01)
+        with trio.fail_after(5):
+            turn = await trio.to_thread.run_sync(stream, path)
+        work.may_go_on.set()
+    assert store.payload(turn) == b"said"
+
+
 async def test_what_a_client_asked_for_ends_when_it_goes_away(store: Store, work: Work) -> None:
     async with serving(store) as path:
         with socket.socket(socket.AF_UNIX) as leaving:
