@@ -1,5 +1,6 @@
 """The messages of the wire protocol, done on a store: what is asked for in, the payload of the answer out. Blocking."""
 
+import threading
 from collections.abc import Sequence
 from functools import singledispatchmethod
 
@@ -28,6 +29,7 @@ from store.store import Store
 
 _QUICK_BYTES = 256 << 10
 _FIRST_SLICE = 8
+_PUTS_AT_ONCE = 16
 _SPREAD = 8
 
 
@@ -36,6 +38,7 @@ class Plane:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._putting = [threading.Lock() for _ in range(_PUTS_AT_ONCE)]
 
     def submit_all(self, commits: Sequence[Commit]) -> None:
         """Make requests durable; what is wrong with one is its ``error``."""
@@ -143,12 +146,14 @@ class Plane:
     def _put_blob(self, message: PutBlob) -> bytes:
         if hash_bytes(message.data) != message.hash:
             raise UsageError(f"the bytes are not those of the blob {message.hash.hex()}")
-        there = True
-        try:
-            self._store.blob_size(message.hash)
-        except NotFound:
-            there = False
-        self._store.put_blob(message.data)
+        # of those who bring the same at once, one is told that it is new
+        with self._putting[message.hash[0] % len(self._putting)]:
+            there = True
+            try:
+                self._store.blob_size(message.hash)
+            except NotFound:
+                there = False
+            self._store.put_blob(message.data)
         return PutAnswer(message.hash, not there).encode()
 
     @perform.register

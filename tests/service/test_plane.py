@@ -256,6 +256,11 @@ def test_the_same_key_gives_the_same_turn(peer: Peer, context: int) -> None:
     assert peer.refused(append(b"2", context, key=b"k"))[0] == 409
     other = wire.HeadAnswer.decode(peer.ask(wire.CreateContext(0))).context
     assert appended(peer, append(b"2", other, key=b"k")).turn != first.turn
+    # a fork goes on from the same turns, and has keys of its own
+    fork = wire.HeadAnswer.decode(peer.ask(wire.ForkContext(first.turn))).context
+    in_fork = appended(peer, append(b"1", fork, key=b"k"))
+    assert (in_fork.turn != first.turn, in_fork.depth) == (True, 1)
+    assert appended(peer, append(b"1", fork, key=b"k")) == in_fork
     assert last(peer, context=context) == [b"1"]
 
 
@@ -334,6 +339,14 @@ def test_blobs(peer: Peer, context: int) -> None:
     wrong = Hash(bytes(32))
     assert peer.refused(PutBlob(wrong, data))[0] == 422
     assert peer.refused(GetBlob(wrong))[0] == 404
+
+
+def test_a_frame_may_be_as_large_as_it_may_be(peer: Peer, context: int) -> None:
+    data = bytes(frames.MAX_PAYLOAD - 36)
+    put = PutBlob(Hash(blake3(data).digest()), data)
+    assert len(put.encode()) == frames.MAX_PAYLOAD
+    assert PutAnswer.decode(peer.ask(put)) == PutAnswer(put.hash, True)
+    assert BlobAnswer.decode(peer.ask(GetBlob(put.hash))).data == data
 
 
 def test_a_payload_is_a_blob(peer: Peer, context: int) -> None:
