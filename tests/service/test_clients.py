@@ -287,7 +287,8 @@ def test_an_append_is_made_once_though_the_connection_breaks_before_it_is_answer
             assert client._channel is not None
             client._channel._socket.shutdown(socket.SHUT_RDWR)
 
-    context = store.create_context().context
+    # one that needs no name: to give it one is submitted, too
+    context = store.create_context(metadata={"project": "p", "name": "n"}).context
     monkeypatch.setattr(store, "submit_all", submit_then_break)
     with serving(Service(store, ())) as place, Client(place.socket) as client:
         turn = client.append(context, b"once", "t")
