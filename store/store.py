@@ -37,7 +37,7 @@ from store.index.views import Views
 from store.settings import Settings, load
 from store.upkeep.recovery import cannot_open, open_files
 from store.upkeep.stats import Stats, collect
-from store.upkeep.waiting import pack_waiting
+from store.upkeep.waiting import earlier
 
 
 class Store(Streaming):
@@ -56,7 +56,7 @@ class Store(Streaming):
             self._notes = Notes(index.db)
             self.canonical = {Encoding.JSON: canonical_json} if self.settings.canonical_json else {}
             self._listeners: list[tuple[Callable[[Change], None], bool]] = []
-            self._writer = Writer(files.turns, files.heads, files.packs, files.journal, index, files.seq)
+            self._writer = Writer(files.turns, files.heads, files.packs, files.journal, index, files.pending, files.seq)
             self._writer.committed = self._announce
             source = StoredBlobs(self._writer.pending, index, files.packs)
             self.resolver = Resolver(source, self.settings.content_cache_bytes)
@@ -86,7 +86,9 @@ class Store(Streaming):
             self._head_log = files.heads
             if renderer is not None and self.views.renderer() != renderer.version:
                 self.views.reset(renderer.version)
-            pack_waiting(files, self._writer.pending, self._intake.repack())
+            self._intake.note_earlier(earlier(files))
+            self._checkpointer.take_over(files.found, at_once=files.must_pack)
+            files.settle()
         except BaseException as error:
             files.close(clean=False)
             if isinstance(error, OSError):

@@ -54,3 +54,4 @@ def runtime_path(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def small_journals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make journals so small that a test fills them."""
     monkeypatch.setattr(recovery, "JOURNAL_BYTES", 64 << 10)
+    monkeypatch.setattr(recovery, "JOURNALS", 3)

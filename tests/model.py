@@ -108,7 +108,7 @@ def freeze(store: Store, target: Path) -> Path:
     writer, checkpointer = store._writer, store._checkpointer
     with writer.commit_lock:
         with checkpointer._work:
-            while checkpointer._task is not None:
+            while checkpointer._tasks:
                 checkpointer._work.wait()
         with writer._apply_lock, writer.index.db._lock:
             shutil.copytree(store.root, target)

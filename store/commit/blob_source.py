@@ -22,8 +22,7 @@ class StoredBlobs:
 
     def pending(self, digest: Hash) -> tuple[Form, bytes] | None:
         """Return a blob that waits in the journal."""
-        blob = self._pending.get(digest)
-        return (blob.form, blob.body) if blob else None
+        return self._pending.get(digest)
 
     def locations(self, digests: Sequence[Hash]) -> dict[Hash, list[Place]]:
         """Return the places in packs that may hold each blob."""

@@ -1,42 +1,35 @@
 """Checkpoints: moving what the journal holds into packs and logs, then freeing the journal.
 
-There are two journals. When the one in use is full, or the store is idle, commits go on in the other, and a thread
-of this module packs the blobs of the first, group by group, syncs packs and logs, brings the index up to date, and
-then retires the first. Packing is never on the way of a commit, and small blobs that came one by one are compressed
-with their neighbours.
+When the journal in use is full, or the store is idle, commits go on in another, and a thread of this module packs the
+blobs of the first, group by group, syncs packs and logs, brings the index up to date, and then retires the first.
+Packing is never on the way of a commit, and small blobs that came one by one are compressed with their neighbours.
 
-While commits come fast they have the processor to themselves, until the second journal is half full; from then on they
-are held back just so much that packing is done before the second is full, too.
+While commits come fast they have the processor to themselves, until the journals are half full; from then on they are
+held back just so much that there is always one to go on in.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-
-from msgspec import Struct
 
 from store.commit.intake import Intake
 from store.commit.learning import Learning
+from store.commit.pending import Generation, Waiting
 from store.commit.writer import Writer
-from store.disk.journal_format import Checkpoint, JournalBlob
+from store.disk.journal_format import Checkpoint
+from store.errors import DamageError
 
 _IDLE_SECONDS = 1.0
 _LONGEST_SECONDS = 15.0
 _SLICE_BYTES = 1 << 20
-_QUIET_SECONDS = 0.05
+_BREATH_SECONDS = 0.05
+_FAST = 4000
+"""So many frames a second leave nothing of the processor to others."""
 _LONGEST_PAUSE_SECONDS = 0.005
-
-
-class _Task(Struct, frozen=True):
-    """One journal to be packed: its blobs, and what it brought the store to."""
-
-    blobs: list[JournalBlob]
-    seq: int
-    turn_count: int
-    heads_length: int
 
 
 class Checkpointer:
@@ -47,9 +40,11 @@ class Checkpointer:
         self._intake = intake
         self._learning = learning
         self._work = threading.Condition()
-        self._task: _Task | None = None
-        self._packed = 0.0
-        """The share of the task's bytes that has been packed."""
+        self._tasks: deque[Generation] = deque()
+        """Oldest first."""
+        self._packed = 0
+        """How many bytes of the first task have been packed."""
+        self._seen = (0.0, writer.seq)
         self._learns = False
         self._may_learn = True
         self._awake = False
@@ -62,26 +57,33 @@ class Checkpointer:
         writer.wanted = self._wake
         writer.pace = self.pace
 
+    def take_over(self, found: Sequence[Generation], *, at_once: bool) -> None:
+        """Have packed what the journal held when it was opened; ``at_once``, before :meth:`start`."""
+        if at_once:
+            for generation in found:
+                self._pack(generation)
+        else:
+            self._tasks += found
+
     def start(self) -> None:
         """Start the background thread."""
         self._thread.start()
 
     def switch(self) -> None:
-        """Go on in the other journal and have the first one packed. The caller holds ``writer.commit_lock``."""
+        """Go on in another journal and have the one in use packed. The caller holds ``writer.commit_lock``."""
         writer = self._writer
         with self._work:
-            self._finish_task()
+            self._hurry(lambda: writer.journal.free)
             writer.check()
-            self._task = self._take()
+            self._tasks.append(self._take())
             self._work.notify_all()
 
     def pace(self) -> None:
         """Hold a commit back a little where commits come faster than what came before them can be packed."""
-        if self._task is not None:
-            journal = self._writer.journal
-            ahead = 2 * journal.used / journal.capacity - 1 - self._packed
-            if ahead > 0:
-                time.sleep(min(ahead / 20, _LONGEST_PAUSE_SECONDS))
+        journal = self._writer.journal
+        ahead = 2 * (journal.backlog - self._packed) / journal.total - 1
+        if ahead > 0 and self._tasks:
+            time.sleep(min(ahead / 100, _LONGEST_PAUSE_SECONDS))
 
     def flush(self) -> None:
         """Pack and sync everything that has been committed, now. Raises StoreFailed."""
@@ -90,7 +92,9 @@ class Checkpointer:
             if writer.journal.used and not writer.failed:
                 self.switch()
         with self._work:
-            self._finish_task()
+            last = self._tasks[-1] if self._tasks else None
+            # no more than that: others may go on committing
+            self._hurry(lambda: all(task is not last for task in self._tasks))
         if writer.failed:
             writer.check()
 
@@ -129,14 +133,14 @@ class Checkpointer:
         if writer.failed:
             writer.check()
 
-    def _take(self) -> _Task:
+    def _take(self) -> Generation:
         writer = self._writer
         writer.journal.switch()
-        self._packed = 0.0
-        return _Task(writer.pending.take(), writer.seq, writer.turns.count, writer.head_log.length)
+        return writer.pending.take(writer.seq, writer.turns.count, writer.head_log.length)
 
-    def _finish_task(self) -> None:
-        while self._task is not None:
+    def _hurry(self, done: Callable[[], bool]) -> None:
+        """Wait until something is done, or nothing is left to do."""
+        while self._tasks and not done():
             self._hurried = True
             self._work.notify_all()
             self._work.wait()
@@ -150,10 +154,9 @@ class Checkpointer:
 
     def _run(self) -> None:
         while (task := self._next()) is not None:
-            self._hold_back()
             self._guarded(partial(self._pack, task))
             with self._work:
-                self._task = None
+                self._tasks.popleft()
                 self._hurried = False
                 learn = self._may_learn and not self._learns and self._learning.due
                 self._learns = self._learns or learn
@@ -177,27 +180,36 @@ class Checkpointer:
             self._writer.fail(error)
 
     def _hold_back(self) -> None:
-        """Wait until commits become rare, or room scarce."""
-        writer, seen = self._writer, -1
-        half = writer.journal.capacity // 2
-        with self._work:
-            while not self._hurried and not self._closing and writer.journal.used < half and writer.seq != seen:
-                seen = writer.seq
-                self._work.wait(_QUIET_SECONDS)
+        """Wait while commits come fast, unless room becomes scarce."""
+        journal = self._writer.journal
+        while not self._calm() and 2 * (journal.backlog - self._packed) < journal.total:
+            with self._work:
+                if self._hurried or self._closing:
+                    return
+                self._work.wait(_BREATH_SECONDS)
+                awake, self._awake = self._awake, False
+            if awake:
+                self._writer.settle()
 
-    def _next(self) -> _Task | None:
+    def _calm(self) -> bool:
+        """Say whether few commits have come since this was last asked."""
+        before, seq = self._seen
+        self._seen = now, reached = time.monotonic(), self._writer.seq
+        return reached - seq < _FAST * (now - before)
+
+    def _next(self) -> Generation | None:
         """Wait for work, and see to it that there is some when the store is idle; None to end."""
         writer = self._writer
         began = since = time.monotonic()
         seen = writer.seq
         while True:
             with self._work:
-                if self._task is None and not self._closing and not self._awake:
+                if not self._tasks and not self._closing and not self._awake:
                     # nothing in the journal: nothing to do before somebody commits
                     self._work.wait(_IDLE_SECONDS / 2 if writer.journal.used and not writer.failed else None)
                 self._awake = False
-                if self._task is not None:
-                    return self._task
+                if self._tasks:
+                    return self._tasks[0]
                 if self._closing:
                     return None
             try:
@@ -217,27 +229,21 @@ class Checkpointer:
         if self._writer.commit_lock.acquire(blocking=False):
             try:
                 with self._work:
-                    free = self._task is None
+                    free = not self._tasks
                 # what is in the journal can wait until the disk has room for it elsewhere
                 if free and self._writer.journal.used and self._writer.has_room():
                     self.switch()
             finally:
                 self._writer.commit_lock.release()
 
-    def _pack(self, task: _Task) -> None:
+    def _pack(self, task: Generation) -> None:
         writer = self._writer
         load = self._intake.repack()
-        total = sum(len(blob.body) for blob in task.blobs) or 1
-        size, some = 0, []
-        for blob in task.blobs:
-            some.append(blob.body)
-            size += len(blob.body)
-            if size >= _SLICE_BYTES:
-                load.payloads(some, self._intake.earlier)
-                # the syncs at the end take their time, too
-                self._packed += 0.85 * size / total
-                size, some = 0, []
-        load.payloads(some, self._intake.earlier)
+        for some in _slices(task.blobs):
+            self._hold_back()
+            if load.payloads(writer.pending.bodies(some), self._intake.earlier) != [blob.hash for blob in some]:
+                raise DamageError("the journal does not hold any more what was written to it")
+            self._packed += sum(blob.length for blob in some)
         load.sync()
         writer.turns.sync()
         writer.head_log.sync()
@@ -247,3 +253,18 @@ class Checkpointer:
         self._learning.packed(task.blobs)
         pack, length = writer.packs.synced
         writer.journal.retire(Checkpoint(task.seq, task.turn_count, task.heads_length, pack, length))
+        self._packed = 0
+
+
+def _slices(blobs: list[Waiting]) -> Iterator[list[Waiting]]:
+    """Yield some of the blobs at a time."""
+    some: list[Waiting] = []
+    size = 0
+    for blob in blobs:
+        some.append(blob)
+        size += blob.length
+        if size >= _SLICE_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some

@@ -41,7 +41,7 @@ class Intake:
         self._dictionary_name = names[-1][1] if names else None
         self._dictionary: tuple[Hash, bytes] | None = None
         # what waits in the journal must not vouch for what lies in the packs
-        self._packed = Resolver(StoredBlobs(Pending(), writer.index, writer.packs), _CACHE_BYTES)
+        self._packed = Resolver(StoredBlobs(Pending(writer.journal), writer.index, writer.packs), _CACHE_BYTES)
         self._sound: dict[Hash, None] = {}
         self._earlier: dict[Hash, Hash] = {}
         self._append_lock = threading.Lock()
@@ -53,7 +53,7 @@ class Intake:
     def held(self, digests: Sequence[Hash]) -> set[Hash]:
         """Return those blobs that the store has, intact, in a pack or in the journal, or will have after a sync."""
         pending, written = self.writer.pending, self._written
-        waiting = {digest for digest in digests if digest in written or pending.get(digest) is not None}
+        waiting = {digest for digest in digests if digest in written or digest in pending}
         return waiting | self.packed([digest for digest in digests if digest not in waiting])
 
     def packed(self, digests: Sequence[Hash]) -> set[Hash]:
@@ -230,6 +230,8 @@ class Load:
             self._plain(bytes(data[start:end]))
             passed(end)
         self._flush()
+        # or a power failure might leave a list of what is not there
+        self._intake.sync()
         record = encode_record(codec(Compression.CHUNKS, Form.PLAIN), len(data), digest, listed)
         self._intake.write([(record, [digest])])
         self._new.add(digest)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from store.commit.intake import Intake
+from store.commit.pending import Waiting
 from store.commit.request import Request
 from store.content.compression import SMALL_GROUP_BYTES, Member, pack_single
 from store.content.cutting import cut
 from store.content.dictionaries import train
 from store.disk.blob_format import Form
-from store.disk.journal_format import JournalBlob
 from store.errors import ConvfsError, DamageError
 from store.ids import hash_bytes
 
@@ -35,9 +35,9 @@ class Learning:
         self._wanted = False
         self._next_try = _FEWEST_TURNS
 
-    def packed(self, blobs: Sequence[JournalBlob]) -> None:
+    def packed(self, blobs: Sequence[Waiting]) -> None:
         """Take note of what was packed together."""
-        if blobs and sum(len(blob.body) for blob in blobs) < SMALL_GROUP_BYTES:
+        if blobs and sum(blob.length for blob in blobs) < SMALL_GROUP_BYTES:
             self._wanted = True
 
     @property

@@ -1,39 +1,99 @@
 """Blobs that are durable in the journal but not yet in a pack."""
 
 import threading
+from collections.abc import Sequence
+from itertools import groupby
 
+from msgspec import Struct
+
+from store.disk.blob_format import Form
+from store.disk.journal import Journal, Place
 from store.disk.journal_format import JournalBlob
 from store.ids import Hash
 
 
-class Pending:
-    """The journalled blobs, by hash, in two generations: those of the journal in use and those being packed."""
+class Waiting(Struct, gc=False):
+    """One of them: where its body lies in the journal; those of the latest generation are in memory, too."""
 
-    def __init__(self) -> None:
-        self._blobs: dict[Hash, JournalBlob] = {}
-        self._fresh: list[JournalBlob] = []
+    hash: Hash
+    form: Form
+    number: int
+    offset: int
+    length: int
+    body: bytes | None
+
+
+class Generation(Struct, frozen=True, gc=False):
+    """Blobs to be packed together, in order, and what the commits that brought them have brought the logs to."""
+
+    blobs: list[Waiting]
+    seq: int
+    turn_count: int
+    heads_length: int
+
+
+class Pending:
+    """The journalled blobs, by hash, in generations: that of the journal in use, and those to be packed.
+
+    Memory is taken for the bodies of one journal; of the others they are read again. Safe to share between threads.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._blobs: dict[Hash, Waiting] = {}
+        self._fresh: list[Waiting] = []
         self._lock = threading.Lock()
 
-    def get(self, digest: Hash) -> JournalBlob | None:
-        """Return the blob if it waits to be packed."""
-        return self._blobs.get(digest)
+    def __len__(self) -> int:
+        return len(self._blobs)
 
-    def add(self, blobs: list[JournalBlob]) -> None:
-        """Take in blobs that have just been journalled."""
+    def __contains__(self, digest: Hash) -> bool:
+        """Whether the blob waits to be packed."""
+        return digest in self._blobs
+
+    def bodies(self, some: Sequence[Waiting]) -> list[bytes]:
+        """Return the bodies of blobs that have not been dropped, read as one where they lie together."""
+        found: list[bytes] = []
+        for number, group in groupby(some, lambda waiting: waiting.number):
+            near = list(group)
+            start, end = near[0].offset, near[-1].offset + near[-1].length
+            data = self._journal.read(number, end - start, start)
+            found += [data[(at := waiting.offset - start) : at + waiting.length] for waiting in near]
+        return found
+
+    def get(self, digest: Hash) -> tuple[Form, bytes] | None:
+        """Return the blob if it waits to be packed; its bytes are to be compared with its hash."""
+        while (found := self._blobs.get(digest)) is not None:
+            body = found.body
+            if body is None:
+                body = self._journal.read(found.number, found.length, found.offset)
+            # it is forgotten before its place in the journal is written to again
+            if self._blobs.get(digest) is found:
+                return found.form, body
+        return None
+
+    def add(self, blobs: Sequence[JournalBlob], end: Place, *, keep: bool = True) -> None:
+        """Take in the blobs of an entry, which ends at ``end``; ``keep`` their bodies in memory."""
+        number, offset = end
+        offset -= sum([len(blob.body) for blob in blobs])
         with self._lock:
-            for blob in blobs:
-                if blob.hash not in self._blobs:
-                    self._blobs[blob.hash] = blob
-                    self._fresh.append(blob)
+            for digest, form, _raw_len, body in blobs:
+                if digest not in self._blobs:
+                    waiting = Waiting(digest, form, number, offset, len(body), body if keep else None)
+                    self._blobs[digest] = waiting
+                    self._fresh.append(waiting)
+                offset += len(body)
 
-    def take(self) -> list[JournalBlob]:
-        """Begin a new generation; return the blobs of the one that ends, in order (they stay readable)."""
+    def take(self, seq: int, turn_count: int, heads_length: int) -> Generation:
+        """Begin a new generation; return the one that ends (its blobs stay readable)."""
         with self._lock:
             taken, self._fresh = self._fresh, []
-            return taken
+        for waiting in taken:
+            waiting.body = None
+        return Generation(taken, seq, turn_count, heads_length)
 
-    def drop(self, blobs: list[JournalBlob]) -> None:
+    def drop(self, some: Sequence[Waiting]) -> None:
         """Forget blobs that can now be read from a pack."""
         with self._lock:
-            for blob in blobs:
-                self._blobs.pop(blob.hash, None)
+            for waiting in some:
+                self._blobs.pop(waiting.hash, None)

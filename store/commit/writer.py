@@ -4,8 +4,8 @@ Every caller brings a :class:`Request`. The first to come leads: it takes all th
 entry into the journal (one write, one fdatasync) and answers all; meanwhile others gather behind the next leader.
 There is no thread of its own to hand work to, so a lone caller pays for the sync and hardly more.
 
-What is in the journal is durable. The logs and the index are brought up to it without syncs, and blobs wait in
-memory (:class:`Pending`) until a checkpoint packs them (``store.commit.checkpointer``).
+What is in the journal is durable. The logs and the index are brought up to it without syncs, and blobs wait in the
+journal (:class:`Pending`) until a checkpoint packs them (``store.commit.checkpointer``).
 
 A write or sync that fails is an error to everyone waiting, and from then on to everyone: what the disk holds is
 unknown, so nothing is retried. A disk that is full is found out before anything is written, and an error to those alone
@@ -74,6 +74,7 @@ class Writer:
         packs: PackSet,
         journal: Journal,
         index: Index,
+        pending: Pending,
         seq: int,
     ) -> None:
         self.turns = turns
@@ -81,7 +82,7 @@ class Writer:
         self.packs = packs
         self.journal = journal
         self.index = index
-        self.pending = Pending()
+        self.pending = pending
         self.seq = seq
         self.types = index.type_names()
         """The names of the payload types that turns may have, by tag."""
@@ -168,7 +169,10 @@ class Writer:
     def at_once(self) -> bool:
         """Whether a commit would have to wait for nothing but its own sync, as far as that can be told."""
         journal = self.journal
-        return not self.commit_lock.locked() and (journal.free or journal.room(self._group_bytes))
+        if self.commit_lock.locked() or 2 * journal.backlog > journal.total:
+            # where so much waits to be packed, commits are paced
+            return False
+        return journal.free or journal.room(self._group_bytes)
 
     def settle(self) -> None:
         """Bring the index up to what has been committed; whoever queries it calls this first."""
@@ -253,7 +257,7 @@ class Writer:
 
     def has_room(self, size: int = 0) -> bool:
         """Say whether the disk has room for ``size`` bytes, and for packing all that is in the journal."""
-        return self.journal.free_bytes() >= size + self.journal.used + _ROOM_BYTES
+        return self.journal.free_bytes() >= size + self.journal.backlog + _ROOM_BYTES
 
     def check_room(self, size: int = 0) -> None:
         """Raise StoreFull unless :meth:`has_room`."""
@@ -357,10 +361,10 @@ class Writer:
         while not self.journal.room(len(encoded)):
             self.journal_full()
         first = not self.journal.used
-        self.journal.append(encoded)
+        end = self.journal.append(encoded)
         self.turns.append(entry.turns)
         self.head_log.append(entry.heads)
-        self.pending.add(draft.blobs)
+        self.pending.add(draft.blobs, end)
         texts: list[heads.Frame] = []
         followed = FOLLOWED if self.texts else TEXT_NOTES
         for frame in draft.frames:

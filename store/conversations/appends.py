@@ -190,7 +190,7 @@ class Appends(Submitting):
         if sum(blob.raw_len for blob in blobs.values()) <= self._writer.journalled_bytes:
             self._intake.note_earlier(earlier)
             return list(blobs.values())
-        if any(self._writer.pending.get(digest) for digest in earlier.values()):
+        if any(digest in self._writer.pending for digest in earlier.values()):
             # what is to be built upon must lie in the packs
             self.flush()
         load = self.load()

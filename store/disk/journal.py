@@ -1,85 +1,86 @@
 """The journal: what makes a commit durable with one write and one sync.
 
-``journal/1`` and ``journal/2`` are used in turns, each from its beginning. They grow ahead of what is written, in
-steps that are filled with zeros: a sync has no metadata to write then. While one takes commits, the blobs of the other
-are packed; then :meth:`Journal.retire` notes in ``journal/checkpoint`` how far logs and packs reach, and the other is
-free again. Closing a store cuts both to their headers.
+``journal/1``, ``journal/2`` and so on are used in turns, each from its beginning; there are two while that is enough,
+and more where commits come faster than they can be packed. While one takes commits, the blobs of those before it are
+packed; then :meth:`Journal.retire` notes in ``journal/checkpoint`` how far logs and packs reach, and these are free
+again. Closing a store cuts two to their headers and removes the others.
 
 Recovery: cut logs and packs to the checkpoint, then replay :meth:`Journal.entries`. An entry that was being written
 at the crash fails its checksum and was never acknowledged. An entry is one write, and the next begins only after it
 was synced: so a bad entry with a good one of its epoch behind it was damaged later, and the good one still counts.
 """
 
-import errno
 import os
 import threading
 import zlib
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 from store.disk import durable, file_header, journal_format
 from store.disk.file_header import CHECKPOINT, HEADER_SIZE, JOURNAL
-from store.disk.journal_format import BLOCK, FRAME_OVERHEAD, MAGIC, SLOT_SIZE, Checkpoint, Entry, Slot
+from store.disk.journal_file import FULL, Found, JournalFile
+from store.disk.journal_format import BLOCK, FRAME_OVERHEAD, SLOT_SIZE, Checkpoint, Entry, Slot
 from store.disk.reading import pread_around
 from store.errors import DamageError, StoreFailed, StoreFull, UsageError
 
 _SLOTS = 4
-_FIRST_STEP = 64 << 10
-_STEP = 4 << 20
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_LEAST_FILES = 2
 
-
-class _File:
-    """One of the two journals.
-
-    ``last_seq`` is that of the last entry written to it and not yet retired, else 0; ``size`` that of the file.
-    """
-
-    __slots__ = ("fd", "last_seq", "path", "position", "size")
-
-    def __init__(self, path: Path, fd: int, size: int) -> None:
-        self.path = path
-        self.fd = fd
-        self.size = size
-        self.position = BLOCK
-        self.last_seq = 0
+Place = tuple[int, int]
+"""Where an entry ends, and with it the last of its blobs' bodies: the number of the file, and the offset in it."""
 
 
 class Journal:
-    """Both journals of a store. Appending, switching and retiring may come from different threads.
+    """All journals of a store. Appending, switching and retiring may come from different threads.
 
     ``problems`` says in words what was found damaged; complete once :meth:`entries` has been exhausted.
     """
 
-    def __init__(self, directory: Path, store_id: bytes, capacity: int = 32 << 20) -> None:
-        """Open the journals, or make them; each grows to ``capacity`` bytes. Raises FormatTooNew and DamageError."""
+    def __init__(self, directory: Path, store_id: bytes, capacity: int = 32 << 20, files: int = _LEAST_FILES) -> None:
+        """Open the journals, or make the first two. Raises FormatTooNew and DamageError.
+
+        There will be up to ``files`` of them, and each grows to ``capacity`` bytes.
+        """
         self.problems: list[str] = []
+        self.capacity = capacity - BLOCK
+        self.total = files * self.capacity
+        """How many bytes all of them can hold."""
+        self._directory = directory
+        self._store_id = store_id
+        self._most = files
         self._seed = zlib.crc32(store_id)
         self._lock = threading.Lock()
         self._failed = False
         durable.make_directory(directory)
-        self._files: list[_File] = []
-        self._slots_fd = self._open(directory / "checkpoint", store_id, (_SLOTS + 1) * BLOCK)
+        self._files: dict[int, JournalFile] = {}
+        self._slots_fd = self._open(directory / "checkpoint", (_SLOTS + 1) * BLOCK)
         try:
-            for name in ("1", "2"):
-                fd = self._open(directory / name, store_id, HEADER_SIZE)
-                self._files.append(_File(directory / name, fd, os.fstat(fd).st_size))
+            there = {int(name) for name in os.listdir(directory) if name.isdecimal()}
+            for number in sorted(there | set(range(1, _LEAST_FILES + 1))):
+                self._add(number)
         except BaseException:
             self.close()
             raise
         self._slot = self._read_slots()
-        self.capacity = capacity - BLOCK
-        epoch = self._slot.epoch if self._slot else 0
-        found = [entries for file in self._files if (entries := self._find(file, epoch))]
-        found.sort(key=lambda entries: entries[0][0])
-        self._epoch = max([epoch, *(entries[0][0] for entries in found)])
-        self._found = _in_force([body for entries in found for _, body in entries])
-        self._replayed_to = self._found[-1][0] if self._found else 0
-        self._current = 0
-        self._ready = self._slot is not None and self._replayed_to <= self._slot.checkpoint.seq
-        if self._ready:
-            self._epoch += 1
+        self._find()
+
+    def _find(self) -> None:
+        """Find the entries that are to be replayed, and go on in a file that holds none of them if there is one."""
+        oldest = self._slot.epoch if self._slot else 0
+        reached = self._slot.checkpoint.seq if self._slot else -1
+        found = [entries for file in self._files.values() if (entries := file.find(oldest, self._seed))]
+        found.sort(key=lambda entries: entries[0].epoch)
+        self._epoch = max([oldest, *(entries[0].epoch for entries in found)])
+        self._found = _in_force([entry for entries in found for entry in entries])
+        files = [self._files[entries[0].number] for entries in found]
+        if self._found and self._found[-1].seq <= reached:
             self._found = []
+        self._uses = [file for file in files if file.last_seq > reached]
+        """The files with entries that are not retired, in the order in which they were written; the current last."""
+        self._current: JournalFile | None = None
+        if self._slot is not None and not self._found:
+            self._begin()
 
     @property
     def checkpoint(self) -> Checkpoint | None:
@@ -92,12 +93,17 @@ class Journal:
     @property
     def used(self) -> int:
         """How many bytes the journal in use holds."""
-        return self._files[self._current].position - BLOCK
+        return self._current.used if self._current else 0
+
+    @property
+    def backlog(self) -> int:
+        """How many bytes there are in all that are not retired."""
+        return sum(file.used for file in self._uses[:])
 
     @property
     def free(self) -> bool:
-        """Whether the other journal is retired, so that :meth:`switch` can be called."""
-        return self._files[1 - self._current].last_seq == 0
+        """Whether another journal is retired or can be made, so that :meth:`switch` can be called."""
+        return self._slot is not None and len(self._uses) < max(self._most, len(self._files))
 
     def room(self, size: int) -> bool:
         """Say whether an entry of ``size`` encoded bytes fits the journal in use.
@@ -107,71 +113,63 @@ class Journal:
         need = size + FRAME_OVERHEAD
         if need > self.capacity:
             raise UsageError(f"a group of {size} bytes is too large for a journal of {self.capacity}")
-        return need <= self.capacity - self.used
+        return self._current is not None and need <= self.capacity - self._current.used
 
     def free_bytes(self) -> int:
         """Return how many bytes there is room for on the disk."""
         return durable.free_bytes(self._slots_fd)
 
-    def append(self, entry: bytes) -> None:
-        """Write an encoded entry and return when it is on disk. Nothing more is taken after this has failed once.
+    def append(self, entry: bytes) -> Place:
+        """Write an encoded entry and return, when it is on disk, where it ends.
 
-        Except that the disk may be full: that is StoreFull.
+        Nothing more is taken after this has failed once. Except that the disk may be full: that is StoreFull.
         """
         with self._lock:
             self._check()
-            if not self._ready:
+            file = self._current
+            if file is None:
                 raise UsageError("the journal takes nothing before a checkpoint covers what it holds")
-            file = self._files[self._current]
             framed = journal_format.frame(entry, self._epoch, file.position, self._seed)
-            end = file.position + len(framed)
-            if end > BLOCK + self.capacity:
+            if file.used + len(framed) > self.capacity:
                 raise UsageError(f"an entry of {len(entry)} bytes does not fit the journal: ask for room first")
             self._failed = True
             try:
-                if end > file.size:
-                    self._grow(file, end)
-                durable.pwrite_all(file.fd, framed, file.position)
-            except OSError as error:
-                if error.errno not in _FULL:
-                    raise
-                # what was written of it is no entry, nobody was told of one, and the next takes its place
-                file.size = os.fstat(file.fd).st_size
+                file.write(framed)
+            except StoreFull:
                 self._failed = False
-                raise StoreFull(f"{file.path}: {error.strerror}: free space, then try again") from error
+                raise
             durable.fdatasync(file.fd)
             self._failed = False
-            file.position = end
+            file.position += len(framed)
             file.last_seq = journal_format.entry_seq(entry)
+            return file.number, file.position - FRAME_OVERHEAD + journal_format.FRAME_HEAD
 
     def switch(self) -> None:
-        """Go on in the other journal, which must be free."""
+        """Go on in another journal, which must be :attr:`free`. Raises StoreFull; then all is as before."""
         with self._lock:
-            other = self._files[1 - self._current]
-            if other.last_seq:
-                raise UsageError(f"{other.path}: the journal holds entries that are not yet in the logs")
-            other.position = BLOCK
-            self._epoch += 1
-            self._current = 1 - self._current
+            self._check()
+            if not self.free:
+                raise UsageError(f"{self._directory}: the journals hold entries that are not yet in the logs")
+            try:
+                self._begin()
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                raise StoreFull(f"{self._directory}: {error.strerror}: free space, then try again") from error
 
     def retire(self, checkpoint: Checkpoint) -> None:
-        """Note durably that everything up to ``checkpoint.seq`` is in the logs and packs, and synced there.
-
-        After recovery, the first checkpoint must cover all entries; then the journal takes new ones.
-        """
+        """Note durably that everything up to ``checkpoint.seq`` is in the logs and packs, and synced there."""
         with self._lock:
-            if not self._ready and checkpoint.seq < self._replayed_to:
-                raise UsageError(f"the journal has entries up to {self._replayed_to}, beyond {checkpoint.seq}")
+            self._check()
+            covered = list(
+                takewhile(lambda file: file is not self._current and file.last_seq <= checkpoint.seq, self._uses)
+            )
+            left = self._uses[len(covered) :]
             # While an older epoch has entries that are not covered, it stays the one to begin reading at.
-            other = self._files[1 - self._current]
-            covered = other.last_seq <= checkpoint.seq
-            if not self._ready:
-                self._epoch += 1
-            epoch = self._epoch if covered else self._epoch - 1
+            epoch = left[0].epoch if left else self._epoch + 1
             generation = self._slot.generation + 1 if self._slot else 1
             slot = Slot(generation, epoch, checkpoint)
             data = journal_format.encode_slot(slot)
-            self._check()
             # Two copies in blocks of their own: no single fault loses the newest checkpoint. The slots of the
             # generation before stay as they are.
             offset = BLOCK * (1 + 2 * (generation % 2))
@@ -180,13 +178,13 @@ class Journal:
             durable.fdatasync(self._slots_fd)
             self._failed = False
             self._slot = slot
-            self._found = []
-            self._ready = True
-            if covered:
-                other.last_seq = 0
+            self._found = [found for found in self._found if found.seq > checkpoint.seq]
+            self._uses = left
+            if self._current is None and not left:
+                self._begin()
 
-    def entries(self, after: int | None = None) -> Iterator[Entry]:
-        """Yield what recovery must replay, oldest first: the entries whose seq is above ``after``.
+    def entries(self, after: int | None = None) -> Iterator[tuple[Entry, Place]]:
+        """Yield what recovery must replay, oldest first: the entries whose seq is above ``after``, and where they end.
 
         ``after`` is the checkpoint's seq if not given. Where an entry is lost, the next begins at a higher offset of
         the head log than the one before ended; :attr:`problems` says so, and the entry still counts.
@@ -195,43 +193,58 @@ class Journal:
         if after is None:
             after = checkpoint.seq if checkpoint else 0
         expected = checkpoint.heads_length if checkpoint and checkpoint.seq == after else None
-        for seq, body in self._found:
-            if seq <= after:
+        for found in self._found:
+            if found.seq <= after:
                 continue
+            body = self._files[found.number].body(found, self._seed)
             try:
+                if body is None:
+                    raise DamageError(f"the journal's entry {found.seq} could be read once, and then no more")
                 entry = journal_format.decode_entry(body)
             except DamageError as error:
                 self.problems.append(str(error))
                 continue
             if expected is not None and entry.heads_offset > expected:
                 self.problems.append(
-                    f"the journal lost {entry.heads_offset - expected} bytes of head records before seq {seq}"
+                    f"the journal lost {entry.heads_offset - expected} bytes of head records before seq {found.seq}"
                 )
             expected = entry.heads_offset + len(entry.heads)
-            yield entry
+            yield entry, (found.number, found.offset + journal_format.FRAME_HEAD + len(body))
+
+    def read(self, number: int, length: int, offset: int) -> bytes:
+        """Read bytes of a file that is in use; zeros for what the disk cannot read."""
+        return pread_around(self._files[number].fd, length, offset)
 
     def cut(self) -> None:
         """Give back the disk space that the journals take, if nothing in them is needed any more."""
         with self._lock:
             self._check()
-            if self._ready and not any(file.last_seq for file in self._files):
-                for file in self._files:
-                    if file.size > HEADER_SIZE:
-                        durable.truncate(file.fd, HEADER_SIZE)
-                        file.size, file.position = HEADER_SIZE, BLOCK
+            if any(file.used for file in self._uses):
+                return
+            for number, file in list(self._files.items()):
+                if number > _LEAST_FILES and file is not self._current:
+                    del self._files[number]
+                    os.close(file.fd)
+                    durable.remove(file.path)
+                elif file.size > HEADER_SIZE:
+                    durable.truncate(file.fd, HEADER_SIZE)
+                    file.size, file.position = HEADER_SIZE, BLOCK
 
     def close(self) -> None:
         """Close the files. What was not retired is replayed at the next opening."""
-        for file in self._files:
+        for file in self._files.values():
             os.close(file.fd)
         os.close(self._slots_fd)
 
-    def _grow(self, file: _File, end: int) -> None:
-        """Make a file longer, to ``end`` at least; the sync of the entry brings the zeros to disk, too."""
-        step = min(max(file.size, _FIRST_STEP), _STEP)
-        size = min(max(file.size + step, end), BLOCK + self.capacity)
-        durable.fill_zeros(file.fd, size)
-        file.size = size
+    def _begin(self) -> None:
+        """Begin to use a file that is not in use, the first that there is; else make one."""
+        file = next((file for file in self._files.values() if file not in self._uses), None)
+        if file is None:
+            file = self._add(max(self._files) + 1)
+        self._epoch += 1
+        file.begin(self._epoch)
+        self._uses = [*self._uses, file]
+        self._current = file
 
     def _check(self) -> None:
         # after a failed write or sync the disk's state is unknown, and a second sync would not tell
@@ -240,14 +253,20 @@ class Journal:
 
     # -- opening ---------------------------------------------------------------------------------------------------
 
-    def _open(self, path: Path, store_id: bytes, size: int) -> int:
+    def _add(self, number: int) -> JournalFile:
+        path = self._directory / str(number)
+        file = JournalFile(path, self._open(path, HEADER_SIZE), BLOCK + self.capacity)
+        self._files[number] = file
+        return file
+
+    def _open(self, path: Path, size: int) -> int:
         """Open one file, or make it, at least ``size`` bytes long."""
         kind = CHECKPOINT if path.name == "checkpoint" else JOURNAL
         if not path.exists():
-            file_header.create(path, kind, store_id)
+            file_header.create(path, kind, self._store_id)
         fd = durable.open_file(path)
         try:
-            problem = file_header.check(fd, kind, store_id, path)
+            problem = file_header.check(fd, kind, self._store_id, path)
             if problem:
                 self.problems.append(str(problem))
             if os.fstat(fd).st_size < size:
@@ -263,54 +282,14 @@ class Journal:
         slots = (journal_format.decode_slot(pread_around(self._slots_fd, SLOT_SIZE, offset)) for offset in offsets)
         return max((slot for slot in slots if slot), key=lambda slot: slot.generation, default=None)
 
-    def _find(self, file: _File, oldest: int) -> list[tuple[int, memoryview]]:
-        """Return (epoch, body) of the entries of the file's last use, if that began in epoch ``oldest`` or later."""
-        first = self._first(file)
-        if first is not None and first < oldest:
-            return []
-        data = memoryview(pread_around(file.fd, file.size, 0))
-        entries: list[tuple[int, memoryview]] = []
-        position: int | None = BLOCK
-        while position is not None:
-            framed = journal_format.unframe(data, position, self._seed)
-            if framed is None or (entries and framed.epoch != entries[0][0]):
-                # the end of this use, unless there is more of it behind
-                position = self._next(data, position + 1, oldest)
-                continue
-            entries.append((framed.epoch, framed.body))
-            position += framed.length
-        return entries
 
-    def _first(self, file: _File) -> int | None:
-        """Return the epoch of the sound entry at the beginning of a journal, None if there is none."""
-        length = int.from_bytes(pread_around(file.fd, 4, BLOCK + 4), "little")
-        if not FRAME_OVERHEAD <= length <= file.size - BLOCK:
-            return None
-        # as if it lay at its place: unframe compares that
-        data = memoryview(bytes(BLOCK) + pread_around(file.fd, length, BLOCK))
-        framed = journal_format.unframe(data, BLOCK, self._seed)
-        return framed.epoch if framed else None
-
-    def _next(self, data: memoryview, start: int, oldest: int) -> int | None:
-        """Return where the next sound entry begins that is of the epoch ``oldest`` or a later one."""
-        raw = data.obj
-        assert isinstance(raw, bytes)
-        while (start := raw.find(MAGIC, start)) >= 0:
-            framed = journal_format.unframe(data, start, self._seed)
-            if framed and framed.epoch >= oldest:
-                return start
-            start += 1
-        return None
-
-
-def _in_force(bodies: list[memoryview]) -> list[tuple[int, memoryview]]:
-    """Return (seq, body) of entries, given in the order of writing; a later one of the same seq takes the place.
+def _in_force(entries: list[Found]) -> list[Found]:
+    """Return entries, given in the order of writing; a later one of the same seq takes the place.
 
     That happens where an entry could not be read once, was taken for unfinished, and could be read again later.
     """
-    kept: list[tuple[int, memoryview]] = []
-    for body in reversed(bodies):
-        seq = journal_format.entry_seq(body)
-        if not kept or seq < kept[-1][0]:
-            kept.append((seq, body))
+    kept: list[Found] = []
+    for entry in reversed(entries):
+        if not kept or entry.seq < kept[-1].seq:
+            kept.append(entry)
     return kept[::-1]

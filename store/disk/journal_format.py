@@ -2,7 +2,7 @@
 
 An entry as it lies in a journal, little-endian: ``magic u32 'CVJE' | length u32 (of the whole entry) | epoch u64 |
 position u64 (its own offset in the file) | body | crc32 u32`` of the store's id and all before it. A journal is used
-again and again from its beginning; an epoch is one such use, numbered upwards over both files.
+again and again from its beginning; an epoch is one such use, numbered upwards over all files.
 
 The body: ``seq u64 | first_turn u64 | heads_offset u64 | pack_length u64 | pack_number u32 | turns_length u32 |
 heads_length u32 | blob_count u32 | turn records | head frames | blob_count x (hash[32] | form u16 | raw_len u32 |
@@ -30,7 +30,8 @@ BLOCK = 4096
 MAGIC = b"CVJE"
 _FRAME = Layout("<4sIQQ")
 _CRC = Layout("<I")
-FRAME_OVERHEAD = _FRAME.size + _CRC.size
+FRAME_HEAD = _FRAME.size
+FRAME_OVERHEAD = FRAME_HEAD + _CRC.size
 SLOT_SIZE = 128
 
 _BODY = Layout("<QQQQIIII")
@@ -144,13 +145,16 @@ def frame(body: bytes, epoch: int, position: int, seed: int) -> bytes:
     return b"".join((head, body, _CRC.pack(zlib.crc32(body, zlib.crc32(head, seed)))))
 
 
-def unframe(data: memoryview, position: int, seed: int) -> Framed | None:
-    """Return the entry at ``position`` of a journal's bytes; None if no sound one begins there."""
+def unframe(data: memoryview, position: int, seed: int, base: int = 0) -> Framed | None:
+    """Return the entry at ``position`` of a journal's bytes; None if no sound one begins there.
+
+    The bytes are those from offset ``base`` of the file on.
+    """
     if len(data) - position < FRAME_OVERHEAD:
         return None
     magic, length, epoch, place = _FRAME.unpack_from(data, position)
     end = position + length
-    if magic != MAGIC or place != position or length < FRAME_OVERHEAD + _BODY.size or end > len(data):
+    if magic != MAGIC or place != base + position or length < FRAME_OVERHEAD + _BODY.size or end > len(data):
         return None
     body_end = end - _CRC.size
     if _CRC.unpack_from(data, body_end)[0] != zlib.crc32(data[position:body_end], seed):

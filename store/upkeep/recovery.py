@@ -12,10 +12,13 @@ trace) it is made anew.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from msgspec import structs
+
+from store.commit.pending import Generation, Pending
 from store.disk import durable, file_header
 from store.disk.blob_format import encode_record
 from store.disk.file_header import CHECKPOINT, HEAD_LOG, HEADER_SIZE, JOURNAL, PACK, TURN_LOG, Damage, FileKind
@@ -23,7 +26,7 @@ from store.disk.head_format import Commit
 from store.disk.head_format import encode as encode_frame
 from store.disk.head_log import HeadLog
 from store.disk.journal import Journal
-from store.disk.journal_format import Checkpoint, Entry, JournalBlob
+from store.disk.journal_format import Checkpoint, Entry
 from store.disk.jumps import Jumps
 from store.disk.pack import PackSet
 from store.disk.turn_format import RECORD_SIZE
@@ -39,7 +42,9 @@ from store.index.views import Views
 from store.upkeep.rebuild import blob_places, catch_up, rebuild
 
 JOURNAL_BYTES = 32 << 20
-"""How large each of the two journals grows."""
+"""How large each journal grows."""
+JOURNALS = 8
+"""How many there are at most: what they hold together is what can be taken in before any of it is packed."""
 
 _LOOKED_THROUGH = 1 << 20
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -48,15 +53,14 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 class Files:
     """The open files of a store, recovered. ``notes`` says, a line each, what was cut, replayed or found damaged.
 
-    ``waiting`` are the blobs that the journal brings. Once they are in the packs, :meth:`settle` frees it; before,
-    nothing can be committed.
+    ``pending`` are the blobs that the journal brings, ``found`` the same in the order in which they are to be packed.
+    Where ``must_pack``, all must be before any commit.
     """
 
     def __init__(self, root: Path, store_id: bytes, held: ExitStack) -> None:
         self.root = root
         self.store_id = store_id
         self.notes: list[str] = []
-        self.waiting: list[JournalBlob] = []
         self.seq = 0
         self._replayed = 0
         self.turns = TurnLog(root / "turns" / "turns.log", store_id)
@@ -65,8 +69,11 @@ class Files:
         held.callback(self.heads.close)
         self.packs = PackSet(root / "blobs", store_id)
         held.callback(self.packs.close)
-        self.journal = Journal(root / "journal", store_id, JOURNAL_BYTES)
+        self.journal = Journal(root / "journal", store_id, JOURNAL_BYTES, JOURNALS)
         held.callback(self.journal.close)
+        self.pending = Pending(self.journal)
+        self.found: list[Generation] = []
+        self.must_pack = False
         self._recover()
         self.index, sound = _open_index(self)
         held.callback(self.index.close)
@@ -79,15 +86,16 @@ class Files:
         self._held = held.pop_all()
 
     def settle(self) -> None:
-        """Note that everything is where it belongs: the journal is free."""
+        """Note that everything is where it belongs, if no blobs are pending."""
         self.packs.sync()
+        if self.pending:
+            return
         pack, length = self.packs.end
         state = Checkpoint(self.seq, self.turns.count, self.heads.length, pack, length)
         if self._replayed or state != self.journal.checkpoint:
             self.turns.sync()
             self.heads.sync()
             self.journal.retire(state)
-        self.waiting = []
 
     def close(self, *, clean: bool) -> None:
         """Close everything and unlock; ``clean`` says that everything has been brought to disk."""
@@ -108,30 +116,44 @@ class Files:
     def _recover(self) -> None:
         turns, heads, journal = self.turns, self.heads, self.journal
         reached = journal.checkpoint or self._from_logs()
-        entries = list(journal.entries(reached.seq))
+        entries = self._entries(reached.seq)
         lost = self._lost(reached, entries)
         # what was not certain to be on disk is cut, and comes back from the journal if it was acknowledged
         turns.cut(reached.turn_count)
         heads.cut(reached.heads_length)
         self.seq = reached.seq
         packed = (reached.pack, reached.pack_length)
-        for entry in entries + lost:
-            if turns.count != entry.first_turn - 1:
-                turns.cut(entry.first_turn - 1)
-            if heads.length != entry.heads_offset:
-                heads.cut(entry.heads_offset)
-            turns.append(entry.turns)
-            heads.append(entry.heads)
-            self.waiting += entry.blobs
-            self.seq = entry.seq
-            packed = max(packed, entry.pack)
+        for run in _runs(entries + lost):
+            if turns.count != run[0].first_turn - 1:
+                turns.cut(run[0].first_turn - 1)
+            if heads.length != run[0].heads_offset:
+                heads.cut(run[0].heads_offset)
+            turns.append(b"".join([entry.turns for entry in run]))
+            heads.append(b"".join([entry.heads for entry in run]))
+            self.seq = run[-1].seq
+            packed = max(packed, *(entry.pack for entry in run))
         self._replayed = len(entries) + len(lost)
+        self.must_pack = bool(lost) or journal.checkpoint is None
         if entries:
             self.notes.append(f"recovered {len(entries)} commits from the journal")
         if lost:
             self.notes.append(f"the journal has lost {len(lost)} commits: their turns are there, their content may not")
         self.notes += journal.problems
         self._mend_packs(packed)
+
+    def _entries(self, after: int) -> list[Entry]:
+        """Return the journal's entries, whose blobs are pending from now on and left out."""
+        entries: list[Entry] = []
+        number = 0
+        for entry, end in self.journal.entries(after):
+            if entries and end[0] != number:
+                self.found.append(self.pending.take(*_end(entries[-1])))
+            number = end[0]
+            self.pending.add(entry.blobs, end, keep=False)
+            entries.append(structs.replace(entry, blobs=()))
+        if self.pending:
+            self.found.append(self.pending.take(*_end(entries[-1])))
+        return entries
 
     def _lost(self, reached: Checkpoint, entries: list[Entry]) -> list[Entry]:
         """Return commits that the logs have behind everything that the journal has, without the blobs they brought.
@@ -141,9 +163,7 @@ class Files:
         """
         seq, turn_count, offset = reached.seq, reached.turn_count, reached.heads_length
         if entries:
-            last = entries[-1]
-            seq, offset = last.seq, last.heads_offset + len(last.heads)
-            turn_count = last.first_turn - 1 + len(last.turns) // RECORD_SIZE
+            seq, turn_count, offset = _end(entries[-1])
         lost: list[Entry] = []
         group: list[bytes] = []
         for frame in self.heads.frames(offset):
@@ -208,6 +228,25 @@ class Files:
             self.notes.append(f"cut {went - sum(map(len, behind))} bytes of an unfinished write from the packs")
             # it may know something where it was
             remove_index(self.root)
+
+
+def _end(entry: Entry) -> tuple[int, int, int]:
+    """Return the seq, the count of turns and the length of the head log that an entry ends with."""
+    return entry.seq, entry.first_turn - 1 + len(entry.turns) // RECORD_SIZE, entry.heads_offset + len(entry.heads)
+
+
+def _runs(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """Yield the entries that follow each other without a gap, in either log, together."""
+    run: list[Entry] = []
+    for entry in entries:
+        if run:
+            _seq, turn_count, heads_length = _end(run[-1])
+            if (turn_count, heads_length) != (entry.first_turn - 1, entry.heads_offset):
+                yield run
+                run = []
+        run.append(entry)
+    if run:
+        yield run
 
 
 def _refuse_newer(packs: PackSet, pack: int, offset: int) -> None:

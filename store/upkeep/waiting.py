@@ -1,11 +1,9 @@
-"""Bringing what a journal held into the packs when a store is opened, as a checkpoint would have done."""
+"""What a journal held when a store is opened, to be packed as a checkpoint would have done."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 
-from store.commit.intake import Load
-from store.commit.pending import Pending
 from store.commit.versions import LEAST_BYTES
 from store.disk.head_format import Frame, Patched, Superseded
 from store.errors import DamageError, NotFound
@@ -13,21 +11,9 @@ from store.ids import Hash
 from store.upkeep.recovery import Files
 
 
-def pack_waiting(files: Files, pending: Pending, load: Load) -> None:
-    """Write the blobs that wait in ``files`` to the packs by ``load``; then the journal is free."""
-    waiting = files.waiting
-    # what one of them takes the place of may be another
-    pending.add(waiting)
-    pending.take()
-    load.payloads([blob.body for blob in waiting], _earlier(files))
-    load.sync()
-    files.settle()
-    pending.drop(waiting)
-
-
-def _earlier(files: Files) -> dict[Hash, Hash]:
+def earlier(files: Files) -> dict[Hash, Hash]:
     """Return of large payloads that wait, by their hashes, which ones they take the place of: edits say so."""
-    waiting = {blob.hash for blob in files.waiting if blob.raw_len >= LEAST_BYTES}
+    waiting = {blob.hash for found in files.found for blob in found.blobs if blob.length >= LEAST_BYTES}
     found: dict[Hash, Hash] = {}
     if not waiting:
         return found

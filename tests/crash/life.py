@@ -28,6 +28,7 @@ from tests.importing.sessions import lines, session
 THREADS = 3
 IMPORTED = "imported"
 JOURNAL_BYTES = 24 << 10
+JOURNALS = 3
 
 Seen = tuple[object, ...] | None
 """All that can be seen of a conversation; None if it is not there."""
@@ -351,6 +352,7 @@ def missing(store: Store, told: Told, noted: Noted) -> Iterator[str]:
 def small_store(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make everything that is done when something is full be done in a short life."""
     monkeypatch.setattr(recovery, "JOURNAL_BYTES", JOURNAL_BYTES)
+    monkeypatch.setattr(recovery, "JOURNALS", JOURNALS)
     monkeypatch.setattr(intake, "_CHUNKED_BYTES", 30_000)
     monkeypatch.setattr(learning, "_FEWEST_TURNS", 60)
     monkeypatch.setattr(learning, "_FEWEST_BYTES", 5000)

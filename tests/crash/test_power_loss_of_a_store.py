@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("small_store")
 LARGE = os.environ.get("CONVFS_LARGE_TESTS") == "1"
 POINTS = 20_000 if LARGE else 1000
 HOW = (KEPT, DROPPED, MIXED, TORN)
-JOURNALS = ("journal/1", "journal/2")
+JOURNALS = ("journal/1", "journal/2", "journal/3")
 
 Images = list[tuple[Path, Noted]]
 

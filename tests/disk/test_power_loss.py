@@ -60,7 +60,7 @@ class Tiny:
         self.turns.cut(reached.turn_count)
         self.heads.cut(reached.heads_length)
         self.seq = reached.seq
-        entries = list(self.journal.entries())
+        entries = [entry for entry, _end in self.journal.entries()]
         self.packs.cut(*max([(reached.pack, reached.pack_length), *(entry.pack for entry in entries)]))
         for entry in entries:
             assert entry.first_turn == self.turns.count + 1
