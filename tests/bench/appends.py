@@ -53,6 +53,9 @@ class Contestant(Protocol):
     def writer(self) -> contextlib.AbstractContextManager[Append]:
         """Give the calling thread its append function, which returns once the record is durable."""
 
+    def rest(self) -> None:
+        """Do now what would go on in the background, beside whoever comes next."""
+
     def close(self) -> None:
         """End as a program would end it."""
 
@@ -64,7 +67,14 @@ def _row(context: int, depth: int, payload: bytes) -> tuple[object, ...]:
     return context, depth - 1, depth, TYPE_NAME, time.time_ns() // 1_000_000, payload
 
 
-class SqliteBase:
+class Idle:
+    """Nothing goes on in the background."""
+
+    def rest(self) -> None:
+        """Nothing to do."""
+
+
+class SqliteBase(Idle):
     """What the ways of using SQLite share."""
 
     def __init__(self, directory: Path) -> None:
@@ -179,7 +189,7 @@ class SqliteGrouped(SqliteBase):
         self._thread.join()
 
 
-class Jsonl:
+class Jsonl(Idle):
     """One file; each thread appends a line and syncs it (syncs of several threads may share one of the disk's)."""
 
     locked = False
@@ -238,6 +248,10 @@ class Convfs:
         self._contexts.append(context)
         yield lambda payload: self._store.append(context, payload, TYPE_NAME)
 
+    def rest(self) -> None:
+        """Have the journal packed."""
+        self._store.flush()
+
     def close(self) -> None:
         """Close the store, which checkpoints the journal."""
         self._store.close()
@@ -283,6 +297,7 @@ class Entry:
                 start = clock()
                 append(payload)
                 times.append(clock() - start)
+        self.contestant.rest()
         return times
 
     def throughput(self, payloads: list[bytes], count: int, number: int) -> float:
@@ -312,7 +327,9 @@ class Entry:
             thread.join()
         if failures:
             raise failures[0]
-        return len(payloads) / (time.perf_counter() - begin)
+        rate = len(payloads) / (time.perf_counter() - begin)
+        self.contestant.rest()
+        return rate
 
     def verify(self) -> None:
         """Close, read everything again, and raise if a record is missing or another."""
