@@ -33,6 +33,7 @@ def daemon(order: dict[str, Any]) -> None:
     """Serve a store until this process ends."""
     # so that in a short life everything is packed once
     recovery.JOURNAL_BYTES = 64 << 10
+    recovery.JOURNALS = 3
     checkpointer._IDLE_SECONDS = 0.02
     if order.get("early"):
         acknowledge_early()
@@ -50,7 +51,7 @@ def acknowledge_early() -> None:
             write(*waiting.get())
 
     def pwrite_all(fd: int, data: bytes, offset: int) -> None:
-        if os.readlink(f"/proc/self/fd/{fd}").endswith(("journal/1", "journal/2")):
+        if os.readlink(f"/proc/self/fd/{fd}").endswith(("journal/1", "journal/2", "journal/3")):
             waiting.put((fd, bytes(data), offset))
         else:
             write(fd, data, offset)

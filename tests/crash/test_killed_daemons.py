@@ -245,6 +245,7 @@ def quick_to_return(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff, "_FIRST_SECONDS", 0.01)
     monkeypatch.setattr(backoff, "_LONGEST_SECONDS", 0.02)
     monkeypatch.setattr(recovery, "JOURNAL_BYTES", 64 << 10)
+    monkeypatch.setattr(recovery, "JOURNALS", 3)
 
 
 @pytest.mark.timeout(36_000 if LARGE else 900)
