@@ -1,7 +1,9 @@
 """The dictionary that small groups are compressed with."""
 
 import random
+import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -193,3 +195,35 @@ def test_a_store_that_fails_while_it_learns(memory_path: Path, monkeypatch: pyte
     with Store.open(store.root) as again:
         assert again.payload(again.head(context).turn) == line(1)
         assert again.blob_size(hash_bytes(line(1))) == len(line(1))
+
+
+@pytest.mark.usefixtures("small_journals")
+def test_commits_go_on_however_long_it_takes_to_learn(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both journals are filled meanwhile, again and again: they must be packed for what was learnt to be committed."""
+    begun, enough = threading.Event(), threading.Event()
+    train = learning.train
+
+    def slowly(samples: Sequence[bytes]) -> bytes | None:
+        begun.set()
+        assert enough.wait(30)
+        return train(samples)
+
+    def go_on(store: Store, context: int) -> None:
+        for number in range(300):
+            store.append(context, line(number) * 4, "x.v1")
+            if number == 250:
+                enough.set()
+
+    monkeypatch.setattr(learning, "train", slowly)
+    with Store.open(memory_path / "store") as store:
+        context = fill(store)
+        store.append(context, line(1), "x.v1")
+        store.flush()
+        assert begun.wait(10)
+        thread = threading.Thread(target=go_on, args=(store, context), daemon=True)
+        thread.start()
+        thread.join(25)
+        enough.set()
+        assert not thread.is_alive()
+        wait_for_dictionary(store)
+        assert findings(store) == []
