@@ -30,7 +30,7 @@ from tests.model import freeze
 from tests.upkeep.everything import Answers, ask, differing, fill
 
 LARGE = os.environ.get("CONVFS_LARGE_TESTS") == "1"
-CLOSED_FLIPS = 30
+CLOSED_FLIPS = 20
 OPEN_FLIPS = 40
 SETTINGS = b"# what this store is like\ncontent_cache_bytes = 0\nrow_cache_branches = 1\n"
 
