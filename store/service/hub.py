@@ -103,14 +103,15 @@ class Hub:
         self.finish()
 
     def finish(self) -> None:
-        """Have committed what was to be appended, and send what was answered."""
+        """Send what was answered, and have committed what was to be appended."""
         while self._batch or self._touched:
-            if self._batch:
-                batch, self._batch = self._batch, []
-                self._committer.submit([commit for *_, commit in batch], partial(self._committed, batch))
+            # first: whose answer is there does not wait for what others append
             touched, self._touched = self._touched, {}
             for link in touched:
                 self._send(link)
+            if self._batch:
+                batch, self._batch = self._batch, []
+                self._committer.submit([commit for *_, commit in batch], partial(self._committed, batch))
 
     def _accept(self, listener: socket.socket, welcome: Callable[[socket.socket], bool], token: str) -> None:
         while True:
