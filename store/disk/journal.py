@@ -219,10 +219,12 @@ class Journal:
         """Give back the disk space that the journals take, if nothing in them is needed any more."""
         with self._lock:
             self._check()
-            if any(file.used for file in self._uses):
+            if self._current is None or self.backlog:
                 return
+            self._uses = []
+            self._begin()
             for number, file in list(self._files.items()):
-                if number > _LEAST_FILES and file is not self._current:
+                if number > _LEAST_FILES:
                     del self._files[number]
                     os.close(file.fd)
                     durable.remove(file.path)

@@ -7,12 +7,14 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from pathlib import Path
 
 import pytest
 
+from store.commit.checkpointer import Checkpointer
 from store.content.compression import Member, pack_records
 from store.disk.blob_format import Form
 from store.disk.file_header import HEADER_SIZE
@@ -396,3 +398,40 @@ def test_what_the_journal_holds_is_cut_and_grouped_at_the_next_opening(root: Pat
         assert store.files.packs.end[1] - before < len(text)
         assert findings(store) == []
         assert store.files.packs.end[1] > HEADER_SIZE
+
+
+def test_what_several_journals_hold_is_packed_while_commits_go_on(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "JOURNAL_BYTES", 64 << 10)
+    packing = threading.Event()
+    monkeypatch.setattr(Checkpointer, "_hold_back", lambda _self: packing.wait(60))
+    payloads = [b'{"n":%d,"text":"%s"}' % (number, os.urandom(3000).hex().encode()) for number in range(40)]
+    root, copies = memory_path / "store", [memory_path / "first", memory_path / "second"]
+    with Store.open(root) as store:
+        context = store.create_context().context
+        for payload in payloads:
+            store.append(context, payload, "x.v1")
+        assert len(list((root / "journal").glob("[0-9]"))) > 3
+        assert [data for _turn, data in store.payloads(ids(store.last(context, 99)))] == payloads
+        copy_unpacked(store, copies[0])
+        packing.set()
+    assert sorted(path.name for path in (root / "journal").iterdir()) == ["1", "2", "checkpoint"]
+    packing.clear()
+    with Store.open(copies[0]) as store:
+        assert store.files.packs.end == (1, HEADER_SIZE)
+        store.append(context, b"at once", "x.v1")
+        copy_unpacked(store, copies[1])
+        packing.set()
+    for copy in copies:
+        with Store.open(copy) as store:
+            assert [data for _turn, data in store.payloads(ids(store.last(context, 99)))] == [*payloads, b"at once"]
+            assert findings(store) == []
+            assert store.files.journal.backlog == 0
+
+
+def copy_unpacked(store: Store, target: Path) -> None:
+    """Copy a store whose packing is held back as a kill would leave it."""
+    writer = store._writer
+    with writer.commit_lock, writer._apply_lock, writer.index.db._lock:
+        shutil.copytree(store.root, target)
