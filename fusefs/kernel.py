@@ -16,6 +16,7 @@ from fusefs import inodes
 from fusefs.flow import Flow
 from fusefs.inodes import Lookups, Space
 from fusefs.tree.changes import Shown, Stale, stale_since
+from fusefs.tree.shown_names import shown_name
 from fusefs.tree.tree import Tree
 from store.errors import ConvfsError
 from store.events.conversation import EventRow
@@ -131,6 +132,9 @@ class Prefetch:
 # -- taking back what changed ------------------------------------------------------------------------------------------
 
 
+_Called = tuple[int, Stale, str, str]
+"""A context, an entry by which the kernel knows it, and the project and name that this was of."""
+
 _END_SECONDS = 1.0
 _PAUSE_SECONDS = 0.005
 """What changes within so little of something else is told with it."""
@@ -206,7 +210,7 @@ class Invalidations:
         return changed
 
     def _follow(self, contexts: Sequence[int]) -> None:
-        looked_into, stale = self._in_loop(self._take, contexts)
+        looked_into, stale, called = self._in_loop(self._take, contexts)
         for context_id in looked_into:
             try:
                 self._tree.store.conversation(context_id)
@@ -218,6 +222,9 @@ class Invalidations:
             stale += more
         for one in stale:
             _invalidate(one)
+        for context_id, entry, project, name in called:
+            if not self._is_called(context_id, project, name):
+                _invalidate(entry)
         differ: list[Stale] = []
         for earlier in shown:
             try:
@@ -228,11 +235,22 @@ class Invalidations:
             for one in self._in_loop(self._as_known, differ):
                 _invalidate(one)
 
-    def _take(self, contexts: Sequence[int]) -> tuple[list[int], list[Stale]]:
-        """Take note of changes; return those of conversations that were looked into, and what else is stale."""
+    def _is_called(self, context_id: int, project: str, name: str) -> bool:
+        try:
+            now = self._tree.store.entry(context_id)
+        except ConvfsError:
+            return False
+        return (now.project, shown_name(now)) == (project, name)
+
+    def _take(self, contexts: Sequence[int]) -> tuple[list[int], list[Stale], list[_Called]]:
+        """Take note of changes; return those of conversations that were looked into, and what is stale of the others.
+
+        And these others' entries, which are stale if they are called otherwise by now.
+        """
         tree = self._tree
         looked_into: list[int] = []
         stale: list[Stale] = []
+        called: list[_Called] = []
         for context_id in contexts:
             view_id = tree.view_id(context_id)
             if tree.has_shown(view_id):
@@ -240,7 +258,8 @@ class Invalidations:
             else:
                 tree.renew(view_id)
                 stale += self._known(view_id)
-        return looked_into, stale
+                called += ((context_id, *entry) for entry in tree.entries_of(view_id))
+        return looked_into, stale, called
 
     def _take_shown(self, contexts: Sequence[int]) -> tuple[list[Shown], list[Stale]]:
         tree = self._tree

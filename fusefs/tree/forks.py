@@ -13,6 +13,7 @@ from fusefs.tree.shown_names import shown_name
 from fusefs.tree.view import FIRST_POSITION
 from fusefs.tree.view_node import ViewDirectory
 from store.events.conversation import Conversation
+from store.index.catalogue import Entry as Described
 
 if TYPE_CHECKING:
     from fusefs.tree.tree import Tree
@@ -26,7 +27,7 @@ def fork_name(name: str) -> tuple[str, int]:
     return (found[1], int(found[2] or 0)) if found else (name, 0)
 
 
-def fork_link(tree: Tree, fork: Conversation) -> Link:
+def fork_link(tree: Tree, fork: Conversation | Described) -> Link:
     """Return the link to a fork in the ``forks/`` of the conversation that it branched off."""
     ino = inodes.base(Space.PLACE, tree.view_id(fork.id)) + Place.FORK_LINK
     return Link(ino, f"../../../{tree.project_name(fork.project)}/{shown_name(fork)}", fork.created_ms, SHORT)
@@ -40,11 +41,11 @@ class ForksDirectory(ViewDirectory):
     def attributes(self) -> Attributes:
         return Attributes(self.ino, DIRECTORY, 0, self.view.time_ms, 2, SHORT)
 
-    def _forks(self) -> Mapping[str, Conversation]:
+    def _forks(self) -> Mapping[str, Described]:
         if self.view.version is not None:
             return {}
         own = self.view.conversation
-        forks: dict[str, Conversation] = {}
+        forks: dict[str, Described] = {}
         for fork in self.tree.store.forks(own.id):
             name = shown_name(fork)
             forks[name if name not in forks else f"{name}@{fork.project}"] = fork

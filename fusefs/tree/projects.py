@@ -81,17 +81,31 @@ class ProjectDirectory(Directory):
         return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), self.links, SHORT)
 
     def lookup(self, name: str) -> Node | None:
-        conversation = self.find(name)
-        return self.tree.place(self.tree.view_id(conversation.id), Place.CONVERSATION) if conversation else None
+        return self._node(self.find(name), Place.CONVERSATION)
+
+    def _node(self, conversation: Described | None, place: Place) -> Node | None:
+        if conversation is None:
+            return None
+        view_id = self.tree.view_id(conversation.id)
+        self._call(view_id, place, conversation)
+        return self.tree.place(view_id, place)
+
+    def _call(self, view_id: int, place: Place, conversation: Named) -> str:
+        """Return the name that a conversation is shown under, which the kernel is told of."""
+        name = shown_name(conversation)
+        self.tree.called[inodes.base(Space.PLACE, view_id) + place] = (self.project, name)
+        return name
 
     def entries(self, after: int) -> Iterator[Entry]:
         # what is listed is not measured
         for conversation in self._pages(after, partial(self.tree.store.listed, self.project)):
-            ino = inodes.base(Space.PLACE, self.tree.view_id(conversation.id)) + Place.CONVERSATION
+            view_id = self.tree.view_id(conversation.id)
             yield Entry(
                 conversation.id + FIRST_POSITION - 1,
-                shown_name(conversation).encode(),
-                conversation_attributes(ino, conversation.updated_ms),
+                self._call(view_id, Place.CONVERSATION, conversation).encode(),
+                conversation_attributes(
+                    inodes.base(Space.PLACE, view_id) + Place.CONVERSATION, conversation.updated_ms
+                ),
             )
 
     def find(self, name: str) -> Described | None:
@@ -131,8 +145,7 @@ class TranscriptsDirectory(ProjectDirectory):
 
     def lookup(self, name: str) -> Node | None:
         stem = name.removesuffix(MARKDOWN)
-        conversation = self.find(stem) if stem != name else None
-        return self.tree.place(self.tree.view_id(conversation.id), Place.TRANSCRIPT) if conversation else None
+        return self._node(self.find(stem) if stem != name else None, Place.TRANSCRIPT)
 
     def entries(self, after: int) -> Iterator[Entry]:
         for conversation in self._pages(after, partial(self.tree.store.conversations, self.project)):
@@ -146,6 +159,6 @@ class TranscriptsDirectory(ProjectDirectory):
                 attributes = transcript_attributes(ino, held.conversation if held else conversation)
             yield Entry(
                 conversation.id + FIRST_POSITION - 1,
-                (shown_name(conversation) + MARKDOWN).encode(),
+                (self._call(view_id, Place.TRANSCRIPT, conversation) + MARKDOWN).encode(),
                 attributes,
             )

@@ -23,7 +23,14 @@ from fusefs.tree.labels import BY_LABEL, LabelDirectory, LabelsDirectory
 from fusefs.tree.links import BY_DATE, DatesDirectory, DayDirectory, RecentDirectory, make_link
 from fusefs.tree.node import Node
 from fusefs.tree.overlay import EventOverlay, Served
-from fusefs.tree.projects import CONVERSATIONS, TRANSCRIPTS, ProjectDirectory, ProjectsDirectory, TranscriptsDirectory
+from fusefs.tree.projects import (
+    CONVERSATIONS,
+    MARKDOWN,
+    TRANSCRIPTS,
+    ProjectDirectory,
+    ProjectsDirectory,
+    TranscriptsDirectory,
+)
 from fusefs.tree.records import RecordFile, RecordsDirectory
 from fusefs.tree.resources import ResourceDirectory, resource_node
 from fusefs.tree.shown_names import shown_distinct, shown_name
@@ -84,6 +91,8 @@ class Tree:
         self._view_keys: Handed[tuple[int, int]] = Handed(FIRST_HANDED_OUT_VIEW)
         self._views: OrderedDict[int, View] = OrderedDict()
         self._viewed_records = 0
+        self.called: dict[int, tuple[str, str]] = {}
+        """By inode of a conversation's directory or transcript: the project and the name that the kernel was told."""
         self._shown: dict[int, list[Shown]] = {}
         self.served: dict[int, Served] = {}
         """What is shown in place of what would be drawn, by inode: what is being written, and what was saved."""
@@ -200,6 +209,16 @@ class Tree:
         """Return what every change of a conversation makes stale, by the numbers that it is known by."""
         return [stale._replace(ino=self.known.get(stale.ino, stale.ino)) for stale in stale_places(view_id)]
 
+    def entries_of(self, view_id: int) -> list[tuple[Stale, str, str]]:
+        """Return the entries by which the kernel knows a conversation, with the project and the name they were of."""
+        found = []
+        for place, top, ending in ((Place.CONVERSATION, CONVERSATIONS, ""), (Place.TRANSCRIPT, TRANSCRIPTS, MARKDOWN)):
+            called = self.called.get(inodes.base(Space.PLACE, view_id) + place)
+            if called is not None:
+                project, name = called
+                found.append((Stale(self.fixed((top, project)).ino, (name + ending).encode()), project, name))
+        return found
+
     def has_vanished(self, ino: int) -> bool:
         """Say whether a file or directory is not shown, because it is being removed."""
         return self.own.get(ino, ino) in self.vanished
@@ -226,6 +245,7 @@ class Tree:
 
     def forget(self, ino: int) -> None:
         """Drop what is remembered of a node that the kernel no longer knows, where there may be many of its kind."""
+        self.called.pop(ino, None)
         key = self._keys.key(ino)
         if key is not None and key[:2] == (CONTROL, BLOBS) and len(key) > 2:
             self._keys.drop(ino)

@@ -97,10 +97,10 @@ class Library:
         self._settle()
         return self._catalogue.every()
 
-    def forks(self, context_id: int) -> list[Conversation]:
-        """Return the conversations that branched off another, oldest first."""
+    def forks(self, context_id: int) -> list[Entry]:
+        """Return the conversations that branched off another, oldest first, without their sums."""
         self._settle()
-        return self._complete(self._catalogue.forks(context_id))
+        return self._catalogue.forks(context_id)
 
     def trash(self) -> list[Conversation]:
         """Return what is in the trash, what came last first; with the project and name that each had."""

@@ -219,3 +219,23 @@ def test_new_conversations_and_projects_are_seen(live: Mounted) -> None:
             delays.append(delay((talk / "events" / "00001-user.md").exists))
             assert (live.root / f"transcripts/project-{number}/talk.md").read_text().endswith("begin\n")
     assert statistics.median(delays) < PROMISED_SECONDS
+
+
+def test_what_was_only_listed_is_not_found_by_the_name_that_it_had(live: Mounted) -> None:
+    """The kernel was told of the names with the listing, and would keep them for an hour."""
+    delays = []
+    listed = live.run("ls", "-l", "conversations/project", "transcripts/project").stdout
+    assert all(listed.count(name_of(talk)) == 2 for talk in range(1, TALKS + 1))
+    with client_of(live) as client:
+        client.set_metadata(2, {"name": "another"})
+        client.set_metadata(3, {"project": "elsewhere"})
+        for talk in (2, 3):
+            delays += [delay(partial(is_gone, see(live, talk))) for see in (talk_at, transcript_at)]
+    assert statistics.median(delays) < PROMISED_SECONDS
+    assert os.listdir(live.root / "conversations/elsewhere") == [name_of(3)]
+    assert sorted(os.listdir(live.root / "transcripts/project"))[2:] == ["another.md"]
+    assert (live.root / "conversations/project/another/events/00001-user.md").read_text().endswith("first\n")
+
+
+def is_gone(path: Path) -> bool:
+    return not path.exists()
