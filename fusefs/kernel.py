@@ -137,7 +137,7 @@ _Called = tuple[int, Stale, str, str]
 
 _END_SECONDS = 1.0
 _PAUSE_SECONDS = 0.005
-"""What changes within so little of something else is told with it."""
+"""Where much changes, what changes within so little of something else is told with it."""
 _MOST_AT_ONCE = 64
 """Of so many conversations the loop takes note at a time, before it goes on to answer."""
 
@@ -201,7 +201,9 @@ class Invalidations:
                 return
             except Exception:
                 log.exception("what has changed (%r) may be shown late", changed)
-            time.sleep(_PAUSE_SECONDS)
+            if len(changed) > 1:
+                # there will be more
+                time.sleep(_PAUSE_SECONDS)
 
     def _next(self) -> list[int | Stale | None]:
         """Wait for a change; return all that are there."""
