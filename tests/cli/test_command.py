@@ -355,7 +355,8 @@ def test_an_import_that_is_interrupted_ends_quietly_and_goes_on_the_next_time(us
     for number in range(100):
         user.session("shop", f"large-{number}", *[os.urandom(40_000).hex() for _ in range(4)])
     importing = subprocess.Popen(
-        [sys.executable, "-m", "fusefs.cli", "import"],
+        # who runs the tests in the background has them ignore the signal, and all that they begin
+        ["env", "--default-signal=INT", sys.executable, "-m", "fusefs.cli", "import"],
         env=user.environment,
         cwd=user.home,
         stdout=subprocess.PIPE,

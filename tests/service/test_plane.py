@@ -3,6 +3,7 @@
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -413,12 +414,15 @@ def test_one_connection_speaks_both_protocols(peer: Peer, context: int) -> None:
 
 
 def test_appends_of_a_client_that_leaves_are_made_all_the_same(path: Path, peer: Peer, context: int) -> None:
+    sent = [Frame(5, number, append(bytes([number]), context).encode()) for number in range(20)]
     leaving = Peer(path)
-    for number in range(20):
-        leaving.send(5, append(bytes([number]), context).encode())
+    # in one piece: what a client says is not read when it cannot be answered any more
+    leaving.socket.sendall(b"".join(map(frames.encode, sent)))
     leaving.socket.close()
+    end = time.monotonic() + 20
     while head(peer, context).depth < 19:
-        pass
+        assert time.monotonic() < end
+        time.sleep(0.005)
     assert last(peer, 20, context=context) == [bytes([number]) for number in range(20)]
 
 
