@@ -1,8 +1,7 @@
 """The one writer: whatever waits is made durable together.
 
-Every caller brings a :class:`Request`. The first to come leads: it takes all that waits, allots turn ids, puts one
-entry into the journal (one write, one fdatasync) and answers all; meanwhile others gather behind the next leader.
-There is no thread of its own to hand work to, so a lone caller pays for the sync and hardly more.
+Every caller brings a :class:`Request`. A group of them (``store.commit.gathering``) is one entry of the journal: turn
+ids are allotted, and one write and one fdatasync make all of it durable.
 
 What is in the journal is durable. The logs and the index are brought up to it without syncs, and blobs wait in the
 journal (:class:`Pending`) until a checkpoint packs them (``store.commit.checkpointer``).
@@ -16,12 +15,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from store.commit.draft import Draft
+from store.commit.gathering import Gathering
 from store.commit.keys import Keys
 from store.commit.open_texts import FOLLOWED, OpenText, OpenTexts
 from store.commit.pending import Pending
@@ -117,9 +116,7 @@ class Writer:
         self._unapplied: list[heads.Frame] = []
         self._apply_lock = threading.Lock()
         self._publishing = threading.Lock()
-        self._mutex = threading.Lock()
-        self._queue: list[Request] = []
-        self._leading = False
+        self.gathering = Gathering(self._make_durable, lambda group: self.committed(group), self._group_bytes)
 
     # -- callers ---------------------------------------------------------------------------------------------------
 
@@ -136,34 +133,15 @@ class Writer:
 
     def submit_all(self, requests: Sequence[Request]) -> None:
         """Make requests durable, as many as fit with one sync; each is filled in, or has its ``error``."""
-        waiting: deque[Request] = deque()
+        fitting: list[Request] = []
         for request in requests:
             if request.measure() <= self._largest:
-                waiting.append(request)
+                fitting.append(request)
                 continue
             request.error = UsageError(
                 f"{request.size} bytes in one request are too many, {self._largest} the most: make several of it"
             )
-        if not waiting:
-            return
-        with self._mutex:
-            self._queue += waiting
-            leads = not self._leading
-            self._leading = True
-        try:
-            while waiting:
-                request = waiting[0]
-                if not leads:
-                    request.gate.acquire()
-                    leads = request.leads
-                if leads:
-                    self._lead(request)
-                leads = False
-                waiting.popleft()
-        except BaseException:
-            for request in waiting:
-                self._withdraw(request)
-            raise
+        self.gathering.submit(fitting)
 
     @property
     def at_once(self) -> bool:
@@ -276,18 +254,9 @@ class Writer:
             " then open it again"
         )
 
-    # -- the leader ------------------------------------------------------------------------------------------------
+    # -- committing ------------------------------------------------------------------------------------------------
 
-    def _lead(self, own: Request) -> None:
-        group: list[Request] = []
-        with self._mutex:
-            size = 0
-            for request in self._queue:
-                size += request.size
-                if group and size > self._group_bytes:
-                    break
-                group.append(request)
-            del self._queue[: len(group)]
+    def _make_durable(self, group: list[Request]) -> None:
         try:
             with self.commit_lock:
                 self._commit(group)
@@ -296,30 +265,6 @@ class Writer:
             for request in group:
                 request.error = self.fail(error)
             raise
-        finally:
-            self._hand_over()
-            for request in group:
-                if request is not own:
-                    request.leads = False
-                    request.gate.release()
-        self.committed(group)
-
-    def _hand_over(self) -> None:
-        with self._mutex:
-            if self._queue:
-                self._queue[0].leads = True
-                self._queue[0].gate.release()
-            else:
-                self._leading = False
-
-    def _withdraw(self, request: Request) -> None:
-        """Give up waiting (Ctrl-C): if nothing has been done yet, nothing will be."""
-        with self._mutex:
-            waiting = request in self._queue
-            if waiting:
-                self._queue.remove(request)
-        if waiting and request.leads:
-            self._hand_over()
 
     def _commit(self, group: list[Request]) -> None:
         if self._failure or self._closed:

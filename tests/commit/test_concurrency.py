@@ -223,11 +223,11 @@ def test_whoever_gives_up_waiting_does_not_hold_up_the_others(
 
         gave_up = threading.Thread(target=give_up)
         gave_up.start()
-        while request not in store._writer._queue:
+        while request not in store._writer.gathering.waiting:
             pass
         last = threading.Thread(target=store.append, args=(context, b"last", "x.v1"))
         last.start()
-        while len(store._writer._queue) < 2:
+        while len(store._writer.gathering.waiting) < 2:
             pass
         go_on.set()
         for thread in (first, gave_up, last):

@@ -151,7 +151,7 @@ def test_everyone_who_waits_for_a_failing_sync_is_told(memory_path: Path, monkey
         assert leading.wait(10)
         for thread in threads[1:]:
             thread.start()
-        while len(store._writer._queue) < 15:
+        while len(store._writer.gathering.waiting) < 15:
             pass
         gathered.set()
         for thread in threads:

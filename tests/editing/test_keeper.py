@@ -83,7 +83,7 @@ def test_a_name_goes_to_one_of_many(store: Store, editor: Editor) -> None:
         for thread in threads:
             thread.start()
         # all but the first are committed together
-        while len(writer._queue) < len(threads) - 1:
+        while len(writer.gathering.waiting) < len(threads) - 1:
             time.sleep(0.001)
     for thread in threads:
         thread.join()
