@@ -6,18 +6,13 @@ daemons, with ``CONVFS_LARGE_TESTS=1`` 5,000.
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,12 +23,12 @@ from store.service.client import Client, ServiceGone
 from store.store import Store
 from store.upkeep import recovery
 from store.upkeep.fsck import fsck
+from tests.forked import Forked
 
 LARGE = os.environ.get("CONVFS_LARGE_TESTS") == "1"
 KILLS = 5000 if LARGE else 200
 KILLS_A_STORE = 50
 APPENDERS = 8
-REPOSITORY = Path(__file__).parents[2]
 PATIENCE = 60.0
 
 
@@ -42,41 +37,37 @@ class Daemons:
 
     def __init__(self, root: Path, *, early: bool = False) -> None:
         self.socket = root.with_name("socket")
-        self.pid = 0
-        self._order = {"store": str(root), "socket": str(self.socket), "early": early}
-        self._zygote = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.daemons"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=REPOSITORY,
-            text=True,
-        )
+        self._arguments = (root, self.socket, *(["early"] if early else []))
+        self._said = root.with_name("said")
+        self._daemon: Forked | None = None
 
     def start(self) -> None:
-        self.pid = self._ask(self._order)
+        """Begin one, once the one before has ended; returns when it serves."""
+        if self._daemon is not None:
+            self._daemon.wait(PATIENCE)
+        with open(os.devnull, "r+b") as nothing, self._said.open("wb") as said:
+            streams = (nothing.fileno(), nothing.fileno(), said.fileno())
+            self._daemon = Forked("tests.crash.daemon", *self._arguments, streams=streams)
+        while b"Serving " not in (said_now := self._said.read_bytes()):
+            assert self._daemon.poll() is None, said_now.decode()
+            time.sleep(0.001)
 
     def kill(self) -> None:
         """End it as kill -9 does."""
-        os.kill(self.pid, signal.SIGKILL)
+        assert self._daemon is not None
+        self._daemon.kill()
 
     def stop(self) -> int:
         """End it as it should be ended; return its exit status."""
-        os.kill(self.pid, signal.SIGTERM)
-        return self._ask({})
-
-    def _ask(self, order: dict[str, Any]) -> int:
-        assert self._zygote.stdin is not None
-        assert self._zygote.stdout is not None
-        self._zygote.stdin.write(json.dumps(order) + "\n")
-        self._zygote.stdin.flush()
-        answer = self._zygote.stdout.readline()
-        assert answer, "the daemon did not start"
-        return int(json.loads(answer))
+        assert self._daemon is not None
+        self._daemon.terminate()
+        return self._daemon.wait(PATIENCE)
 
     def close(self) -> None:
-        with self._zygote:
-            assert self._zygote.stdin is not None
-            self._zygote.stdin.close()
+        """See to it that none is left."""
+        if self._daemon is not None:
+            self._daemon.kill()
+            self._daemon.wait(PATIENCE)
 
 
 class Agent(threading.Thread):
