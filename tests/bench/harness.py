@@ -121,6 +121,12 @@ def resident(pid: int) -> tuple[int, int]:
     return int(fields["VmRSS"].split()[0]) * 1024, int(fields["VmHWM"].split()[0]) * 1024
 
 
+def processor_seconds(pid: int) -> float:
+    """Return how many seconds of processor time a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def run(command: Sequence[str | Path], *, cwd: Path | None = None, timeout: float = 3600, check: bool = True) -> str:
     """Run a command to its end and return its stdout; a failure says what the command wrote to stderr."""
     done = subprocess.run(command, cwd=cwd, timeout=timeout, capture_output=True, text=True, errors="replace")
