@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-SWITCH_SECONDS = 0.001
+SWITCH_SECONDS = 0.0003
 """How long one thread of a daemon may keep the others from running Python: who waits for an answer feels it."""
 
 
