@@ -80,9 +80,11 @@ class Checkpointer:
 
     def pace(self) -> None:
         """Hold a commit back a little where commits come faster than what came before them can be packed."""
+        if not self._tasks:
+            return
         journal = self._writer.journal
         ahead = 2 * (journal.backlog - self._packed) / journal.total - 1
-        if ahead > 0 and self._tasks:
+        if ahead > 0:
             time.sleep(min(ahead / 100, _LONGEST_PAUSE_SECONDS))
 
     def flush(self) -> None:

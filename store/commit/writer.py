@@ -271,6 +271,7 @@ class Writer:
             for request in group:
                 request.error = self._refusal()
             return
+        keyed = [request.place for request in group if request.key]
         draft = Draft(
             self.turns,
             self.seq,
@@ -279,7 +280,7 @@ class Writer:
             self.head_log.length,
             self.head,
             self._named,
-            self.keys.look_up([request.place for request in group if request.key]),
+            self.keys.look_up(keyed) if keyed else {},
         )
         for request in group:
             try:
