@@ -34,7 +34,8 @@ from store.formats.editing import EditableLens, Place
 from store.formats.format import About, Format, Source, Span
 from store.formats.json_view import JsonObject, as_object, as_text, decode
 from store.formats.lens import Before, Lens
-from store.formats.lines import head_lines, line_spans, read_head
+from store.formats.lines import line_spans
+from store.formats.look import Look
 from store.formats.media import file_uri, mime_of
 from store.formats.times import in_iso, milliseconds
 from store.formats.titles import first_line
@@ -97,14 +98,13 @@ class ChatLines(Format):
         if (folder := home / ".chatlines").is_dir():
             yield folder
 
-    def claim(self, path: Path) -> Source | None:
+    def claim(self, look: Look) -> Source | None:
         """Claim a file whose first line introduces a session, or an empty one by its name."""
-        if path.suffix != ".chatlines" or (head := read_head(path)) is None:
+        if look.path.suffix != ".chatlines" or look.is_folder:
             return None
-        lines = head_lines(head, 1)
-        if lines and "chatlines" not in _object(lines[0]):
+        if look.lines(1) and not any("chatlines" in line for line in look.objects(1)):
             return None
-        return Source(self.name, path, path)
+        return Source(self.name, look.path, look.path)
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         """Yield the lines."""

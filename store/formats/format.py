@@ -6,7 +6,9 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from store.errors import UsageError
 from store.formats.lens import Lens
+from store.formats.look import Look
 
 
 class Source(Struct, frozen=True):
@@ -33,20 +35,42 @@ class Span(Struct, frozen=True, gc=False):
 
 
 class About(Struct, frozen=True):
-    """What a session says of itself; any field may be empty. ``started_ms`` is in Unix milliseconds."""
+    """What a session says of itself; any field may be empty. ``started_ms`` is in Unix milliseconds.
+
+    ``forked_from`` is the tool's id of the session that this one copies the beginning of.
+    """
 
     title: str = ""
     project: str = ""
     started_ms: int = 0
     session_id: str = ""
     extra: dict[str, str] = {}
+    forked_from: str = ""
+
+
+class Part(Struct, frozen=True):
+    """One conversation of a file that holds several, or one branch of a tree.
+
+    ``key`` is the tool's own id of it: the same key in a later file is the same conversation. ``records`` are the
+    positions, among the file's spans, of its own records, in the order of the conversation. Where it branches from an
+    earlier part, ``base`` is that one's position among the parts (else -1), and the first ``shared`` records of that
+    conversation come before its own.
+    """
+
+    key: str
+    records: Sequence[int]
+    about: About
+    base: int = -1
+    shared: int = 0
 
 
 class ExternalBlob(Struct, frozen=True):
-    """Content that a payload names by a foreign digest and that lies in a file beside the session.
+    """Content that a payload names and that lies in a file beside the session.
 
-    ``read`` returns the content, verified against ``digest``. It raises NotFound where no such file is, DamageError
-    where the file is not what its name says or is too large to be believed.
+    ``algorithm`` and ``digest`` are its name: a hash (``sha256``), or any other id that stands for this content alone
+    (``chatgpt-file``), of up to 255 bytes. ``read`` returns the content, verified where that can be done. It raises
+    NotFound where no such file is, DamageError where the file is not what its name says or is too large to be
+    believed.
     """
 
     algorithm: str
@@ -72,14 +96,17 @@ class Format(Protocol):
     joints: tuple[bytes, bytes, bytes] = (b"", b"\n", b"\n")
     """What stands before the first record of a new main file, between two, and after the last."""
 
+    volatile: Set[str] = frozenset()
+    """Top-level members of a record that a session's copy of it has anew: what differs in nothing else is the same."""
+
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the directories in which the tool keeps this user's sessions (only ones that exist)."""
 
-    def claim(self, path: Path) -> Source | None:
-        """Return the session that stands at ``path`` (file or directory), or None if it is not this tool's.
+    def claim(self, look: Look) -> Source | None:
+        """Return the session that stands at ``look.path`` (file or directory), or None if it is not this tool's.
 
         Judged by content, from a bounded read of its beginning; an empty or damaged file may be claimed by where it
-        lies and what it is called.
+        lies and what it is called. An OSError of looking at it may pass.
         """
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
@@ -102,6 +129,29 @@ class Format(Protocol):
         Asked of every record of up to 64 KB, so it must cost next to nothing; it may say yes too often.
         """
         return False
+
+    def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part] | None:
+        """Say which conversations the records ``spans`` of a main file make up.
+
+        None: all of them, in order, are one. A record belongs to one part at most; one that belongs to none, or to
+        none of which anything could be told, is kept for the export. ``data`` is as for :meth:`spans`.
+        """
+        return None
+
+    def rendition(self, source: Source, scratch: Path) -> Path | None:
+        """Write the records of a file that is no text (a database, an archive) as lines to a new file in ``scratch``.
+
+        Return that file: spans and parts are of it. The same content gives the same bytes. None: the main file itself
+        holds the records. Raises UsageError for a file that cannot be read.
+        """
+        return None
+
+    def restore(self, original: Path, rendition: Path, target: Path) -> None:
+        """Write to ``target`` the file ``original``, from which a rendition was made, so that it says ``rendition``.
+
+        Raises UsageError where that cannot be done.
+        """
+        raise UsageError(f"what was edited cannot be written back into a file of {self.name}")
 
     def blobs(self, source: Source, payload: bytes) -> Iterator[ExternalBlob]:
         """Yield the content beside the session that ``payload`` refers to; opens no file until it is read."""

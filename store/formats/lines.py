@@ -1,15 +1,10 @@
-"""Files of one record a line (JSONL and its kin): cut them, and look at their beginning."""
+"""Files of one record a line (JSONL and its kin), and how they are cut."""
 
 import mmap
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-from store.formats.files import open_regular
 from store.formats.format import Span
-
-HEAD_SIZE = 64 * 1024
-"""How much of a file is read, in bytes, to tell whose it is."""
 
 _WINDOW = 1 << 20
 _not_newline = re.compile(rb"[^\n]").search
@@ -43,21 +38,3 @@ def _let_go(data: memoryview, start: int, end: int) -> None:
     if isinstance(whole, mmap.mmap):
         start -= start % mmap.PAGESIZE
         whole.madvise(mmap.MADV_DONTNEED, start, min(end, len(whole)) - start)
-
-
-def read_head(path: Path, size: int = HEAD_SIZE) -> bytes | None:
-    """Return the first ``size`` bytes of a regular file; None if it is not one or cannot be read.
-
-    A FIFO is never waited for.
-    """
-    try:
-        with open_regular(path) as file:
-            return file.read(size)
-    except OSError:
-        return None
-
-
-def head_lines(head: bytes, limit: int = 50) -> list[bytes]:
-    """Return the first lines of a head that are not blank; the last may be cut off where the head ends."""
-    lines = head.split(b"\n", 2 * limit)[: 2 * limit]
-    return [line for line in lines if line.strip()][:limit]

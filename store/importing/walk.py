@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from store.formats.files import open_regular
 from store.formats.format import Format, Source
+from store.formats.look import Look
 from store.formats.registry import FORMATS
 
 _OWN_TYPE = "fuse.convfs"
@@ -115,8 +116,9 @@ def own_mounts(table: Path = Path("/proc/self/mountinfo")) -> frozenset[Path]:
 
 
 def _claim(path: Path, formats: tuple[Format, ...]) -> Source | None:
+    look = Look(path)
     for format_ in formats:
-        source = format_.claim(path)
+        source = format_.claim(look)
         if source is not None:
             return source
     return None

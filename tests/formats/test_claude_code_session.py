@@ -7,6 +7,7 @@ import pytest
 from store.formats.claude_code import ClaudeCode
 from store.formats.claude_code.about import project_of_folder
 from store.formats.format import About, Source
+from store.formats.look import Look
 
 CLAUDE = ClaudeCode()
 SESSION = "0f469ab8-bece-40b3-b3b8-c37e9ea7bc4b"
@@ -33,7 +34,7 @@ def said(text: object, **fields: object) -> dict[str, object]:
 
 
 def about(path: Path) -> About:
-    source = CLAUDE.claim(path)
+    source = CLAUDE.claim(Look(path))
     assert source
     data = path.read_bytes()
     return CLAUDE.about(source, [data[span.start : span.end] for span in CLAUDE.spans(memoryview(data), 0)])
@@ -55,15 +56,15 @@ def about(path: Path) -> About:
 )
 def test_sessions_are_claimed_wherever_they_lie(tmp_path: Path, first: dict[str, object] | bytes) -> None:
     path = write(tmp_path / "backup.jsonl", first)
-    assert CLAUDE.claim(path) == Source("claude-code", path, path)
+    assert CLAUDE.claim(Look(path)) == Source("claude-code", path, path)
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"\0" * 40, b'{"cut": "o', b"not json\n"])
 def test_empty_and_damaged_ones_are_claimed_by_name_and_place(tmp_path: Path, content: bytes) -> None:
     for name in (f"projects/-home-me/{SESSION}.jsonl", "-home-me/agent-3be551df.jsonl"):
-        assert CLAUDE.claim(write(tmp_path / name, content))
+        assert CLAUDE.claim(Look(write(tmp_path / name, content)))
     for name in (f"other/{SESSION}.jsonl", "projects/-home-me/notes.jsonl"):
-        assert not CLAUDE.claim(write(tmp_path / name, content))
+        assert not CLAUDE.claim(Look(write(tmp_path / name, content)))
 
 
 @pytest.mark.parametrize(
@@ -76,9 +77,9 @@ def test_empty_and_damaged_ones_are_claimed_by_name_and_place(tmp_path: Path, co
     ],
 )
 def test_other_tools_are_left_alone(tmp_path: Path, record: dict[str, object]) -> None:
-    assert not CLAUDE.claim(write(tmp_path / f"projects/-home-me/{SESSION}.jsonl", record))
-    assert not CLAUDE.claim(write(tmp_path / "claude.txt", said("hi")))
-    assert not CLAUDE.claim(tmp_path)
+    assert not CLAUDE.claim(Look(write(tmp_path / f"projects/-home-me/{SESSION}.jsonl", record)))
+    assert not CLAUDE.claim(Look(write(tmp_path / "claude.txt", said("hi"))))
+    assert not CLAUDE.claim(Look(tmp_path))
 
 
 def test_subagents_are_sessions_and_other_files_go_along(tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ def test_subagents_are_sessions_and_other_files_go_along(tmp_path: Path) -> None
     agent = write(tmp_path / SESSION / "subagents" / "agent-a22.jsonl", said("look", agentId="a22", isSidechain=True))
     meta = write(tmp_path / SESSION / "subagents" / "agent-a22.meta.json", {"agentType": "Explore"})
     output = write(tmp_path / SESSION / "tool-results" / "b8.txt", b"long")
-    source = CLAUDE.claim(main)
+    source = CLAUDE.claim(Look(main))
     assert source
     assert sorted(source.sidecars) == [
         (f"{SESSION}/subagents/agent-a22.meta.json", meta),

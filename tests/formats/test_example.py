@@ -8,6 +8,7 @@ from store.events.edit import EventEdit, FieldEdit
 from store.events.event import Kind
 from store.formats.example import ChatLines
 from store.formats.format import Source
+from store.formats.look import Look
 from tests.formats.earlier import Earlier
 from tests.formats.edited import edit_of
 from tests.formats.places import check
@@ -27,7 +28,7 @@ def test_a_session_from_file_to_events(tmp_path: Path) -> None:
     path = tmp_path / "login.chatlines"
     path.write_bytes(FILE)
     chat_lines = ChatLines()
-    source = chat_lines.claim(path)
+    source = chat_lines.claim(Look(path))
     assert source == Source("chat-lines", path, path)
     records = [FILE[span.start : span.end] for span in chat_lines.spans(memoryview(FILE), 0)]
     assert b"\n".join(records) == FILE
@@ -55,7 +56,7 @@ def test_a_session_from_file_to_events(tmp_path: Path) -> None:
 def test_only_its_own_files_are_claimed(tmp_path: Path) -> None:
     for name, content in (("a.chatlines", b""), ("b.chatlines", b"{}\n"), ("c.jsonl", FILE)):
         (tmp_path / name).write_bytes(content)
-    claimed = [path.name for path in sorted(tmp_path.iterdir()) if ChatLines().claim(path)]
+    claimed = [path.name for path in sorted(tmp_path.iterdir()) if ChatLines().claim(Look(path))]
     assert claimed == ["a.chatlines"]
 
 

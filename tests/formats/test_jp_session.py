@@ -8,6 +8,7 @@ import pytest
 from store.errors import DamageError, NotFound
 from store.formats.format import About, Source
 from store.formats.jp import Jp, blobs
+from store.formats.look import Look
 
 JP = Jp()
 EVENTS = [
@@ -26,7 +27,7 @@ def conversation(folder: Path, events: object = EVENTS, metadata: dict[str, obje
 
 
 def about(folder: Path) -> About:
-    source = JP.claim(folder)
+    source = JP.claim(Look(folder))
     assert source
     data = source.main.read_bytes()
     return JP.about(source, [data[span.start : span.end] for span in JP.spans(memoryview(data), 0)])
@@ -44,17 +45,17 @@ def test_a_directory_is_a_conversation(tmp_path: Path) -> None:
         first=(folder / "base_config.json",),
         sidecars=(("QUERY_MESSAGE.md", folder / "QUERY_MESSAGE.md"), ("metadata.json", folder / "metadata.json")),
     )
-    assert JP.claim(folder) == expected
-    assert JP.claim(folder / "events.json") == expected
+    assert JP.claim(Look(folder)) == expected
+    assert JP.claim(Look(folder / "events.json")) == expected
     for other in (folder / "metadata.json", folder.parent, tmp_path / "none", folder / "link"):
-        assert JP.claim(other) is None
+        assert JP.claim(Look(other)) is None
 
 
 @pytest.mark.parametrize("events", [b"", b"[]\n", b"[", b"\0\0", b'[{"type": "later"}]'])
 def test_empty_and_damaged_ones_are_claimed_by_where_they_lie(tmp_path: Path, events: bytes) -> None:
-    assert JP.claim(conversation(tmp_path / ".jp/conversations/17727523543", events))
-    assert not JP.claim(conversation(tmp_path / "conversations/notes", events))
-    assert not JP.claim(conversation(tmp_path / "17727523543", events))
+    assert JP.claim(Look(conversation(tmp_path / ".jp/conversations/17727523543", events)))
+    assert not JP.claim(Look(conversation(tmp_path / "conversations/notes", events)))
+    assert not JP.claim(Look(conversation(tmp_path / "17727523543", events)))
 
 
 def test_archived_conversations_belong_to_the_same_workspace(tmp_path: Path) -> None:
@@ -64,14 +65,14 @@ def test_archived_conversations_belong_to_the_same_workspace(tmp_path: Path) -> 
 def test_copies_that_jp_is_writing_are_no_conversations(tmp_path: Path) -> None:
     for name in (".staging-17727523543-fix", ".old-17727523543-fix"):
         folder = conversation(tmp_path / ".jp/conversations" / name)
-        assert not JP.claim(folder)
-        assert not JP.claim(folder / "events.json")
+        assert not JP.claim(Look(folder))
+        assert not JP.claim(Look(folder / "events.json"))
 
 
 def test_events_are_known_anywhere(tmp_path: Path) -> None:
-    assert JP.claim(conversation(tmp_path / "copied"))
-    assert not JP.claim(conversation(tmp_path / "other", [{"type": "message"}]))
-    assert not JP.claim(conversation(tmp_path / "object", {"type": "chat_request"}))
+    assert JP.claim(Look(conversation(tmp_path / "copied")))
+    assert not JP.claim(Look(conversation(tmp_path / "other", [{"type": "message"}])))
+    assert not JP.claim(Look(conversation(tmp_path / "object", {"type": "chat_request"})))
 
 
 def test_what_a_conversation_says_of_itself(tmp_path: Path) -> None:
@@ -127,7 +128,7 @@ def payload(*names: str) -> bytes:
 @pytest.mark.parametrize("place", [f"{NAME[:2]}/{NAME[2:4]}/{NAME[4:]}", f"{NAME[:2]}/{NAME[2:4]}/{NAME}", NAME])
 def test_blobs_are_found_and_verified(tmp_path: Path, place: str) -> None:
     folder = conversation(tmp_path / ".jp/conversations/17727523543")
-    source = JP.claim(folder)
+    source = JP.claim(Look(folder))
     assert source
     file = tmp_path / ".jp/blobs" / f"{place}.blob.gz"
     file.parent.mkdir(parents=True)

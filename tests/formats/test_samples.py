@@ -8,6 +8,7 @@ import pytest
 
 from store.events.event import Kind
 from store.formats.format import Format, Source
+from store.formats.look import Look
 from store.formats.registry import FORMATS, format_named, lens_for
 from tests.formats.earlier import Earlier
 from tests.formats.places import check
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason=f"no sample session
 
 
 def sources(format_: Format, root: Path) -> list[Source]:
-    claimed = (format_.claim(path) for path in sorted(root.rglob("*")))
+    claimed = (format_.claim(Look(path)) for path in sorted(root.rglob("*")))
     return list({source.path: source for source in claimed if source}.values())
 
 
@@ -76,7 +77,7 @@ def test_whole_records_are_valid_where_the_file_is() -> None:
 
 def test_no_format_claims_what_another_tool_wrote() -> None:
     for path in SAMPLES.rglob("*"):
-        claims = [format_.name for format_ in FORMATS if format_.claim(path)]
+        claims = [format_.name for format_ in FORMATS if format_.claim(Look(path))]
         tool = path.relative_to(SAMPLES).parts[0]
         assert claims in ([], [tool]), path
 
@@ -84,4 +85,4 @@ def test_no_format_claims_what_another_tool_wrote() -> None:
 def test_every_session_file_is_claimed() -> None:
     for name, pattern in (("claude-code", "claude-code/**/*.jsonl"), ("jp", "jp/**/events.json")):
         for path in SAMPLES.glob(pattern):
-            assert format_named(name).claim(path), path
+            assert format_named(name).claim(Look(path)), path

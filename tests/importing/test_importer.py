@@ -8,6 +8,7 @@ import pytest
 from store.disk import durable
 from store.errors import StoreFailed, UsageError
 from store.formats.claude_code.session import ClaudeCode
+from store.formats.look import Look
 from store.importing.importer import Importer
 from store.store import Store
 from tests.importing.sessions import by_source, event, imported, jp, line, lines, long_lines, native, session
@@ -89,9 +90,9 @@ def test_an_error_in_one_session_stops_no_other(store: Store, tmp_path: Path, mo
     session(tmp_path, lines("Three"), "c")
     real = ClaudeCode.claim
 
-    def claim(self: ClaudeCode, path: Path) -> object:
-        source = real(self, path)
-        if path == bad:
+    def claim(self: ClaudeCode, look: Look) -> object:
+        source = real(self, look)
+        if look.path == bad:
             bad.unlink()
         return source
 

@@ -12,6 +12,7 @@ import pytest
 
 from fusefs.text.render import render_event
 from store.events.event import Event, Kind
+from store.formats.look import Look
 from store.importing.importer import Importer
 from store.store import Store
 from tests.importing.sessions import by_source, event, exported, imported, jp, lines, session
@@ -199,8 +200,8 @@ def test_a_sidecar_that_cannot_be_read_is_told(store: Store, tmp_path: Path, mon
     path = with_outputs(tmp_path, a=b"output a", b=b"output b")
     real = ClaudeCode.claim
 
-    def claim(self: ClaudeCode, where: Path) -> object:
-        source = real(self, where)
+    def claim(self: ClaudeCode, look: Look) -> object:
+        source = real(self, look)
         if source:
             (path.with_suffix("") / "tool-results" / "a.txt").unlink(missing_ok=True)
         return source

@@ -15,6 +15,7 @@ from fusefs.text.render import render_event
 from store.events.edit import BlockEdit, EventEdit, FieldEdit
 from store.events.event import Block, Event, Kind, utf8
 from store.formats.format import Source
+from store.formats.look import Look
 from store.formats.registry import FORMATS, lens_for
 from tests.formats.earlier import Earlier
 from tests.text import strategies
@@ -345,7 +346,7 @@ def test_whatever_is_done_to_a_file_is_an_edit_or_a_clear_error(
 def sessions() -> Iterator[tuple[str, Source]]:
     for format_ in FORMATS:
         for path in sorted(SAMPLES.rglob("*")):
-            if source := format_.claim(path):
+            if source := format_.claim(Look(path)):
                 yield format_.name, source
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from store.events.event import Kind
 from store.formats.claude_code.messages import user
+from store.formats.files import head_lines, read_head
 from store.formats.format import About
 from store.formats.json_view import JsonObject, as_text, decode, is_object
-from store.formats.lines import head_lines, read_head
 from store.formats.times import milliseconds
 from store.formats.titles import first_line
 

@@ -15,7 +15,8 @@ from store.formats.claude_code.about import describe, is_line, is_session_name, 
 from store.formats.claude_code.lens import ClaudeCodeLens
 from store.formats.format import About, Format, Source, Span
 from store.formats.json_view import decode, is_object
-from store.formats.lines import head_lines, line_spans, read_head
+from store.formats.lines import line_spans
+from store.formats.look import Look
 
 _agent_name = re.compile(r"agent-[\w-]+").fullmatch
 _cut_off_line = re.compile(rb'\s*\{.*?(?<!\\)"(?:parentUuid|leafUuid|isSidechain|sessionId)"\s*:', re.DOTALL).match
@@ -38,12 +39,13 @@ class ClaudeCode(Format):
             if (projects := candidate / "projects").is_dir():
                 yield projects
 
-    def claim(self, path: Path) -> Source | None:
+    def claim(self, look: Look) -> Source | None:
         """Claim a ``.jsonl`` file by its first lines; one that is empty or damaged by its name and place."""
-        if path.suffix != ".jsonl" or (head := read_head(path)) is None:
+        path = look.path
+        if path.suffix != ".jsonl" or look.is_folder:
             return None
         foreign = False
-        for line in head_lines(head):
+        for line in look.lines():
             if ours := _is_ours(line):
                 break
             foreign = foreign or ours is False

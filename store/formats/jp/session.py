@@ -9,12 +9,13 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 
+from store.formats.files import read_head
 from store.formats.format import About, ExternalBlob, Format, Source, Span
 from store.formats.jp.array import array_spans
 from store.formats.jp.blobs import referenced_blobs
 from store.formats.jp.lens import JpConfigLens, JpEventLens
 from store.formats.json_view import JsonObject, as_object, as_text, decode
-from store.formats.lines import read_head
+from store.formats.look import Look
 from store.formats.times import milliseconds
 from store.formats.titles import first_line
 
@@ -51,8 +52,11 @@ class Jp(Format):
             data = Path(moved)
         yield from sorted(folder for folder in data.glob("jp/workspace/*/conversations") if folder.is_dir())
 
-    def claim(self, path: Path) -> Source | None:
+    def claim(self, look: Look) -> Source | None:
         """Claim a conversation's directory, or its ``events.json``, by how that begins or by where it lies."""
+        path = look.path
+        if path.name != _EVENTS and not look.is_folder:
+            return None
         folder = path.parent if path.name == _EVENTS else path
         if folder.name.startswith(_BEING_WRITTEN) or (head := read_head(folder / _EVENTS)) is None:
             return None

@@ -1,0 +1,47 @@
+"""What telling whose file it is needs to see of a path: read once, however many formats look at it."""
+
+import os
+from functools import cached_property
+from pathlib import Path
+
+from store.formats.files import HEAD_SIZE, head_lines, open_regular
+from store.formats.json_view import JsonObject, decode, is_object
+
+
+class Look:
+    """A path that a session may stand at. What is asked of its content is read then, and kept."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._decoded: list[JsonObject | None] = []
+
+    @cached_property
+    def is_folder(self) -> bool:
+        """Whether there is a directory."""
+        return os.path.isdir(self.path)
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first 64 KB of a regular file, nothing of a directory. Raises OSError for what cannot be read.
+
+        A FIFO is never waited for.
+        """
+        if self.is_folder:
+            return b""
+        with open_regular(self.path) as file:
+            return file.read(HEAD_SIZE)
+
+    def lines(self, limit: int = 50) -> list[bytes]:
+        """Return the first lines of the head that are not blank; the last may be cut off. Raises OSError as it does."""
+        return head_lines(self.head, limit)
+
+    def objects(self, limit: int = 50) -> list[JsonObject]:
+        """Return those of the first lines that are JSON objects. Raises OSError as ``head`` does."""
+        if limit > len(self._decoded):
+            self._decoded += map(_object, self.lines(limit)[len(self._decoded) :])
+        return [value for value in self._decoded[:limit] if value is not None]
+
+
+def _object(line: bytes) -> JsonObject | None:
+    decoded = decode(line)
+    return decoded.value if decoded and is_object(decoded.value) else None
