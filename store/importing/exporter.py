@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 
-from store.disk import durable
-from store.errors import Conflict, ConvfsError, UsageError
+from store.errors import ConvfsError, UsageError
 from store.events.conversation import Conversation
 from store.ids import Hash
+from store.importing import placing
 from store.importing.edited import Edited
 from store.importing.imported import SessionFiles, read_files
 from store.importing.paths import text_path
@@ -20,7 +16,6 @@ from store.store import Store
 
 _RECORDS_AT_ONCE = 256
 _BYTES_AT_ONCE = 8 << 20
-_NO_LINKS = frozenset((errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS))
 
 
 def export_native(store: Store, conversation: Conversation, directory: Path) -> list[Path]:
@@ -39,16 +34,10 @@ def export_native(store: Store, conversation: Conversation, directory: Path) -> 
         who = f"{conversation.project}/{conversation.name}"
         raise UsageError(f"{who} was not imported from a tool: there are no files to export it as")
     files = dict(_files(store, conversation, kept))
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".convfs-export-", dir=directory) as staging:
-            for name, pieces in files.items():
-                _write(Path(staging, name), pieces)
-            target = _put(Path(staging), directory, PurePath(conversation.project, conversation.name))
-    except OSError as error:
-        raise UsageError(f"cannot export to {error.filename or directory}: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"cannot export to {directory!r}: {error}") from error
+    with placing.staging(directory) as staging:
+        for name, pieces in files.items():
+            placing.write(staging / name, pieces)
+        target = placing.put(staging, directory, PurePath(conversation.project, conversation.name))
     return [target / name for name in files]
 
 
@@ -112,50 +101,3 @@ def _payloads(store: Store, turns: list[int]) -> Iterator[tuple[bytes]]:
         if isinstance(payload, ConvfsError):
             raise payload
         yield (payload,)
-
-
-# -- where it goes -------------------------------------------------------------------------------------------------
-
-
-def _write(path: Path, pieces: Iterable[bytes]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("xb") as file:
-        for piece in pieces:
-            file.write(piece)
-        file.flush()
-        durable.fdatasync(file.fileno())
-
-
-def _put(staging: Path, directory: Path, own: PurePath) -> Path:
-    """Move what was staged into ``directory``, or into ``own`` within it, and return where it went."""
-    names = sorted(os.listdir(staging))
-    for target in (directory, directory / own):
-        if any(os.path.lexists(target / name) for name in names):
-            continue
-        target.mkdir(parents=True, exist_ok=True)
-        placed: list[Path] = []
-        try:
-            for name in names:
-                _move(staging / name, target / name)
-                placed.append(target / name)
-        except BaseException:
-            for path in placed:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-            raise
-        durable.sync_directory(target)
-        return target
-    raise Conflict(f"{directory / own / names[0]} exists already: export into another directory, or move it away")
-
-
-def _move(staged: Path, target: Path) -> None:
-    """Give what was staged its name, unless that has been taken meanwhile."""
-    if staged.is_dir():
-        os.rename(staged, target)
-        return
-    try:
-        os.link(staged, target)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        # a file system without links; here a name that is taken in this very moment is lost
-        os.rename(staged, target)
