@@ -137,7 +137,10 @@ class Checkpointer:
 
     def _take(self) -> Generation:
         writer = self._writer
-        writer.journal.switch()
+        try:
+            writer.journal.switch()
+        except OSError as error:
+            raise writer.fail(error) from error
         return writer.pending.take(writer.seq, writer.turns.count, writer.head_log.length)
 
     def _hurry(self, done: Callable[[], bool]) -> None:
@@ -240,6 +243,8 @@ class Checkpointer:
 
     def _pack(self, task: Generation) -> None:
         writer = self._writer
+        # where one could not be packed, none after it may be: retiring that would retire both
+        writer.check()
         load = self._intake.repack()
         for some in _slices(task.blobs):
             self._hold_back()

@@ -12,10 +12,10 @@ import os
 import random
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from fusefs.text.render import FileRenderer
@@ -37,6 +37,7 @@ from tests.bench.harness import (
 )
 from tests.bench.mounts import mounted
 from tests.bench.service import in_processes
+from tests.threads import side_by_side
 
 CONNECTIONS = 200
 CONVERSATIONS = 20
@@ -189,42 +190,33 @@ def _delays(socket: Path, mountpoint: Path, length: float) -> list[float]:
 
 def _mixed(socket: Path, length: float, number: int) -> list[float]:
     """Do this and that over ten connections, a thread each, with pauses as an agent has; return what each took."""
-    times: list[float] = []
-    failures: list[BaseException] = []
-
-    def work(seed: int) -> None:
-        rng = random.Random(seed)
-        try:
-            with Client(socket) as client:
-                # half of them go on with what is there, five with each conversation
-                shared = client.find(PROJECT, f"conversation-{seed // 2 % CONVERSATIONS:02}") if seed % 2 else None
-                context = shared.id if shared else client.create_context().context
-                until = time.monotonic() + length
-                while time.monotonic() < until:
-                    time.sleep(rng.random() / 5)
-                    start = time.perf_counter()
-                    match rng.randrange(5):
-                        case 0 | 1:
-                            client.append(context, rng.randbytes(rng.randrange(1, 5000)).hex().encode(), TYPE_NAME)
-                        case 2:
-                            client.last(context, 64)
-                        case 3:
-                            client.head(context)
-                        case 4:
-                            client.range_by_depth(context, 0, 16)
-                    times.append(time.perf_counter() - start)
-        except BaseException as error:
-            failures.append(error)
-
     each = CONNECTIONS // _PROCESSES
-    threads = [threading.Thread(target=work, args=(number * each + at,)) for at in range(each)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
-    return times
+
+    def work(at: int) -> list[float]:
+        seed = number * each + at
+        rng = random.Random(seed)
+        times: list[float] = []
+        with Client(socket) as client:
+            # half of them go on with what is there, five with each conversation
+            shared = client.find(PROJECT, f"conversation-{seed // 2 % CONVERSATIONS:02}") if seed % 2 else None
+            context = shared.id if shared else client.create_context().context
+            until = time.monotonic() + length
+            while time.monotonic() < until:
+                time.sleep(rng.random() / 5)
+                start = time.perf_counter()
+                match rng.randrange(5):
+                    case 0 | 1:
+                        client.append(context, rng.randbytes(rng.randrange(1, 5000)).hex().encode(), TYPE_NAME)
+                    case 2:
+                        client.last(context, 64)
+                    case 3:
+                        client.head(context)
+                    case 4:
+                        client.range_by_depth(context, 0, 16)
+                times.append(time.perf_counter() - start)
+        return times
+
+    return list(chain.from_iterable(side_by_side(each, work)))
 
 
 def main() -> None:

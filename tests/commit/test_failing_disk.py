@@ -187,6 +187,52 @@ def test_a_checkpoint_that_fails_in_the_background_fails_the_store(
         assert findings(again) == []
 
 
+def test_what_waits_behind_what_could_not_be_packed_waits_too(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To retire the later one, which is empty here, would be to retire both."""
+    store = Store.open(memory_path / "store")
+    context = store.create_context().context
+    turn = store.append(context, payload(1), "x.v1")
+    packing, both = threading.Event(), threading.Event()
+
+    def append(_records: object) -> None:
+        packing.set()
+        assert both.wait(10)
+        raise OSError(errno.EIO, "the disk fails, for a test")
+
+    monkeypatch.setattr(store.files.packs, "append", append)
+    checkpointer, lock = store._checkpointer, store._writer.commit_lock
+    with lock:
+        checkpointer.switch()
+    assert packing.wait(10)
+    with lock:
+        checkpointer.switch()
+    both.set()
+    with pytest.raises(StoreFailed):
+        store.close()
+    with Store.open(store.root) as again:
+        assert again.payload(turn.turn_id) == payload(1)
+        assert findings(again) == []
+
+
+def test_no_journal_to_go_on_in(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store.open(memory_path / "store")
+    turn = store.append(store.create_context().context, payload(1), "x.v1")
+
+    def begin() -> None:
+        raise OSError(errno.EIO, "the disk fails, for a test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.files.journal, "_begin", begin)
+        with pytest.raises(StoreFailed, match="the disk fails, for a test"):
+            store.flush()
+        with pytest.raises(StoreFailed, match="the disk fails, for a test"):
+            store.close()
+    with Store.open(store.root) as again:
+        assert again.payload(turn.turn_id) == payload(1)
+
+
 def test_a_request_that_is_wrong_fails_alone(memory_path: Path) -> None:
     with Store.open(memory_path / "store") as store:
         context = store.create_context().context

@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from store.errors import Conflict
 from store.ids import hash_bytes
 from store.store import Store
 from tests.model import findings, freeze
+from tests.threads import side_by_side
 
 THREADS = 8
 CALLS = 120
@@ -93,25 +94,13 @@ def test_what_cannot_have_been_is_found() -> None:
 
 
 def at_once(work: Callable[[int], list[Call]]) -> list[Call]:
-    calls: list[Call] = []
-    failures: list[BaseException] = []
     start = threading.Barrier(THREADS)
 
-    def run(number: int) -> None:
+    def run(number: int) -> list[Call]:
         start.wait()
-        try:
-            calls.extend(work(number))
-        except BaseException as error:
-            failures.append(error)
+        return work(number)
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
-    return calls
+    return list(chain.from_iterable(side_by_side(THREADS, run)))
 
 
 @pytest.mark.parametrize("seed", range(3))

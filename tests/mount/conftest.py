@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mount.mounting import can_mount, work_directory
+from tests.mount.mounting import Mounted, add, assistant, can_mount, mounted, new_store, user, work_directory
 
 
 @pytest.fixture
@@ -16,3 +16,12 @@ def store_path() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="store-", dir=work_directory()))
     yield directory / "store"
     shutil.rmtree(directory)
+
+
+@pytest.fixture
+def mount(store_path: Path) -> Iterator[Mounted]:
+    """A mount of one conversation, ``TALK``, in which three things are said."""
+    with new_store(store_path) as store:
+        add(store, [user("first", 1), assistant("second", 2), user("third", 3)])
+    with mounted(store_path) as here:
+        yield here

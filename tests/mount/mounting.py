@@ -17,6 +17,8 @@ from tests.forked import Forked
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TYPE = "claude-code.line.v1"
+TALK = "conversations/project/2026-03-05-talk"
+TRANSCRIPT = "transcripts/project/2026-03-05-talk.md"
 PATIENCE = 20.0
 
 _SESSION = {"sessionId": "0b1f8d5e-7a55-4d0e-9c3d-2f4e6a1b7c90", "cwd": "/home/dev/project", "version": "2.0.0"}

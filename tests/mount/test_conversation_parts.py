@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from store.importing.importer import Importer
-from tests.mount.mounting import add, mounted, new_store, stamp, until, user
-
-TALK = "conversations/project/2026-03-05-talk"
+from tests.mount.mounting import TALK, add, mounted, new_store, stamp, until, user
 
 
 def file_read(path: str, content: str, second: int) -> list[str]:

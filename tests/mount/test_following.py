@@ -2,23 +2,9 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from tests.mount.mounting import PATIENCE, Mounted, add, assistant, mounted, new_store, until, user
-
-TALK = "conversations/project/2026-03-05-talk"
-TRANSCRIPT = "transcripts/project/2026-03-05-talk.md"
-
-
-@pytest.fixture
-def mount(store_path: Path) -> Iterator[Mounted]:
-    with new_store(store_path) as store:
-        add(store, [user("first", 1), assistant("second", 2), user("third", 3)])
-    with mounted(store_path) as here:
-        yield here
+from tests.mount.mounting import PATIENCE, TALK, TRANSCRIPT, Mounted, assistant, until, user
 
 
 def sizes_hold(mount: Mounted) -> None:

@@ -10,9 +10,8 @@ import pytest
 
 from fusefs.text.readme import README
 from store.store import Store
-from tests.mount.mounting import Mounted, add, assistant, bookkeeping, errno_of, mounted, new_store, user
+from tests.mount.mounting import TALK, Mounted, add, assistant, bookkeeping, errno_of, mounted, new_store, user
 
-TALK = "conversations/project/2026-03-05-talk"
 LINES = [
     user("Hello there", 1),
     assistant("General greetings\nin two lines", 2),

@@ -12,16 +12,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from store.disk.turn_format import Encoding
 from store.importing.importer import Importer
 from tests.mount.mounting import (
     PATIENCE,
     REPOSITORY,
+    TALK,
+    TRANSCRIPT,
     Mounted,
     add,
-    assistant,
     errno_of,
     mounted,
     new_store,
@@ -29,17 +28,7 @@ from tests.mount.mounting import (
     user,
 )
 
-TALK = "conversations/project/2026-03-05-talk"
-TRANSCRIPT = "transcripts/project/2026-03-05-talk.md"
 TEXT = "text.assistant.v1"
-
-
-@pytest.fixture
-def mount(store_path: Path) -> Iterator[Mounted]:
-    with new_store(store_path) as store:
-        add(store, [user("first", 1), assistant("second", 2), user("third", 3)])
-    with mounted(store_path) as here:
-        yield here
 
 
 class Followed:

@@ -22,6 +22,7 @@ from store.service.wire_blobs import PutAnswer, PutBlob
 from store.store import Store
 from store.upkeep.fsck import fsck
 from tests.service.linearizable import Call, State, Turns, linearizable
+from tests.threads import side_by_side
 
 CONNECTIONS = 8
 CALLS = 60
@@ -47,7 +48,6 @@ def path(store: Store) -> Iterator[Path]:
 
 def at_once(path: Path, count: int, work: Callable[[int, Client], None]) -> None:
     """Do work on many connections, begun at one time."""
-    failures: list[BaseException] = []
     start = threading.Barrier(count)
 
     def run(number: int) -> None:
@@ -55,17 +55,11 @@ def at_once(path: Path, count: int, work: Callable[[int, Client], None]) -> None
             with Client(path) as client:
                 start.wait(30)
                 work(number, client)
-        except BaseException as error:
-            failures.append(error)
+        except BaseException:
             start.abort()
+            raise
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
+    side_by_side(count, run)
 
 
 @pytest.fixture
