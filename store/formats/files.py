@@ -2,11 +2,14 @@
 
 import os
 import stat
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 HEAD_SIZE = 64 * 1024
 """How much of a file is read, in bytes, to tell whose it is."""
+_MOST_COMPANIONS = 10_000
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -37,3 +40,17 @@ def head_lines(head: bytes, limit: int = 50) -> list[bytes]:
     """Return the first lines of a head that are not blank; the last may be cut off where the head ends."""
     lines = head.split(b"\n", 2 * limit)[: 2 * limit]
     return [line for line in lines if line.strip()][:limit]
+
+
+def companions(session: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the files in the folder called as a session's file without its suffix, as a ``Source`` has its sidecars.
+
+    Files of the session's own suffix are left out: these are sessions themselves.
+    """
+    folder = session.with_suffix("")
+    if not folder.is_dir():
+        return
+    found = (Path(at, name) for at, _, names in os.walk(folder) for name in sorted(names))
+    for file in islice(found, _MOST_COMPANIONS):
+        if file.suffix != session.suffix and file.is_file() and not file.is_symlink():
+            yield str(file.relative_to(session.parent)), file

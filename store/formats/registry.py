@@ -12,12 +12,14 @@ from store.formats.format import Format
 from store.formats.jp import Jp
 from store.formats.lens import Lens
 from store.formats.msgpack_lens import UnknownMsgpackLens
+from store.formats.pi import Pi
 from store.formats.plain_text import TEXT_LENSES
 from store.formats.unknown import UnknownLens
 
 FORMATS: tuple[Format, ...] = (
     ClaudeCode(),
     Jp(),
+    Pi(),
 )
 
 _UNKNOWN = UnknownLens()

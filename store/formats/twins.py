@@ -5,10 +5,12 @@ wrapping or blanks around them; where one is a run of whole lines of the other; 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from itertools import islice
 from operator import eq
+
+from store.events.event import Path
 
 _WRAPPING = "<tool_use_error>", "</tool_use_error>"
 _ERROR = "Error: "
@@ -42,6 +44,19 @@ def carried(twin: str, old: str, new: str) -> str | None:
         now = _carried_in_lines(twin[:-1], old, new)
         return None if now is None else now + "\n"
     return now
+
+
+def texts_in(value: object, path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield every text in a parsed value that stands at ``path``, with its place, in order."""
+    pending: list[tuple[Path, object]] = [(path, value)]
+    while pending:
+        place, item = pending.pop()
+        if isinstance(item, str):
+            yield place, item
+        elif isinstance(item, dict):
+            pending += reversed([((*place, key), inner) for key, inner in item.items()])
+        elif isinstance(item, list):
+            pending += reversed([((*place, at), inner) for at, inner in enumerate(item)])
 
 
 def unnumbered(lines: Sequence[str]) -> list[str] | None:

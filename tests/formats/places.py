@@ -26,6 +26,8 @@ def _check_place(block: Block, value: object) -> None:
     assert isinstance(value, str)
     if block.encoding == "json":
         assert block.text == value
+    elif value.startswith("blob:"):
+        assert block.data is not None
     else:
         shown = block.text.encode() if block.text is not None else block.data
         assert shown == base64.b64decode(value)

@@ -20,7 +20,7 @@ from tests.formats.test_samples import SAMPLES, reassembled, sources
 pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason=f"no sample sessions at {SAMPLES} (CONVFS_SAMPLES)")
 
 NEW = 'Edited → "quoted" \\ back\nline <b>&amp; \u2028 é😀\t\x01 end'
-FORMATS = pytest.mark.parametrize("name", ["claude-code", "jp"])
+FORMATS = pytest.mark.parametrize("name", ["claude-code", "jp", "pi"])
 
 
 def seen(format_: Format) -> Iterator[tuple[bytes, Event, Earlier]]:
@@ -54,7 +54,10 @@ def test_every_text_can_be_edited_and_the_rest_stays(name: str) -> None:
                     lens.edit(record, edit_of(block, NEW), earlier)
                 continue
             changed = check_text_edit(lens, record, earlier, event, at, NEW)
-            assert all(path[0] in ("toolUseResult", "attachment") for path in changed - {block.path})
+            assert all(
+                path[0] in ("toolUseResult", "attachment") or path[:2] == ("message", "details")
+                for path in changed - {block.path}
+            )
             edited += 1
     assert edited > 500
 

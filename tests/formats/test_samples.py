@@ -33,7 +33,7 @@ def reassembled(format_: Format, data: bytes) -> tuple[bytes, list[bytes]]:
     return b"".join([*pieces, data[position:]]), records
 
 
-@pytest.mark.parametrize(("name", "folder"), [("claude-code", "claude-code"), ("jp", "jp")])
+@pytest.mark.parametrize(("name", "folder"), [("claude-code", "claude-code"), ("jp", "jp"), ("pi", "pi")])
 def test_every_record_is_an_event_and_every_byte_is_kept(name: str, folder: str) -> None:
     format_ = format_named(name)
     kinds: Counter[Kind] = Counter()
@@ -83,6 +83,6 @@ def test_no_format_claims_what_another_tool_wrote() -> None:
 
 
 def test_every_session_file_is_claimed() -> None:
-    for name, pattern in (("claude-code", "claude-code/**/*.jsonl"), ("jp", "jp/**/events.json")):
+    for name, pattern in (("claude-code", "claude-code/**/*.jsonl"), ("jp", "jp/**/events.json"), ("pi", "pi/*.jsonl")):
         for path in SAMPLES.glob(pattern):
             assert format_named(name).claim(Look(path)), path

@@ -7,12 +7,12 @@
 import os
 import re
 from collections.abc import Iterator, Sequence, Set
-from itertools import islice
 from pathlib import Path
 
 from store.formats.claude_code import removal
 from store.formats.claude_code.about import describe, is_line, is_session_name, may_title
 from store.formats.claude_code.lens import ClaudeCodeLens
+from store.formats.files import companions
 from store.formats.format import About, Format, Source, Span
 from store.formats.json_view import decode, is_object
 from store.formats.lines import line_spans
@@ -20,7 +20,6 @@ from store.formats.look import Look
 
 _agent_name = re.compile(r"agent-[\w-]+").fullmatch
 _cut_off_line = re.compile(rb'\s*\{.*?(?<!\\)"(?:parentUuid|leafUuid|isSidechain|sessionId)"\s*:', re.DOTALL).match
-_MOST_SIDECARS = 10_000
 
 
 class ClaudeCode(Format):
@@ -52,7 +51,7 @@ class ClaudeCode(Format):
         else:
             if foreign or not _lies_like_one(path):
                 return None
-        return Source(self.name, path, path, sidecars=tuple(_sidecars(path)))
+        return Source(self.name, path, path, sidecars=tuple(companions(path)))
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         """Yield the lines that are not empty."""
@@ -83,14 +82,3 @@ def _lies_like_one(path: Path) -> bool:
     folder = path.parent
     by_place = folder.name.startswith("-") or folder.name == "subagents" or folder.parent.name == "projects"
     return by_place and (is_session_name(path.stem) or _agent_name(path.stem)) is not None
-
-
-def _sidecars(path: Path) -> Iterator[tuple[str, Path]]:
-    """Yield what the program keeps in the folder called after the session, but for the subagents' own sessions."""
-    folder = path.with_suffix("")
-    if not folder.is_dir():
-        return
-    found = (Path(at, name) for at, _, names in os.walk(folder) for name in sorted(names))
-    for file in islice(found, _MOST_SIDECARS):
-        if file.suffix != ".jsonl" and file.is_file() and not file.is_symlink():
-            yield str(file.relative_to(path.parent)), file

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from store.events.event import Path
 from store.formats.claude_code.results import READ_FILE
 from store.formats.json_view import JsonObject, as_list, as_object
-from store.formats.twins import carried, carried_to_numbered
+from store.formats.twins import carried, carried_to_numbered, texts_in
 
 _RESULT = "toolUseResult"
 _ATTACHMENT = "attachment"
@@ -39,12 +39,12 @@ def twins(line: JsonObject, path: Path, old: str, new: str) -> Iterator[tuple[Pa
                 yield place, now
         return
     if path[0] == _ATTACHMENT:
-        copies = [(place, text) for place, text in _texts(line.get(_ATTACHMENT), (_ATTACHMENT,)) if place != path]
+        copies = [(place, text) for place, text in texts_in(line.get(_ATTACHMENT), (_ATTACHMENT,)) if place != path]
         yield from _changed(copies, old, new)
         return
     alike = [place for place, text in _said_by_tools(line) if text == old]
     if any(place == path for place, _ in _said_by_tools(line)):
-        yield from _changed(list(_texts(line.get(_RESULT), (_RESULT,))), old, new, alike.index(path), len(alike))
+        yield from _changed(list(texts_in(line.get(_RESULT), (_RESULT,))), old, new, alike.index(path), len(alike))
     elif path[0] == "message" and isinstance(plan := line.get("planContent"), str):
         yield from _changed([(("planContent",), plan)], old, new)
 
@@ -79,19 +79,6 @@ def _said_by_tools(line: JsonObject) -> Iterator[tuple[Path, str]]:
             for which, inner in enumerate(as_list(content)):
                 if isinstance(text := as_object(inner).get("text"), str):
                     yield (*place, which, "text"), text
-
-
-def _texts(value: object, path: Path) -> Iterator[tuple[Path, str]]:
-    """Yield every text in a value, with its place, in order."""
-    pending: list[tuple[Path, object]] = [(path, value)]
-    while pending:
-        place, item = pending.pop()
-        if isinstance(item, str):
-            yield place, item
-        elif isinstance(item, dict):
-            pending += reversed([((*place, key), inner) for key, inner in item.items()])
-        elif isinstance(item, list):
-            pending += reversed([((*place, at), inner) for at, inner in enumerate(item)])
 
 
 def _is_said(place: Path) -> bool:

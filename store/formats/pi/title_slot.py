@@ -1,0 +1,31 @@
+"""The first line of oh-my-pi's files: the session's title, padded so that a new one can be written in its place.
+
+``{"type":"title","v":1,"title":"…","source":"auto","updatedAt":"…","pad":"   "}``, always 256 bytes with its newline.
+"""
+
+from store.errors import UsageError
+from store.formats.json_view import JsonObject, as_object, as_text, decode
+from store.formats.splices import put
+
+SLOT_BYTES = 256
+"""How long the line is, its newline included."""
+
+
+def is_slot(line: JsonObject) -> bool:
+    """Say whether a line is the one that holds the title."""
+    return line.get("type") == "title" and isinstance(line.get("pad"), str)
+
+
+def padded(payload: bytes) -> bytes:
+    """Return a line that holds the title, without its newline, with as much padding as its place needs.
+
+    Lines of other types come back as they are. Raises UsageError where the title is too long for its place.
+    """
+    decoded = decode(payload)
+    line = as_object(decoded.value) if decoded else {}
+    if not is_slot(line):
+        return payload
+    pad = len(as_text(line["pad"])) + SLOT_BYTES - 1 - len(payload)
+    if pad < 0:
+        raise UsageError(f"the title is {-pad} bytes too long for its place at the beginning of the file: shorten it")
+    return put(payload, ("pad",), b'"%b"' % (b" " * pad))

@@ -1,0 +1,46 @@
+import hashlib
+from pathlib import Path
+
+from store.events.event import Event
+from store.store import Store
+from tests.formats.test_pi_lens import IMAGE, said, slot, text
+from tests.formats.test_pi_session import HEADER, NAME, session, write
+from tests.importing.sessions import by_source, exported, imported, native
+
+
+def test_what_lies_beside_goes_along_and_subagents_are_sessions(store: Store, tmp_path: Path) -> None:
+    agent = tmp_path / "agent"
+    path = session(agent, slot("x"), HEADER, said("user", "hi"))
+    folder = path.with_suffix("")
+    child = write(folder / "0-Explore.jsonl", {**HEADER, "id": "child"}, said("user", "look"))
+    (folder / "0.bash.log").write_bytes(b"all of it\n" * 100)
+    (folder / "0-Explore.md").write_text("found")
+    imported(store, agent)
+    assert store.by_source(str(child))
+    with exported(store, by_source(store, path)) as files:
+        assert files == {
+            f"{NAME}.jsonl": path.read_bytes(),
+            f"{NAME}/0.bash.log": b"all of it\n" * 100,
+            f"{NAME}/0-Explore.md": b"found",
+        }
+
+
+def test_images_come_from_the_folder_beside_all_sessions(store: Store, tmp_path: Path) -> None:
+    agent, image = tmp_path / "agent", b"\x89PNG" + bytes(range(256)) * 8
+    digest = hashlib.sha256(image)
+    reference = f"blob:sha256:{digest.hexdigest()}"
+    records = [slot("x"), HEADER, said("user", [{**IMAGE, "data": reference}, text(f"see {reference}")])]
+    path = session(agent, *records)
+    imported(store, path)
+    event = list(store.events(store.rows(by_source(store, path).head)))[2][1]
+    assert isinstance(event, Event)
+    assert (event.blocks[0].text, event.header) == (reference, {"missing": True})
+    conversation = by_source(store, path)
+    assert list(conversation.metadata["missing"]) == [digest.hexdigest()]  # type: ignore[call-overload]
+    (agent / "blobs").mkdir()
+    (agent / "blobs" / digest.hexdigest()).write_bytes(image)
+    imported(store, path)
+    event = list(store.events(store.rows(by_source(store, path).head)))[2][1]
+    assert isinstance(event, Event)
+    assert event.blocks[0].data == image
+    assert native(store, path) == path.read_bytes()
