@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from store.events.conversation import Conversation
 from store.formats.format import Format
 from store.formats.registry import format_named
+from store.index.catalogue import Entry
 from store.store import Store
 
 
@@ -16,7 +17,7 @@ class Edited:
     The first ``first`` records of a session are files of their own.
     """
 
-    def __init__(self, store: Store, conversation: Conversation, imported: int, first: int) -> None:
+    def __init__(self, store: Store, conversation: Conversation | Entry, imported: int, first: int) -> None:
         self.format: Format = format_named(conversation.format)
         self.first: list[tuple[int, int]] = []
         """Those of the files of their own that are left: (position among these files, turn)."""

@@ -53,7 +53,7 @@ class Envelope(Struct, frozen=True, omit_defaults=True):
             if empty:
                 yield opening
             else:
-                yield self._gap(position) if position and self.gaps else separator
+                yield self.gap_before(position) if position and self.gaps else separator
             yield from pieces
             empty = False
         if not empty:
@@ -63,8 +63,8 @@ class Envelope(Struct, frozen=True, omit_defaults=True):
         else:
             yield self.suffix.encode("latin-1")
 
-    def _gap(self, position: int) -> bytes:
-        """Return what stands before the record at ``position``."""
+    def gap_before(self, position: int) -> bytes:
+        """Return what stands before the record at ``position``, one that the file has."""
         return self.gaps[bisect_right(self.gaps, position, key=itemgetter(0)) - 1][1].encode("latin-1")
 
 

@@ -17,7 +17,7 @@ from store.formats.format import Format, Source, Span
 from store.ids import Hash, hash_bytes
 from store.importing.appender import Appender
 from store.importing.cursor import Cursor, Stamp, stamp, stamps_beside
-from store.importing.envelope import EnvelopeBuilder
+from store.importing.envelope import Envelope, EnvelopeBuilder
 from store.importing.group import Group
 from store.importing.imported import Imported, read_imported
 from store.importing.naming import name_conversation
@@ -90,10 +90,9 @@ class SessionImport:
 
     def run(self, progress: Callable[[int, str], None] | None) -> Done:
         """Bring in what is new, and return what that was."""
-        source, known = self._source, self._known
+        known = self._known
         # before anything is read: what changes after this is looked at again next time
-        modified = os.stat(source.main).st_mtime_ns // 1_000_000
-        main, beside = stamp(source.main), stamps_beside(source)
+        modified, main, beside = self._stamps()
         with self._open(beside) as snapshot:
             goes_on = snapshot.start > 0
             size = len(snapshot.data) - snapshot.start
@@ -103,8 +102,7 @@ class SessionImport:
         if not goes_on or self._samples.tell or "sidecars" in changes or not (known and known.title):
             changes |= self._describe(modified)
         appender = self._appender
-        # fewer records than there were: the head moves back
-        moved = known is None or self._number < self._kept or (appender is not None and appender.appended > 0)
+        moved = self._moves()
         if moved or changes or (appender and appender.aliases):
             if known:
                 changes["updated_ms"] = known.updated_ms
@@ -123,6 +121,16 @@ class SessionImport:
             size,
             self._problems + (appender.problems if appender else []),
         )
+
+    def _stamps(self) -> tuple[int, Stamp, dict[str, Stamp]]:
+        """Return when the main file changed, in Unix milliseconds, its stamp, and those of what lies beside it."""
+        main = self._source.main
+        return os.stat(main).st_mtime_ns // 1_000_000, stamp(main), stamps_beside(self._source)
+
+    def _moves(self) -> bool:
+        """Say whether the head moves; where there are fewer records than there were, it moves back."""
+        appended = self._appender is not None and self._appender.appended > 0
+        return self._known is None or self._number < self._kept or appended
 
     def _read(
         self, snapshot: Snapshot, main: Stamp, progress: Callable[[int, str], None] | None
@@ -166,10 +174,15 @@ class SessionImport:
             # the last record itself went on, or how records are parted is lost
             snapshot.close()
             return Snapshot(main, self._scratch)
-        self._number = self._begun = cursor.records
-        self._titled = tuple(number for number in imported.titled if number <= cursor.records)
-        self._envelope = EnvelopeBuilder(envelope, cursor.records - len(imported.first))
+        self._go_on(imported, envelope)
         return snapshot
+
+    def _go_on(self, imported: Imported, envelope: Envelope) -> None:
+        """Begin behind the records that the last import finished."""
+        records = imported.cursor.records
+        self._number = self._begun = records
+        self._titled = tuple(number for number in imported.titled if number <= records)
+        self._envelope = EnvelopeBuilder(envelope, records - len(imported.first))
 
     def _has_first(self, imported: Imported, beside: dict[str, Stamp]) -> bool:
         """Whether the files before the main one are those that were imported."""
