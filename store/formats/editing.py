@@ -23,6 +23,8 @@ from store.formats.edit_checks import (
 from store.formats.json_spans import locate, spelled_path, text_of
 from store.formats.json_view import JsonObject, as_object, decode
 from store.formats.lens import Before
+from store.formats.media import as_data_url
+from store.formats.nested import string_before, within
 from store.formats.new_literals import encoded, spell, spell_base64
 from store.formats.new_records import new_record
 from store.formats.splices import put, with_members
@@ -103,9 +105,14 @@ class EditableLens(ABC):
         if not resource.path:
             raise UsageError(f"{resource.uri} is not within the record: it cannot be changed")
         if isinstance(resource.content, bytes):
+            encoded_content = b2a_base64(content, newline=False)
             if resource.encoding != "base64":
-                raise UsageError(f"{resource.uri} is no text within the record: it cannot be changed")
-            return put(payload, resource.path, b'"%b"' % b2a_base64(content, newline=False))
+                head = as_data_url(text_of(payload[slice(*locate(payload, resource.path))]))
+                if head is None:
+                    raise UsageError(f"{resource.uri} is no text within the record: it cannot be changed")
+                url = head.beginning + encoded_content.decode()
+                return put(payload, resource.path, spell(url, payload))
+            return put(payload, resource.path, b'"%b"' % encoded_content)
         try:
             text = content.decode()
         except UnicodeDecodeError as error:
@@ -163,6 +170,9 @@ def _put_text(
 ) -> bytes:
     """Return ``payload`` with another text at ``path``, and at the places of its twins."""
     record = _record(payload)
+    if steps := string_before(record, path):
+        inner = path[steps:]
+        return within(payload, path[:steps], lambda text: _put_text(text, inner, encoding, old, new, lens))
     start, end = locate(payload, path)
     literal = payload[start:end]
     if not literal.startswith(b'"'):
@@ -186,7 +196,11 @@ def _put_document(payload: bytes, event: Event, block: Block, new: str, lens: Ed
         for other in event.blocks
         if other.type == "text" and other.path != block.path and begins(other.path, block.path)
     }
-    decoding = lens.decoder(_record(payload), block.path)
+    record = _record(payload)
+    if isinstance(value_at(record, block.path), str):
+        inside = {name: path[len(block.path) :] for name, path in lifted.items()}
+        return within(payload, block.path, lambda text: documents.revised(text, (), old, new, inside))
+    decoding = lens.decoder(record, block.path)
     return documents.revised(payload, block.path, old, new, lifted, decoding)
 
 
@@ -199,6 +213,18 @@ def _put_field(payload: bytes, event: Event, field: FieldEdit, before: Before, l
     place = lens.place(record, key)
     if place is None:
         raise UsageError(f"{key!r} is nothing that this record holds: it cannot be changed here")
+    if steps := string_before(record, place.path):
+        inside = Place(place.path[steps:], place.may_add, place.write)
+        edited = within(payload, place.path[:steps], lambda text: _with_value(text, key, inside, held, value))
+    else:
+        edited = _with_value(payload, key, place, held, value)
+    check_field(lens.view(edited, before), key, value)
+    return edited
+
+
+def _with_value(payload: bytes, key: str, place: Place, held: Value | None, value: Value) -> bytes:
+    """Return ``payload`` with the value of field ``key``, shown as ``held`` until now, at its place."""
+    record = _record(payload)
     present = value_at(record, place.path)
     if present is None and not (place.may_add and isinstance(value_at(record, place.path[:-1]), dict)):
         raise UsageError(f"this record has no {key!r}: it cannot be given one here")
@@ -206,13 +232,10 @@ def _put_field(payload: bytes, event: Event, field: FieldEdit, before: Before, l
     check_type(key, present if present is not None else held, wanted)
     literal = spell(wanted, payload) if isinstance(wanted, str) else _scalar(wanted)
     if present is None:
-        edited = with_members(payload, place.path[:-1], frozenset(), {str(place.path[-1]): literal})
-    else:
-        if isinstance(wanted, str):
-            literal = spell(wanted, payload, payload[slice(*locate(payload, place.path))])
-        edited = put(payload, place.path, literal)
-    check_field(lens.view(edited, before), key, value)
-    return edited
+        return with_members(payload, place.path[:-1], frozenset(), {str(place.path[-1]): literal})
+    if isinstance(wanted, str):
+        literal = spell(wanted, payload, payload[slice(*locate(payload, place.path))])
+    return put(payload, place.path, literal)
 
 
 def _scalar(value: int | float | bool) -> bytes:

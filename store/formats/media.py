@@ -5,6 +5,7 @@ index rebuilt elsewhere has to say the same.
 """
 
 import binascii
+from typing import NamedTuple
 from urllib.parse import quote
 
 _BY_SUFFIX = {
@@ -98,3 +99,21 @@ def from_base64(text: str) -> bytes | None:
         return binascii.a2b_base64(text)
     except ValueError:
         return None
+
+
+class DataUrl(NamedTuple):
+    """What a ``data:`` URL holds: its content's MIME type, the content, and all that stands before its base64."""
+
+    mime: str
+    data: bytes
+    beginning: str
+
+
+def as_data_url(text: str) -> DataUrl | None:
+    """Return what a ``data:`` URL in base64 holds, None where ``text`` is none."""
+    if not text.startswith("data:"):
+        return None
+    head, comma, encoded = text.partition(",")
+    if not comma or not head.endswith(";base64") or (data := from_base64(encoded)) is None:
+        return None
+    return DataUrl(head[len("data:") :].partition(";")[0] or "application/octet-stream", data, head + comma)

@@ -7,6 +7,7 @@ tool keeps files, have a lens only.
 from store.disk.turn_format import Encoding
 from store.errors import UsageError
 from store.formats.claude_code import ClaudeCode
+from store.formats.codex import Codex
 from store.formats.cxdb import LENSES as CXDB_LENSES
 from store.formats.format import Format
 from store.formats.jp import Jp
@@ -18,6 +19,7 @@ from store.formats.unknown import UnknownLens
 
 FORMATS: tuple[Format, ...] = (
     ClaudeCode(),
+    Codex(),
     Jp(),
     Pi(),
 )

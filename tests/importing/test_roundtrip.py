@@ -31,13 +31,14 @@ together = settings(suppress_health_check=[HealthCheck.function_scoped_fixture],
 
 
 @needs_samples
-def test_every_sample_of_claude_code(store: Store) -> None:
-    files = sorted((SAMPLES / "claude-code").rglob("*.jsonl"))
-    report = imported(store, SAMPLES / "claude-code")
+@pytest.mark.parametrize("name", ["claude-code", "codex"])
+def test_every_sample_that_is_lines(store: Store, name: str) -> None:
+    files = sorted((SAMPLES / name).rglob("*.jsonl"))
+    report = imported(store, SAMPLES / name)
     assert (report.imported, report.grown, report.unchanged) == (len(files), 0, 0)
     for path in files:
         assert native(store, path) == path.read_bytes(), path
-    again = imported(store, SAMPLES / "claude-code")
+    again = imported(store, SAMPLES / name)
     assert (again.imported, again.grown, again.unchanged) == (0, 0, len(files))
 
 

@@ -1,0 +1,37 @@
+"""New lines for the end of a rollout, shaped as the program's own."""
+
+import msgspec
+
+from store.errors import UsageError
+from store.events.event import Kind
+from store.formats.codex.records import object_of, said
+from store.formats.json_view import JsonObject
+from store.formats.new_literals import encoded
+from store.formats.times import in_iso
+
+_SPEAKERS = {
+    Kind.ASSISTANT: ("assistant", "output_text"),
+    Kind.SYSTEM: ("developer", "input_text"),
+    Kind.USER: ("user", "input_text"),
+}
+_encode = msgspec.json.Encoder().encode
+
+
+def compose(kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
+    """Return a line that follows ``previous``. See :meth:`store.formats.lens.Lens.compose`.
+
+    It is an item, so that the model is told; bare where the lines before are.
+    """
+    encoded(text)
+    if not text:
+        raise UsageError("an empty message says nothing: write its text, then save again")
+    if kind not in _SPEAKERS:
+        raise UsageError(f"a {kind.name.lower()} cannot be written by hand: write user, assistant or system")
+    role, what = _SPEAKERS[kind]
+    item: JsonObject = {"type": "message", "role": role, "content": [{"type": what, "text": text}]}
+    before = object_of(previous) if previous else {}
+    if before and not said(before).base:
+        line = item
+    else:
+        line = {"timestamp": in_iso(now_ms), "type": "response_item", "payload": item}
+    return _encode(line) + (b"\r" if previous and previous.endswith(b"\r") else b"")

@@ -1,0 +1,69 @@
+"""One line of a rollout as an event."""
+
+from collections.abc import Iterable
+
+from store.events.event import Event, Kind, Path
+from store.formats.codex import compose, events, fields, items, notes
+from store.formats.codex.records import said
+from store.formats.editing import EditableLens, Place
+from store.formats.json_view import JsonObject, decode
+from store.formats.lens import Before
+from store.formats.shown import BOOKKEEPING
+from store.formats.times import milliseconds
+from store.formats.unknown import as_it_is
+
+_VIEWS: dict[str, items.View] = {
+    "compacted": notes.compacted,
+    "event_msg": events.event,
+    "response_item": items.item,
+    "session_meta": notes.session_meta,
+}
+_IS_ITEM = (items.ITEMS, items.SAID)
+_QUIET = frozenset(("inter_agent_communication_metadata", "state", "turn_context", "world_state"))
+
+
+class CodexLens(EditableLens):
+    """Sees lines of a rollout. What an item and an event both say is shown once, as the item, which the model gets.
+
+    An edit of the item leaves the event as it is: the program shows events only until it goes on.
+    """
+
+    type_name = "codex.line.v1"
+    one_line = True
+
+    def view(self, payload: bytes, before: Before) -> Event:
+        """Return the event that a line tells of; a line that is no JSON object is a note with its text."""
+        decoded = decode(payload)
+        if decoded is None or not isinstance(decoded.value, dict):
+            return as_it_is(payload)
+        line = decoded.value
+        what, value, base = said(line)
+        shown = BOOKKEEPING if what in _QUIET else _VIEWS.get(what, items.unknown)(value, base, before)
+        defines = (_IS_ITEM, *shown.defines) if what == "response_item" else shown.defines
+        time_ms = milliseconds(line.get("timestamp"))
+        return Event(
+            shown.kind,
+            shown.tool,
+            shown.header,
+            shown.blocks,
+            time_ms,
+            0,
+            defines,
+            shown.resources,
+            line,
+            decoded.lossy,
+        )
+
+    def place(self, record: JsonObject, key: str) -> Place | None:
+        """Return where a line holds field ``key``."""
+        return fields.place(record, key)
+
+    def twins(self, record: JsonObject, path: Path, old: str, new: str) -> Iterable[tuple[Path, str]]:
+        """Yield the other members of a command's event that hold its output."""
+        what, value, base = said(record)
+        if what == "event_msg" and value.get(path[-1] if isinstance(path[-1], str) else "") == old:
+            yield from (((*base, key), new) for key, _ in events.repeated_outputs(value) if (*base, key) != path)
+
+    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
+        """Return a line that follows ``previous``."""
+        return compose.compose(kind, text, previous, now_ms)
