@@ -14,7 +14,19 @@ from fusefs import inodes
 from fusefs.inodes import Place, Space
 from fusefs.text.names import safe_name, unique
 from fusefs.tree.conversation import conversation_attributes
-from fusefs.tree.node import DERIVED_FILE, DIRECTORY, SHORT, Attributes, Content, Directory, Entry, File, Lazy, Node
+from fusefs.tree.node import (
+    DERIVED_FILE,
+    DIRECTORY,
+    SHORT,
+    Attributes,
+    Content,
+    Directory,
+    Entry,
+    File,
+    InParts,
+    Lazy,
+    Node,
+)
 from fusefs.tree.view import FIRST_POSITION
 from store.errors import NotFound
 from store.events.conversation import Conversation
@@ -263,7 +275,7 @@ class BlobFile(File):
         return Attributes(self.ino, DERIVED_FILE, self.tree.store.blob_size(self.digest), 0)
 
     def open(self) -> Content:
-        return Lazy(lambda: self.tree.store.blob(self.digest))
+        return InParts(lambda: self.tree.store.blob_reader(self.digest))
 
 
 def control_node(tree: Tree, ino: int, path: tuple[str, ...]) -> Node:

@@ -95,6 +95,22 @@ class Lazy:
         return self._data[offset : offset + size]
 
 
+class InParts:
+    """The content of an open file that is read in parts by what ``begin`` returns, once it is first read."""
+
+    __slots__ = ("_begin", "_content")
+
+    def __init__(self, begin: Callable[[], Content]) -> None:
+        self._begin = begin
+        self._content: Content | None = None
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return a part of the file."""
+        if self._content is None:
+            self._content = self._begin()
+        return self._content.read(offset, size)
+
+
 class Node(ABC):
     """Anything that has an inode number."""
 

@@ -10,16 +10,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from blake3 import blake3
+
 from store.commit.blob_source import StoredBlobs
 from store.commit.pending import Pending
 from store.commit.versions import Versions
 from store.commit.writer import Writer
-from store.content.chunking import chunk_list, chunks
+from store.content.chunking import chunk_list, chunks, chunks_of
 from store.content.compression import GROUP_BYTES, SMALL_GROUP_BYTES, Member, pack_records
 from store.content.cutting import cut
 from store.content.opened import MAX_BODY_BYTES
 from store.content.resolver import Resolver
-from store.disk.blob_format import Compression, Form, codec, encode_record
+from store.disk.blob_format import Chunk, Compression, Form, codec, encode_chunks, encode_record
 from store.errors import ConvfsError
 from store.ids import Hash, hash_bytes
 from store.index.index import Place
@@ -229,13 +231,32 @@ class Load:
         for start, end in chunks(data):
             self._plain(bytes(data[start:end]))
             passed(end)
+        self._list(digest, len(data), listed)
+        return digest
+
+    def stream(self, pieces: Iterable[bytes]) -> tuple[Hash, int]:
+        """Add a blob that comes in pieces, of any size and in chunks, and return its hash and its size."""
+        whole, size = blake3(), 0
+        listed: list[Chunk] = []
+        for chunk in chunks_of(pieces):
+            whole.update(chunk)
+            size += len(chunk)
+            listed.append(Chunk(self._plain(chunk), len(chunk)))
+        if len(listed) < 2:
+            return (listed[0].hash if listed else self._plain(b"")), size
+        digest = Hash(whole.digest())
+        if self._missing([digest]):
+            self._list(digest, size, encode_chunks(listed))
+        return digest, size
+
+    def _list(self, digest: Hash, size: int, listed: bytes) -> None:
+        """Add a blob whose chunks have been added."""
         self._flush()
         # or a power failure might leave a list of what is not there
         self._intake.sync()
-        record = encode_record(codec(Compression.CHUNKS, Form.PLAIN), len(data), digest, listed)
+        record = encode_record(codec(Compression.CHUNKS, Form.PLAIN), size, digest, listed)
         self._intake.write([(record, [digest])])
         self._new.add(digest)
-        return digest
 
     def sync(self) -> None:
         """Make what was added durable and readable."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from blake3 import blake3
 
 from store.content.batch import Batch
 from store.content.opened import Opened
+from store.content.reader import Chunked, Reader, Whole
 from store.content.salvage import salvage
 from store.content.shelf import Shelf
 from store.content.source import BlobSource
@@ -103,16 +105,12 @@ class Resolver:
 
     def part(self, digest: Hash, start: int, length: int) -> bytes:
         """Return ``length`` bytes from ``start`` on, fewer at the end; chunks that are not needed are not read."""
+        return self.reader(digest).read(start, length)
+
+    def reader(self, digest: Hash) -> Reader:
+        """Begin to read a blob in parts. Raises NotFound, DamageError, FormatTooNew."""
         chunks = self._chunks(digest)
-        if chunks is None:
-            return self.blob(digest)[start : start + length]
-        pieces: list[bytes] = []
-        position, stop = 0, start + length
-        for chunk in chunks:
-            if position < stop and position + chunk.length > start:
-                pieces.append(self._chunk(digest, chunk)[max(start - position, 0) : stop - position])
-            position += chunk.length
-        return b"".join(pieces)
+        return Whole(self.blob(digest)) if chunks is None else Chunked(chunks, partial(self._chunk, digest))
 
     def _find(self, digest: Hash) -> Opened:
         """Return an open record that has the blob."""

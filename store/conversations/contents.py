@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from store.content.reader import Reader
 from store.content.resolver import Resolver
 from store.conversations.branches import Branches
 from store.disk.turn_format import Turn
@@ -35,6 +36,10 @@ class Contents(Branches):
     def blob_pieces(self, digest: Hash) -> Iterator[bytes]:
         """Yield a blob in pieces: for those that are too large to hold."""
         return self.resolver.pieces(digest)
+
+    def blob_reader(self, digest: Hash) -> Reader:
+        """Begin to read a blob in parts: for those that are too large to hold."""
+        return self.resolver.reader(digest)
 
     def aliased(self, algorithm: str, digest: bytes) -> bytes | None:
         """Return content by its digest in another algorithm (``sha256``), None if the store does not have it."""

@@ -3,7 +3,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.content.chunking import chunk_list, chunks
+from store.content.chunking import chunk_list, chunks, chunks_of
 from store.disk.blob_format import decode_chunks
 from store.ids import hash_bytes
 
@@ -42,3 +42,13 @@ def test_a_list_names_the_chunks_and_the_whole() -> None:
         (hash_bytes(NOISE[start:end]), end - start) for start, end in spans
     ]
     assert passed == [end for _, end in spans]
+
+
+@given(st.lists(st.integers(1, 3 << 20), max_size=8), st.integers(0, 9 << 20))
+def test_what_comes_in_pieces_is_cut_as_the_whole_is(lengths: list[int], size: int) -> None:
+    data = (NOISE * 5)[:size]
+    pieces, start = [], 0
+    for length in [*lengths, size]:
+        pieces.append(data[start : start + length])
+        start += length
+    assert list(chunks_of(pieces)) == [data[start:end] for start, end in chunks(data)]
