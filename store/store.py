@@ -97,6 +97,8 @@ class Store(Streaming):
         self.labelling = threading.Lock()
         self.importing = threading.Lock()
         """Held while a session is imported."""
+        self.numbering = threading.Lock()
+        """Held while a number is given to an output of a tool."""
         self._closed = False
         self._checkpointer.start()
 

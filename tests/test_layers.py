@@ -22,7 +22,7 @@ LAYERS = (
     ("store.upkeep",),
     ("store",),
     ("store.upkeep.fsck", "store.upkeep.head_checks", "store.upkeep.reindex"),
-    ("store.editing",),
+    ("store.editing", "store.artifacts"),
     ("store.importing",),
     ("store.service",),
     ("fusefs.text",),

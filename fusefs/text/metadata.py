@@ -9,6 +9,7 @@ import msgspec
 from fusefs.text.grammar import timestamp
 from fusefs.text.parse import ParseError
 from store.events.conversation import Conversation
+from store.events.outputs import is_output
 
 SETTABLE: Mapping[str, object] = {"title": "", "labels": [], "pinned": False, "archived": False}
 """What may be changed, which comes first, and what says that there is none."""
@@ -54,7 +55,8 @@ def metadata_table(conversation: Conversation) -> dict[str, object]:
         "created": timestamp(conversation.created_ms),
         "updated": timestamp(conversation.updated_ms),
     }
-    return table | {key: metadata[key] for key in metadata if key not in table and key not in _KEPT_FOR_PROGRAMS}
+    shown = (key for key in metadata if key not in _KEPT_FOR_PROGRAMS and not is_output(key))
+    return table | {key: metadata[key] for key in shown if key not in table}
 
 
 def metadata_text(conversation: Conversation) -> bytes:

@@ -17,6 +17,7 @@ from store.disk.blob_format import Form
 from store.disk.journal_format import JournalBlob
 from store.disk.turn_format import Encoding, Turn
 from store.errors import Conflict, TooLarge, UsageError
+from store.events.outputs import outputs_of
 from store.ids import Hash, hash_bytes, now_ms, tip_of, turn_of
 
 _LONGEST_KEY = 1024
@@ -46,7 +47,7 @@ class Appends(Submitting):
         return self.submit(Request(None, parent=base_turn, changes=changes, action="create")).head
 
     def fork(self, context_id: int, at: int = 0, *, metadata: dict[str, object] | None = None) -> ContextHead:
-        """Create a context that branches off another at turn ``at`` (0: its head). Copies nothing.
+        """Create a context that branches off another at turn ``at`` (0: its head). Copies nothing, shares its outputs.
 
         NotFound if there is no such context, or ``at`` is not in it.
         """
@@ -54,7 +55,8 @@ class Appends(Submitting):
         if at:
             self._position(context_id, at)
         base = turn_of(at) or head.turn
-        forked: dict[str, object] = {"forked_from": {"context": context_id, "turn": base}, **(metadata or {})}
+        forked: dict[str, object] = outputs_of(self.entry(context_id).metadata)
+        forked |= {"forked_from": {"context": context_id, "turn": base}, **(metadata or {})}
         parent = tip_of(base, head.patch)
         return self.submit(Request(None, parent=parent, changes=_json(forked), action="fork")).head
 

@@ -41,10 +41,14 @@ class Contents(Branches):
         """Begin to read a blob in parts: for those that are too large to hold."""
         return self.resolver.reader(digest)
 
+    def alias(self, algorithm: str, digest: bytes) -> Hash | None:
+        """Return the blob that is known by a digest in another algorithm (``sha256``), None if none is."""
+        self._writer.settle()
+        return self._index.alias(algorithm, digest)
+
     def aliased(self, algorithm: str, digest: bytes) -> bytes | None:
         """Return content by its digest in another algorithm (``sha256``), None if the store does not have it."""
-        self._writer.settle()
-        target = self._index.alias(algorithm, digest)
+        target = self.alias(algorithm, digest)
         try:
             return self.blob(target) if target else None
         except ConvfsError:

@@ -12,6 +12,7 @@ from store.commit.request import ContextHead, Request
 from store.conversations import branch
 from store.errors import NotFound, UsageError
 from store.events.conversation import labels_of
+from store.events.outputs import outputs_of
 from store.ids import now_ms, tip_of
 from store.index.catalogue import Entry
 from store.store import Store
@@ -55,6 +56,7 @@ class Keeper:
             if not turn:
                 raise NotFound(f"there is no record {at} to fork at")
         metadata = {key: parent.metadata[key] for key in _FORKED if key in parent.metadata}
+        metadata |= outputs_of(parent.metadata)
         project = project or str(parent.metadata.get("project", ""))
         metadata |= {"project": project, "name": name, "forked_from": {"context": context, "turn": turn}}
         if "cursor" in parent.metadata or "exported_as" in parent.metadata:

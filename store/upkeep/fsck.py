@@ -15,8 +15,10 @@ from store.disk.blob_format import Compression
 from store.disk.file_header import Damage
 from store.disk.head_format import Alias, Dictionary
 from store.disk.turn_format import DELETED, Turn
-from store.errors import ConvfsError, DamageError
+from store.errors import ConvfsError, DamageError, NotFound
+from store.events.outputs import outputs_of
 from store.ids import TURNS_BEYOND, Hash
+from store.index.catalogue import Entry
 from store.index.index import Index
 from store.index.schema import DERIVED_FROM_LOGS, DERIVED_FROM_RENDERER
 from store.index.sums import numbered_holds
@@ -162,6 +164,7 @@ def check_references(store: Store) -> Iterator[Finding]:
                 store.resolver.check(Hash(bytes.fromhex(str(digest))))
             except (ConvfsError, ValueError) as error:
                 yield fault("references", f"{conversation.project}/{conversation.name}, {name}: {error}")
+        yield from _outputs(store, conversation)
     for frame in frames(store):
         if isinstance(frame, Damage):
             continue
@@ -174,6 +177,19 @@ def check_references(store: Store) -> Iterator[Finding]:
                     yield fault("references", f"the dictionary of small groups: {error}")
                 else:
                     yield Finding("references", "warning", f"{body.algorithm}:{body.digest.hex()}: {error}")
+
+
+def _outputs(store: Store, conversation: Entry) -> Iterator[Finding]:
+    for key, value in outputs_of(conversation.metadata).items():
+        where = f"{conversation.project}/{conversation.name}, {key}"
+        digest = value.get("blob") if isinstance(value, dict) else None
+        try:
+            store.resolver.check(Hash(bytes.fromhex(str(digest))))
+        except NotFound as error:
+            # whoever named it may have named what never was here
+            yield Finding("references", "warning", f"{where}: {error}")
+        except (ConvfsError, ValueError) as error:
+            yield fault("references", f"{where}: {error}")
 
 
 def check_index(store: Store) -> Iterator[Finding]:

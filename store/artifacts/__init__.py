@@ -1,0 +1,1 @@
+"""Full outputs of tools and of agents, kept beside a conversation under small ids of its own."""
