@@ -31,6 +31,22 @@ class Before(Protocol):
         """Return content that a payload names by a foreign digest (``sha256``), None if the store does not have it."""
 
 
+class Nothing:
+    """A conversation without earlier records, and without content elsewhere."""
+
+    def tool(self, call_id: str) -> str:
+        """Return "": no call was made."""
+        return ""
+
+    def parent(self, key: str | None) -> int:
+        """Return 0: nothing precedes."""
+        return 0
+
+    def blob(self, algorithm: str, digest: bytes) -> bytes | None:
+        """Return None: there is none."""
+        return None
+
+
 class Lens(Protocol):
     """Sees payloads of one type as events."""
 

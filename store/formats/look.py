@@ -5,7 +5,10 @@ from functools import cached_property
 from pathlib import Path
 
 from store.formats.files import HEAD_SIZE, head_lines, open_regular
-from store.formats.json_view import JsonObject, decode, is_object
+from store.formats.json_beginning import completed
+from store.formats.json_view import BYTE_ORDER_MARK, JsonObject, decode, is_object
+
+_SHORTEST_BEGINNING = 16
 
 
 class Look:
@@ -30,6 +33,24 @@ class Look:
             return b""
         with open_regular(self.path) as file:
             return file.read(HEAD_SIZE)
+
+    @cached_property
+    def document(self) -> object:
+        """The first JSON document of the head as far as it is there and makes sense, None where there is none.
+
+        Raises OSError as ``head`` does.
+        """
+        head = self.head.removeprefix(BYTE_ORDER_MARK)
+        if not head.lstrip().startswith((b"{", b"[")):
+            return None
+        for whole in (head, *head_lines(head, 1)):
+            if (decoded := decode(whole)) is not None:
+                return decoded.value
+        while len(head) >= _SHORTEST_BEGINNING:
+            if (begun := completed(head)) is not None and (decoded := decode(begun.whole)) is not None:
+                return decoded.value
+            head = head[: len(head) // 2]
+        return None
 
     def lines(self, limit: int = 50) -> list[bytes]:
         """Return the first lines of the head that are not blank; the last may be cut off. Raises OSError as it does."""

@@ -1,11 +1,12 @@
 """JSON documents that stand in a string of a payload: a tool's arguments as the model wrote them, an output with its
-exit code.
+exit code, the body of a recorded request (in base64 too).
 
 They are shown as what they say. A block's path then leads through the string into the document: ``("payload",
 "arguments", "command")``, where ``payload.arguments`` is a string. The ``json`` block of such a document has the path
 of the string.
 """
 
+from binascii import b2a_base64
 from collections.abc import Callable
 
 from store.errors import UsageError
@@ -13,8 +14,12 @@ from store.events.event import Block, Path
 from store.formats.blocks import argument_blocks
 from store.formats.json_spans import locate, text_of
 from store.formats.json_view import decode
+from store.formats.media import from_base64
 from store.formats.new_literals import spell
 from store.formats.splices import put
+
+_BRACKETS_IN_BASE64 = ("ey", "ew", "Wy", "Ww", "W3")
+"""How base64 begins of a bracket that a quote, a blank or another bracket follows."""
 
 
 def document_in(text: str) -> dict[str, object] | list[object] | None:
@@ -22,6 +27,14 @@ def document_in(text: str) -> dict[str, object] | list[object] | None:
     if text[:1] not in ("{", "[") or (decoded := decode(text.encode("utf-8", "replace"))) is None or decoded.lossy:
         return None
     return decoded.value if isinstance(decoded.value, (dict, list)) else None
+
+
+def document_in_base64(text: str) -> bytes | None:
+    """Return the JSON object or list that ``text`` is the base64 of, None where it is no such thing."""
+    if not text.startswith(_BRACKETS_IN_BASE64) or (data := from_base64(text)) is None:
+        return None
+    decoded = decode(data)
+    return data if decoded is not None and not decoded.lossy and isinstance(decoded.value, (dict, list)) else None
 
 
 def document_blocks(text: str, path: Path, name: str) -> tuple[Block, ...]:
@@ -59,5 +72,7 @@ def within(payload: bytes, path: Path, change: Callable[[bytes], bytes]) -> byte
     decoded = decode(literal)
     if decoded is None or decoded.lossy:
         raise UsageError("the text is no valid Unicode in the record, so it can only be read")
+    if (data := document_in_base64(text_of(literal))) is not None:
+        return put(payload, path, b'"%b"' % b2a_base64(change(data), newline=False))
     changed = change(text_of(literal).encode())
     return put(payload, path, spell(changed.decode(), payload, literal))

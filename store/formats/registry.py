@@ -6,6 +6,8 @@ tool keeps files, have a lens only.
 
 from store.disk.turn_format import Encoding
 from store.errors import UsageError
+from store.formats.aider import Aider
+from store.formats.api_messages import ApiMessages
 from store.formats.claude_code import ClaudeCode
 from store.formats.codex import Codex
 from store.formats.cxdb import LENSES as CXDB_LENSES
@@ -14,7 +16,10 @@ from store.formats.jp import Jp
 from store.formats.lens import Lens
 from store.formats.msgpack_lens import UnknownMsgpackLens
 from store.formats.pi import Pi
+from store.formats.openhands import OpenHands
 from store.formats.plain_text import TEXT_LENSES
+from store.formats.specstory import SpecStory
+from store.formats.swe_agent import SweAgent
 from store.formats.unknown import UnknownLens
 
 FORMATS: tuple[Format, ...] = (
@@ -22,6 +27,11 @@ FORMATS: tuple[Format, ...] = (
     Codex(),
     Jp(),
     Pi(),
+    SweAgent(),
+    OpenHands(),
+    Aider(),
+    SpecStory(),
+    ApiMessages(),
 )
 
 _UNKNOWN = UnknownLens()

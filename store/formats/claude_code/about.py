@@ -10,6 +10,7 @@ from store.formats.claude_code.messages import user
 from store.formats.files import head_lines, read_head
 from store.formats.format import About
 from store.formats.json_view import JsonObject, as_text, decode, is_object
+from store.formats.lens import Nothing
 from store.formats.times import milliseconds
 from store.formats.titles import first_line
 
@@ -23,19 +24,6 @@ _command = re.compile(r"<command-name>(.*?)</command-name>").search
 _arguments = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL).search
 _mangled = re.compile(r"[^a-zA-Z0-9]").sub
 _MOST_NEIGHBOURS = 20
-
-
-class _Nothing:
-    """A conversation without earlier records."""
-
-    def tool(self, call_id: str) -> str:
-        return ""
-
-    def parent(self, key: str | None) -> int:
-        return 0
-
-    def blob(self, algorithm: str, digest: bytes) -> bytes | None:
-        return None
 
 
 def is_line(line: JsonObject) -> bool:
@@ -137,7 +125,7 @@ def _working_directory(session: Path) -> str:
 
 def _request(line: JsonObject) -> tuple[str, str]:
     """Return what a user line asks for, in words and as a slash command ("" where it does not)."""
-    shown = user(line, _Nothing())
+    shown = user(line, Nothing())
     if shown.kind is not Kind.USER:
         return "", ""
     text = next((block.text for block in shown.blocks if block.text and not block.name), "") or ""

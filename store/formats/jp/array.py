@@ -10,24 +10,20 @@ import re
 from collections.abc import Iterator
 
 from store.formats.format import Span
+from store.formats.json_cuts import LITERAL, MOST_WASTE, beginning_like, element_end, end_of, without_separators
 from store.formats.json_view import decode
 
-_LITERAL = rb'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"'
 _opening = re.compile(rb"(?:\xef\xbb\xbf)?\s*+\[").match
 _between = re.compile(rb"[\s,]*+").match
-_to_bracket = re.compile(rb'[^"\[\]{}]*+(?:' + _LITERAL + rb'[^"\[\]{}]*+)*+(?:([\[{])|[\]}])').match
-_scalar = re.compile(rb"(?:" + _LITERAL + rb"|true|false|null|-?[0-9][0-9.eE+-]*+)(?=[\s,\]])").match
+_scalar = re.compile(rb"(?:" + LITERAL + rb"|true|false|null|-?[0-9][0-9.eE+-]*+)(?=[\s,\]])").match
 _next_event = re.compile(
     rb'\{\s*+"(?:(?:timestamp|event_id)"\s*+:|type"\s*+:\s*+"'
     rb"(?:turn_start|config_delta|chat_re|tool_call_re|inquiry_re|compaction|event_overlay))"
 ).search
-_DEEPEST_INDENT = 64
 _FURTHER = 64 * 1024
 """How far past the beginning of another element an element's end is looked for, in bytes."""
-_MOST_WASTE = 16 * 1024 * 1024
-"""How many bytes are read in vain, over all, before the rest is given up as one span."""
-_OPENERS, _SEPARATORS = b"[{", b" \t\r\n,"
-_OBJECT, _END_OF_ARRAY, _NEWLINE = b"{]\n"
+_OPENERS = b"[{"
+_END_OF_ARRAY = 0x5D
 
 
 def array_spans(data: memoryview, start: int) -> Iterator[Span]:
@@ -45,11 +41,11 @@ def array_spans(data: memoryview, start: int) -> Iterator[Span]:
     sibling: re.Pattern[bytes] | None = None
     following = -1
     waste = 0
-    while (position := _end(_between(data, position))) < size:
+    while (position := end_of(_between(data, position))) < size:
         if data[position] == _END_OF_ARRAY:
             yield from _rest(data, position + 1)
             return
-        sibling = sibling or _beginning_like(data, position)
+        sibling = sibling or beginning_like(data, position)
         if sibling and following < position:
             found = sibling.search(data, position)
             following = found.start() if found else size
@@ -57,13 +53,13 @@ def array_spans(data: memoryview, start: int) -> Iterator[Span]:
         end, seen = _element_end(data, position, bound)
         if not end or (sibling and end > following and decode(bytes(data[position:end])) is None):
             waste += seen - position
-            if waste > _MOST_WASTE:
+            if waste > MOST_WASTE:
                 end = size
             elif sibling:
                 end = following
             else:
                 end = sense.start() if (sense := _next_event(data, position + 1)) else size
-            end = _without_separators(data, position, end)
+            end = without_separators(data, position, end)
         yield Span(position, end)
         position = end
 
@@ -73,39 +69,11 @@ def _element_end(data: memoryview, position: int, bound: int) -> tuple[int, int]
     if data[position] not in _OPENERS:
         scalar = _scalar(data, position)
         return (scalar.end() if scalar else 0), position
-    depth = 0
-    while bracket := _to_bracket(data, position, bound):
-        position = bracket.end()
-        depth += 1 if bracket.lastindex else -1
-        if depth <= 0:
-            return position, position
-    return 0, position
-
-
-def _beginning_like(data: memoryview, position: int) -> re.Pattern[bytes] | None:
-    """Return what an object looks like that begins a line as the one at ``position`` does; None if it begins none."""
-    at = position
-    while at > 0 and position - at < _DEEPEST_INDENT and data[at - 1] in b" \t":
-        at -= 1
-    if at in (0, position) or data[at - 1] != _NEWLINE or data[position] != _OBJECT:
-        return None
-    return re.compile(rb"\n" + re.escape(bytes(data[at:position])) + rb"\{")
+    return element_end(data, position, bound)
 
 
 def _rest(data: memoryview, start: int) -> Iterator[Span]:
     """Yield what should not be there, from its first byte that is not blank."""
-    begin = _end(_between(data, start))
+    begin = end_of(_between(data, start))
     if begin < len(data):
-        yield Span(begin, _without_separators(data, begin, len(data)))
-
-
-def _without_separators(data: memoryview, start: int, end: int) -> int:
-    while end > start + 1 and data[end - 1] in _SEPARATORS:
-        end -= 1
-    return end
-
-
-def _end(match: re.Match[bytes] | None) -> int:
-    """Return the end of a match that cannot fail."""
-    assert match is not None
-    return match.end()
+        yield Span(begin, without_separators(data, begin, len(data)))

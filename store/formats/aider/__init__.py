@@ -1,0 +1,5 @@
+"""Aider: its chat history, one Markdown file a repository."""
+
+from store.formats.aider.session import Aider
+
+__all__ = ["Aider"]

@@ -1,0 +1,56 @@
+"""A passage of SpecStory's Markdown as an event.
+
+A passage begins with a line ``_**User (2026-01-29 16:26:43Z)**_`` or ``_**Agent (MODEL 2026-01-29 16:26:46Z)**_``.
+What a tool did stands in ``<tool-use data-tool-type="shell" data-tool-name="Bash">``, what was thought in ``<think>``.
+"""
+
+import re
+
+from store.errors import UsageError
+from store.events.event import Kind
+from store.formats.markdown_lens import MarkdownLens, Passage
+from store.formats.new_literals import encoded
+from store.formats.shown import Header
+from store.formats.times import in_iso, milliseconds
+
+SPEAKS = r"_\*\*(User|Agent|Assistant)(?: - [^\n(]*+)?+(?: \(([^\n)]*+)\))?+\*\*_[ \t\r]*+"
+_opening = re.compile(SPEAKS + r"(?:\n[ \t\r]*+)*+").match
+_stamp = re.compile(r"(?:(.*) )?(\d{4}-\d\d-\d\d) (\d\d:\d\d(?::\d\d)?Z?)$").match
+_tool = re.compile(r'<tool-use\b[^>]*\bdata-tool-name="([^"\n]*)"').match
+_THOUGHT = "<think>"
+_SPEAKERS = {Kind.ASSISTANT: "Agent", Kind.USER: "User"}
+
+
+class SpecStoryLens(MarkdownLens):
+    """Sees requests, answers and uses of tools; what stands before them is bookkeeping."""
+
+    type_name = "specstory.passage.v1"
+
+    def passage(self, text: str) -> Passage:
+        """Return what a passage holds after the line that says who speaks."""
+        opened = _opening(text)
+        if opened is None:
+            return Passage(Kind.RECORD if text.lstrip().startswith(("<!--", "# ", "---")) else Kind.NOTE, text)
+        head, body = text[: opened.end()], text[opened.end() :]
+        header: Header = {}
+        time_ms = 0
+        if stamp := _stamp(opened[2] or ""):
+            time_ms = milliseconds(f"{stamp[2]}T{stamp[3]}")
+            if stamp[1]:
+                header["model"] = stamp[1]
+        if opened[1] == "User":
+            return Passage(Kind.USER, body, head, time_ms=time_ms)
+        if used := _tool(body):
+            return Passage(Kind.TOOL_CALL, body, head, tool=used[1], header=header, time_ms=time_ms)
+        kind = Kind.REASONING if body.startswith(_THOUGHT) else Kind.ASSISTANT
+        return Passage(kind, body, head, header=header, time_ms=time_ms)
+
+    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
+        """Return a request or an answer."""
+        if kind not in _SPEAKERS:
+            raise UsageError(f"a {kind.name.lower()} cannot be written by hand here: write user or assistant")
+        encoded(text)
+        if not text.strip():
+            raise UsageError("an empty message says nothing: write its text, then save again")
+        stamp = in_iso(now_ms)[:19].replace("T", " ")
+        return f"_**{_SPEAKERS[kind]} ({stamp}Z)**_\n\n{text}".encode()
