@@ -4,10 +4,12 @@
 Gemini, and the items of OpenAI's Responses (``{"type": "function_call", …}``).
 """
 
+from collections.abc import Sequence
+
 from store.events.event import Block, Kind, Path
 from store.formats.blocks import argument_blocks
 from store.formats.chat_parts import Gathered, arguments, gather
-from store.formats.json_view import JsonObject, as_list, as_object, as_text, is_object
+from store.formats.json_view import JsonObject, as_list, as_object, as_text, decode, is_object
 from store.formats.lens import Before
 from store.formats.shown import BOOKKEEPING, Shown
 
@@ -86,6 +88,20 @@ def shown(kind: Kind, gathered: Gathered, before: Before) -> Shown:
         tuple(gathered.defines),
         tuple(gathered.resources),
     )
+
+
+def first_request(records: Sequence[bytes]) -> str:
+    """Return the first text of a user's message among records, "" where there is none."""
+    for record in records:
+        decoded = decode(record)
+        if decoded is None or not is_object(decoded.value) or not is_message(decoded.value):
+            continue
+        gathered = Gathered()
+        if gather_message(decoded.value, (), gathered) is Kind.USER:
+            text = next((block.text for block in gathered.blocks if block.text), "")
+            if text:
+                return text
+    return ""
 
 
 def gather_message(record: JsonObject, path: Path, into: Gathered) -> Kind:

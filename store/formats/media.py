@@ -79,6 +79,28 @@ def mime_of(path: str) -> str:
     return _BY_SUFFIX.get(path.rpartition("/")[2].rpartition(".")[2].lower(), "text/plain")
 
 
+_BEGINNINGS = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+    (b"OggS", "audio/ogg"),
+    (b"ID3", "audio/mpeg"),
+    (b"\x1aE\xdf\xa3", "video/webm"),
+    (b"PK\x03\x04", "application/zip"),
+)
+_IN_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+
+
+def sniffed(data: bytes) -> str:
+    """Return the MIME type of content that its first bytes tell, "" where they tell none."""
+    if data[:4] == b"RIFF":
+        return _IN_RIFF.get(data[8:12], "")
+    if data[4:8] == b"ftyp":
+        return "video/mp4"
+    return next((mime for beginning, mime in _BEGINNINGS if data.startswith(beginning)), "")
+
+
 def suffix_of(mime: str) -> str:
     """Return the usual suffix, without the dot, for files of a MIME type (``bin`` for none known)."""
     subtype = mime.partition("/")[2].partition(";")[0].partition("+")[0]

@@ -14,9 +14,10 @@ from store.formats.cxdb import LENSES as CXDB_LENSES
 from store.formats.format import Format
 from store.formats.jp import Jp
 from store.formats.lens import Lens
+from store.formats.messages_jsonl import MessagesJsonl
 from store.formats.msgpack_lens import UnknownMsgpackLens
-from store.formats.pi import Pi
 from store.formats.openhands import OpenHands
+from store.formats.pi import Pi
 from store.formats.plain_text import TEXT_LENSES
 from store.formats.specstory import SpecStory
 from store.formats.swe_agent import SweAgent
@@ -31,6 +32,7 @@ FORMATS: tuple[Format, ...] = (
     OpenHands(),
     Aider(),
     SpecStory(),
+    MessagesJsonl(),
     ApiMessages(),
 )
 

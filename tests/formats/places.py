@@ -20,8 +20,9 @@ def check(event: Event) -> None:
 
 def _check_place(block: Block, value: object) -> None:
     for step in block.path:
-        # a path may lead into a document that stands in a string
-        value = json.loads(value) if isinstance(value, str) else value
+        if isinstance(value, str):
+            # a path may lead into a document that stands in a string
+            value = json.loads(value if value[:1] in "{[" else base64.b64decode(value))
         assert isinstance(value, (dict, list))
         value = value[step]  # type: ignore[index, call-overload]
     if block.type == "json" or isinstance(value, dict):

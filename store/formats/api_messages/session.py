@@ -10,14 +10,12 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from store.events.event import Kind
 from store.formats import chat_removal
 from store.formats.api_messages.documents import choose, holds_messages
-from store.formats.api_messages.lens import ApiMessageLens, gather_record
-from store.formats.chat_parts import Gathered
+from store.formats.api_messages.lens import ApiMessageLens
+from store.formats.chat_messages import first_request
 from store.formats.format import About, Format, Part, Source, Span
 from store.formats.json_cuts import Cut, cut_spans, cuts
-from store.formats.json_view import decode, is_object
 from store.formats.look import Look
 from store.formats.titles import first_line
 
@@ -70,20 +68,6 @@ class ApiMessages(Format):
     def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
         """Return the other messages; a call and its result go together."""
         return chat_removal.without(records, deleted)
-
-
-def first_request(records: Sequence[bytes]) -> str:
-    """Return the first text among records that is a user's."""
-    for record in records:
-        decoded = decode(record)
-        if decoded is None or not is_object(decoded.value):
-            continue
-        gathered = Gathered()
-        if gather_record(decoded.value, gathered) is Kind.USER:
-            text = next((block.text for block in gathered.blocks if block.text), "")
-            if text:
-                return text
-    return ""
 
 
 def _said_first(data: memoryview, group: list[tuple[int, Cut]]) -> list[int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from store.events.event import Path as Place
 from store.formats import chat_removal
-from store.formats.api_messages.session import first_request
+from store.formats.chat_messages import first_request
 from store.formats.format import About, Format, Source, Span
 from store.formats.json_cuts import Choice, cut_spans
 from store.formats.json_view import as_list, as_object, as_text, is_object
