@@ -12,6 +12,7 @@ from store.formats.claude_code import ClaudeCode
 from store.formats.codex import Codex
 from store.formats.cxdb import LENSES as CXDB_LENSES
 from store.formats.format import Format
+from store.formats.gemini_cli import GeminiCli
 from store.formats.jp import Jp
 from store.formats.lens import Lens
 from store.formats.messages_jsonl import MessagesJsonl
@@ -26,6 +27,7 @@ from store.formats.unknown import UnknownLens
 FORMATS: tuple[Format, ...] = (
     ClaudeCode(),
     Codex(),
+    GeminiCli(),
     Jp(),
     Pi(),
     SweAgent(),
