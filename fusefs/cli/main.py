@@ -20,7 +20,7 @@ COMMANDS = {
     "serve": ("serve", "Answer programs, without a mount."),
     "ls": ("ls", "List the conversations."),
     "show": ("show", "Print a conversation."),
-    "export": ("export", "Write conversations back as the session files they came from."),
+    "export": ("export", "Write conversations as files: those they came from, or other forms."),
     "log": ("history", "List the versions of a conversation."),
     "restore": ("history", "Bring back an earlier version of a conversation."),
     "fork": ("history", "Branch off a conversation."),

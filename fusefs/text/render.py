@@ -1,14 +1,17 @@
 """Event files, and the sizes of all that is drawn of an event."""
 
 import re
+from collections.abc import Iterable, Iterator
 
 from blake3 import blake3
 
 from fusefs.text import grammar, transcript
 from fusefs.text.events_json import element_size
 from fusefs.text.resource_names import numbered_path, resource_path
-from store.events.conversation import Sizes
+from store.errors import ConvfsError
+from store.events.conversation import Conversation, EventRow, Sizes
 from store.events.event import Block, Event, Kind, utf8
+from store.events.renderer import Link
 
 RENDERER_VERSION = 2
 """Raised whenever any event, section or element would be drawn with another size."""
@@ -28,7 +31,7 @@ def render_event(number: int, event: Event) -> bytes:
 
 
 class FileRenderer:
-    """Measures what :func:`render_event`, the transcript and ``events.json`` will hold of an event."""
+    """Measures what :func:`render_event`, the transcript and ``events.json`` will hold; draws transcripts."""
 
     version: int = RENDERER_VERSION
 
@@ -48,6 +51,20 @@ class FileRenderer:
             return Sizes(head + size, transcript.section_size(number, event), json)
         size = grammar.body_size(blocks, transcript.unhashed_target)
         return Sizes(head + size, transcript.section_size(number, event, size), json)
+
+    def transcript(
+        self,
+        conversation: Conversation,
+        events: Iterable[tuple[EventRow, Event | ConvfsError]],
+        link: Link = transcript.blob_target,
+    ) -> Iterator[bytes]:
+        """Yield the pieces of a transcript, links as ``link`` says."""
+        yield transcript.head(conversation)
+        for row, event in events:
+            if isinstance(event, ConvfsError):
+                yield transcript.unreadable(row, event)
+            else:
+                yield transcript.section(row.number, event, link)
 
 
 def _target(number: int, event: Event, block: Block, *, hashed: bool = True) -> str:

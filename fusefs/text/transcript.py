@@ -28,8 +28,10 @@ from blake3 import blake3
 
 from fusefs.text.grammar import body, body_size, in_calendar, scalar, timestamp
 from fusefs.text.names import kind_word
-from store.events.conversation import Conversation
+from store.errors import ConvfsError
+from store.events.conversation import Conversation, EventRow
 from store.events.event import Block, Event, Kind, utf8
+from store.events.renderer import Link
 
 _EPOCH = datetime(1970, 1, 1)
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
@@ -53,12 +55,20 @@ def head(conversation: Conversation) -> bytes:
     return utf8(f"---\n{lines}---\n\n# {title}\n")
 
 
-def section(number: int, event: Event) -> bytes:
-    """Return the section of event ``number``, led by a blank line; b"" for a bookkeeping record."""
+def section(number: int, event: Event, link: Link | None = None) -> bytes:
+    """Return the section of event ``number``, led by a blank line; b"" for a bookkeeping record.
+
+    ``link`` says where blocks that are not text are found (None: where a mount has them).
+    """
     if event.kind is Kind.RECORD:
         return b""
-    content = body(event.blocks, blob_target)
+    content = body(event.blocks, link or blob_target)
     return utf8(f"{_heading(number, event)}\n{content}" if content else _heading(number, event))
+
+
+def unreadable(row: EventRow, error: ConvfsError) -> bytes:
+    """Return the section of an event that is damaged."""
+    return utf8(f"\n## {row.number} · {kind_word(row.kind)}\n\n[cannot be read: {error}]\n")
 
 
 def section_size(number: int, event: Event, content_size: int | None = None) -> int:

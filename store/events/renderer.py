@@ -1,13 +1,18 @@
-"""What the store asks of whoever draws events as files: their sizes, once, when they are first seen."""
+"""What the store asks of whoever draws events: their sizes, once, when they are first seen, and transcripts."""
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from store.events.conversation import Sizes
-from store.events.event import Event
+from store.errors import ConvfsError
+from store.events.conversation import Conversation, EventRow, Sizes
+from store.events.event import Block, Event
+
+Link = Callable[[Block], str]
+"""Returns where the content of a block that is not text is found, as a percent-encoded path from where the text is."""
 
 
 class Renderer(Protocol):
-    """Measures events. ``version`` changes whenever any event would be drawn with another size."""
+    """Draws events. ``version`` changes whenever any event would be drawn with another size."""
 
     version: int
 
@@ -17,3 +22,8 @@ class Renderer(Protocol):
         ``format`` is that of its conversation (``jp`` draws JSON elements in its own way), ``payload_size`` the size
         of the producer's own bytes (which a record that is not JSON shows).
         """
+
+    def transcript(
+        self, conversation: Conversation, events: Iterable[tuple[EventRow, Event | ConvfsError]], link: Link
+    ) -> Iterator[bytes]:
+        """Yield the pieces of a conversation's transcript, in Markdown; what cannot be read is said in its place."""

@@ -25,3 +25,11 @@ def milliseconds(stamp: object) -> int:
 def in_iso(time_ms: int) -> str:
     """Return Unix milliseconds in ISO 8601, UTC: ``2026-03-05T19:31:54.356Z``."""
     return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def iso(ms: int) -> str:
+    """Return a time in Unix milliseconds as ISO 8601 in UTC, to the millisecond; "" for 0, and beyond the calendar."""
+    try:
+        return in_iso(ms) if ms else ""
+    except OverflowError:
+        return ""

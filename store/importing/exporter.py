@@ -29,16 +29,25 @@ def export_native(store: Store, conversation: Conversation, directory: Path) -> 
     is overwritten, and nothing appears under its name before it is whole and on disk. UsageError for a conversation
     that came from no tool, and where the directory cannot be written to.
     """
-    kept = read_files(conversation.metadata)
-    if kept is None:
-        who = f"{conversation.project}/{conversation.name}"
-        raise UsageError(f"{who} was not imported from a tool: there are no files to export it as")
-    files = dict(_files(store, conversation, kept))
+    files = dict(native_files(store, conversation))
     with placing.staging(directory) as staging:
         for name, pieces in files.items():
             placing.write(staging / name, pieces)
         target = placing.put(staging, directory, PurePath(conversation.project, conversation.name))
     return [target / name for name in files]
+
+
+def native_files(store: Store, conversation: Conversation) -> Iterator[tuple[PurePath, Iterable[bytes]]]:
+    """Yield what :func:`export_native` would write into an empty directory: names within it, contents in pieces."""
+    return _files(store, conversation, _kept(conversation))
+
+
+def _kept(conversation: Conversation) -> SessionFiles:
+    kept = read_files(conversation.metadata)
+    if kept is None:
+        who = f"{conversation.project}/{conversation.name}"
+        raise UsageError(f"{who} was not imported from a tool: there are no files to export it as")
+    return kept
 
 
 # -- what is written -----------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 
@@ -47,7 +47,7 @@ def put(
     directory: Path,
     own: PurePath,
     names: Sequence[PurePath] | None = None,
-    shared: Iterable[PurePath] = (),
+    shared: Collection[PurePath] = (),
 ) -> Path:
     """Move what was staged into ``directory``, or into ``own`` within it, and return where it went.
 

@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec import Struct, structs
 
 from store.errors import NotFound, UsageError
 from store.events.conversation import Conversation
+from store.formats.times import iso
 from store.importing.exporter import export_native
 from store.importing.importer import Importer, ImportReport
 from store.service.operation import Holder, Nothing, Operation
@@ -75,16 +75,6 @@ class ExportParams(Struct, frozen=True, forbid_unknown_fields=True):
 
     id: int
     directory: bytes
-
-
-def iso(ms: int) -> str:
-    """Return a time in Unix milliseconds as ISO 8601 in UTC, to the millisecond; "" for 0."""
-    if not ms:
-        return ""
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (ValueError, OverflowError, OSError):
-        return ""
 
 
 def line_of(holder: Holder, conversation: Conversation) -> ConversationLine:
@@ -160,7 +150,7 @@ def _find(holder: Holder, params: FindParams, emit: Callable[[Nothing], None]) -
 
 def _import(holder: Holder, params: ImportParams, emit: Callable[[ImportProgress], None]) -> ImportReport:
     paths = [Path(os.fsdecode(path)) for path in params.paths]
-    _outside_the_mount(holder, paths)
+    outside_the_mount(holder, paths)
     done = 0
 
     def progress(size: int, session: str) -> None:
@@ -174,7 +164,7 @@ def _import(holder: Holder, params: ImportParams, emit: Callable[[ImportProgress
 
 def _export(holder: Holder, params: ExportParams, emit: Callable[[Nothing], None]) -> list[bytes]:
     directory = Path(os.fsdecode(params.directory))
-    _outside_the_mount(holder, [directory])
+    outside_the_mount(holder, [directory])
     written = export_native(holder.store, holder.store.conversation(params.id), directory)
     return [os.fsencode(path) for path in written]
 
@@ -189,8 +179,8 @@ def _stats(holder: Holder, params: Nothing, emit: Callable[[Nothing], None]) -> 
     return own | structs.asdict(holder.store.stats())
 
 
-def _outside_the_mount(holder: Holder, paths: list[Path]) -> None:
-    # A process that waits for its own mount may wait for ever.
+def outside_the_mount(holder: Holder, paths: list[Path]) -> None:
+    """Raise UsageError for paths in the holder's own mount: a process that waits for that may wait for ever."""
     for path in paths:
         if holder.mountpoint and path.is_relative_to(holder.mountpoint):
             raise UsageError(f"{path} lies in the mount of this very store: name a place outside {holder.mountpoint}")

@@ -90,6 +90,11 @@ def may_title(record: bytes) -> bool:
     return len(record) <= _LONGEST_TITLE_LINE and _title_line(record) is not None
 
 
+def folder_name(path: str) -> str:
+    """Return what the folder of the sessions of a working directory is called."""
+    return _mangled("-", path)
+
+
 def project_of_folder(folder: Path) -> str:
     """Name the project of a folder of sessions.
 
@@ -111,7 +116,7 @@ def _told_by_neighbours(folder: Path, changed: int) -> str:
     """Return the last part of the path in a folder's sessions, of one that the folder is called after if possible."""
     largest = sorted(folder.glob("*.jsonl"), key=lambda path: -path.stat().st_size)
     found = [path for neighbour in largest[:_MOST_NEIGHBOURS] if (path := _working_directory(neighbour))]
-    exact = (path for path in found if _mangled("-", path) == _mangled("-", folder.name))
+    exact = (path for path in found if folder_name(path) == folder_name(folder.name))
     return _last_part(next(exact, found[0] if found else ""))
 
 

@@ -11,12 +11,14 @@ from store.formats.new_literals import encoded
 from store.formats.times import in_iso
 
 _COPIED = ("userType", "entrypoint", "cwd", "sessionId", "version", "gitBranch", "agentId", "slug")
-_NO_TOKENS = {
+NO_TOKENS = {
     "input_tokens": 0,
     "cache_creation_input_tokens": 0,
     "cache_read_input_tokens": 0,
     "output_tokens": 0,
 }
+SYNTHETIC = "<synthetic>"
+"""The program's own mark, in the place of a model, for answers that came from none."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -52,16 +54,15 @@ def _said(kind: Kind, text: str) -> JsonObject:
         case Kind.SYSTEM:
             return {"type": "user", "message": {"role": "user", "content": text}, "isMeta": True}
         case Kind.ASSISTANT:
-            # the program's own mark for answers that came from no model
             message: JsonObject = {
                 "id": str(uuid.uuid4()),
                 "type": "message",
                 "role": "assistant",
-                "model": "<synthetic>",
+                "model": SYNTHETIC,
                 "content": [{"type": "text", "text": text}],
                 "stop_reason": "stop_sequence",
                 "stop_sequence": "",
-                "usage": _NO_TOKENS,
+                "usage": NO_TOKENS,
             }
             return {"type": "assistant", "message": message}
         case Kind.NOTE:

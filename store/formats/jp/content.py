@@ -131,7 +131,7 @@ def _referenced(digest: str, holder: JsonObject, path: Path, mime: str, before: 
 
 def _typed(data: bytes, mime: str, path: Path, encoding: Literal["json", "base64"]) -> Content:
     """Return bytes as text where they are, unless their type says otherwise."""
-    if not mime.startswith(_NOT_TEXT) and b"\0" not in data:
+    if mime == "text/plain" or (not mime.startswith(_NOT_TEXT) and b"\0" not in data):
         try:
             return Content(data.decode(), path, encoding)
         except UnicodeDecodeError:

@@ -70,17 +70,22 @@ def compose(kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes
     decoded = decode(previous) if previous else None
     before = as_object(decoded.value) if decoded else {}
     what, key = _SAID[kind]
-    stamp = _stamp(in_iso(now_ms), as_text(before.get("timestamp")) or " ")
+    time = _stamp(in_iso(now_ms), as_text(before.get("timestamp")) or " ")
     layout = _indented(previous or b"\n  }")
     if layout is None:
-        return json.dumps({"timestamp": stamp, "type": what, key: text}, ensure_ascii=False).encode()
-    event = json.dumps({"timestamp": stamp, "type": what, key: text}, ensure_ascii=False, indent=2).encode()
+        return json.dumps({"timestamp": time, "type": what, key: text}, ensure_ascii=False).encode()
+    event = json.dumps({"timestamp": time, "type": what, key: text}, ensure_ascii=False, indent=2).encode()
     return event.replace(b"\n", b"\n" + layout[1])
 
 
-def _stamp(value: Value, like: str) -> Value:
-    """Spell a time in UTC as JP does, ``2026-03-05 23:12:34.3``, where ``like`` is spelled so."""
-    if isinstance(value, str) and " " in like and (iso := _iso(value)):
+def stamp(time: str) -> str:
+    """Spell a time in ISO 8601, in UTC, as JP does: ``2026-03-05 23:12:34.3``."""
+    if iso := _iso(time):
         seconds, _, fraction = iso[2].partition(".")
         return f"{iso[1]} {seconds}.{fraction.rstrip('0') or '0'}"
-    return value
+    return time
+
+
+def _stamp(value: Value, like: str) -> Value:
+    """Spell a time as JP does where ``like`` is spelled so."""
+    return stamp(value) if isinstance(value, str) and " " in like else value

@@ -100,15 +100,15 @@ class Jp(Format):
     def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
         """Return the other events; a tool call and its result go together, and so do a question and its answer."""
         events = [as_object(decoded.value) if (decoded := decode(record)) else {} for record in records]
-        gone = {_pair(events[at]) for at in deleted if at < len(events)} - {None}
-        return [record for at, record in enumerate(records) if at not in deleted and _pair(events[at]) not in gone]
+        gone = {pair(events[at]) for at in deleted if at < len(events)} - {None}
+        return [record for at, record in enumerate(records) if at not in deleted and pair(events[at]) not in gone]
 
     def blobs(self, source: Source, payload: bytes) -> Iterator[ExternalBlob]:
         """Yield what ``$blob`` references of ``payload`` name in ``blobs/`` beside ``conversations/``."""
         return referenced_blobs((_storage(source.path) or source.path.parent) / "blobs", payload)
 
 
-def _pair(event: JsonObject) -> tuple[str, str] | None:
+def pair(event: JsonObject) -> tuple[str, str] | None:
     """Return what an event that belongs to another has in common with that one, None for all others."""
     what, identifier = as_text(event.get("type")), as_text(event.get("id"))
     named = _paired(what)

@@ -11,8 +11,8 @@ from store.formats.new_literals import encoded
 from store.formats.times import in_iso
 
 _NO_COST = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}
-_NO_TOKENS = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0, "cost": _NO_COST}
-_MODEL = {"api": "openai-completions", "provider": "openai", "model": "unknown"}
+NO_TOKENS = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0, "cost": _NO_COST}
+NO_MODEL = {"api": "openai-completions", "provider": "openai", "model": "unknown"}
 """Who an answer written by hand is from where the message before is no answer; the program then asks for a model."""
 _encode = msgspec.json.Encoder().encode
 
@@ -46,12 +46,12 @@ def _said(kind: Kind, text: str, before: JsonObject, parent: str, now_ms: int) -
             return {"type": "message", "message": {"role": "user", "content": parts, "timestamp": now_ms}}
         case Kind.ASSISTANT:
             earlier = as_object(before.get("message"))
-            model = {key: as_text(earlier.get(key)) or usual for key, usual in _MODEL.items()}
+            model = {key: as_text(earlier.get(key)) or usual for key, usual in NO_MODEL.items()}
             message = {
                 "role": "assistant",
                 "content": parts,
                 **model,
-                "usage": _NO_TOKENS,
+                "usage": NO_TOKENS,
                 "stopReason": "stop",
                 "timestamp": now_ms,
             }

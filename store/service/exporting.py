@@ -1,0 +1,52 @@
+"""The operations that write conversations out in other forms than those of their tools."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+from store.exporting.export import export, names
+from store.exporting.losses import Loss
+from store.service.operation import Holder, Nothing, Operation
+from store.service.operations import outside_the_mount
+
+
+class ExportAsParams(Struct, frozen=True, forbid_unknown_fields=True):
+    """``directory`` is an absolute path, ``format`` the name of a form."""
+
+    id: int
+    directory: bytes
+    format: str
+
+
+class ExportedAs(Struct, frozen=True):
+    """The paths of the files that were written, and what they do not say."""
+
+    files: list[bytes]
+    lost: list[Loss]
+
+
+class NamesParams(Struct, frozen=True, forbid_unknown_fields=True):
+    """``format`` is the name of a form."""
+
+    id: int
+    format: str
+
+
+def _export(holder: Holder, params: ExportAsParams, emit: Callable[[Nothing], None]) -> ExportedAs:
+    directory = Path(os.fsdecode(params.directory))
+    outside_the_mount(holder, [directory])
+    done = export(holder.store, holder.store.conversation(params.id), directory, params.format)
+    return ExportedAs([os.fsencode(path) for path in done.files], list(done.lost))
+
+
+def _names(holder: Holder, params: NamesParams, emit: Callable[[Nothing], None]) -> list[bytes]:
+    found = names(holder.store, holder.store.conversation(params.id), params.format)
+    return [os.fsencode(name) for name in found]
+
+
+EXPORT_AS = Operation(267, ExportAsParams, Nothing, ExportedAs, _export)
+EXPORTED_NAMES = Operation(268, NamesParams, Nothing, list[bytes], _names)
+
+EXPORTING = (EXPORT_AS, EXPORTED_NAMES)

@@ -1,0 +1,16 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fusefs.text.render import FileRenderer
+from store.store import Store
+from store.upkeep.fsck import fsck
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """Yield a store of the test's own."""
+    with Store.open(tmp_path / "store", renderer=FileRenderer()) as store:
+        yield store
+        assert fsck(store) == []
