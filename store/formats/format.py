@@ -15,9 +15,10 @@ class Source(Struct, frozen=True):
     """One session as it lies on disk.
 
     ``path`` identifies it (a file, or a directory for tools that keep one a session). ``main`` is the file whose
-    records become turns; ``first`` are files that become one record each before those of ``main``; ``sidecars`` are
-    files kept whole beside the conversation, by the name that they are exported under (relative to ``path``'s
-    directory, or to ``path`` itself where that is a directory).
+    records become turns; ``first`` are files that become one record each before those of ``main``, of the payload types
+    ``first_types`` (where that is empty, all of the format's ``first_type``); ``sidecars`` are files kept whole beside
+    the conversation, by the name that they are exported under (relative to ``path``'s directory, or to ``path`` itself
+    where that is a directory).
     """
 
     format: str
@@ -25,6 +26,7 @@ class Source(Struct, frozen=True):
     main: Path
     first: tuple[Path, ...] = ()
     sidecars: tuple[tuple[str, Path], ...] = ()
+    first_types: tuple[str, ...] = ()
 
 
 class Span(Struct, frozen=True, gc=False):

@@ -1,0 +1,151 @@
+"""Databases that another program may be writing to, read without a lock and without writing anything beside them.
+
+SQLite itself would do one or the other: readers lock, or write to the shared memory beside a write-ahead log. So the
+files are copied, and what was copied is good if none of them was written to meanwhile, but for appends to a log.
+"""
+
+import re
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from store.errors import UsageError
+
+MAGIC = b"SQLite format 3\0"
+WAL, _JOURNAL = "-wal", "-journal"
+_WAL_HEADER = 32
+_ATTEMPTS, _PAUSE_S = 100, 0.05
+_CLOCK_TICK_NS = 20_000_000
+"""The clock that stamps files goes in steps of up to 10 ms: a file may change again within one."""
+_created = re.compile(rb"CREATE TABLE (?:IF NOT EXISTS )?[\"'`\[]?(\w+)").findall
+_SEARCHED = 1 << 20
+
+
+class _State(Struct, frozen=True):
+    """What shows that a database was written to. A log that only grew has the same beginning."""
+
+    database: tuple[int, int, int]
+    log: bytes
+    journal: tuple[int, int, int] | None
+
+
+def beside(path: Path, suffix: str) -> Path:
+    """Return the path of a file that SQLite keeps beside a database."""
+    return path.with_name(path.name + suffix)
+
+
+def written_log(path: Path) -> Path | None:
+    """Return the write-ahead log of a database, None where there is none or nothing is in it."""
+    log = beside(path, WAL)
+    with suppress(OSError):
+        return log if log.stat().st_size > _WAL_HEADER else None
+    return None
+
+
+def tables_of(path: Path, head: bytes) -> set[str]:
+    """Return the names of a database's tables, as far as its first pages and its log tell; ``head`` begins it.
+
+    Empty for a file that is no database, or too damaged to tell.
+    """
+    if not head.startswith(MAGIC):
+        return set()
+    names: set[str] = set()
+    with suppress(sqlite3.Error), closing(_connect(path, "immutable=1")) as database:
+        names = {str(name) for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    with suppress(OSError):
+        if log := written_log(path):
+            with log.open("rb") as file:
+                head += file.read(_SEARCHED)
+            names |= {name.decode() for name in _created(head)}
+    return names or {name.decode() for name in _created(head)}
+
+
+@contextmanager
+def reading(path: Path, scratch: Path) -> Iterator[sqlite3.Connection]:
+    """Open what a database holds now, to be read; a copy of it lies in ``scratch`` meanwhile.
+
+    Text that is no UTF-8 is read as bytes. Raises UsageError where the database cannot be copied or opened, or is
+    written to all the time.
+    """
+    with tempfile.TemporaryDirectory(prefix="database-", dir=scratch) as folder:
+        copy = Path(folder, path.name)
+        _copy(path, copy)
+        try:
+            with closing(_connect(copy, "mode=rw")) as database:
+                database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                yield database
+        except sqlite3.Error as error:
+            raise UsageError(f"{path} is no database that can be read: {error}") from error
+
+
+def merged(original: Path, target: Path) -> None:
+    """Write to ``target`` the database ``original`` with what is in its write-ahead log, which nobody writes to."""
+    for suffix in ("", WAL):
+        with suppress(FileNotFoundError):
+            shutil.copyfile(beside(original, suffix), beside(target, suffix))
+    with closing(_connect(target, "mode=rw")) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def writing(target: Path) -> sqlite3.Connection:
+    """Open a database of our own, to be written to; the caller commits, and sees to it that it reaches the disk."""
+    database = _connect(target, "mode=rw")
+    # its triggers keep its indexes for full-text search
+    database.execute("PRAGMA trusted_schema = ON")
+    database.execute("PRAGMA synchronous = OFF")
+    return database
+
+
+def _connect(path: Path, how: str) -> sqlite3.Connection:
+    database = sqlite3.connect(f"file:{quote(str(path.absolute()))}?{how}", uri=True, isolation_level=None)
+    database.text_factory = _text
+    # what a database brings along is not to be run
+    database.execute("PRAGMA trusted_schema = OFF")
+    return database
+
+
+def _text(data: bytes) -> str | bytes:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
+
+
+def _copy(path: Path, copy: Path) -> None:
+    try:
+        for _ in range(_ATTEMPTS):
+            before, now = _state(path), time.time_ns()
+            if now - before.database[1] > _CLOCK_TICK_NS:
+                shutil.copyfile(path, copy)
+                for suffix in (WAL, _JOURNAL):
+                    beside(copy, suffix).unlink(missing_ok=True)
+                    with suppress(FileNotFoundError):
+                        shutil.copyfile(beside(path, suffix), beside(copy, suffix))
+                if _state(path) == before:
+                    return
+            time.sleep(_PAUSE_S)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    raise UsageError(f"{path} is being written to all the time: import it once its program rests")
+
+
+def _state(path: Path) -> _State:
+    log = b""
+    with suppress(OSError), beside(path, WAL).open("rb") as file:
+        log = file.read(_WAL_HEADER)
+    journal = None
+    with suppress(OSError):
+        journal = _stamp(beside(path, _JOURNAL))
+    return _State(_stamp(path), log, journal)
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns, status.st_ino
