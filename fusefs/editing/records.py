@@ -12,12 +12,11 @@ from fusefs.text.changes import changes
 from fusefs.text.render import render_event
 from store.conversations import branch
 from store.conversations.chain import Recorded
-from store.editing.echoes import with_echoes
 from store.editing.editor import Editor
 from store.editing.plan import Item
 from store.errors import Conflict
 from store.events.conversation import EventRow
-from store.events.deletion import DELETED, Content, named
+from store.events.deletion import DELETED, Content
 from store.events.edit import EventEdit
 from store.events.event import Kind
 from store.ids import hash_bytes
@@ -146,9 +145,7 @@ class Records:
 
     def _commit(self, view_id: int, changed: Mapping[int, Content]) -> None:
         tree = self._tree
-        view = tree.view(view_id)
-        every = with_echoes(tree.store, view.row, view.records, changed)
-        self._editor.edit(self.context(view_id), every, action=named(changed), expected_head=view.head)
+        self._editor.edit(self.context(view_id), changed, expected_head=tree.view(view_id).head)
         tree.renew(view_id)
 
     def _row(self, base: Base) -> EventRow:

@@ -5,7 +5,7 @@ left is one ``json`` block.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from store.events.event import Block, Path
@@ -60,6 +60,12 @@ def numbered(name: str, path: Path) -> str:
     """Return ``name`` with the list positions in ``path``, so that it is one of its kind; as it is for the first."""
     positions = [step for step in path if isinstance(step, int)]
     return name + "".join(f"[{position}]" for position in positions) if any(positions) else name
+
+
+def listed_links(titles: Mapping[str, str]) -> str:
+    """Return addresses, given with their titles or "", as a list of Markdown links."""
+    spelled = ((" ".join(title.split()), address) for address, title in titles.items())
+    return "\n".join(f"- [{title}]({address})" if title else f"- {address}" for title, address in spelled)
 
 
 def _lift(value: object, path: Path, name: str, decode: Decode | None, lifted: list[Block], depth: int) -> object:

@@ -102,7 +102,7 @@ def text_of(literal: bytes) -> str:
     return as_text(decoded.value) if decoded else ""
 
 
-def value_end(payload: bytes, start: int) -> int:
+def value_end(payload: bytes | memoryview, start: int) -> int:
     """Return where the value that begins at ``start`` ends."""
     first = _byte(payload, start)
     if first not in (_OBJECT, _LIST):
@@ -139,7 +139,7 @@ def _after_blanks(payload: bytes, position: int) -> int:
     return found.end() if found else position
 
 
-def _byte(payload: bytes, position: int) -> int:
+def _byte(payload: bytes | memoryview, position: int) -> int:
     return payload[position] if position < len(payload) else -1
 
 

@@ -8,6 +8,8 @@ from store.disk.turn_format import Encoding
 from store.errors import UsageError
 from store.formats.aider import Aider
 from store.formats.api_messages import ApiMessages
+from store.formats.chatgpt import ChatGpt
+from store.formats.claude_ai import ClaudeAi
 from store.formats.claude_code import ClaudeCode
 from store.formats.codex import Codex
 from store.formats.cxdb import LENSES as CXDB_LENSES
@@ -28,6 +30,8 @@ FORMATS: tuple[Format, ...] = (
     ClaudeCode(),
     Codex(),
     GeminiCli(),
+    ChatGpt(),
+    ClaudeAi(),
     Jp(),
     Pi(),
     SweAgent(),

@@ -10,6 +10,9 @@ from store.formats.lens import Before
 
 Header = dict[str, str | int | float | bool]
 
+Blocks = tuple[tuple[Block, ...], tuple[Resource, ...]]
+"""What a part of a record shows: its blocks, and the resources that it holds."""
+
 
 class Shown(Struct, frozen=True, gc=False):
     """The part of an event that depends on the type of the record; fields as in :class:`store.events.event.Event`."""

@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_LAST_SECOND = 253_402_300_800
+"""Where the year 10000 begins, which no calendar here knows."""
 
 
 def milliseconds(stamp: object) -> int:
@@ -33,3 +35,10 @@ def iso(ms: int) -> str:
         return in_iso(ms) if ms else ""
     except OverflowError:
         return ""
+
+
+def of_seconds(stamp: object) -> int:
+    """Return a time in Unix seconds, fractions too, in Unix milliseconds; 0 if it is none."""
+    if isinstance(stamp, bool) or not isinstance(stamp, (int, float)) or not 0 < stamp < _LAST_SECOND:
+        return 0
+    return round(stamp * 1000)

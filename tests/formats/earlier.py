@@ -6,8 +6,9 @@ from store.events.event import Event
 class Earlier:
     """Keeps what events define, and contents by digest."""
 
-    def __init__(self, blobs: dict[bytes, bytes] | None = None) -> None:
+    def __init__(self, blobs: dict[bytes, bytes] | None = None, algorithm: str = "sha256") -> None:
         self.blobs = blobs or {}
+        self.algorithm = algorithm
         self.records = 0
         self.last = ""
         self.known: dict[str, tuple[int, str]] = {}
@@ -24,7 +25,7 @@ class Earlier:
         return 0 if number == self.known[self.last][0] else number
 
     def blob(self, algorithm: str, digest: bytes) -> bytes | None:
-        assert algorithm == "sha256"
+        assert algorithm == self.algorithm
         return self.blobs.get(digest)
 
     def add(self, event: Event) -> Event:

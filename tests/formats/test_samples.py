@@ -18,7 +18,12 @@ SAMPLES = Path(os.environ.get("CONVFS_SAMPLES") or Path(__file__).parents[3] / "
 pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason=f"no sample sessions at {SAMPLES} (CONVFS_SAMPLES)")
 
 
-FORMAT_OF = {"api-cassettes": "api-messages", "specstory-md": "specstory"}
+FORMAT_OF = {
+    "api-cassettes": "api-messages",
+    "chatgpt-export": "chatgpt",
+    "claude-ai-export": "claude-ai",
+    "specstory-md": "specstory",
+}
 """Formats of samples whose folder is called otherwise."""
 
 
@@ -96,6 +101,8 @@ def test_every_session_file_is_claimed() -> None:
         ("pi", "pi/*.jsonl"),
         ("aider", "aider/*.md"),
         ("api-messages", "api-cassettes/*.json"),
+        ("chatgpt", "chatgpt-export/*.json"),
+        ("claude-ai", "claude-ai-export/*.json"),
         ("openhands", "openhands/*.json"),
         ("specstory", "specstory-md/*.md"),
         ("swe-agent", "swe-agent/*.traj"),

@@ -1,0 +1,40 @@
+"""New nodes for a conversation's tree, shaped as the service's own."""
+
+import uuid
+
+import msgspec
+
+from store.errors import UsageError
+from store.events.event import Kind
+from store.formats.json_view import JsonObject, as_object, as_text, decode
+from store.formats.new_literals import encoded
+
+_ROLES = {Kind.ASSISTANT: "assistant", Kind.SYSTEM: "system", Kind.USER: "user"}
+_encode = msgspec.json.Encoder().encode
+
+
+def compose(kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
+    """Return a node that follows ``previous``. See :meth:`store.formats.lens.Lens.compose`."""
+    encoded(text)
+    role = _ROLES.get(kind)
+    if role is None:
+        raise UsageError(f"a {kind.name.lower()} cannot be written by hand: write user, assistant or system")
+    if not text:
+        raise UsageError("an empty message says nothing: write its text, then save again")
+    decoded = decode(previous) if previous else None
+    parent = as_text((as_object(decoded.value) if decoded else {}).get("id"))
+    identifier = str(uuid.uuid4())
+    message: JsonObject = {
+        "id": identifier,
+        "author": {"role": role, "name": None, "metadata": {}},
+        "create_time": now_ms / 1000,
+        "update_time": None,
+        "content": {"content_type": "text", "parts": [text]},
+        "status": "finished_successfully",
+        "end_turn": True if kind is Kind.ASSISTANT else None,
+        "weight": 1.0,
+        "metadata": {},
+        "recipient": "all",
+        "channel": None,
+    }
+    return _encode({"id": identifier, "message": message, "parent": parent or None, "children": []})

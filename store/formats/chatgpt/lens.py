@@ -1,0 +1,131 @@
+"""One node of a conversation's tree as an event: what is said in it, by whom, to whom."""
+
+from collections.abc import Iterator
+
+from store.errors import UsageError
+from store.events.event import Event, Kind, Path
+from store.formats.blocks import argument_blocks
+from store.formats.chatgpt import compose, twins
+from store.formats.chatgpt.assets import attachments
+from store.formats.chatgpt.content import CONTENT, citations, content_blocks
+from store.formats.edit_checks import Value
+from store.formats.editing import EditableLens, Place
+from store.formats.json_view import JsonObject, as_object, as_text, decode
+from store.formats.lens import Before
+from store.formats.shown import BOOKKEEPING, Header, Shown
+from store.formats.times import milliseconds, of_seconds
+from store.formats.unknown import as_it_is
+
+_SPEAKERS = {"assistant": Kind.ASSISTANT, "system": Kind.SYSTEM, "tool": Kind.TOOL_RESULT, "user": Kind.USER}
+_CONTEXT = frozenset(("model_editable_context", "user_editable_context"))
+_KINDS = {"reasoning_recap": Kind.NOTE, "thoughts": Kind.REASONING}
+_EVERYBODY = frozenset(("", "all"))
+_NODE = frozenset(("children", "id", "message", "parent"))
+_PLACES: dict[str, Path] = {
+    "error": (*CONTENT, "name"),
+    "language": (*CONTENT, "language"),
+    "model": ("message", "metadata", "model_slug"),
+}
+
+
+class ChatGptLens(EditableLens):
+    """Sees nodes of a conversation's ``mapping``."""
+
+    type_name = "chatgpt.node.v1"
+
+    def view(self, payload: bytes, before: Before) -> Event:
+        """Return the event that a node tells of; a node that is no JSON object is a note with its text."""
+        decoded = decode(payload)
+        if decoded is None or not isinstance(decoded.value, dict):
+            return as_it_is(payload)
+        node = decoded.value
+        message = node.get("message")
+        if isinstance(message, dict):
+            shown = _said(node, message, before)
+            time = of_seconds(message.get("create_time"))
+        else:
+            own = {key: value for key, value in node.items() if key not in _NODE or key == "message"}
+            blocks = argument_blocks(own, (), "node") if any(own.values()) else ()
+            shown, time = (Shown(Kind.NOTE, blocks) if blocks else BOOKKEEPING), 0
+        defines: tuple[tuple[str, str], ...] = ()
+        parent = 0
+        if isinstance(identifier := node.get("id"), str):
+            defines = ((identifier, shown.tool if shown.kind is Kind.TOOL_CALL else ""),)
+            named = node.get("parent")
+            parent = before.parent(named if isinstance(named, str) else None)
+        return Event(
+            shown.kind,
+            shown.tool,
+            shown.header,
+            shown.blocks,
+            time,
+            parent,
+            defines,
+            shown.resources,
+            node,
+            decoded.lossy,
+        )
+
+    def place(self, record: JsonObject, key: str) -> Place | None:
+        """Return where a node holds field ``key``."""
+        message = as_object(record.get("message"))
+        if key == "timestamp":
+            return Place(("message", "create_time"), write=_seconds)
+        if key == "tool":
+            if as_object(message.get("author")).get("role") != "tool":
+                return Place(("message", "recipient"))
+            if not as_text(as_object(message.get("author")).get("name")):
+                raise UsageError("the tool of a result is that of its call: change 'tool' in the call's file")
+            return Place(("message", "author", "name"))
+        if key in ("id", "hidden"):
+            raise UsageError(f"{key!r} belongs to the tree of messages: it cannot be changed")
+        return Place(_PLACES[key]) if key in _PLACES else None
+
+    def twins(self, record: JsonObject, path: Path, old: str, new: str) -> Iterator[tuple[Path, str]]:
+        """Yield what else a node says of the same."""
+        return twins.twins(record, path, old, new)
+
+    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
+        """Return a node that follows ``previous``."""
+        return compose.compose(kind, text, previous, now_ms)
+
+
+def _said(node: JsonObject, message: JsonObject, before: Before) -> Shown:
+    content, author = as_object(message.get("content")), as_object(message.get("author"))
+    metadata = as_object(message.get("metadata"))
+    what, role = as_text(content.get("content_type")), as_text(author.get("role"))
+    blocks, resources = content_blocks(message, before)
+    attached, held = attachments(message, before)
+    blocks, resources = blocks + attached, resources + held
+    if not blocks:
+        return BOOKKEEPING
+    recipient = as_text(message.get("recipient"))
+    header: Header = {}
+    tool = ""
+    kind = _KINDS.get(what) or _SPEAKERS.get(role, Kind.NOTE)
+    if what in _CONTEXT:
+        kind = Kind.SYSTEM
+    elif kind is Kind.ASSISTANT and recipient not in _EVERYBODY:
+        kind, tool = Kind.TOOL_CALL, recipient
+        header["id"] = as_text(node.get("id"))
+    elif kind is Kind.TOOL_RESULT:
+        call = as_text(node.get("parent"))
+        tool = as_text(author.get("name")) or before.tool(call)
+        run = as_object(metadata.get("aggregate_result"))
+        header = {"id": call, "is_error": what == "system_error" or "exception" in as_text(run.get("status"))}
+    for key, holder, name in (
+        ("model_slug", metadata, "model"),
+        ("language", content, "language"),
+        ("name", content, "error"),
+    ):
+        value = holder.get(key)
+        if isinstance(value, str) and value and value != "unknown":
+            header[name] = value
+    if metadata.get("is_visually_hidden_from_conversation") is True:
+        header["hidden"] = True
+    return Shown(kind, blocks + citations(message), tool, header, (), resources)
+
+
+def _seconds(value: Value) -> Value:
+    """Return a time as the tool writes it: in seconds."""
+    return milliseconds(value) / 1000
