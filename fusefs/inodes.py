@@ -35,6 +35,7 @@ class Space(IntEnum):
     EVENT = 2
     RECORD = 3
     RESOURCE = 4
+    OUTPUT = 5
 
 
 class Place(IntEnum):
@@ -53,6 +54,8 @@ class Place(IntEnum):
     FORKS = 10
     FORK_LINK = 11
     LABEL_LINK = 12
+    ARTIFACTS = 13
+    AGENTS = 14
 
 
 def base(space: Space, view: int) -> int:

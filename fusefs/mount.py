@@ -108,6 +108,7 @@ async def _serve(
         if background is not None:
             await nursery.start(background)
         invalidations.start()
+        operations.desk.outputs.keeper.start()
         nursery.start_soon(_tick, operations)
         nursery.start_soon(_tell, ready)
         try:

@@ -15,6 +15,7 @@ from fusefs.handler import handler
 from fusefs.reading import PREFIX, Reading
 from fusefs.tree.conversation import LABEL_ATTRIBUTE, ConversationDirectory
 from fusefs.tree.node import Directory, Node
+from fusefs.tree.outputs import OutputFile
 from fusefs.tree.view_node import ViewNode
 
 _LABEL = PREFIX + LABEL_ATTRIBUTE.encode()
@@ -42,6 +43,8 @@ class Writing(Reading):
             case ScratchFile():
                 fd = os.open(node.path, os.O_RDWR | os.O_CLOEXEC | flags & os.O_TRUNC)
                 return self.desk.appending.as_handle(node.ino, fd)
+            case OutputFile():
+                return self.desk.outputs.open(node, flags)
             case Directory():
                 raise FUSEError(errno.EISDIR)
             case OrphanFile():
@@ -120,6 +123,8 @@ class Writing(Reading):
             if size > LARGEST_SCRATCH:
                 raise FUSEError(errno.EFBIG)
             os.truncate(node.path, size)
+        elif isinstance(node, OutputFile):
+            self.desk.outputs.truncate(node, size)
         elif (target := self.desk.targets.of(node)) is not None:
             self.desk.truncate(node, target, size)
         else:
@@ -132,6 +137,8 @@ class Writing(Reading):
         served = self.tree.served.get(node.ino)
         if fields.update_mtime and isinstance(served, Written):
             served.time_ns = attr.st_mtime_ns
+        elif fields.update_mtime and isinstance(node, OutputFile):
+            self.desk.outputs.set_time(node, attr.st_mtime_ns)
 
     @handler
     def setxattr(self, inode: int, name: bytes, value: bytes, _ctx: RequestContext) -> None:

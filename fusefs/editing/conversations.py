@@ -10,6 +10,7 @@ from pyfuse3 import FUSEError
 from fusefs.editing.desk import Desk
 from fusefs.editing.labels import Labels
 from fusefs.editing.new_names import new_name
+from fusefs.editing.output_moves import OutputMoves
 from fusefs.editing.removal import Removals
 from fusefs.editing.vanishing import Vanishing
 from fusefs.inodes import Place
@@ -19,6 +20,7 @@ from fusefs.tree.events import EventsDirectory
 from fusefs.tree.forks import ForksDirectory, fork_name
 from fusefs.tree.labels import LabelDirectory, LabelsDirectory
 from fusefs.tree.node import Directory, Entry, Link, Node
+from fusefs.tree.outputs import OutputsDirectory
 from fusefs.tree.projects import CONVERSATIONS, ProjectDirectory, ProjectsDirectory
 from fusefs.tree.resources import ResourceDirectory
 from fusefs.tree.view_node import ViewNode
@@ -28,10 +30,11 @@ from store.editing.editor import Editor
 class Conversations:
     """What directories mean that are conversations, or hold some."""
 
-    def __init__(self, desk: Desk, removals: Removals) -> None:
+    def __init__(self, desk: Desk, removals: Removals, outputs: OutputMoves) -> None:
         self._desk = desk
         self._tree = desk.tree
         self._removals = removals
+        self._outputs = outputs
         self._editor = Editor(desk.tree.store)
         self.vanishing = Vanishing(desk)
         self.labels = Labels(desk)
@@ -85,11 +88,14 @@ class Conversations:
             case ConversationDirectory() if self._desk.is_head(node.view_id) and not isinstance(parent, TrashDirectory):
                 self._check_empty(node)
                 self._removals.drop(node.view_id)
+                self._outputs.drop(node.view_id)
                 self._stays(parent)
                 self._editor.remove(self._desk.records.context(node.view_id))
                 self.vanishing.show(node.view_id)
                 self._tree.renew(node.view_id)
-            case EventsDirectory() | ResourceDirectory() | ForksDirectory() if self._desk.is_head(node.view_id):
+            case EventsDirectory() | ResourceDirectory() | ForksDirectory() | OutputsDirectory() if self._desk.is_head(
+                node.view_id
+            ):
                 self._check_empty(node)
                 self.vanishing.hide(node, node)
             case ProjectDirectory() if node.key == CONVERSATIONS:

@@ -13,6 +13,7 @@ from fusefs.editing.drafts import Drafts, remove_quietly
 from fusefs.editing.handle import Handle
 from fusefs.editing.identities import Identities
 from fusefs.editing.orphan import OrphanFile
+from fusefs.editing.outputs import OutputFiles
 from fusefs.editing.records import Records
 from fusefs.editing.saving import FileHandle, Session
 from fusefs.editing.scratch import Scratch
@@ -40,6 +41,7 @@ class Desk:
         self.targets = Targets(tree, self.records)
         self.identities = Identities(self)
         self.appending = Appending(self)
+        self.outputs = OutputFiles(self)
         self.handles: dict[int, Handle] = {}
         """The files that are open for writing, by file handle."""
         self.invalidate: Callable[[Stale], None] = lambda stale: None

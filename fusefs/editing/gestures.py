@@ -14,6 +14,7 @@ from fusefs.editing.buffer import check_size
 from fusefs.editing.conversations import Conversations
 from fusefs.editing.desk import Desk
 from fusefs.editing.handle import Handle
+from fusefs.editing.output_moves import OutputMoves
 from fusefs.editing.placing import move_away, save_onto
 from fusefs.editing.removal import Removals
 from fusefs.editing.scratch import ScratchDirectory, ScratchFile, ScratchNode
@@ -25,6 +26,7 @@ from fusefs.tree.documents import EventsJson, MetadataFile
 from fusefs.tree.events import EventFile, EventsDirectory
 from fusefs.tree.labels import LabelDirectory
 from fusefs.tree.node import Directory, File, Link, Node
+from fusefs.tree.outputs import OutputFile, OutputsDirectory
 from fusefs.tree.resources import ResourceFile
 from fusefs.tree.view_node import ViewNode
 from store.errors import UsageError
@@ -40,7 +42,8 @@ class Gestures:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.removals = Removals(desk)
-        self.conversations = Conversations(desk, self.removals)
+        self.outputs = OutputMoves(desk, desk.outputs)
+        self.conversations = Conversations(desk, self.removals, self.outputs)
 
     # -- finding ---------------------------------------------------------------------------------------------------
 
@@ -135,6 +138,10 @@ class Gestures:
             if not self._come_back(there) and flags & os.O_EXCL:
                 raise FUSEError(errno.EEXIST)
             return there, self.desk.open(there.ino, target, anew=True)
+        if there is None or isinstance(there, OutputFile):
+            made = self.desk.outputs.create(directory, name, flags)
+            if made is not None:
+                return made
         if there is not None and not isinstance(there, ScratchFile):
             raise FUSEError(errno.EEXIST)
         path = self._new_path(directory, name)
@@ -201,7 +208,11 @@ class Gestures:
                 raise FUSEError(errno.EISDIR)
             case ScratchNode():
                 os.unlink(self._path(directory, name))
-            case ResourceFile() if self.desk.is_head(node.view_id) and not self.conversations.vanishing.begun(node):
+            case OutputFile():
+                self.outputs.remove(node)
+            case ResourceFile() if self.desk.is_head(node.view_id) and not self.conversations.vanishing.begun(
+                node.view_id
+            ):
                 raise FUSEError(errno.EPERM)
             case EventFile() | EventsJson() | MetadataFile() | ResourceFile() if self.desk.is_head(node.view_id):
                 target = self.desk.targets.of(node)
@@ -249,6 +260,15 @@ class Gestures:
         match source, target:
             case ConversationDirectory(), None:
                 self.conversations.move(source, old, new, new_name)
+            case ((ScratchFile() | OutputFile()), (None | OutputFile())) if isinstance(new, OutputsDirectory) and (
+                asked := self.desk.outputs.asked(new, new_name)
+            ):
+                if isinstance(source, OutputFile):
+                    self.outputs.move(source, new, asked)
+                else:
+                    self.outputs.take(source, self._path(old, old_name), new, asked)
+            case OutputFile(), (None | ScratchFile()):
+                self.outputs.give(source, self._new_path(new, new_name), new.ino)
             case ScratchFile(), File() if (saved_as := self.desk.targets.of(target)) is not None:
                 save_onto(self.desk, source, self._path(old, old_name), target, saved_as, self._come_back)
                 self._look_again(target, new_name)
@@ -289,6 +309,7 @@ class Gestures:
         try:
             self.removals.tick()
             self.conversations.vanishing.tick()
+            self.outputs.tick(self.conversations.vanishing.begun)
             self.desk.tick()
         except Exception:
             log.exception("what was written is committed later")
@@ -297,6 +318,8 @@ class Gestures:
         """Commit everything, when the mount ends."""
         self.desk.close()
         self.removals.close()
+        self.outputs.close()
+        self.desk.outputs.keeper.close()
 
     # -- making sure -----------------------------------------------------------------------------------------------
 
@@ -304,6 +327,8 @@ class Gestures:
         """Make the names in a directory durable: what was removed from it is removed now."""
         if isinstance(directory, EventsDirectory):
             self.removals.commit(directory.view_id)
+        if isinstance(directory, OutputsDirectory):
+            self.outputs.commit(directory.view_id)
         place = self.desk.scratch.place(directory)
         if place is not None:
             try:

@@ -23,6 +23,7 @@ from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.events import EventsDirectory
 from fusefs.tree.fixed import RootDirectory
 from fusefs.tree.node import SHORT, Attributes, Content, Directory, Entry, File, Node
+from fusefs.tree.outputs import OutputsDirectory
 from fusefs.tree.projects import ProjectDirectory, ProjectsDirectory
 from fusefs.tree.resources import ResourceDirectory
 from fusefs.tree.tree import SCRATCH
@@ -174,7 +175,7 @@ class Scratch:
 
     def _key(self, directory: Node) -> bytes | None:
         match directory:
-            case ConversationDirectory() | EventsDirectory() | ResourceDirectory():
+            case ConversationDirectory() | EventsDirectory() | ResourceDirectory() | OutputsDirectory():
                 return self._view_key(directory)
             case RootDirectory():
                 return b"mount"
@@ -194,6 +195,8 @@ class Scratch:
                 return f"{above}-events".encode()
             case ResourceDirectory():
                 return _spelled(f"{above}-resources/{directory.path}".rstrip("/"))
+            case OutputsDirectory():
+                return f"{above}-{directory.outputs.directory}".encode()
         return above.encode()
 
     def events_of(self, context: int) -> Path:

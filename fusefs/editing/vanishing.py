@@ -31,9 +31,9 @@ class Vanishing:
         self._tree.vanished.add(own)
         self._since[directory.view_id] = (time.monotonic(), inos)
 
-    def begun(self, node: ViewNode) -> bool:
+    def begun(self, view_id: int) -> bool:
         """Say whether something of a conversation has vanished already: what else is removed goes with it."""
-        return node.view_id in self._since
+        return view_id in self._since
 
     def cancel(self, node: ViewNode) -> bool:
         """Take note that a file is there again; say whether it had vanished."""

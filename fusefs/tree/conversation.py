@@ -4,8 +4,11 @@ from collections.abc import Iterator, Mapping
 
 from fusefs.inodes import Place
 from fusefs.tree.node import DIRECTORY, Attributes, Entry, Node
+from fusefs.tree.outputs import PLACES as OUTPUTS
+from fusefs.tree.outputs import shows_outputs
 from fusefs.tree.view import FIRST_POSITION
 from fusefs.tree.view_node import ViewDirectory
+from store.events.outputs import AGENTS, ARTIFACTS
 
 LABEL_ATTRIBUTE = "label."
 """Leads the names of extended attributes that are a conversation's labels."""
@@ -13,9 +16,11 @@ LABEL_ATTRIBUTE = "label."
 _LONGEST_LABEL = 255 - len("user.convfs.label.")
 
 _LINKS = 5
-"""Of a conversation's directory: itself twice, ``events``, ``forks`` and ``resources``; the others are not listed."""
+"""Of a conversation's directory: itself twice, ``events``, ``forks`` and ``resources``; few have the others."""
 
 _LISTED: Mapping[str, Place] = {
+    AGENTS.directory: Place.AGENTS,
+    ARTIFACTS.directory: Place.ARTIFACTS,
     "events": Place.EVENTS,
     "events.json": Place.EVENTS_JSON,
     "forks": Place.FORKS,
@@ -23,6 +28,8 @@ _LISTED: Mapping[str, Place] = {
     "resources": Place.RESOURCES,
 }
 _UNLISTED: Mapping[str, Place] = {".records": Place.RECORDS, ".versions": Place.VERSIONS}
+_OF_THE_HEAD = (Place.VERSIONS, *OUTPUTS)
+"""What earlier versions do not have."""
 
 
 def conversation_attributes(ino: int, time_ms: int) -> Attributes:
@@ -64,11 +71,11 @@ class ConversationDirectory(ViewDirectory):
 
     def lookup(self, name: str) -> Node | None:
         place = _LISTED.get(name) or _UNLISTED.get(name)
-        if place is None or (place is Place.VERSIONS and self.view.version is not None):
+        if place is None or (place in _OF_THE_HEAD and self.view.version is not None):
             return None
         return self.tree.place(self.view_id, place)
 
     def entries(self, after: int) -> Iterator[Entry]:
         for position, (name, place) in enumerate(_LISTED.items(), FIRST_POSITION):
-            if position > after:
+            if position > after and (place not in OUTPUTS or shows_outputs(self.tree, self.view, OUTPUTS[place])):
                 yield Entry(position, name.encode(), self.tree.place(self.view_id, place).attributes())

@@ -22,6 +22,7 @@ from fusefs.tree.forks import ForksDirectory, fork_link
 from fusefs.tree.labels import BY_LABEL, LabelDirectory, LabelsDirectory
 from fusefs.tree.links import BY_DATE, DatesDirectory, DayDirectory, RecentDirectory, make_link
 from fusefs.tree.node import Node
+from fusefs.tree.outputs import OutputFile, OutputNames, OutputsDirectory, output_node
 from fusefs.tree.overlay import EventOverlay, Served
 from fusefs.tree.projects import (
     CONVERSATIONS,
@@ -65,6 +66,8 @@ _PLACES: dict[Place, Callable[[Tree, int, int], Node]] = {
     Place.RECORDS: RecordsDirectory,
     Place.TRANSCRIPT: Transcript,
     Place.FORKS: ForksDirectory,
+    Place.ARTIFACTS: OutputsDirectory,
+    Place.AGENTS: OutputsDirectory,
 }
 
 
@@ -104,6 +107,8 @@ class Tree:
         """By view: what is otherwise in ``events/`` than the store says."""
         self.streams = Streams(self)
         """The turns that are being written."""
+        self.outputs = OutputNames(self)
+        """What tools and agents have put out."""
         self.unsettled: set[int] = set()
         """Inodes of files that have changed, of which the kernel has not been told yet."""
         self._space: DiskSpace | None = None
@@ -134,6 +139,8 @@ class Tree:
             return RecordFile(self, ino, view_id)
         if space == Space.RESOURCE:
             return resource_node(self, view_id, ino)
+        if space == Space.OUTPUT:
+            return output_node(self, view_id, ino)
         raise NotFound(f"there is no inode {ino}")
 
     def place(self, view_id: int, place: Place) -> Node:
@@ -246,6 +253,10 @@ class Tree:
     def forget(self, ino: int) -> None:
         """Drop what is remembered of a node that the kernel no longer knows, where there may be many of its kind."""
         self.called.pop(ino, None)
+        self.outputs.forget(ino)
+        if isinstance(self.bound(ino), OutputFile):
+            # it was moved while the kernel knew it
+            self.unbind(ino)
         key = self._keys.key(ino)
         if key is not None and key[:2] == (CONTROL, BLOBS) and len(key) > 2:
             self._keys.drop(ino)

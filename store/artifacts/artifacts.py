@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from store.artifacts.kept import Output, kept_outputs, told
+from store.artifacts.kept import Output, kept_output, kept_outputs, told
 from store.artifacts.names import is_name, listed_name
 from store.content.reader import Reader
 from store.disk import durable
@@ -71,6 +71,14 @@ class Artifacts:
                     found[entry.name] = Output(entry.name, status.st_size, status.st_mtime_ns)
         return found
 
+    def growing_one(self, context: int, outputs: Outputs, name: str) -> Output | None:
+        """Return an output of a conversation if it is being written."""
+        try:
+            status = os.stat(self.path(context, outputs, name), follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return Output(name, status.st_size, status.st_mtime_ns)
+
     def path(self, context: int, outputs: Outputs, name: str) -> Path:
         """Return where the file is, or would be, of an output that is being written."""
         return self._folder(context, outputs) / name
@@ -87,7 +95,7 @@ class Artifacts:
         return self.store.blob_reader(output.blob)
 
     def _found(self, context: int, outputs: Outputs, name: str) -> Output:
-        found = kept_outputs(self.store, self.store.entry(context), outputs).get(name)
+        found = kept_output(self.store, self.store.entry(context), outputs, name)
         if found is None:
             raise NotFound(f"there is no {outputs.directory}/{name}")
         return found
@@ -101,11 +109,14 @@ class Artifacts:
         """
         with self.store.numbering:
             name = listed_name(outputs, asked, self.listed(context, outputs), parent=parent)
-            folder = self._folder(context, outputs)
-            for directory in (self._root.parent, self._root, folder):
-                durable.make_directory(directory)
-            os.close(durable.open_file(folder / name, create=True))
+            os.close(self.open(context, outputs, name))
         return name
+
+    def open(self, context: int, outputs: Outputs, name: str) -> int:
+        """Open the file of an output that is being written, or is about to be; return its descriptor."""
+        path = self.path(context, outputs, name)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return durable.open_file(path, create=True)
 
     def add(self, context: int, outputs: Outputs, name: str, data: bytes, at: int | None = None) -> int:
         """Go on with an output; return how many bytes there are.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import PurePath
 from typing import Protocol
 
@@ -65,11 +66,25 @@ def told(digest: Hash, size: int, modified_ns: int) -> dict[str, object]:
 def kept_outputs(store: Sized, conversation: Described, outputs: Outputs) -> dict[str, Output]:
     """Return the outputs of a conversation that are whole, by their names; one that makes no sense is left out."""
     metadata = conversation.metadata
-    found = _beside(store, metadata.get("sidecars"), outputs, conversation.updated_ms * 1_000_000)
+    found = {name: _imported(store, conversation, name, blob) for name, blob in _beside(conversation, outputs).items()}
     for key, value in metadata.items():
         if key.startswith(outputs.key) and (output := _named(key.removeprefix(outputs.key), value)) is not None:
             found[output.name] = output
     return found
+
+
+def kept_output(store: Sized, conversation: Described, outputs: Outputs, name: str) -> Output | None:
+    """Return one of them."""
+    value = conversation.metadata.get(outputs.key + name)
+    if value is not None and (output := _named(name, value)) is not None:
+        return output
+    blob = _beside(conversation, outputs).get(name)
+    return None if blob is None else _imported(store, conversation, name, blob)
+
+
+def has_outputs(conversation: Described, outputs: Outputs) -> bool:
+    """Say whether a conversation has any."""
+    return any(key.startswith(outputs.key) for key in conversation.metadata) or bool(_beside(conversation, outputs))
 
 
 def _named(name: str, value: object) -> Output | None:
@@ -81,20 +96,24 @@ def _named(name: str, value: object) -> Output | None:
     return Output(name, said.size, said.modified_ns, digest) if len(digest) == HASH_SIZE and "/" not in name else None
 
 
-def _beside(store: Sized, sidecars: object, outputs: Outputs, modified_ns: int) -> dict[str, Output]:
-    found: dict[str, Output] = {}
+def _imported(store: Sized, conversation: Described, name: str, digest: Hash) -> Output:
+    try:
+        size = store.blob_size(digest)
+    except ConvfsError as error:
+        # what else there is can be read: this is told to the one who reads it
+        log.warning("%s, which came beside a session: %s", name, error)
+        size = 0
+    return Output(name, size, conversation.updated_ms * 1_000_000, digest, True)
+
+
+def _beside(conversation: Described, outputs: Outputs) -> dict[str, Hash]:
+    """Return the outputs that came beside an imported session, by name; of two of one name, the first."""
+    sidecars = conversation.metadata.get("sidecars")
+    found: dict[str, Hash] = {}
     for path, digest in sidecars.items() if isinstance(sidecars, Mapping) else ():
-        name = PurePath(path).name
-        if not _is_beside(PurePath(path), outputs) or name in found:
-            continue
-        try:
-            blob = Hash(bytes.fromhex(digest))
-            size = store.blob_size(blob)
-        except (ConvfsError, ValueError) as error:
-            # what else there is can be read: this is told to the one who reads it
-            log.warning("%s: %s", path, error)
-            size = 0
-        found[name] = Output(name, size, modified_ns, blob, True)
+        if _is_beside(PurePath(path), outputs):
+            with suppress(TypeError, ValueError):
+                found.setdefault(PurePath(path).name, Hash(bytes.fromhex(digest)))
     return found
 
 
