@@ -20,13 +20,13 @@ from urllib.parse import quote
 from pyfuse3 import ENOATTR, FUSEError
 
 from fusefs.tree.conversation import ConversationDirectory
+from fusefs.tree.disk_space import SCRATCH
 from fusefs.tree.events import EventsDirectory
 from fusefs.tree.fixed import RootDirectory
 from fusefs.tree.node import SHORT, Attributes, Content, Directory, Entry, File, Node
 from fusefs.tree.outputs import OutputsDirectory
 from fusefs.tree.projects import ProjectDirectory, ProjectsDirectory
 from fusefs.tree.resources import ResourceDirectory
-from fusefs.tree.tree import SCRATCH
 from fusefs.tree.view_node import ViewNode
 from store.disk import durable
 

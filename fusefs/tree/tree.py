@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import NamedTuple
 
 from fusefs import inodes
 from fusefs.inodes import FIRST_HANDED_OUT_VIEW, ROOT, Handed, Place, Space
@@ -15,6 +11,7 @@ from fusefs.text.names import parse_event_name
 from fusefs.tree.changes import Shown, Stale, stale_places
 from fusefs.tree.control import BLOBS, CONTROL, Errors, control_node
 from fusefs.tree.conversation import ConversationDirectory
+from fusefs.tree.disk_space import DiskSpace, SpaceTaken
 from fusefs.tree.documents import EventsJson, MetadataFile, Transcript
 from fusefs.tree.events import EventFile, EventsDirectory
 from fusefs.tree.fixed import README_NAME, RECENT, ReadmeFile, RootDirectory
@@ -46,13 +43,9 @@ from store.store import Store
 Key = tuple[str, ...]
 """What a handed-out inode is: the path of a directory or file that belongs to no conversation."""
 
-SCRATCH = "scratch"
-"""Where the files lie, in the store's directory, that are shown beside what is drawn."""
-
 _DAY_LENGTH = len("2026-03-05")
 _VIEWS_KEPT = 256
 _VIEWED_RECORDS_KEPT = 1 << 18
-_SPACE_SECONDS = 5.0
 _ANONYMOUS = "/"
 """Leads the keys of numbers that belong to no path."""
 
@@ -69,15 +62,6 @@ _PLACES: dict[Place, Callable[[Tree, int, int], Node]] = {
     Place.ARTIFACTS: OutputsDirectory,
     Place.AGENTS: OutputsDirectory,
 }
-
-
-class DiskSpace(NamedTuple):
-    """What ``df`` shows: the bytes that the store takes; the free blocks of its disk, and those left to this user."""
-
-    block: int
-    used: int
-    free: int
-    available: int
 
 
 class Tree:
@@ -111,8 +95,7 @@ class Tree:
         """What tools and agents have put out."""
         self.unsettled: set[int] = set()
         """Inodes of files that have changed, of which the kernel has not been told yet."""
-        self._space: DiskSpace | None = None
-        self._space_until = 0.0
+        self._space = SpaceTaken(store.root)
         self._changed_ms: int | None = None
         self._projects: dict[str, str] | None = None
         self._anonymous = 0
@@ -372,18 +355,8 @@ class Tree:
         return next((name for name, named in self.projects().items() if named == project), project)
 
     def space(self) -> DiskSpace:
-        """Return how much the store takes and how much room there is beside it, as of some seconds ago.
-
-        Scratch files are not counted: there may be any number of them, and whoever asks waits.
-        """
-        now = time.monotonic()
-        if self._space is None or now > self._space_until:
-            disk = os.statvfs(self.store.root)
-            with os.scandir(self.store.root) as entries:
-                used = sum(_size_of(entry) for entry in entries if entry.name != SCRATCH)
-            self._space = DiskSpace(disk.f_frsize, used, disk.f_bfree, disk.f_bavail)
-            self._space_until = now + _SPACE_SECONDS
-        return self._space
+        """Return how much the store takes and how much room there is beside it, as of some seconds ago."""
+        return self._space.now()
 
     def describe(self, ino: int) -> str:
         """Return the path of a file, as people would name it, for messages."""
@@ -392,14 +365,3 @@ class Tree:
             return "/".join(self._keys.key(ino) or (str(ino),))
         conversation = node.view.conversation
         return f"{conversation.project}/{shown_name(conversation)}/{node.label()}"
-
-
-def _size_of(entry: os.DirEntry[str]) -> int:
-    """Return the size of a file, or of the files below a directory. Follows no link: one could lead into this mount."""
-    with suppress(FileNotFoundError):  # it may have gone by now
-        if entry.is_dir(follow_symlinks=False):
-            with os.scandir(entry) as entries:
-                return sum(map(_size_of, entries))
-        if entry.is_file(follow_symlinks=False):
-            return entry.stat(follow_symlinks=False).st_size
-    return 0
