@@ -20,7 +20,8 @@ from fusefs.inodes import MAX_NUMBER, Lookups
 from fusefs.kernel import Prefetch
 from fusefs.text.names import NAME_MAX
 from fusefs.tree.events import EventFile
-from fusefs.tree.node import Attributes, Content, Directory, Entry, File, Link
+from fusefs.tree.node import Attributes, Content, Directory, Entry, File, Link, Node
+from fusefs.tree.outputs import OutputFile
 from fusefs.tree.streams import GrowingFile
 from fusefs.tree.tree import Tree
 from store.errors import DamageError
@@ -91,9 +92,13 @@ class Reading(pyfuse3.Operations):
         node = self.gestures.find(self._directory(parent_inode, name), name)
         if node is None:
             raise FUSEError(errno.ENOENT)
+        return self._named(node, name)
+
+    def _named(self, node: Node, name: bytes) -> EntryAttributes:
+        """Return the entry of a node that the kernel is about to know by a name."""
         entry = self._entry(node.attributes())
-        if isinstance(node, EventFile | GrowingFile) and name != node.name.encode():
-            # what is done by one name of an event is not seen by the others
+        if isinstance(node, EventFile | GrowingFile | OutputFile) and name != node.name.encode():
+            # what is done by one name of a file is not seen by the others
             entry.entry_timeout = 0
         self.lookups.add(node.ino)
         return entry

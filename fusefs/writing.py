@@ -64,7 +64,7 @@ class Writing(Reading):
     ) -> tuple[FileInfo, EntryAttributes]:
         directory = self._directory(parent_inode, name)
         node, writing = self.gestures.create(directory, name, mode, flags)
-        return self._opened(writing), self._made(node)
+        return self._opened(writing), self._named(node, name)
 
     @handler
     def write(self, fh: int, off: int, buf: bytes) -> int:

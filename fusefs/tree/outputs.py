@@ -151,6 +151,11 @@ class OutputFile(ViewNode, File):
             raise NotFound(f"there is no {self.label()}")
         return output
 
+    @property
+    def name(self) -> str:
+        """The name that it is listed under."""
+        return self.key.name
+
     def label(self) -> str:
         return f"{self.key.outputs.directory}/{self.key.name}"
 
