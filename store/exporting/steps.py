@@ -14,6 +14,8 @@ from store.formats.json_view import as_object, as_text
 
 _argument = re.compile(r"(?:call(\d+)\.)?arguments(?=$|[.\[])").match
 _result = re.compile(r"result(\d+)").fullmatch
+_returned = re.compile(r"(?:call(\d+)\.)?(?:error|output|result)(?=$|[.\[])").match
+"""The names of what came of a call, where one record holds both."""
 _THINKING = "thinking"
 
 
@@ -63,11 +65,15 @@ def _placed(step: Step, number: int, index: int, event: Event) -> Step:
 
 
 def _of_the_model(event: Event) -> Iterator[Step]:
-    """Yield what a model said, thought and called, in the order of the blocks."""
+    """Yield what a model said, thought and called, in the order of the blocks, then what came of the calls."""
     plain = Kind.REASONING if event.kind is Kind.REASONING else Kind.ASSISTANT
     groups: list[tuple[Kind, int, list[Block]]] = []
     calls: dict[int, list[Block]] = {}
+    returned: dict[int, list[Block]] = {}
     for block in event.blocks:
+        if event.kind is Kind.TOOL_CALL and (named := _returned(block.name)):
+            returned.setdefault(int(named[1] or 1), []).append(block)
+            continue
         number = _call_of(event, block)
         kind = Kind.REASONING if block.name == _THINKING else plain
         if number in calls:
@@ -87,6 +93,11 @@ def _of_the_model(event: Event) -> Iterator[Step]:
         mark = f"_{number}" if number > 1 else ""
         tool = _named(event, f"tool{mark}") if mark else event.tool
         yield Step(0, 0, kind, tool=tool, id=_named(event, f"id{mark}"), arguments=_given(blocks, number))
+    for number, blocks in returned.items():
+        mark = f"_{number}" if number > 1 else ""
+        tool = _named(event, f"tool{mark}") if mark else event.tool
+        failed = event.header.get(f"is_error{mark}") is True
+        yield Step(0, 0, Kind.TOOL_RESULT, tuple(blocks), tool=tool, id=_named(event, f"id{mark}"), failed=failed)
 
 
 def _calls(event: Event) -> list[int]:

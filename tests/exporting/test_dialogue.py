@@ -44,6 +44,26 @@ def test_results_follow_their_calls(store: Store, tmp_path: Path) -> None:
     assert lost == {}
 
 
+def test_what_came_of_a_call_may_stand_beside_it() -> None:
+    blocks = (
+        Block("text", "Look:"),
+        *argument_blocks({"path": "a"}, (), "arguments"),
+        Block("text", "A", name="result"),
+        *argument_blocks({"path": "b"}, (), "call2.arguments"),
+        Block("text", "no such file", name="call2.error"),
+    )
+    header: dict[str, str | int | float | bool] = {"id": "x", "tool_2": "read", "id_2": "y", "is_error_2": True}
+    steps = list(steps_of(1, Event(Kind.TOOL_CALL, "read", header, blocks)))
+    assert [(step.kind, step.id, step.tool, step.text, step.failed) for step in steps] == [
+        (Kind.ASSISTANT, "", "", "Look:", False),
+        (Kind.TOOL_CALL, "x", "read", "", False),
+        (Kind.TOOL_CALL, "y", "read", "", False),
+        (Kind.TOOL_RESULT, "x", "read", "A", False),
+        (Kind.TOOL_RESULT, "y", "read", "no such file", True),
+    ]
+    assert [step.arguments for step in steps[1:3]] == [{"path": "a"}, {"path": "b"}]
+
+
 def test_a_call_without_a_result_gets_one_and_a_result_without_a_call_goes(store: Store, tmp_path: Path) -> None:
     talk = Talk(tmp_path)
     talk.user("Go")

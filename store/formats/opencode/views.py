@@ -112,7 +112,7 @@ def _tool(part: JsonObject, path: Path, speaker: Speaker) -> Shown:
             blocks.append(Block("text", text, name=name, path=(*place, key)))
     resources: list[Resource] = []
     for at, item in enumerate(as_list(state.get("attachments"))):
-        block, resource = _attached(as_object(item), (*place, "attachments", at))
+        block, resource = _attached(as_object(item), (*place, "attachments", at), "result")
         blocks.append(block)
         resources += [resource] if resource else []
     defines = ((call, tool),) if call else ()
@@ -132,17 +132,17 @@ def _retry(part: JsonObject, path: Path, speaker: Speaker) -> Shown:
     return Shown(Kind.NOTE, argument_blocks(part.get("error"), (*path, "error"), "error"), header={"record": "retry"})
 
 
-def _attached(part: JsonObject, path: Path) -> tuple[Block, Resource | None]:
+def _attached(part: JsonObject, path: Path, name: str = "") -> tuple[Block, Resource | None]:
     """Return a file that was attached: its content where it is here, else where it is."""
     url, place = as_text(part.get("url")), (*path, "url")
     named = _data_url(url)
     data = from_base64(url[named.end() :]) if named else None
     if named is None or data is None:
-        return Block("text", url, name="file", path=place), None
+        return Block("text", url, name=name or "file", path=place), None
     mime = as_text(part.get("mime")) or named[1] or "application/octet-stream"
     uri = f"attachment:{as_text(part.get('id')) or 'part'}/{as_text(part.get('filename')) or 'file'}"
     shape: BlockType = "image" if mime.startswith("image/") else "resource"
-    return Block(shape, data=data, uri=uri, mime=mime), Resource(uri, mime, data)
+    return Block(shape, data=data, name=name, uri=uri, mime=mime), Resource(uri, mime, data)
 
 
 _VIEWS: dict[str, Callable[[JsonObject, Path, Speaker], Shown]] = {
