@@ -12,11 +12,12 @@ from fusefs.text.changes import changes
 from fusefs.text.render import render_event
 from store.conversations import branch
 from store.conversations.chain import Recorded
+from store.editing.echoes import with_echoes
 from store.editing.editor import Editor
 from store.editing.plan import Item
 from store.errors import Conflict
 from store.events.conversation import EventRow
-from store.events.deletion import DELETED, Content
+from store.events.deletion import DELETED, Content, named
 from store.events.edit import EventEdit
 from store.events.event import Kind
 from store.ids import hash_bytes
@@ -145,7 +146,9 @@ class Records:
 
     def _commit(self, view_id: int, changed: Mapping[int, Content]) -> None:
         tree = self._tree
-        self._editor.edit(self.context(view_id), changed, expected_head=tree.view(view_id).head)
+        view = tree.view(view_id)
+        every = with_echoes(tree.store, view.row, view.records, changed)
+        self._editor.edit(self.context(view_id), every, action=named(changed), expected_head=view.head)
         tree.renew(view_id)
 
     def _row(self, base: Base) -> EventRow:

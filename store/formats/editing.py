@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from binascii import b2a_base64
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from store.errors import UsageError
@@ -44,6 +44,9 @@ class EditableLens(ABC):
     one_line = False
     """Whether a record is one line of a file, so that even a damaged one must not be given a second."""
 
+    reach = 0
+    """How many records before and after an edited one are looked at for what repeats it; see :meth:`echoes`."""
+
     @abstractmethod
     def view(self, payload: bytes, before: Before) -> Event:
         """See :meth:`store.formats.lens.Lens.view`."""
@@ -58,6 +61,15 @@ class EditableLens(ABC):
     def twins(self, record: JsonObject, path: Path, old: str, new: str) -> Iterable[tuple[Path, str]]:
         """Yield the other texts of a record to change, and to what, where the text at ``path`` changes."""
         return ()
+
+    def echoes(
+        self, old: bytes, new: bytes, before: Iterable[tuple[int, bytes]], after: Iterable[tuple[int, bytes]]
+    ) -> Mapping[int, bytes]:
+        """Return by number the records near one that was ``old`` and is ``new`` which are to say something else now.
+
+        ``before`` and ``after`` are the bookkeeping records near it, the nearest first, each with its number.
+        """
+        return {}
 
     def decoder(self, record: JsonObject, path: Path) -> documents.Decode | None:
         """Return what the string at ``path``, or every one in the value there, is read through when it is shown."""

@@ -13,7 +13,7 @@ from tests.importing.sessions import NO_SAMPLES, SAMPLES, exported, imported
 pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason=NO_SAMPLES)
 
 
-@pytest.mark.parametrize("tool", ["claude-code", "jp"])
+@pytest.mark.parametrize("tool", ["claude-code", "codex", "gemini-cli", "jp"])
 def test_edits_of_every_sample(store: Store, editor: Editor, tool: str) -> None:
     imported(store, SAMPLES / tool)
     for talk in filter(lambda talk: talk.records, store.conversations()):

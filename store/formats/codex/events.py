@@ -45,7 +45,7 @@ _QUIET = frozenset(
 
 _WHOSE = frozenset(("call_id", "callId", "thread_id", "threadId", "turn_id", "turnId", "type"))
 _OF_EVERY_END = frozenset(("completed_at", "duration_ms", "last_agent_message", "started_at", "time_to_first_token_ms"))
-_OUTPUTS = ("aggregated_output", "stdout", "formatted_output")
+OUTPUTS = ("aggregated_output", "stdout", "formatted_output")
 """What a command's event may hold its output as, all of it first."""
 
 
@@ -148,7 +148,7 @@ def _tool(value: JsonObject, base: Path, before: Before) -> Shown:
 
 def repeated_outputs(value: JsonObject) -> Iterator[tuple[str, str]]:
     """Yield the members of a command's event that repeat its output, and that they do: an empty one repeats none."""
-    outputs = [(key, as_text(value.get(key))) for key in _OUTPUTS]
+    outputs = [(key, as_text(value.get(key))) for key in OUTPUTS]
     first = next((text for _, text in outputs if text), "")
     shown = next((key for key, text in outputs if text), "")
     yield from ((key, text) for key, text in outputs if text and text == first and key != shown)

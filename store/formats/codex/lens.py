@@ -1,9 +1,9 @@
 """One line of a rollout as an event."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from store.events.event import Event, Kind, Path
-from store.formats.codex import compose, events, fields, items, notes
+from store.formats.codex import compose, echoes, events, fields, items, notes
 from store.formats.codex.records import said
 from store.formats.editing import EditableLens, Place
 from store.formats.json_view import JsonObject, decode
@@ -25,11 +25,12 @@ _QUIET = frozenset(("inter_agent_communication_metadata", "state", "turn_context
 class CodexLens(EditableLens):
     """Sees lines of a rollout. What an item and an event both say is shown once, as the item, which the model gets.
 
-    An edit of the item leaves the event as it is: the program shows events only until it goes on.
+    An edit of the item is one of the event, too.
     """
 
     type_name = "codex.line.v1"
     one_line = True
+    reach = 16
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that a line tells of; a line that is no JSON object is a note with its text."""
@@ -63,6 +64,12 @@ class CodexLens(EditableLens):
         what, value, base = said(record)
         if what == "event_msg" and value.get(path[-1] if isinstance(path[-1], str) else "") == old:
             yield from (((*base, key), new) for key, _ in events.repeated_outputs(value) if (*base, key) != path)
+
+    def echoes(
+        self, old: bytes, new: bytes, before: Iterable[tuple[int, bytes]], after: Iterable[tuple[int, bytes]]
+    ) -> Mapping[int, bytes]:
+        """Return the events that repeat an item."""
+        return echoes.echoes(old, new, before, after)
 
     def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
         """Return a line that follows ``previous``."""
