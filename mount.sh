@@ -179,6 +179,16 @@ setup() {
     fi
 }
 
+# A browser, for the tests of exported pages; where a system has none to install they are skipped.
+add_browser() {
+    local name
+    for name in chromium chromium-browser google-chrome google-chrome-stable; do
+        ! command -v "$name" >/dev/null || return 0
+    done
+    [ ! -e "$venv/.convfs-no-browser" ] || return 0
+    (apt_install chromium) || touch "$venv/.convfs-no-browser"
+}
+
 # --- the command line -----------------------------------------------------------------------------
 
 action=mount dev=0 mountpoint= venv=
@@ -202,6 +212,7 @@ done
 
 if [ "$action" = setup ]; then
     setup
+    [ "$dev" = 0 ] || add_browser
     printf '%s\n' "$venv"
     exit 0
 fi
