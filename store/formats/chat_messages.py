@@ -62,9 +62,9 @@ def is_message(value: object) -> bool:
     """Say whether a parsed value is a message or an item."""
     if not is_object(value):
         return False
-    if value.get("role") in ROLES:
+    if as_text(value.get("role")) in ROLES:
         return "content" in value or "parts" in value or "tool_calls" in value or "function_call" in value
-    return value.get("type") in ITEMS or (value.keys() == {"parts"} and isinstance(value["parts"], list))
+    return as_text(value.get("type")) in ITEMS or (value.keys() == {"parts"} and isinstance(value["parts"], list))
 
 
 def message(record: JsonObject, before: Before) -> Shown:
@@ -206,7 +206,7 @@ def _kind(kind: Kind, gathered: Gathered) -> Kind:
 
 def _named(blocks: list[Block]) -> list[Block]:
     """Return blocks, those of structured values under names of their own; a lone thought needs no name."""
-    if len(blocks) == 1 and blocks[0].name == "thinking":
+    if len(blocks) == 1 and blocks[0].name == "thinking" and blocks[0].type == "text":
         block = blocks[0]
         return [Block("text", block.text, path=block.path)]
     return blocks

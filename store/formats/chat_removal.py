@@ -53,8 +53,10 @@ def _without_links(record: bytes, gone: Sequence[_Link]) -> bytes | None:
 
 def _links(message: JsonObject) -> Iterator[_Link]:
     what = as_text(message.get("type"))
-    if message.get("role") == "tool" and (call := as_text(message.get("tool_call_id"))):
-        yield _Link((), 0, call, False)
+    if message.get("role") == "tool":
+        for named in (message.get("tool_call_id"), *as_list(message.get("tool_call_ids"))):
+            if call := as_text(named):
+                yield _Link((), 0, call, False)
     elif call := as_text(message.get("call_id")):
         yield _Link((), 0, call, what.endswith("_call"))
     for at, made in enumerate(as_list(message.get(_CALLS))):

@@ -48,15 +48,17 @@ class Passage(Struct, frozen=True):
         head = next((at for at in range(alike) if old[at] != new[at]), alike)
         tail = next((at for at in range(alike - head) if old[-1 - at] != new[-1 - at]), alike - head)
         end = "\r" if (found := _line_end(self.body)) and found[0] == "\r\n" else ""
-        middle = [f"{self.mark}{line}{self.ending}{end}" for line in new[head : len(new) - tail]]
+        marked = ((self.mark if line else self.mark.rstrip()) + line for line in new[head : len(new) - tail])
+        middle = [f"{line}{self.ending}{end}" for line in marked]
         if middle and not tail and not written[-1].endswith("\r"):
             middle[-1] = middle[-1].removesuffix("\r")
         return self.head + "\n".join((*written[:head], *middle, *written[len(written) - tail :])) + self.tail
 
     def _said(self, line: str) -> str:
-        return (
-            line.removesuffix("\r").removeprefix(self.mark).removeprefix(self.mark.rstrip()).removesuffix(self.ending)
-        )
+        line = line.removesuffix("\r")
+        mark = self.mark if line.startswith(self.mark) else self.mark.rstrip()
+        said = line.removeprefix(mark).removesuffix(self.ending)
+        return said if said.strip() else ""
 
 
 class MarkdownLens(EditableLens):

@@ -84,7 +84,7 @@ class ApiMessageLens(EditableLens):
 
 def gather_record(record: JsonObject, into: Gathered) -> Kind:
     """Take in a record that is an object; return what kind of event it is."""
-    if is_message(record):
+    if is_message(record) or "role" in record:
         return gather_message(record, (), into)
     if record.keys() & _ANSWERS:
         return gather_answer(record, (), into)

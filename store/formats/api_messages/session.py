@@ -74,7 +74,7 @@ def _said_first(data: memoryview, group: list[tuple[int, Cut]]) -> list[int]:
     """Return the positions of those records of a document that no earlier request of it held."""
     seen: set[bytes] = set()
     kept: list[int] = []
-    for _request, cuts_ in groupby(group, lambda pair: pair[1].path[:2]):
+    for _request, cuts_ in groupby(group, lambda pair: pair[1].path[:-1]):
         new: set[bytes] = set()
         for at, cut in cuts_:
             digest = blake3(data[cut.start : cut.end]).digest()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from store.formats.chat_messages import first_request
 from store.formats.format import About, ExternalBlob, Format, Source, Span
-from store.formats.json_view import is_object
+from store.formats.json_view import as_text, is_object
 from store.formats.lines import line_spans
 from store.formats.look import Look
 from store.formats.messages_jsonl.contents import referenced_blobs
@@ -63,7 +63,7 @@ class MessagesJsonl(Format):
 
 
 def _is_line(line: object) -> bool:
-    if not is_object(line) or not line.keys() <= _USUAL or line.get("role") not in _ROLES:
+    if not is_object(line) or not line.keys() <= _USUAL or as_text(line.get("role")) not in _ROLES:
         return False
     content = line.get("content")
     parts = content if isinstance(content, list) else [content]

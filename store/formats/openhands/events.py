@@ -51,7 +51,7 @@ def is_event(value: object) -> bool:
         return is_object(value.get("args"))
     if isinstance(value.get("observation"), str):
         return "extras" in value or "content" in value
-    return "timestamp" in value and "source" in value and value.get("kind") in _LATER
+    return "timestamp" in value and "source" in value and as_text(value.get("kind")) in _LATER
 
 
 def _action(record: JsonObject, what: str) -> Shown:

@@ -13,7 +13,7 @@ from store.formats.new_literals import encoded
 from store.formats.shown import Header
 from store.formats.times import in_iso, milliseconds
 
-SPEAKS = r"_\*\*(User|Agent|Assistant)(?: - [^\n(]*+)?+(?: \(([^\n)]*+)\))?+\*\*_[ \t\r]*+"
+SPEAKS = r"_\*\*(User|Agent|Assistant)(?: - [^\n(*]*?)?(?: \(([^\n)]*+)\))?+\*\*_[ \t\r]*+"
 _opening = re.compile(SPEAKS + r"(?:\n[ \t\r]*+)*+").match
 _stamp = re.compile(r"(?:(.*) )?(\d{4}-\d\d-\d\d) (\d\d:\d\d(?::\d\d)?Z?)$").match
 _tool = re.compile(r'<tool-use\b[^>]*\bdata-tool-name="([^"\n]*)"').match
