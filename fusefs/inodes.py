@@ -56,6 +56,7 @@ class Place(IntEnum):
     LABEL_LINK = 12
     ARTIFACTS = 13
     AGENTS = 14
+    NATIVE = 15
 
 
 def base(space: Space, view: int) -> int:

@@ -41,7 +41,7 @@ class Shown(NamedTuple):
     transcripts: int
 
 
-_CONTENT_PLACES = (Place.EVENTS_JSON, Place.METADATA, Place.TRANSCRIPT)
+_CONTENT_PLACES = (Place.EVENTS_JSON, Place.METADATA, Place.NATIVE, Place.TRANSCRIPT)
 
 
 def stale_places(view_id: int) -> Iterator[Stale]:

@@ -14,6 +14,7 @@ from fusefs import inodes
 from fusefs.inodes import Place, Space
 from fusefs.text.names import safe_name, unique
 from fusefs.tree.conversation import conversation_attributes
+from fusefs.tree.native import NATIVE, native_node
 from fusefs.tree.node import (
     DERIVED_FILE,
     DIRECTORY,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 CONTROL = ".convfs"
 STATS, SETTINGS, ERRORS, LOG, BLOBS, TRASH = "stats.json", "settings.toml", "errors", "log", "blobs", "trash"
-_LISTED = (BLOBS, ERRORS, LOG, SETTINGS, STATS, TRASH)
+_LISTED = (BLOBS, ERRORS, LOG, NATIVE, SETTINGS, STATS, TRASH)
 
 _ERRORS_KEPT = 200
 
@@ -58,7 +59,7 @@ class ControlDirectory(Directory):
         return inodes.ROOT
 
     def attributes(self) -> Attributes:
-        return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 5, SHORT)
+        return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 6, SHORT)
 
     def lookup(self, name: str) -> Node | None:
         return self.tree.fixed((CONTROL, name)) if name in _LISTED else None
@@ -295,6 +296,8 @@ def control_node(tree: Tree, ino: int, path: tuple[str, ...]) -> Node:
             return ErrorFile(tree, ino, name)
         case ("trash",):
             return TrashDirectory(tree, ino)
+        case (name, *rest) if name == NATIVE:
+            return native_node(tree, ino, tuple(rest))
         case ("blobs",):
             return BlobsDirectory(tree, ino)
         case ("blobs", name):

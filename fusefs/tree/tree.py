@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from fusefs import inodes
 from fusefs.inodes import FIRST_HANDED_OUT_VIEW, ROOT, Handed, Place, Space
@@ -18,6 +19,7 @@ from fusefs.tree.fixed import README_NAME, RECENT, ReadmeFile, RootDirectory
 from fusefs.tree.forks import ForksDirectory, fork_link
 from fusefs.tree.labels import BY_LABEL, LabelDirectory, LabelsDirectory
 from fusefs.tree.links import BY_DATE, DatesDirectory, DayDirectory, RecentDirectory, make_link
+from fusefs.tree.native import Native, SessionFile
 from fusefs.tree.node import Node
 from fusefs.tree.outputs import OutputFile, OutputNames, OutputsDirectory, output_node
 from fusefs.tree.overlay import EventOverlay, Served
@@ -61,6 +63,7 @@ _PLACES: dict[Place, Callable[[Tree, int, int], Node]] = {
     Place.FORKS: ForksDirectory,
     Place.ARTIFACTS: OutputsDirectory,
     Place.AGENTS: OutputsDirectory,
+    Place.NATIVE: SessionFile,
 }
 
 
@@ -93,6 +96,8 @@ class Tree:
         """The turns that are being written."""
         self.outputs = OutputNames(self)
         """What tools and agents have put out."""
+        self.native = Native(self, Path.home())
+        """The tools' own files."""
         self.unsettled: set[int] = set()
         """Inodes of files that have changed, of which the kernel has not been told yet."""
         self._space = SpaceTaken(store.root)
@@ -291,6 +296,8 @@ class Tree:
         self.changes += 1
         self._changed_ms = None
         self._projects = None
+        if context := self.context_at_head(view_id):
+            self.native.changed(context)
         view = self._views.get(view_id)
         if view is not None:
             view.outdated = True

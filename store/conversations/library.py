@@ -19,7 +19,7 @@ from store.errors import ConvfsError, DamageError, NotFound
 from store.events.conversation import Conversation, EventRow, ResourceRow, Version
 from store.events.event import Event, Kind
 from store.ids import patch_of, tip_of, turn_of
-from store.index.catalogue import Called, Catalogue, Entry
+from store.index.catalogue import Called, Catalogue, Entry, Sourced
 from store.index.views import Measure, Run, Views
 
 _CACHED_RUNS = 1 << 17
@@ -118,6 +118,11 @@ class Library:
         """Return the context that was imported from the path ``source``."""
         self._settle()
         return self._catalogue.by_source(source)
+
+    def sources(self) -> list[Sourced]:
+        """Return where conversations were imported from, those that were, oldest first; nothing of the trash."""
+        self._settle()
+        return self._catalogue.sources()
 
     def having(self, key: str) -> list[Entry]:
         """Return the contexts whose metadata has ``key``."""

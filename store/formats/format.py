@@ -104,6 +104,14 @@ class Format(Protocol):
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the directories in which the tool keeps this user's sessions (only ones that exist)."""
 
+    def native_home(self, home: Path) -> Path | None:
+        """Return the directory in which the tool begins sessions, there or not; nothing is looked at for it.
+
+        Only of a tool whose sessions are one file each: what else lies beside one, it can do without. None: there is
+        no such directory.
+        """
+        return None
+
     def claim(self, look: Look) -> Source | None:
         """Return the session that stands at ``look.path`` (file or directory), or None if it is not this tool's.
 

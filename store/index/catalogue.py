@@ -59,6 +59,14 @@ class Called(Struct, frozen=True, gc=False):
     name: str
 
 
+class Sourced(Struct, frozen=True, gc=False):
+    """Where a conversation was imported from."""
+
+    id: int
+    format: str
+    source: str
+
+
 class Superseded(Struct, frozen=True, gc=False):
     """The turns ``old``, ``old + 1`` … became ``new``, ``new + 1`` …, ``count`` of them, or nothing if ``new`` is 0."""
 
@@ -126,6 +134,13 @@ class Catalogue:
     def by_source(self, source: str) -> Entry | None:
         """Return the newest conversation that was imported from ``source``."""
         return self._first("source = ? AND source != '' ORDER BY id DESC", source)
+
+    def sources(self) -> list[Sourced]:
+        """Return where conversations were imported from, those that were, oldest first: there may be very many."""
+        rows = self._db.query(
+            "SELECT id, format, source FROM contexts WHERE source != '' AND name IS NOT NULL ORDER BY id"
+        )
+        return [Sourced(*row) for row in rows]
 
     def having(self, key: str) -> list[Entry]:
         """Return the contexts whose metadata has ``key``, or a value that looks so; reads all metadata."""

@@ -38,6 +38,11 @@ class ClaudeCode(Format):
             if (projects := candidate / "projects").is_dir():
                 yield projects
 
+    def native_home(self, home: Path) -> Path | None:
+        """Return ``~/.claude/projects``, or that of ``$CLAUDE_CONFIG_DIR``."""
+        moved = os.environ.get("CLAUDE_CONFIG_DIR") if home == Path.home() else None
+        return Path(moved or home / ".claude") / "projects"
+
     def claim(self, look: Look) -> Source | None:
         """Claim a ``.jsonl`` file by its first lines; one that is empty or damaged by its name and place."""
         path = look.path

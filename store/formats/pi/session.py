@@ -46,6 +46,12 @@ class Pi(Format):
         candidates.append(Path(moved.get("XDG_DATA_HOME") or home / ".local" / "share", "omp", "sessions"))
         yield from (folder for folder in dict.fromkeys(candidates) if folder.is_dir())
 
+    def native_home(self, home: Path) -> Path | None:
+        """Return the folder of pi's sessions, or where the environment moves it to."""
+        moved = os.environ if home == Path.home() else {}
+        folder = moved.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent"
+        return Path(moved.get("PI_CODING_AGENT_SESSION_DIR") or Path(folder, "sessions"))
+
     def claim(self, look: Look) -> Source | None:
         """Claim a ``.jsonl`` file by its first lines; one that is empty or damaged by its name and place."""
         path = look.path
