@@ -14,6 +14,7 @@ from fusefs.editing.written import Written
 from fusefs.handler import handler
 from fusefs.reading import PREFIX, Reading
 from fusefs.tree.conversation import LABEL_ATTRIBUTE, ConversationDirectory
+from fusefs.tree.native import SessionFile
 from fusefs.tree.node import Directory, Node
 from fusefs.tree.outputs import OutputFile
 from fusefs.tree.view_node import ViewNode
@@ -40,9 +41,11 @@ class Writing(Reading):
         if target is not None:
             return self.desk.open(node.ino, target, anew=bool(flags & os.O_TRUNC))
         match node:
+            case SessionFile():
+                return self.gestures.sessions.open(node, flags)
             case ScratchFile():
                 fd = os.open(node.path, os.O_RDWR | os.O_CLOEXEC | flags & os.O_TRUNC)
-                return self.desk.appending.as_handle(node.ino, fd)
+                return self.gestures.as_handle(node.ino, fd, flags)
             case OutputFile():
                 return self.desk.outputs.open(node, flags)
             case Directory():
@@ -125,6 +128,8 @@ class Writing(Reading):
             os.truncate(node.path, size)
         elif isinstance(node, OutputFile):
             self.desk.outputs.truncate(node, size)
+        elif isinstance(node, SessionFile):
+            self.gestures.sessions.truncate(node, size)
         elif (target := self.desk.targets.of(node)) is not None:
             self.desk.truncate(node, target, size)
         else:
@@ -139,6 +144,8 @@ class Writing(Reading):
             served.time_ns = attr.st_mtime_ns
         elif fields.update_mtime and isinstance(node, OutputFile):
             self.desk.outputs.set_time(node, attr.st_mtime_ns)
+        elif fields.update_mtime and isinstance(node, SessionFile):
+            self.desk.native.set_time(node.context, attr.st_mtime_ns)
 
     @handler
     def setxattr(self, inode: int, name: bytes, value: bytes, _ctx: RequestContext) -> None:

@@ -12,6 +12,8 @@ from fusefs.editing.appending import Appending
 from fusefs.editing.drafts import Drafts, remove_quietly
 from fusefs.editing.handle import Handle
 from fusefs.editing.identities import Identities
+from fusefs.editing.native import NativeWriting
+from fusefs.editing.new_sessions import NewSessions
 from fusefs.editing.orphan import OrphanFile
 from fusefs.editing.outputs import OutputFiles
 from fusefs.editing.records import Records
@@ -42,6 +44,8 @@ class Desk:
         self.identities = Identities(self)
         self.appending = Appending(self)
         self.outputs = OutputFiles(self)
+        self.native = NativeWriting(self)
+        self.new_sessions = NewSessions(self)
         self.handles: dict[int, Handle] = {}
         """The files that are open for writing, by file handle."""
         self.invalidate: Callable[[Stale], None] = lambda stale: None
@@ -166,6 +170,8 @@ class Desk:
 
     def check(self, view_id: int) -> None:
         """Drop what was saved in a conversation and is no longer so, because somebody else has changed it."""
+        if context := self.tree.context_at_head(view_id):
+            self.native.changed(context)
         for ino, served in list(self.tree.served.items()):
             if isinstance(served, Written) and served.target.view_id == view_id and not served.is_current():
                 del self.tree.served[ino]
@@ -229,6 +235,7 @@ class Desk:
         for session in self._sessions():
             if session.is_quiet(now):
                 session.settle()
+        self.native.tick()
 
     def settle_waiting(self, view_id: int) -> None:
         """Commit what was saved in a conversation before, and waits for room: what is saved now comes after it."""
@@ -243,6 +250,7 @@ class Desk:
                 session.end()
             except Exception:
                 log.exception("what was written to %s may be lost", session.target.path)
+        self.native.close()
 
     def _sessions(self) -> list[Session]:
         written = [served for served in self.tree.served.values() if isinstance(served, Written)]

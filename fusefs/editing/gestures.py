@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import stat
+from pathlib import Path
 
 from pyfuse3 import RENAME_NOREPLACE, FUSEError
 
@@ -13,11 +14,12 @@ from fusefs.editing.appending import Candidate, new_event
 from fusefs.editing.buffer import check_size
 from fusefs.editing.conversations import Conversations
 from fusefs.editing.desk import Desk
-from fusefs.editing.handle import Handle
+from fusefs.editing.handle import Handle, ScratchHandle
 from fusefs.editing.output_moves import OutputMoves
 from fusefs.editing.placing import move_away, save_onto
 from fusefs.editing.removal import Removals
 from fusefs.editing.scratch import ScratchDirectory, ScratchFile, ScratchNode
+from fusefs.editing.sessions import Sessions
 from fusefs.inodes import Place
 from fusefs.text.names import parse_event_name
 from fusefs.tree.changes import Stale
@@ -25,6 +27,7 @@ from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.documents import EventsJson, MetadataFile
 from fusefs.tree.events import EventFile, EventsDirectory
 from fusefs.tree.labels import LabelDirectory
+from fusefs.tree.native import NativeDirectory, SessionFile
 from fusefs.tree.node import Directory, File, Link, Node
 from fusefs.tree.outputs import OutputFile, OutputsDirectory
 from fusefs.tree.resources import ResourceFile
@@ -44,6 +47,7 @@ class Gestures:
         self.removals = Removals(desk)
         self.outputs = OutputMoves(desk, desk.outputs)
         self.conversations = Conversations(desk, self.removals, self.outputs)
+        self.sessions = Sessions(desk)
 
     # -- finding ---------------------------------------------------------------------------------------------------
 
@@ -62,6 +66,10 @@ class Gestures:
 
     def _named(self, node: ScratchNode, directory: Directory, name: bytes) -> Candidate | None:
         """Take note of a name of a scratch file; return what it may become under it."""
+        if isinstance(directory, NativeDirectory) and isinstance(node, ScratchFile):
+            self.desk.new_sessions.named(node, directory, name)
+        else:
+            self.desk.new_sessions.forget(node.ino)
         if not isinstance(directory, EventsDirectory):
             self.desk.appending.forget(node.ino)
             return None
@@ -142,6 +150,8 @@ class Gestures:
             made = self.desk.outputs.create(directory, name, flags)
             if made is not None:
                 return made
+        if isinstance(there, SessionFile) and not flags & os.O_EXCL:
+            return there, self.sessions.open(there, flags | os.O_TRUNC)
         if there is not None and not isinstance(there, ScratchFile):
             raise FUSEError(errno.EEXIST)
         path = self._new_path(directory, name)
@@ -151,7 +161,13 @@ class Gestures:
             os.fchmod(fd, mode & _MODES)
         node = self._node(path, directory)
         self._named(node, directory, name)
-        return node, self.desk.appending.as_handle(node.ino, fd)
+        return node, self.as_handle(node.ino, fd, flags)
+
+    def as_handle(self, ino: int, fd: int, flags: int) -> Handle:
+        """Return a handle of a scratch file that is open for writing."""
+        if self.desk.new_sessions.has(ino):
+            return self.sessions.new_handle(ino, fd, flags)
+        return self.desk.appending.as_handle(ino, fd)
 
     def mknod(self, directory: Directory, name: bytes, mode: int) -> Node:
         """Make a file without opening it."""
@@ -166,6 +182,8 @@ class Gestures:
     def mkdir(self, directory: Directory, name: bytes, mode: int) -> Node:
         """Make a directory."""
         self._check_free(directory, name)
+        if isinstance(directory, NativeDirectory):
+            return self.sessions.make_folder(directory, name)
         made = self.conversations.make(directory, name)
         if made is not None:
             return made
@@ -190,6 +208,9 @@ class Gestures:
         self._check_free(directory, name)
         # only with a descriptor does this follow the link in /proc; the path is absolute, so which one does not matter
         os.link(node.path, self._new_path(directory, name), src_dir_fd=node.fd, follow_symlinks=True)
+        if isinstance(directory, NativeDirectory):
+            self._named(node, directory, name)
+            self._maybe_session(node)
         return node
 
     def _check_free(self, directory: Directory, name: bytes) -> None:
@@ -208,6 +229,9 @@ class Gestures:
                 raise FUSEError(errno.EISDIR)
             case ScratchNode():
                 os.unlink(self._path(directory, name))
+                self.desk.new_sessions.forget(node.ino)
+            case SessionFile():
+                self.sessions.remove(node)
             case OutputFile():
                 self.outputs.remove(node)
             case ResourceFile() if self.desk.is_head(node.view_id) and not self.conversations.vanishing.begun(
@@ -234,6 +258,8 @@ class Gestures:
                 raise FUSEError(errno.ENOENT)
             case ScratchDirectory():
                 os.rmdir(self._path(directory, name))
+            case NativeDirectory():
+                self.sessions.remove_folder(node)
             case Directory():
                 self.conversations.remove(directory, node)
             case _:
@@ -258,6 +284,13 @@ class Gestures:
         if flags & RENAME_NOREPLACE and target is not None and removed is None:
             raise FUSEError(errno.EEXIST)
         match source, target:
+            case ScratchFile(), SessionFile():
+                self.sessions.replace(source, Path(os.fsdecode(self._path(old, old_name))), target)
+            case SessionFile(), None if isinstance(new, NativeDirectory) and new.tool:
+                self.sessions.move(source, new, new_name, Path(os.fsdecode(self._new_path(new, new_name))))
+            case ((SessionFile() | NativeDirectory()), _):
+                # programs that can then copy it and remove it
+                raise FUSEError(errno.EXDEV)
             case ConversationDirectory(), None:
                 self.conversations.move(source, old, new, new_name)
             case ((ScratchFile() | OutputFile()), (None | OutputFile())) if isinstance(new, OutputsDirectory) and (
@@ -292,6 +325,7 @@ class Gestures:
         if candidate is None or not isinstance(source, ScratchFile) or open_still or not source.status().st_size:
             os.rename(path, to)
             source.above = directory.ino
+            self._maybe_session(source)
             return
         check_size(source.status().st_size)
         with open(path, "rb") as opened:
@@ -301,6 +335,16 @@ class Gestures:
         except UsageError as error:
             self.desk.note_path(candidate.view_id, candidate.path, str(error))
             raise FUSEError(errno.EINVAL) from None
+
+    def _maybe_session(self, source: ScratchNode) -> None:
+        """Let a file that has another name be a session, if it is one; and its handles know."""
+        desk = self.desk
+        if desk.new_sessions.has(source.ino):
+            for fh, handle in list(desk.handles.items()):
+                if isinstance(handle, ScratchHandle) and handle.ino == source.ino:
+                    flags = os.O_APPEND if handle.appends else 0
+                    desk.handles[fh] = self.sessions.new_handle(source.ino, handle.fd, flags)
+            desk.new_sessions.settle_quietly(source.ino)
 
     # -- time ------------------------------------------------------------------------------------------------------
 

@@ -37,13 +37,14 @@ class Handle(Protocol):
 
 
 class ScratchHandle:
-    """A scratch file that is open for writing."""
+    """A scratch file that is open for writing; ``appends``: it was opened for whatever is written to go to its end."""
 
-    __slots__ = ("fd", "ino")
+    __slots__ = ("appends", "fd", "ino")
 
-    def __init__(self, ino: int, fd: int) -> None:
+    def __init__(self, ino: int, fd: int, *, appends: bool = False) -> None:
         self.ino = ino
         self.fd = fd
+        self.appends = appends
 
     def read(self, offset: int, size: int) -> bytes:
         """Return a part of the file."""
@@ -70,4 +71,8 @@ class ScratchHandle:
 
     def release(self) -> None:
         """Close the file."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the descriptor."""
         os.close(self.fd)

@@ -17,7 +17,8 @@ log = logging.getLogger(__name__)
 
 
 def recover(desk: Desk) -> None:
-    """Settle every draft that is left; called before the mount answers."""
+    """Settle every draft that is left, and take up what was being written; called before the mount answers."""
+    desk.native.recover()
     for path, draft, text in desk.drafts.left():
         try:
             if draft.key == NEW:

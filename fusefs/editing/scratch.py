@@ -23,6 +23,7 @@ from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.disk_space import SCRATCH
 from fusefs.tree.events import EventsDirectory
 from fusefs.tree.fixed import RootDirectory
+from fusefs.tree.native import NativeDirectory
 from fusefs.tree.node import SHORT, Attributes, Content, Directory, Entry, File, Node
 from fusefs.tree.outputs import OutputsDirectory
 from fusefs.tree.projects import ProjectDirectory, ProjectsDirectory
@@ -170,6 +171,8 @@ class Scratch:
         """Return the path of the directory on the disk for names in one of the mount's; None where there is none."""
         if isinstance(directory, ScratchDirectory):
             return directory.path
+        if isinstance(directory, NativeDirectory):
+            return os.fsencode(directory.on_disk()) if directory.tool else None
         key = self._key(directory)
         return None if key is None else os.fsencode(self.root) + b"/" + key
 
@@ -215,9 +218,17 @@ class Scratch:
         place = self.place(directory)
         if place is None:
             return None
-        if not isinstance(directory, ScratchDirectory):
+        if isinstance(directory, NativeDirectory):
+            self.make_folder(directory.on_disk())
+        elif not isinstance(directory, ScratchDirectory):
             durable.make_directory(Path(os.fsdecode(place)))
         return place + b"/" + name
+
+    def make_folder(self, folder: Path) -> None:
+        """Make a directory on the disk, and those that it is in up to the one of all scratch files."""
+        if folder != self.root and not folder.is_dir():
+            self.make_folder(folder.parent)
+            durable.make_directory(folder)
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
@@ -305,7 +316,10 @@ class Scratch:
         if place is None:
             return
         try:
-            names = os.listdir(place)
+            with os.scandir(place) as found:
+                # the folders of tools are drawn, whatever lies in them
+                drawn = isinstance(directory, NativeDirectory)
+                names = [entry.name for entry in found if not (drawn and entry.is_dir(follow_symlinks=False))]
         except FileNotFoundError:
             return
         for position, name in sorted((_position(name), name) for name in names):

@@ -23,6 +23,7 @@ from fusefs.tree.node import (
     Node,
     Through,
 )
+from fusefs.tree.overlay import Served
 from fusefs.tree.view import FIRST_POSITION
 from fusefs.tree.view_node import ViewNode
 from store.errors import NotFound
@@ -49,6 +50,10 @@ class Native:
         """Where what is no session lies on the disk, at the same paths."""
         self._files: OrderedDict[int, NativeFile] = OrderedDict()
         self._outdated: set[int] = set()
+        self.served: dict[int, Served] = {}
+        """By conversation: what is shown in place of what the store has, since it was written and waits."""
+        self.times: dict[int, int] = {}
+        """When conversations' files were written to through the mount, in Unix nanoseconds."""
 
     def file(self, context: int) -> NativeFile:
         """Return the file of a conversation as it is now. Raises NotFound if it has none."""
@@ -102,6 +107,10 @@ class NativeDirectory(Directory):
 
     def attributes(self) -> Attributes:
         return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), UNCOUNTED, SHORT)
+
+    def on_disk(self) -> Path:
+        """Return where what is no session in it lies on the disk."""
+        return self.tree.native.on_disk(self.tool, self.parts)
 
     def _folder(self, name: str) -> Node:
         return self.tree.fixed((*self._key, name))
@@ -163,15 +172,28 @@ class SessionFile(ViewNode, File):
         return NATIVE
 
     def attributes(self) -> Attributes:
+        native, context = self.tree.native, self.context
+        served = native.served.get(context)
+        if served is not None:
+            return Attributes(self.ino, FILE, served.size, 0, timeout=SHORT, time_ns=served.time_ns)
         file = self.file
-        return self.as_served(Attributes(self.ino, FILE, file.size, file.entry.updated_ms, timeout=SHORT))
+        time_ns = max(native.times.get(context, 0), file.entry.updated_ms * 1_000_000)
+        return Attributes(self.ino, FILE, file.size, 0, timeout=SHORT, time_ns=time_ns)
 
     def xattrs(self) -> Mapping[str, str]:
         entry = self.file.entry
         return {"context": str(entry.id), "head": str(entry.head), "source": entry.source}
 
     def open(self) -> Content:
-        return Through(self.shown(lambda offset, size: self.file.read(offset, size)))
+        return Through(self._read)
+
+    def _read(self, offset: int, size: int) -> bytes:
+        now = self.tree.bound(self.ino)
+        if isinstance(now, File) and not isinstance(now, SessionFile):
+            # the file is known under another number by now, and this one keeps what it had
+            return now.open().read(offset, size)
+        served = self.tree.native.served.get(self.context)
+        return self.file.read(offset, size) if served is None else served.read(offset, size)
 
 
 def native_node(tree: Tree, ino: int, path: tuple[str, ...]) -> Node:

@@ -69,6 +69,17 @@ class NativeFile:
             self._size = self._measured()
         return self._size
 
+    def is_same(self, other: NativeFile) -> bool:
+        """Say whether nothing has changed that the file is made of."""
+        mine, others = self.imported, other.imported
+        return (self.entry.head, self.entry.imported_head, mine.cursor.offset, mine.envelope, mine.envelope_blob) == (
+            other.entry.head,
+            other.entry.imported_head,
+            others.cursor.offset,
+            others.envelope,
+            others.envelope_blob,
+        )
+
     def read(self, offset: int, size: int) -> bytes:
         """Return the bytes from ``offset`` on, ``size`` of them unless the file ends before."""
         self._lay_out()
