@@ -23,6 +23,7 @@ from fusefs.editing.scratch import ScratchFile
 from fusefs.tree.native_paths import Parts
 from store.editing.keeper import Keeper
 from store.errors import ConvfsError, UsageError
+from store.formats.format import Format
 from store.formats.look import Look
 from store.importing.naming import free_name
 from store.importing.native import is_one_file
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from fusefs.editing.desk import Desk
     from fusefs.tree.native import NativeDirectory
-    from store.formats.format import Format
 
 log = logging.getLogger(__name__)
 
@@ -181,7 +181,13 @@ class NewSessions:
 
 def _is_session(format_: Format, file: Path) -> bool:
     source = format_.claim(Look(file))
-    return source is not None and source.path == source.main == file and not source.first
+    if source is None or source.path != source.main or source.first:
+        return False
+    if type(format_).parts is Format.parts:
+        return True
+    # of some tools one file is several conversations, and such a one is imported as a whole
+    data = memoryview(file.read_bytes())
+    return format_.parts(source, data, list(format_.spans(data, 0))) is None
 
 
 def _end(format_: Format, file: Path, size: int, *, is_open: bool) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusefs.inodes import Place
+from fusefs.tree.disk_space import SCRATCH
 from fusefs.tree.native_paths import NativePaths, Parts
 from fusefs.tree.node import (
     DIRECTORY,
@@ -46,7 +47,7 @@ class Native:
     def __init__(self, tree: Tree, home: Path) -> None:
         self._tree = tree
         self.paths = NativePaths(tree.store, home)
-        self.root = tree.store.root / "scratch" / NATIVE
+        self.root = tree.store.root / SCRATCH / NATIVE
         """Where what is no session lies on the disk, at the same paths."""
         self._files: OrderedDict[int, NativeFile] = OrderedDict()
         self._outdated: set[int] = set()
@@ -118,7 +119,7 @@ class NativeDirectory(Directory):
     def lookup(self, name: str) -> Node | None:
         native = self.tree.native
         if not self.tool:
-            return self._folder(name) if name in native.paths.homes else None
+            return self._folder(name) if name in native.paths.tools else None
         parts = (*self.parts, name)
         if context := native.paths.context(self.tool, parts):
             return native.node(context)
@@ -142,7 +143,7 @@ class NativeDirectory(Directory):
     def _listed(self) -> tuple[set[str], Mapping[str, int]]:
         native = self.tree.native
         if not self.tool:
-            return set(native.paths.homes), {}
+            return set(native.paths.tools), {}
         names = dict(native.paths.tools[self.tool].listed(self.parts))
         folders = {name for name, context in names.items() if context < 0}
         try:

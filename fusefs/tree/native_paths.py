@@ -8,6 +8,7 @@ from pathlib import Path
 from store.errors import ConvfsError
 from store.formats.format import Format
 from store.formats.registry import FORMATS
+from store.importing.native import is_one_file
 from store.importing.paths import text_path
 from store.index.catalogue import Sourced
 from store.store import Store
@@ -38,16 +39,15 @@ class NativePaths:
         if self._tools is None:
             self._tools = {name: _Folders() for name in self.homes}
             apart: list[Sourced] = []
-            for sourced in self._store.sources():
-                if sourced.format in self.homes:
-                    below = self._below(sourced)
-                    if below is None:
-                        apart.append(sourced)
-                    else:
-                        self._tools[sourced.format].add(sourced.id, below)
+            for sourced in self._store.of_one_file():
+                below = self._below(sourced)
+                if below is None:
+                    apart.append(sourced)
+                else:
+                    self._tools[sourced.format].add(sourced.id, below)
             # what lies where the tool looks for it has its name for certain
             for sourced in apart:
-                self._tools[sourced.format].add(sourced.id, self._elsewhere(sourced))
+                self._tools.setdefault(sourced.format, _Folders()).add(sourced.id, self._elsewhere(sourced))
         return self._tools
 
     def format_of(self, tool: str) -> Format:
@@ -55,8 +55,8 @@ class NativePaths:
         return next(format_ for format_ in FORMATS if format_.name == tool)
 
     def path(self, tool: str, parts: Parts) -> Path:
-        """Return where the tool itself would keep a session that is begun here."""
-        return self.homes[tool].joinpath(*parts)
+        """Return where the tool itself would keep a session that is begun here; nothing is looked at for it."""
+        return self.homes.get(tool, Path("/", tool)).joinpath(*parts)
 
     def context(self, tool: str, parts: Parts) -> int:
         """Return the conversation whose file a path is, 0 if it is none's."""
@@ -79,13 +79,13 @@ class NativePaths:
             entry = self._store.entry(context)
         except ConvfsError:
             return
-        sourced = Sourced(entry.id, entry.format, entry.source) if entry.name and entry.source else None
+        there = entry.name and is_one_file(entry)
         for name, folders in self._tools.items():
-            there = sourced is not None and sourced.format == name
-            if not there:
+            if not there or name != entry.format:
                 folders.remove(context)
-            elif sourced is not None and context not in folders.contexts:
-                folders.add(context, self._below(sourced) or self._elsewhere(sourced))
+        if there and context not in self._tools.setdefault(entry.format, _Folders()).contexts:
+            sourced = Sourced(entry.id, entry.format, entry.source)
+            self._tools[entry.format].add(context, self._below(sourced) or self._elsewhere(sourced))
 
     def move(self, tool: str, context: int, parts: Parts) -> None:
         """Let a conversation's file have another path."""
@@ -94,12 +94,13 @@ class NativePaths:
 
     def _below(self, sourced: Sourced) -> Parts | None:
         """Return the path of a file within the tool's directory, None if it lies elsewhere."""
-        path, home = text_path(sourced.source), self.homes[sourced.format]
-        return path.relative_to(home).parts if path.is_relative_to(home) else None
+        path, home = text_path(sourced.source), self.homes.get(sourced.format)
+        return path.relative_to(home).parts if home is not None and path.is_relative_to(home) else None
 
     def _elsewhere(self, sourced: Sourced) -> Parts:
         parts = text_path(sourced.source).parts
-        named = self.homes[sourced.format].name
+        home = self.homes.get(sourced.format)
+        named = home.name if home else ""
         # a copy of the tool's directory, or another one of the same name
         at = len(parts) - 1 - parts[::-1].index(named) if named in parts[:-1] else 0
         return parts[at + 1 :] if 0 < at < len(parts) - 2 else tuple(part for part in parts[-2:] if part != "/")

@@ -119,10 +119,10 @@ class Library:
         self._settle()
         return self._catalogue.by_source(source)
 
-    def sources(self) -> list[Sourced]:
-        """Return where conversations were imported from, those that were, oldest first; nothing of the trash."""
+    def of_one_file(self) -> list[Sourced]:
+        """Return the conversations whose session is one file, by where that lay, oldest first; nothing of the trash."""
         self._settle()
-        return self._catalogue.sources()
+        return self._catalogue.of_one_file()
 
     def having(self, key: str) -> list[Entry]:
         """Return the contexts whose metadata has ``key``."""

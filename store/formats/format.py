@@ -107,8 +107,8 @@ class Format(Protocol):
     def native_home(self, home: Path) -> Path | None:
         """Return the directory in which the tool begins sessions, there or not; nothing is looked at for it.
 
-        Only of a tool whose sessions are one file each: what else lies beside one, it can do without. None: there is
-        no such directory.
+        Only of a tool whose sessions are one file each, of one conversation: what else lies beside one, it can do
+        without. None: there is no such directory.
         """
         return None
 

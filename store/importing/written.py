@@ -112,6 +112,10 @@ def go_on(store: Store, format_: Format, file: NativeFile, name: Path, added: by
     entry, cursor = file.entry, file.imported.cursor
     before, rest = _last(store, file)
     snapshot = _Given(before + rest + added, cursor.offset - len(before), len(before))
+    following = next(iter(format_.spans(snapshot.data, snapshot.start)), None)
+    if cursor.offset and following is not None and following.start == snapshot.start:
+        # the last record itself goes on
+        return write_anew(store, format_, file, name, b"".join((*file.pieces(), added)))
     group = Group(store)
     _run(_WrittenImport(store, group, format_, file.name, entry, snapshot, name, goes_on=cursor.offset > 0), group)
     now = NativeFile(store, store.entry(entry.id))

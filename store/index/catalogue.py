@@ -135,10 +135,15 @@ class Catalogue:
         """Return the newest conversation that was imported from ``source``."""
         return self._first("source = ? AND source != '' ORDER BY id DESC", source)
 
-    def sources(self) -> list[Sourced]:
-        """Return where conversations were imported from, those that were, oldest first: there may be very many."""
+    def of_one_file(self) -> list[Sourced]:
+        """Return the conversations whose session is one file, by where that lay, oldest first.
+
+        There may be very many, so their metadata is not parsed: what it has no key of stands nowhere in its text.
+        """
         rows = self._db.query(
-            "SELECT id, format, source FROM contexts WHERE source != '' AND name IS NOT NULL ORDER BY id"
+            "SELECT id, format, source FROM contexts WHERE source != '' AND name IS NOT NULL"
+            " AND instr(metadata, '\"cursor\":') AND NOT instr(metadata, '\"main\":')"
+            " AND NOT instr(metadata, '\"first\":') ORDER BY id"
         )
         return [Sourced(*row) for row in rows]
 

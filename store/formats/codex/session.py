@@ -42,6 +42,11 @@ class Codex(Format):
         for candidate in dict.fromkeys(candidates):
             yield from (folder for name in _FOLDERS if (folder := candidate / name).is_dir())
 
+    def native_home(self, home: Path) -> Path | None:
+        """Return ``sessions`` of ``~/.codex``, or of ``$CODEX_HOME``."""
+        moved = os.environ.get("CODEX_HOME") if home == Path.home() else None
+        return Path(moved or home / ".codex") / "sessions"
+
     def claim(self, look: Look) -> Source | None:
         """Claim a ``.jsonl`` file by its first lines; one that is empty or damaged by its name and place."""
         path = look.path

@@ -43,6 +43,11 @@ class GeminiCli(Format):
             if (folder := candidate / ".gemini" / "tmp").is_dir():
                 yield folder
 
+    def native_home(self, home: Path) -> Path | None:
+        """Return ``~/.gemini/tmp``, or that of ``$GEMINI_CLI_HOME``."""
+        moved = os.environ.get("GEMINI_CLI_HOME") if home == Path.home() else None
+        return Path(moved or home) / ".gemini" / "tmp"
+
     def claim(self, look: Look) -> Source | None:
         """Claim a document that holds messages beside what sessions say of themselves, or a file of such lines.
 

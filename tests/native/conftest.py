@@ -1,0 +1,18 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.mount.conftest import store_path
+from tests.mount.mounting import Mounted, mounted, new_store
+
+__all__ = ["store_path"]
+
+
+@pytest.fixture
+def mount(store_path: Path) -> Iterator[Mounted]:
+    """An empty store, mounted."""
+    with new_store(store_path), open("/dev/null"):
+        pass
+    with mounted(store_path) as mount:
+        yield mount
