@@ -11,7 +11,7 @@ from store.formats.api_messages import ApiMessages
 from store.formats.chatgpt import ChatGpt
 from store.formats.claude_ai import ClaudeAi
 from store.formats.claude_code import ClaudeCode
-from store.formats.codex import Codex
+from store.formats.codex import Codex, CodexDocument
 from store.formats.cxdb import LENSES as CXDB_LENSES
 from store.formats.format import Format
 from store.formats.gemini_cli import GeminiCli
@@ -29,6 +29,7 @@ from store.formats.unknown import UnknownLens
 FORMATS: tuple[Format, ...] = (
     ClaudeCode(),
     Codex(),
+    CodexDocument(),
     GeminiCli(),
     ChatGpt(),
     ClaudeAi(),

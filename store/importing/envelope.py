@@ -48,6 +48,9 @@ class Envelope(Struct, frozen=True, omit_defaults=True):
             opening, ending = self.gaps[0][1].encode("latin-1"), self.suffix.encode("latin-1")
             if len(self.gaps) > 1:
                 separator = self.gaps[-1][1].encode("latin-1")
+            elif (before := opening.rstrip()).endswith(b"["):
+                # the one record of a list shows how the next is to stand
+                separator = b"," + opening[len(before) :]
         empty = True
         for position, pieces in records:
             if empty:

@@ -44,3 +44,11 @@ def test_pieces_of_a_record_follow_each_other() -> None:
 def test_the_usual_file_takes_next_to_nothing() -> None:
     envelope = built(EnvelopeBuilder(), [b""] + [b"\n"] * 100_000, b"\n")
     assert msgspec.json.encode(envelope) == b'{"gaps":[[0,""],[1,"\\n"]],"suffix":"\\n"}'
+
+
+def test_a_record_that_is_added_to_a_list_of_one_stands_as_that_one_does() -> None:
+    envelope = built(EnvelopeBuilder(), [b'{"a": [\n    '], b"\n  ]\n}")
+    records = [(0, (b"1",)), (None, (b"2",))]
+    assert b"".join(envelope.rejoin(records, (b"", b"\n", b"\n"))) == b'{"a": [\n    1,\n    2\n  ]\n}'
+    lines = built(EnvelopeBuilder(), [b""], b"\n")
+    assert b"".join(lines.rejoin(records, (b"", b"\n", b"\n"))) == b"1\n2\n"

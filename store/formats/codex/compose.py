@@ -1,12 +1,11 @@
 """New lines for the end of a rollout, shaped as the program's own."""
 
-import msgspec
-
 from store.errors import UsageError
 from store.events.event import Kind
 from store.formats.codex.records import object_of, said
 from store.formats.json_view import JsonObject
 from store.formats.new_literals import encoded
+from store.formats.new_records import new_record
 from store.formats.times import in_iso
 
 _SPEAKERS = {
@@ -14,7 +13,6 @@ _SPEAKERS = {
     Kind.SYSTEM: ("developer", "input_text"),
     Kind.USER: ("user", "input_text"),
 }
-_encode = msgspec.json.Encoder().encode
 
 
 def compose(kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
@@ -34,4 +32,4 @@ def compose(kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes
         line = item
     else:
         line = {"timestamp": in_iso(now_ms), "type": "response_item", "payload": item}
-    return _encode(line) + (b"\r" if previous and previous.endswith(b"\r") else b"")
+    return new_record(line, previous)
