@@ -20,6 +20,7 @@ from store.events.conversation import Conversation, EventRow, ResourceRow, Versi
 from store.events.event import Event, Kind
 from store.ids import patch_of, tip_of, turn_of
 from store.index.catalogue import Called, Catalogue, Entry, Sourced
+from store.index.origins import origin
 from store.index.views import Measure, Run, Views
 
 _CACHED_RUNS = 1 << 17
@@ -123,6 +124,19 @@ class Library:
         """Return the conversations whose session is one file, by where that lay, oldest first; nothing of the trash."""
         self._settle()
         return self._catalogue.of_one_file()
+
+    def by_origin(self, kind: str, *names: str, most: int = 1) -> list[Entry]:
+        """Return up to ``most`` contexts that an import finds by these names, the newest first.
+
+        What kinds there are, and of what, says :func:`store.index.origins.origin`.
+        """
+        self._settle()
+        return self._catalogue.by_origin(origin(kind, *names), most)
+
+    def layouts(self) -> list[Entry]:
+        """Return the contexts that stand for files of many conversations."""
+        self._settle()
+        return self._catalogue.layouts()
 
     def having(self, key: str) -> list[Entry]:
         """Return the contexts whose metadata has ``key``."""

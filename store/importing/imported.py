@@ -59,6 +59,14 @@ def read_imported(metadata: dict[str, object]) -> Imported | None:
         return None
 
 
+def missing_of(metadata: dict[str, object]) -> dict[str, int]:
+    """Return what metadata holds of content that records refer to and that was not to be found, see above."""
+    try:
+        return msgspec.convert(metadata.get("missing", {}), dict[str, int])
+    except msgspec.ValidationError:
+        return {}
+
+
 def read_files(metadata: dict[str, object]) -> SessionFiles | None:
     """Return what exporting a conversation needs; None if it came from no tool, by an import or as a fork.
 

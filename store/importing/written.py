@@ -10,7 +10,6 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from store.conversations import branch
 from store.errors import StoreBusy
 from store.formats.format import Format, Source
 from store.ids import now_ms, patch_of
@@ -64,9 +63,7 @@ class _WrittenImport(SessionImport):
         self._anew = anew and known is not None and not as_imported(known)
         if self._anew and known is not None:
             # compared with what people have made of it; patches cannot be gone on from at a record in the middle
-            self._head = known.head
-            self._runs = () if patch_of(known.head) else store.runs(known.head)
-            self._kept = branch.length(self._runs)
+            self._records.replace(known.head, () if patch_of(known.head) else store.runs(known.head))
 
     def _stamps(self) -> tuple[int, Stamp, dict[str, Stamp]]:
         imported = self._imported
@@ -77,9 +74,6 @@ class _WrittenImport(SessionImport):
         if self._goes_on and self._imported is not None:
             self._go_on(self._imported, self._imported.read_envelope(self._store))
         return self._snapshot
-
-    def _moves(self) -> bool:
-        return self._anew or super()._moves()
 
     def _describe(self, modified_ms: int) -> dict[str, object]:
         told = super()._describe(modified_ms)

@@ -6,6 +6,7 @@ from msgspec import Struct
 from store.events.conversation import Version, labels_of
 from store.index.database import Database, Row
 from store.index.labels import PINNED, USUAL
+from store.index.origins import origin
 
 _HEAD = "id, head, records, updated_ms, imported, head_sum"
 _COLUMNS = (
@@ -146,6 +147,23 @@ class Catalogue:
             " AND NOT instr(metadata, '\"first\":') ORDER BY id"
         )
         return [Sourced(*row) for row in rows]
+
+    def by_origin(self, name: str, most: int) -> list[Entry]:
+        """Return up to ``most`` contexts that are found by the origin ``name``, the newest first."""
+        rows = self._db.query(
+            "SELECT origin, context, sum FROM origins WHERE origin = ? ORDER BY context DESC LIMIT ?", (name, most)
+        )
+        found = [self.by_id(self._db.checked("origins", row)[1]) for row in rows]
+        return [entry for entry in found if entry is not None]
+
+    def layouts(self) -> list[Entry]:
+        """Return the contexts that stand for files of many conversations, by path."""
+        rows = self._db.query(
+            "SELECT origin, context, sum FROM origins WHERE origin >= ? AND origin < ? ORDER BY origin, context",
+            (origin("layout", ""), origin("layout", "\U0010ffff")),
+        )
+        found = [self.by_id(self._db.checked("origins", row)[1]) for row in rows]
+        return [entry for entry in found if entry is not None]
 
     def having(self, key: str) -> list[Entry]:
         """Return the contexts whose metadata has ``key``, or a value that looks so; reads all metadata."""

@@ -21,6 +21,7 @@ from store.ids import HASH_SIZE, Hash, hash_key, patch_of, tip_of, turn_of, type
 from store.index.database import Database, Row
 from store.index.labels import file_labels, rank_of
 from store.index.notes import file_notes
+from store.index.origins import file_origins, origins_of
 from store.index.schema import DERIVED_FROM_LOGS
 from store.index.sums import holds, sum_of
 
@@ -300,6 +301,7 @@ def _apply_metadata(sql: sqlite3.Connection, context: int, body: heads.Metadata)
     )
     # what has no name, as in the trash, is found by no label either
     file_labels(sql, context, labels_of(before) if name else [], labels_of(metadata) if described[3] else [])
+    file_origins(sql, context, origins_of(before), origins_of(metadata))
     if (updated := _time(changed.get("updated_ms"))) and (moved := _head_of(sql, context)) is not None:
         _context, head, records, _updated, imported = moved
         _set_head(sql, context, head, records, updated, imported)

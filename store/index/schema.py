@@ -7,7 +7,7 @@ size of the whole hash, and the whole one is checked where the location points a
 SQLite has no checksums, so rows that nothing else vouches for carry one: see ``store.index.sums``.
 """
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 TABLES = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -55,6 +55,11 @@ CREATE INDEX contexts_nameless ON contexts (id) WHERE name IS NULL AND trashed_m
 -- Only of conversations that have a name.
 CREATE TABLE labels (
     name TEXT NOT NULL, context INTEGER NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (name, context)
+) WITHOUT ROWID;
+
+-- What imports find contexts by.
+CREATE TABLE origins (
+    origin TEXT NOT NULL, context INTEGER NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (origin, context)
 ) WITHOUT ROWID;
 
 CREATE TABLE versions (
@@ -113,6 +118,7 @@ DERIVED_FROM_LOGS = (
     "dictionaries",
     "contexts",
     "labels",
+    "origins",
     "versions",
     "superseded",
     "patches",

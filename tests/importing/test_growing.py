@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from store.importing import session as session_module
+from store.importing import sidecars as sidecars_module
 from store.importing.snapshot import Known, Snapshot
 from store.store import Store
 from tests.importing.sessions import (
@@ -46,7 +47,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
             opened.append(path)
             super().__init__(path, scratch, known)
 
-    monkeypatch.setattr(session_module, "Snapshot", Noting)
+    for module in (session_module, sidecars_module):
+        monkeypatch.setattr(module, "Snapshot", Noting)
     return opened
 
 
@@ -117,7 +119,8 @@ def test_growing_holds_nothing_of_what_is_known(store: Store, tmp_path: Path, mo
             super().__init__(path, scratch, known)
             held.append(len(self.data))
 
-    monkeypatch.setattr(session_module, "Snapshot", Noting)
+    for module in (session_module, sidecars_module):
+        monkeypatch.setattr(module, "Snapshot", Noting)
     new = long_lines(1, start=100)
     with path.open("ab") as file:
         file.write(new)

@@ -1,0 +1,195 @@
+"""The records of one conversation on their way in: past those that it has, and the rest appended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from blake3 import blake3
+
+from store.content.cutting import MAX_CUT_BYTES
+from store.conversations import branch
+from store.errors import ConvfsError, DamageError
+from store.formats.format import Format, Source
+from store.ids import Hash, hash_bytes
+from store.importing.appender import Appender
+from store.importing.group import Group
+from store.importing.imported import missing_of
+from store.importing.samples import Samples
+from store.index.catalogue import Entry
+from store.index.views import Measure, Run
+from store.store import Store
+
+_HASHED_AT_ONCE = 4 << 20
+_LOOKED_UP_AT_ONCE = 256
+
+
+class Records:
+    """Takes the records of a conversation, in order; ``known`` is it as it was imported before. Used once.
+
+    What is left when all have been taken waits in ``group`` to be committed (:meth:`end`).
+    """
+
+    def __init__(self, store: Store, group: Group, format_: Format, source: Source, known: Entry | None) -> None:
+        self._store = store
+        self._group = group
+        self._format = format_
+        self._source = source
+        self._known = known
+        self._head = known.imported_head if known else 0
+        # those that imports made, not those of the conversation as it may have been edited
+        self.runs: tuple[Run, ...] = ()
+        self.lost = False
+        """Whether it cannot be told what the conversation has: then all of the session is brought in anew."""
+        try:
+            self.runs = store.runs(self._head)
+        except DamageError:
+            self.lost = True
+        self.kept = branch.length(self.runs)
+        """How many records the conversation has."""
+        self._replaced = False
+        self.begun = 0
+        """How many records there are before those that are taken."""
+        self.number = 0
+        """The record at hand."""
+        self.samples = Samples(format_)
+        self.appender: Appender | None = None
+        self._hashes: list[Hash] = []
+        self._hashes_from = 0
+        self._earlier_missing = missing_of(known.metadata) if known else {}
+        self._missing = dict(self._earlier_missing)
+
+    def replace(self, head: int, runs: tuple[Run, ...]) -> None:
+        """Take the place of another branch that the conversation has: the one of ``head``, compared with ``runs``."""
+        self._head, self.runs, self.kept = head, runs, branch.length(runs)
+        self._replaced = True
+
+    def begin(self, number: int) -> None:
+        """Begin after record ``number`` of those that the conversation has."""
+        self.number = self.begun = number
+
+    def follow(self, runs: tuple[Run, ...]) -> None:
+        """Begin after the records of another branch; the conversation's own are compared where it shares these."""
+        shared = branch.length(runs)
+        if tuple(branch.part(self.runs, 0, shared)) != tuple(branch.part(runs, 0, shared)):
+            self.runs, self.kept = runs, shared
+        self.begin(shared)
+
+    def take(self, type_name: str, data: memoryview, passed: Callable[[int], None]) -> None:
+        """Go past the next record if the conversation has it; from the first that it has not on, append.
+
+        Releases ``data``. ``passed`` is told how far reading in it has come, if it is very large.
+        """
+        self.number += 1
+        comparing = self.appender is None and self.number <= self.kept
+        with data:
+            if len(data) > MAX_CUT_BYTES:
+                if not comparing or not self._has(_hash_of(data, passed)):
+                    self.appending(self.number - 1).add_huge(type_name, data, passed)
+                return
+            payload = bytes(data)
+        self.samples.see(self.number, payload)
+        if not comparing or not self._has(hash_bytes(payload)):
+            appender = self.appending(self.number - 1)
+            for blob in self._format.blobs(self._source, payload):
+                if not appender.external(blob):
+                    self._missing.setdefault(blob.digest.hex(), self.number)
+            appender.add(type_name, payload)
+
+    def look_again(self) -> None:
+        """Look once more for content that records of the last import refer to, and that was missing then."""
+        known = self._earlier_missing.items()
+        for number in sorted({number for digest, number in known if self._missing.get(digest) == number}):
+            try:
+                payload = self._store.payload(branch.position(self.runs, number))
+            except ConvfsError:
+                # a damaged record, which the store's own check tells of
+                continue
+            for blob in self._format.blobs(self._source, payload):
+                if blob.digest.hex() in self._missing:
+                    self.appending().external(blob)
+
+    def appending(self, after: int = -1) -> Appender:
+        """Append, from here on if not already: after record ``after`` (-1: the one at hand)."""
+        if self.appender is None:
+            after = self.number if after < 0 else after
+            self._missing = {digest: number for digest, number in self._missing.items() if number <= after}
+            parent = branch.position(self.runs, after) if after else None
+            sums = self._sums(after)
+            self.appender = Appender(self._store, self._group.load, self.runs, after, parent, sums)
+        return self.appender
+
+    def blob(self, data: memoryview, passed: Callable[[int], None]) -> Hash:
+        """Store content that is no record, of any size."""
+        return self.appending().blob(data, passed)
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """Content that records refer to and that was not to be found, see :class:`Imported`."""
+        return {digest: number for digest, number in self._missing.items() if number <= self.number}
+
+    @property
+    def added(self) -> int:
+        """How many records were appended."""
+        return self.appender.appended if self.appender else 0
+
+    @property
+    def tip(self) -> int:
+        """The turn that the records taken end in, once they are committed; 0 if there are none."""
+        if self.appender is not None:
+            return self.appender.parent or 0
+        return branch.position(self.runs, self.number) if self.number else 0
+
+    @property
+    def moved(self) -> bool:
+        """Whether the conversation's branch is not to end where it ended."""
+        return self._known is None or self._replaced or self.added > 0 or self._position != self._head
+
+    @property
+    def _position(self) -> int:
+        return branch.position(self.runs, self.number) if self.number else 0
+
+    def end(self, changes: dict[str, object]) -> None:
+        """Have what is new committed, with ``changes`` of metadata; nothing if there is nothing to commit."""
+        known, moved = self._known, self.moved
+        if not (moved or changes or (self.appender and self.appender.aliases)):
+            return
+        if known:
+            changes["updated_ms"] = known.updated_ms
+        if moved and known and "imported_head" in known.metadata:
+            # where the head moves to is where imports are, unless people have edited what they move
+            changes["imported_head"] = None
+        self._group.end(self.appending(), known.id if known else None, changes, self._head)
+
+    def _has(self, digest: Hash) -> bool:
+        """Whether the record at hand is the one that the conversation has in its place."""
+        at = self.number - 1
+        if not self._hashes_from <= at < self._hashes_from + len(self._hashes):
+            self._hashes_from, self._hashes = at, self._look_up(at)
+        return self._hashes[at - self._hashes_from] == digest
+
+    def _look_up(self, at: int) -> list[Hash]:
+        turns = self._store.turns
+        try:
+            runs = branch.part(self.runs, at, _LOOKED_UP_AT_ONCE)
+            return [turn.payload_hash for run in runs for turn in turns.range(*run)]
+        except DamageError:
+            # perhaps not this one
+            return [turns.get(branch.position(self.runs, at + 1)).payload_hash]
+
+    def _sums(self, after: int) -> Measure | None:
+        """Return the measures of the records up to ``after``, if they are at hand."""
+        if after == 0:
+            return Measure(0, 0, 0, 0)
+        if self._known is None or branch.position(self.runs, after) != self._head:
+            return None
+        sums = self._store.views.measures([self._known.id]).get(self._known.id)
+        return sums if sums and sums.head == self._head else None
+
+
+def _hash_of(data: memoryview, passed: Callable[[int], None]) -> Hash:
+    """Return the hash of what may be larger than memory."""
+    whole = blake3()
+    for start in range(0, len(data), _HASHED_AT_ONCE):
+        whole.update(data[start : start + _HASHED_AT_ONCE])
+        passed(start)
+    return Hash(whole.digest())
