@@ -38,27 +38,45 @@ class Lineage:
 
         (number there, number in ours, how many) each; those that are in ours no more are left out.
         """
-        found: list[tuple[int, int, int]] = []
-        held = sorted(_stretches(branch.plain(ours)), key=itemgetter(1))
-        firsts = [turn for _number, turn, _count in held]
-        for number, turn, count in self._trace(context, base):
-            at = max(bisect_right(firsts, turn) - 1, 0)
-            while at < len(held) and held[at][1] < turn + count:
-                mine, first, length = held[at]
-                start, end = max(turn, first), min(turn + count, first + length)
-                if start < end:
-                    found.append((number + start - turn, mine + start - first, end - start))
-                at += 1
+        *_before, last = self._stages(context, base)
+        return _held(last, ours)
+
+    def places_then(self, context: int, base: tuple[Run, ...], ours: tuple[Run, ...]) -> dict[int, int]:
+        """Return where the records of an earlier branch of a context were in one that ``ours`` was forked from.
+
+        Numbers in ours by numbers there. What edits have made of the context since then changes nothing of it.
+        """
+        found: dict[int, int] = {}
+        for stage in self._stages(context, base):
+            for number, mine, count in _held(stage, ours):
+                found.update(zip(range(number, number + count), range(mine, mine + count), strict=True))
         return found
 
-    def _trace(self, context: int, base: tuple[Run, ...]) -> list[Stretch]:
-        """Return what became of the records of a branch, by their numbers there."""
+    def _stages(self, context: int, base: tuple[Run, ...]) -> Iterator[list[Stretch]]:
+        """Yield a branch, by its numbers, and what has become of its records by each edit since."""
         self._settle()
         stretches = list(_stretches(branch.plain(base)))
+        yield stretches
         for _seq, steps in groupby(self._catalogue.superseded(context), key=attrgetter("seq")):
             edit = list(steps)
             stretches = [part for stretch in stretches for part in _follow(stretch, edit)]
-        return stretches
+            yield stretches
+
+
+def _held(stretches: Sequence[Stretch], ours: tuple[Run, ...]) -> list[tuple[int, int, int]]:
+    """Return which records of stretches a branch has: (number there, number in the branch, how many) each."""
+    found: list[tuple[int, int, int]] = []
+    held = sorted(_stretches(branch.plain(ours)), key=itemgetter(1))
+    firsts = [turn for _number, turn, _count in held]
+    for number, turn, count in stretches:
+        at = max(bisect_right(firsts, turn) - 1, 0)
+        while at < len(held) and held[at][1] < turn + count:
+            mine, first, length = held[at]
+            start, end = max(turn, first), min(turn + count, first + length)
+            if start < end:
+                found.append((number + start - turn, mine + start - first, end - start))
+            at += 1
+    return found
 
 
 def _stretches(runs: tuple[Run, ...]) -> Iterator[Stretch]:

@@ -21,7 +21,7 @@ _LONGEST_NAME = 255
 _LONGEST_TITLE = 1000
 _MOST_LABELS = 1000
 _UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_FORKED = ("title", "labels", "format", "main", "envelope", "envelope_blob", "first", "sidecars")
+_FORKED = ("title", "labels", "format", "main", "envelope", "envelope_blob", "first", "sidecars", "file", "part")
 """Metadata that a fork has from its parent: what it is about, and what exporting it as a session of a tool needs."""
 
 
@@ -59,7 +59,7 @@ class Keeper:
         metadata |= outputs_of(parent.metadata)
         project = project or str(parent.metadata.get("project", ""))
         metadata |= {"project": project, "name": name, "forked_from": {"context": context, "turn": turn}}
-        if "cursor" in parent.metadata or "exported_as" in parent.metadata:
+        if not metadata.keys().isdisjoint(("envelope", "envelope_blob", "file")):
             tool_name = str(parent.metadata.get("exported_as") or PurePosixPath(parent.source).name)
             metadata["exported_as"] = name + ("" if "main" in metadata else PurePosixPath(tool_name).suffix)
             metadata["imported_head"] = turn

@@ -170,6 +170,8 @@ class Format(Protocol):
     def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
         """Return the records of a main file without those whose positions are ``deleted``, so that the tool goes on.
 
+        Of a file of many conversations, these are one conversation's, and those of the ones that branch off it.
+
         What only makes sense with a deleted record goes too (a tool call and its result go together), and what
         pointed to one points past it.
         """

@@ -58,6 +58,8 @@ class Appender:
         """The turn that what is appended follows, None if there is none."""
         self.parent = parent
         """The last turn that has been committed, None if there is none."""
+        self.context = 0
+        """The context that the records are of, once all is committed."""
         self.appended = 0
         """How many records were appended, or will be."""
         self.opaque = 0

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 
-from store.errors import ConvfsError, UsageError
+from store.errors import UsageError
 from store.events.conversation import Conversation
 from store.ids import Hash
 from store.importing import placing
+from store.importing.assembling import Assembly
 from store.importing.edited import Edited
-from store.importing.imported import SessionFiles, read_files
+from store.importing.imported import SessionFiles, read_file, read_files
 from store.importing.paths import text_path
+from store.importing.stored import stored_records
 from store.store import Store
-
-_RECORDS_AT_ONCE = 256
-_BYTES_AT_ONCE = 8 << 20
 
 
 def export_native(store: Store, conversation: Conversation, directory: Path) -> list[Path]:
@@ -28,32 +27,51 @@ def export_native(store: Store, conversation: Conversation, directory: Path) -> 
     is taken, all goes into ``PROJECT/NAME/`` under ``directory`` instead; where that is taken too, Conflict. Nothing
     is overwritten, and nothing appears under its name before it is whole and on disk. UsageError for a conversation
     that came from no tool, and where the directory cannot be written to.
+
+    One of many that came in one file is exported as that file, with all of them; where just that file is already, it
+    stays.
     """
     files = dict(native_files(store, conversation))
     with placing.staging(directory) as staging:
         for name, pieces in files.items():
             placing.write(staging / name, pieces)
+        if "file" in conversation.metadata and placing.there(staging, directory, files):
+            # as another conversation of the same file has been exported
+            return [directory / name for name in files]
         target = placing.put(staging, directory, PurePath(conversation.project, conversation.name))
     return [target / name for name in files]
 
 
 def native_files(store: Store, conversation: Conversation) -> Iterator[tuple[PurePath, Iterable[bytes]]]:
     """Yield what :func:`export_native` would write into an empty directory: names within it, contents in pieces."""
-    return _files(store, conversation, _kept(conversation))
-
-
-def _kept(conversation: Conversation) -> SessionFiles:
-    kept = read_files(conversation.metadata)
-    if kept is None:
-        who = f"{conversation.project}/{conversation.name}"
-        raise UsageError(f"{who} was not imported from a tool: there are no files to export it as")
-    return kept
+    if (kept := read_files(conversation.metadata)) is not None:
+        return _files_of_one(store, conversation, kept)
+    if "file" in conversation.metadata:
+        return _files_of_many(store, conversation)
+    who = f"{conversation.project}/{conversation.name}"
+    raise UsageError(f"{who} was not imported from a tool: there are no files to export it as")
 
 
 # -- what is written -----------------------------------------------------------------------------------------------
 
 
-def _files(store: Store, conversation: Conversation, kept: SessionFiles) -> Iterator[tuple[PurePath, Iterable[bytes]]]:
+def _files_of_many(store: Store, conversation: Conversation) -> Iterator[tuple[PurePath, Iterable[bytes]]]:
+    """Yield the files of which a conversation is one of many, all of these in them."""
+    file = store.entry(int(str(conversation.metadata["file"])))
+    imported = read_file(file.metadata)
+    if imported is None:
+        raise UsageError(f"{conversation.source} was not imported to its end: import it again")
+    chosen = [store.entry(conversation.id)]
+    assembly = Assembly(store, file, imported.read_layout(store), chosen)
+    source = text_path(str(conversation.metadata.get("exported_as") or file.metadata["layout_of"]))
+    folder = PurePath(source.name if imported.main else "")
+    yield _inside(folder, imported.main or source.name), assembly.pieces()
+    yield from _sidecars(store, folder, imported.sidecars)
+
+
+def _files_of_one(
+    store: Store, conversation: Conversation, kept: SessionFiles
+) -> Iterator[tuple[PurePath, Iterable[bytes]]]:
     """Yield the files of a session, each with its content in pieces."""
     source = text_path(str(conversation.metadata.get("exported_as") or conversation.source))
     folder = PurePath(source.name if kept.main else "")
@@ -63,20 +81,26 @@ def _files(store: Store, conversation: Conversation, kept: SessionFiles) -> Iter
     first = len(kept.first)
     envelope = kept.read_envelope(store)
     if conversation.head == entry.imported and not entry.merged:
-        for name, record in zip(kept.first, _records(store, turns[:first]), strict=False):
+        for name, record in zip(kept.first, stored_records(store, turns[:first]), strict=False):
             yield _inside(folder, name), record
-        yield main, envelope.join(_records(store, turns[first:]))
+        yield main, envelope.join(stored_records(store, turns[first:]))
     else:
         edited = Edited(store, conversation, entry.imported_head, first)
         for position, turn in edited.first:
-            yield _inside(folder, kept.first[position]), next(_records(store, [turn]))
+            yield _inside(folder, kept.first[position]), next(stored_records(store, [turn]))
         joints = edited.format.joints
         if edited.deleted:
-            yield main, envelope.rejoin(edited.without(_records(store, edited.turns)), joints)
+            yield main, envelope.rejoin(edited.without(stored_records(store, edited.turns)), joints)
         else:
-            records = zip(edited.positions, _records(store, edited.turns), strict=True)
+            records = zip(edited.positions, stored_records(store, edited.turns), strict=True)
             yield main, envelope.rejoin(records, joints)
-    for name, digest in kept.sidecars.items():
+    yield from _sidecars(store, folder, kept.sidecars)
+
+
+def _sidecars(
+    store: Store, folder: PurePath, sidecars: Mapping[str, str]
+) -> Iterator[tuple[PurePath, Iterable[bytes]]]:
+    for name, digest in sidecars.items():
         yield _inside(folder, name), store.blob_pieces(Hash(bytes.fromhex(digest)))
 
 
@@ -85,28 +109,3 @@ def _inside(folder: PurePath, name: str) -> PurePath:
     if path.is_absolute() or ".." in path.parts or path == folder:
         raise UsageError(f"{name} is no name for a file within a session: see metadata.json of the conversation")
     return path
-
-
-def _records(store: Store, turns: list[int]) -> Iterator[Iterable[bytes]]:
-    """Yield the payloads of turns, each in pieces, many small ones read in one pass."""
-    batch: list[int] = []
-    size = 0
-    for turn in turns:
-        digest = store.turn(turn).payload_hash
-        length = store.blob_size(digest)
-        if batch and (len(batch) == _RECORDS_AT_ONCE or size + length > _BYTES_AT_ONCE):
-            yield from _payloads(store, batch)
-            batch, size = [], 0
-        if length > _BYTES_AT_ONCE:
-            yield store.blob_pieces(digest)
-            continue
-        batch.append(turn)
-        size += length
-    yield from _payloads(store, batch)
-
-
-def _payloads(store: Store, turns: list[int]) -> Iterator[tuple[bytes]]:
-    for _turn, payload in store.payloads(turns):
-        if isinstance(payload, ConvfsError):
-            raise payload
-        yield (payload,)

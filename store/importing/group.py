@@ -102,6 +102,7 @@ class Group:
             errors.append(error)
             if error is not None:
                 continue
+            appender.context = ending.context or request.head.context
             more_rows, more_resources = appender.file(request, seen)
             rows += more_rows
             resources += more_resources

@@ -8,6 +8,7 @@ from msgspec import Struct
 from store.ids import Hash
 from store.importing.cursor import Cursor, Stamp
 from store.importing.envelope import Envelope
+from store.importing.layout import Layout, read_layout
 from store.store import Store
 
 
@@ -46,15 +47,43 @@ class Imported(SessionFiles, frozen=True, omit_defaults=True, kw_only=True):
 
     def changes(self, metadata: dict[str, object]) -> dict[str, object]:
         """Return what must change in ``metadata`` for it to hold this."""
-        fields: dict[str, object] = dict.fromkeys(self.__struct_fields__)
-        fields |= msgspec.json.decode(msgspec.json.encode(self))
-        return {key: value for key, value in fields.items() if metadata.get(key) != value}
+        return _changes(self, metadata)
+
+
+class ImportedFile(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What is kept of a file of many conversations. ``layout`` is a blob, in hex, the others are as in a session.
+
+    ``incomplete`` says that some of its records refer to content that was not to be found.
+    """
+
+    layout: str
+    main: str = ""
+    sidecars: dict[str, str] = {}
+    cursor: Cursor
+    beside: dict[str, Stamp] = {}
+    incomplete: bool = False
+
+    def changes(self, metadata: dict[str, object]) -> dict[str, object]:
+        """Return what must change in ``metadata`` for it to hold this."""
+        return _changes(self, metadata)
+
+    def read_layout(self, store: Store) -> Layout:
+        """Return the layout. Raises DamageError and NotFound."""
+        return read_layout(store.blob(Hash(bytes.fromhex(self.layout))))
 
 
 def read_imported(metadata: dict[str, object]) -> Imported | None:
     """Return what metadata holds of this, None if its conversation came from no tool, or if it makes no sense."""
     try:
         return msgspec.convert(metadata, Imported)
+    except msgspec.ValidationError:
+        return None
+
+
+def read_file(metadata: dict[str, object]) -> ImportedFile | None:
+    """Return what metadata holds of a file of many conversations, None if there is nothing that makes sense."""
+    try:
+        return msgspec.convert(metadata, ImportedFile)
     except msgspec.ValidationError:
         return None
 
@@ -78,3 +107,9 @@ def read_files(metadata: dict[str, object]) -> SessionFiles | None:
         return msgspec.convert(metadata, SessionFiles)
     except msgspec.ValidationError:
         return None
+
+
+def _changes(value: Struct, metadata: dict[str, object]) -> dict[str, object]:
+    fields: dict[str, object] = dict.fromkeys(value.__struct_fields__)
+    fields |= msgspec.json.decode(msgspec.json.encode(value))
+    return {key: value for key, value in fields.items() if metadata.get(key) != value}

@@ -19,7 +19,8 @@ from store.formats.format import Format, Source
 from store.formats.registry import FORMATS, format_named
 from store.importing.cursor import unchanged
 from store.importing.group import Group
-from store.importing.imported import read_imported
+from store.importing.imported import Imported, ImportedFile, missing_of, read_file, read_imported
+from store.importing.parted import PartedImport
 from store.importing.paths import path_text, text_path
 from store.importing.session import Done, SessionImport
 from store.importing.walk import Skipped, Unreadable, walk
@@ -90,6 +91,8 @@ class _Run:
         self._waiting: dict[Path, tuple[Done, bool]] = {}
         """The sessions that wait for their commit, by path; and whether they are new."""
         self._holds = False
+        self._arrived: set[bytes] = set()
+        """The foreign digests that records of files of many conversations name and whose content the store has."""
 
     def __enter__(self) -> _Run:
         return self
@@ -120,20 +123,22 @@ class _Run:
 
     def commit(self) -> None:
         """Commit the sessions that wait, and report them."""
+        self._commit_waiting()
+        self._release()
+
+    def _commit_waiting(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for (path, (done, new)), error in zip(waiting.items(), self._group.commit(), strict=True):
             if error is None:
                 self._count(done, new)
             else:
                 self._failed(path, error)
-        self._release()
 
     def show_arrived(self) -> None:
         """Have conversations drawn anew that refer to content which was missing and is now here."""
-        arrived = {digest.hex() for digest in self._group.arrived}
+        arrived = {digest.hex() for digest in self._arrived | self._group.arrived}
         for entry in self._store.having("missing") if arrived else ():
-            imported = read_imported(entry.metadata)
-            missing = imported.missing if imported else {}
+            missing = missing_of(entry.metadata)
             left = {digest: number for digest, number in missing.items() if digest not in arrived}
             if len(left) < len(missing):
                 self._store.forget(entry)
@@ -157,10 +162,12 @@ class _Run:
             self._release()
 
     def _import(self, source: Source, format_: Format) -> None:
-        known = self._known(source.path)
-        if known and _beside(known, source.path) is not None:
+        if self._unchanged(source.path) is not None:
             self.report.unchanged += 1
             return
+        if _may_be_parted(format_) and self._import_parts(source, format_):
+            return
+        known = self._known(source.path)
         if self._dry_run:
             self._count(None, known is None)
             return
@@ -170,6 +177,22 @@ class _Run:
             self._waiting[source.path] = (done, known is None)
         else:
             self._count(done, known is None)
+
+    def _import_parts(self, source: Source, format_: Format) -> bool:
+        """Import a file of many conversations; say whether it is one."""
+        self._commit_waiting()
+        file = self._file(source.path)
+        parted = PartedImport(self._store, format_, source, file)
+        found = parted.survey() if self._dry_run else parted.run(self._progress)
+        if found is None:
+            return False
+        self.report.errors += parted.problems
+        self._arrived |= parted.arrived
+        if not found:
+            self.report.unchanged += 1
+        for done in found:
+            self._count(done, done.new)
+        return True
 
     def _release(self) -> None:
         if self._holds:
@@ -188,6 +211,7 @@ class _Run:
             if not done.changed:
                 report.unchanged += 1
                 return
+        if done and not self._dry_run:
             report.conversations.append(f"{done.project}/{done.name}")
         if new:
             report.imported += 1
@@ -202,20 +226,34 @@ class _Run:
     # -- what is known -----------------------------------------------------------------------------------------------
 
     def _known(self, path: Path) -> Entry | None:
-        return self._store.by_source(path_text(path))
+        entry = self._store.by_source(path_text(path))
+        return None if entry is None or "part" in entry.metadata else entry
+
+    def _file(self, path: Path) -> Entry | None:
+        """Return the context that stands for a file of many conversations."""
+        return next(iter(self._store.by_origin("layout", path_text(path))), None)
 
     def _unchanged(self, path: Path) -> list[Path] | None:
-        """Return what belongs to the session at ``path`` if it is known and as it was."""
-        entry = self._known(path)
-        return _beside(entry, path) if entry else None
+        """Return what belongs to the session at ``path``, or the file of many, if it is known and as it was."""
+        if (entry := self._known(path)) is not None:
+            imported = read_imported(entry.metadata)
+            if imported is None or imported.missing:
+                return None
+            return _beside(path, imported, imported.first)
+        if (entry := self._file(path)) is not None:
+            file = read_file(entry.metadata)
+            return None if file is None or file.incomplete else _beside(path, file)
+        return None
 
 
-def _beside(entry: Entry, path: Path) -> list[Path] | None:
-    """Return the files that belong to the session at ``path`` beside it if it is as ``entry`` says, else None."""
-    imported = read_imported(entry.metadata)
-    if imported is None or imported.missing:
+def _beside(path: Path, known: Imported | ImportedFile, first: tuple[str, ...] = ()) -> list[Path] | None:
+    """Return the files that belong to what stands at ``path`` beside it if all is as it was imported, else None."""
+    if not unchanged(path / text_path(known.main), known.cursor, known.beside):
         return None
-    if not unchanged(path / text_path(imported.main), imported.cursor, imported.beside):
-        return None
-    folder = path if imported.main else path.parent
-    return [folder / text_path(name) for name in (*imported.first, *imported.sidecars)]
+    folder = path if known.main else path.parent
+    return [folder / text_path(name) for name in (*first, *known.sidecars)]
+
+
+def _may_be_parted(format_: Format) -> bool:
+    """Whether files of a format may hold many conversations: it says something of parts."""
+    return type(format_).parts is not Format.parts

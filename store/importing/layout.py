@@ -68,40 +68,49 @@ class Gaps:
     A gap that separates two records of a list goes with one of them; any other (the first of all, what closes one
     conversation and opens the next) stays whatever becomes of the records around it. ``separator`` is what stands
     between two records where the file itself does not show it: gaps that differ from it in white space only separate.
+
+    What it returns is to be written in the order of the file.
     """
 
     def __init__(self, envelope: Envelope, separator: bytes) -> None:
         self._starts = [position for position, _text in envelope.gaps]
         self._texts = [text.encode("latin-1") for _position, text in envelope.gaps]
         self._mark = separator.strip()
-        shown = [text for start, text in zip(self._starts, self._texts, strict=True) if self._separates(text, start)]
-        self._usual = shown[-1] if shown else separator
-        self.suffix = envelope.suffix.encode("latin-1")
+        self._usual = next((text for text in reversed(self._texts[1:]) if text.strip() == self._mark), separator)
         self._begun = False
         """Whether a record has been written since the last gap that does not separate."""
+        self.suffix = envelope.suffix.encode("latin-1")
 
-    def _separates(self, text: bytes, start: int) -> bool:
-        return text.strip() == self._mark and start > 0
+    @property
+    def in_lists(self) -> bool:
+        """Whether records are elements of lists: a list can have one more, what stands by itself has no neighbours."""
+        return bool(self._mark)
 
-    def before(self, position: int, *, there: bool) -> bytes:
-        """Return what to write at the place of a record, before it if it is ``there``; in the order of the file."""
-        at = bisect_right(self._starts, position) - 1
-        text = self._texts[at]
-        if position == 0 or not self._separates(text, self._starts[at]):
-            self._begun = there
-            return text
-        begun, self._begun = self._begun, self._begun or there
-        if not there:
+    def separates(self, position: int) -> bool:
+        """Say whether what stands before a record only separates it from the one before."""
+        return position > 0 and self._text(position).strip() == self._mark
+
+    def opening(self, position: int) -> bytes:
+        """Return what to write where a record stands or stood, before all that is written there."""
+        if self.separates(position):
             return b""
-        if begun:
-            self._usual = text
-            return text
-        return b""
+        self._begun = False
+        return self._text(position)
+
+    def before(self, position: int) -> bytes:
+        """Return what to write before a record of the file."""
+        return self._joint(self._text(position) if self.separates(position) else self._usual)
 
     def between(self) -> bytes:
-        """Return what to write before a record that is put in here."""
+        """Return what to write before a record that is put in."""
+        return self._joint(self._usual)
+
+    def _joint(self, text: bytes) -> bytes:
         begun, self._begun = self._begun, True
-        return self._usual if begun else b""
+        return text if begun else b""
+
+    def _text(self, position: int) -> bytes:
+        return self._texts[bisect_right(self._starts, position) - 1]
 
 
 def settled(parts: Sequence[Part], count: int) -> list[Part]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import filecmp
 import os
 import shutil
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 
 from store.disk import durable
@@ -40,6 +41,13 @@ def write(path: Path, pieces: Iterable[bytes]) -> None:
             file.write(piece)
         file.flush()
         durable.fdatasync(file.fileno())
+
+
+def there(staged: Path, directory: Path, names: Iterable[PurePath]) -> bool:
+    """Say whether ``directory`` has files of these names, just as they were staged."""
+    with suppress(OSError):
+        return all(filecmp.cmp(staged / name, directory / name, shallow=False) for name in names)
+    return False
 
 
 def put(

@@ -53,6 +53,8 @@ class Records:
         """The record at hand."""
         self.samples = Samples(format_)
         self.appender: Appender | None = None
+        self.ended = False
+        """Whether there was anything to commit."""
         self._hashes: list[Hash] = []
         self._hashes_from = 0
         self._earlier_missing = missing_of(known.metadata) if known else {}
@@ -158,6 +160,7 @@ class Records:
         if moved and known and "imported_head" in known.metadata:
             # where the head moves to is where imports are, unless people have edited what they move
             changes["imported_head"] = None
+        self.ended = True
         self._group.end(self.appending(), known.id if known else None, changes, self._head)
 
     def _has(self, digest: Hash) -> bool:

@@ -34,8 +34,8 @@ _LONGEST_GAP = 64 << 10
 class Done(Struct, frozen=True):
     """What came of one session: its conversation, and how many records and bytes were new.
 
-    ``changed`` says that there is a conversation that was not, or is not as it was. ``opaque`` counts records too large
-    to be looked into, ``problems`` says what was left out, a line each.
+    ``changed`` says that there is a conversation that is not as it was, or was not there at all (``new``). ``opaque``
+    counts records too large to be looked into, ``problems`` says what was left out, a line each.
     """
 
     project: str
@@ -45,6 +45,7 @@ class Done(Struct, frozen=True):
     opaque: int
     bytes_read: int
     problems: list[str]
+    new: bool = False
 
 
 class SessionImport:
@@ -94,6 +95,7 @@ class SessionImport:
             appender.opaque if appender else 0,
             size,
             self._problems + (appender.problems if appender else []),
+            known is None,
         )
 
     def _stamps(self) -> tuple[int, Stamp, dict[str, Stamp]]:

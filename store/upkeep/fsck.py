@@ -154,11 +154,13 @@ def check_deleted(store: Store) -> Iterator[Finding]:
 
 def check_references(store: Store) -> Iterator[Finding]:
     """What conversations keep beside their turns is there, and what other digests stand for."""
-    for conversation in store.entries():
+    for conversation in (*store.entries(), *store.layouts()):
         sidecars = conversation.metadata.get("sidecars")
         kept = dict(sidecars) if isinstance(sidecars, dict) else {}
         if envelope := conversation.metadata.get("envelope_blob"):
             kept["envelope"] = envelope
+        if layout := conversation.metadata.get("layout"):
+            kept["layout"] = layout
         for name, digest in kept.items():
             try:
                 store.resolver.check(Hash(bytes.fromhex(str(digest))))

@@ -1,0 +1,299 @@
+"""A file of many conversations on its way in: each becomes one of its own, and the file's layout is kept beside them.
+
+A context without a name stands for the file: its metadata holds the layout. A conversation that comes again in another
+file is the same, by the tool's id of it, and belongs to that file from then on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+import msgspec
+from blake3 import blake3
+from msgspec import Struct
+
+from store.commit.request import Request
+from store.content.cutting import MAX_CUT_BYTES
+from store.conversations import branch
+from store.formats.format import Format, Part, Source, Span
+from store.ids import Hash, hash_bytes
+from store.importing.cursor import Cursor, Stamp, stamp, stamps_beside
+from store.importing.describing import clean, introduction, news
+from store.importing.envelope import Envelope, EnvelopeBuilder
+from store.importing.group import Group
+from store.importing.imported import ImportedFile, read_file
+from store.importing.layout import Layout, Place, levels, positions, runs_of, settled
+from store.importing.paths import path_text
+from store.importing.records import Records
+from store.importing.session import Done
+from store.importing.sidecars import bring_sidecars
+from store.importing.snapshot import Snapshot
+from store.index.catalogue import Entry
+from store.store import Store
+
+_HASHED_AT_ONCE = 4 << 20
+_TOUCHED = frozenset(("file", "updated_ms"))
+"""What changes in the metadata of a conversation that came in another file and says the same."""
+
+
+class _Brought(Struct):
+    """A conversation of the file that has been gone through."""
+
+    records: Records
+    done: Done
+    known: Entry | None
+    context: int = 0
+    tip: int = 0
+
+
+class PartedImport:
+    """Imports a file of many conversations into ``store``; ``file`` is the context that stands for it. Used once."""
+
+    def __init__(self, store: Store, format_: Format, source: Source, file: Entry | None) -> None:
+        self._store = store
+        self._group = Group(store)
+        self._format = format_
+        self._source = source
+        self._scratch = store.root / "scratch"
+        self._file = file.id if file else 0
+        self._imported = read_file(file.metadata) if file else None
+        self._brought: list[_Brought] = []
+        self._waiting: list[_Brought] = []
+        self.problems: list[str] = []
+        """What was left out, or could not be brought in, a line each."""
+
+    def run(self, progress: Callable[[int, str], None] | None) -> list[Done] | None:
+        """Bring in what is new, and return what came of each conversation; nothing if the file is as it was.
+
+        None, and nothing has been done, if the format says that the file's records are but one conversation.
+        """
+        source, imported = self._source, self._imported
+        modified = os.stat(source.main).st_mtime_ns // 1_000_000
+        main, beside = stamp(source.main), stamps_beside(source)
+        with Snapshot(source.main, self._scratch) as snapshot:
+            data, prefix = snapshot.data, _hash_of(snapshot)
+            if imported and not imported.incomplete and imported.cursor.prefix == prefix:
+                cursor = msgspec.structs.replace(imported.cursor, stamp=main)
+                sidecars = self._sidecars(beside)
+                self._note(msgspec.structs.replace(imported, cursor=cursor, beside=beside, sidecars=sidecars))
+                return []
+            spans = list(self._format.spans(data, 0))
+            told = self._format.parts(source, data, spans)
+            if told is None:
+                return None
+            parts = settled(told, len(spans))
+            if not self._file:
+                self._file = self._stand_for()
+            places = self._bring(snapshot, spans, parts, modified, progress)
+            layout = Layout(_between(data, spans, positions(parts)), tuple(places))
+            cursor = Cursor(len(data), prefix, layout.count, main)
+        # where one conversation could not be brought in, the file is looked at again next time
+        if all(place.context for place in places):
+            self._note(
+                ImportedFile(
+                    main="" if source.main == source.path else path_text(source.main.name),
+                    layout=self._keep_layout(layout).hex(),
+                    sidecars=self._sidecars(beside),
+                    cursor=cursor,
+                    beside=beside,
+                    incomplete=any(brought.records.missing for brought in self._brought),
+                )
+            )
+        return [brought.done for brought in self._brought]
+
+    def survey(self) -> list[Done] | None:
+        """Return what :meth:`run` would, and bring in nothing: of names and sizes, nothing is told."""
+        with Snapshot(self._source.main, self._scratch) as snapshot:
+            spans = list(self._format.spans(snapshot.data, 0))
+            told = self._format.parts(self._source, snapshot.data, spans)
+            if told is None:
+                return None
+            parts = settled(told, len(spans))
+            return [self._surveyed(snapshot.data, spans, part) for part in parts]
+
+    def _surveyed(self, data: memoryview, spans: Sequence[Span], part: Part) -> Done:
+        """Say whether a conversation is new, or has other records than it had, or another last one."""
+        known = next(iter(self._store.by_origin("part", self._source.format, clean(part.key))), None)
+        count = part.shared + len(part.records)
+        changed = known is None or branch.length(self._store.runs(known.imported_head)) != count
+        if known is not None and not changed and part.records:
+            span = spans[part.records[-1]]
+            last = self._store.turn(known.imported_head).payload_hash
+            changed = last != hash_bytes(bytes(data[span.start : span.end]))
+        return Done("", "", changed, 0, 0, 0, [], known is None)
+
+    # -- the conversations -----------------------------------------------------------------------------------------
+
+    def _bring(
+        self,
+        snapshot: Snapshot,
+        spans: Sequence[Span],
+        parts: Sequence[Part],
+        modified_ms: int,
+        progress: Callable[[int, str], None] | None,
+    ) -> list[Place]:
+        """Bring in the conversations, those that others branch from first; return what the file holds of each."""
+        at = positions(parts)
+        found: dict[int, _Brought] = {}
+        label = path_text(self._source.path.name)
+        for level in levels(parts):
+            for number in level:
+                part = parts[number]
+                base = found[part.base] if part.base >= 0 else None
+                if base is not None and not base.context:
+                    # what could not be brought in has said why
+                    found[number] = base
+                    continue
+                found[number] = brought = self._part(snapshot, spans, part, base, modified_ms)
+                self._brought.append(brought)
+                if progress:
+                    progress(sum(spans[record].end - spans[record].start for record in part.records), label)
+                if self._group.full:
+                    self._commit()
+            # what branches off these follows turns that have been committed
+            self._commit()
+        return [
+            Place(
+                clean(part.key),
+                found[number].context,
+                found[number].tip,
+                runs_of([at[record] for record in part.records]),
+                part.base,
+                part.shared,
+            )
+            for number, part in enumerate(parts)
+        ]
+
+    def _part(
+        self, snapshot: Snapshot, spans: Sequence[Span], part: Part, base: _Brought | None, modified_ms: int
+    ) -> _Brought:
+        """Go through one conversation; what is new of it waits to be committed."""
+        store, source, key = self._store, self._source, clean(part.key)
+        known = next(iter(store.by_origin("part", source.format, key)), None)
+        records = Records(store, self._group, self._format, source, known)
+        shared: tuple[tuple[int, int], ...] = ()
+        if base is not None:
+            shared = tuple(branch.part(store.runs(base.tip), 0, part.shared))
+            records.follow(shared)
+        size = 0
+        for record in part.records:
+            span = spans[record]
+            size += span.end - span.start
+            records.take(self._format.main_type, snapshot.data[span.start : span.end], _nowhere)
+            snapshot.passed(span.start)
+        elsewhere = known is not None and known.metadata.get("file") != self._file
+        if known is not None and elsewhere and not records.added and 0 < records.number < records.kept:
+            # an older file than the one that it came from last
+            brought = _Brought(records, _done(known.metadata, records, size, changed=False), known)
+            self._waiting.append(brought)
+            return brought
+        records.look_again()
+        changes: dict[str, object]
+        if known is not None:
+            changes = news(part.about, known)
+        else:
+            session = part.about.session_id or part.key
+            changes = introduction(store, self._group.names, part.about, source, session, modified_ms)
+            changes["part"] = key
+            if base is not None and base.context:
+                changes["forked_from"] = {"context": base.context, "turn": branch.position(shared, part.shared)}
+        before = known.metadata if known else {}
+        more: dict[str, object] = {"file": self._file, "missing": records.missing or None}
+        changes |= {name: value for name, value in more.items() if before.get(name) != value}
+        changed = records.moved or not changes.keys() <= _TOUCHED
+        brought = _Brought(records, _done(before or changes, records, size, changed=changed, new=known is None), known)
+        records.end(changes)
+        self._waiting.append(brought)
+        return brought
+
+    def _commit(self) -> None:
+        """Commit the conversations that wait, and take note of where they ended."""
+        waiting, self._waiting = self._waiting, []
+        errors = iter(self._group.commit())
+        for brought in waiting:
+            records = brought.records
+            error = next(errors) if records.ended else None
+            if error is not None:
+                self.problems.append(f"{brought.done.project}/{brought.done.name}: {error}")
+                continue
+            brought.context = brought.known.id if brought.known else _context(records)
+            brought.tip = records.tip
+
+    # -- the file --------------------------------------------------------------------------------------------------
+
+    def _stand_for(self) -> int:
+        """Make the context that stands for the file."""
+        described = {"layout_of": path_text(self._source.path), "format": self._source.format}
+        request = Request(None, changes=msgspec.json.encode(described), move_head=False)
+        return self._store.submit(request).head.context
+
+    def _note(self, imported: ImportedFile) -> None:
+        self._group.load.sync()
+        changes = imported.changes(self._store.entry(self._file).metadata)
+        if changes:
+            self._store.submit(Request(self._file, changes=msgspec.json.encode(changes), move_head=False))
+
+    def _sidecars(self, beside: dict[str, Stamp]) -> dict[str, str]:
+        imported = self._imported
+        found, known = (imported.sidecars, imported.beside) if imported else ({}, {})
+        sidecars, problems = bring_sidecars(self._source, beside, found, known, self._keep, self._scratch)
+        self.problems += problems
+        return sidecars
+
+    @property
+    def arrived(self) -> set[bytes]:
+        """The foreign digests that records name and whose content the store has."""
+        return self._group.arrived
+
+    def _keep(self, data: memoryview, passed: Callable[[int], None]) -> Hash:
+        return self._group.load.huge(data, passed) if len(data) > MAX_CUT_BYTES else self._group.load.blob(bytes(data))
+
+    def _keep_layout(self, layout: Layout) -> Hash:
+        """Store the layout; what it has in common with the one before is not stored again."""
+        encoded = layout.encode()
+        if len(encoded) > MAX_CUT_BYTES:
+            return self._keep(memoryview(encoded), _nowhere)
+        digest, before = hash_bytes(encoded), self._imported.layout if self._imported else ""
+        earlier = {digest: Hash(bytes.fromhex(before))} if before else {}
+        return self._group.load.payloads([encoded], earlier)[0]
+
+
+def _between(data: memoryview, spans: Sequence[Span], at: dict[int, int]) -> Envelope:
+    """Return what stands between the spans that belong to conversations; the others are part of that."""
+    builder, end = EnvelopeBuilder(), 0
+    for record, span in enumerate(spans):
+        if record in at:
+            builder.gap(bytes(data[end : span.start]))
+            end = span.end
+    return builder.close(bytes(data[end:]))
+
+
+def _hash_of(snapshot: Snapshot) -> str:
+    whole = blake3()
+    for start in range(0, len(snapshot.data), _HASHED_AT_ONCE):
+        whole.update(snapshot.data[start : start + _HASHED_AT_ONCE])
+        snapshot.passed(start)
+    return whole.hexdigest()
+
+
+def _done(metadata: dict[str, object], records: Records, size: int, *, changed: bool, new: bool = False) -> Done:
+    appender = records.appender
+    return Done(
+        str(metadata.get("project", "")),
+        str(metadata.get("name", "")),
+        changed,
+        records.added,
+        appender.opaque if appender else 0,
+        size,
+        list(appender.problems) if appender else [],
+        new,
+    )
+
+
+def _context(records: Records) -> int:
+    return records.appender.context if records.appender else 0
+
+
+def _nowhere(_offset: int) -> None:
+    """Take no notice of how far reading has come."""

@@ -1,0 +1,145 @@
+"""Formats of invented tools whose files hold many conversations, and how tests have them known."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence, Set
+from pathlib import Path
+
+import pytest
+
+from store.formats import registry
+from store.formats.format import About, Format, Part, Source, Span
+from store.formats.json_spans import elements, locate
+from store.formats.json_view import as_list, as_object, as_text, decode
+from store.formats.lens import Lens
+from store.formats.lines import line_spans
+from store.formats.look import Look
+from store.importing import importer, walk
+
+_key = re.compile(rb"([a-z]+):").match
+_branch = re.compile(rb"#([a-z]+)=([a-z]+)/(\d+)").fullmatch
+
+
+class Braid(Format):
+    """``*.braid``: lines ``key:text`` of conversations, in any order; ``#b=a/2`` says that b goes on after a's second.
+
+    Anything else is nobody's.
+    """
+
+    name = "braid"
+    lenses: Sequence[Lens] = ()
+    main_type = "braid.line.v1"
+
+    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
+        return iter(())
+
+    def claim(self, look: Look) -> Source | None:
+        beside = look.path.with_suffix(".notes")
+        sidecars = ((beside.name, beside),) if beside.exists() else ()
+        return Source(self.name, look.path, look.path, sidecars=sidecars) if look.path.suffix == ".braid" else None
+
+    def spans(self, data: memoryview, start: int) -> Iterator[Span]:
+        return line_spans(data, start)
+
+    def about(self, source: Source, records: Sequence[bytes]) -> About:
+        return About(title="Braided")
+
+    def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part] | None:
+        found: dict[str, list[int]] = {}
+        bases: dict[str, tuple[str, int]] = {}
+        for at, span in enumerate(spans):
+            line = bytes(data[span.start : span.end])
+            if line == b"#one":
+                return None
+            if named := _key(line):
+                found.setdefault(named[1].decode(), []).append(at)
+            elif branch := _branch(line):
+                bases[branch[1].decode()] = (branch[2].decode(), int(branch[3]))
+        order = list(found)
+        parts = []
+        for key in order:
+            base, shared = bases.get(key, ("", 0))
+            about = About(title=f"Strand {key}", project="loom")
+            position = order.index(base) if base in order else -1
+            parts.append(Part(key, found[key], about, position, shared))
+        return parts
+
+    def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
+        """A line that ends in ``<-`` belongs to the one before it, and goes with that."""
+        gone = {at for at in range(1, len(records)) if at - 1 in deleted and records[at].endswith(b"<-")}
+        return [record for at, record in enumerate(records) if at not in deleted | gone]
+
+
+class Boxes(Format):
+    """``*.boxes``: a JSON document of conversations, each a tree of things said of which ``current`` is the last."""
+
+    name = "boxes"
+    lenses: Sequence[Lens] = ()
+    main_type = "boxes.said.v1"
+    joints = (b"", b",", b"")
+
+    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
+        return iter(())
+
+    def claim(self, look: Look) -> Source | None:
+        return Source(self.name, look.path, look.path) if look.path.suffix == ".boxes" else None
+
+    def spans(self, data: memoryview, start: int) -> Iterator[Span]:
+        document = bytes(data)
+        for box, _end in elements(document, locate(document, ("boxes",))[0]):
+            said, _ = locate(document[box:], ("said",))
+            yield from (Span(*span) for span in elements(document, box + said))
+
+    def about(self, source: Source, records: Sequence[bytes]) -> About:
+        return About()
+
+    def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part]:
+        decoded = decode(bytes(data))
+        boxes = as_list(as_object(decoded.value).get("boxes")) if decoded else []
+        parts: list[Part] = []
+        number = 0
+        for box in map(as_object, boxes):
+            said = [as_object(one) for one in as_list(box.get("said"))]
+            ids = {as_text(one.get("id")): number + at for at, one in enumerate(said)}
+            above = {ids[as_text(one.get("id"))]: ids.get(as_text(one.get("on")), -1) for one in said}
+            number += len(said)
+            leaves = [position for position in above if position not in above.values()]
+            current = ids.get(as_text(box.get("current")), leaves[-1] if leaves else -1)
+            main, about = len(parts), About(title=as_text(box.get("title")), session_id=as_text(box.get("id")))
+            path = _path(above, current)
+            parts.append(Part(as_text(box.get("id")), path, about))
+            taken = {position: (main, at + 1) for at, position in enumerate(path)}
+            for leaf in (leaf for leaf in leaves if leaf not in taken):
+                own = [position for position in _path(above, leaf) if position not in taken]
+                base, shared = taken.get(above[own[0]], (-1, 0))
+                taken |= {position: (len(parts), shared + at + 1) for at, position in enumerate(own)}
+                parts.append(Part(f"{box['id']}/{leaf}", own, about, base, shared))
+        return parts
+
+    def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
+        """Things said are put on what those that are gone were said on."""
+        said = [json.loads(record) for record in records]
+        gone = {said[at]["id"]: said[at].get("on") for at in deleted}
+        left = []
+        for at, record in enumerate(records):
+            if at in deleted:
+                continue
+            on = said[at].get("on")
+            while on in gone:
+                on = gone[on]
+            left.append(record if on == said[at].get("on") else json.dumps(said[at] | {"on": on}).encode())
+        return left
+
+
+def _path(above: dict[int, int], position: int) -> list[int]:
+    path: list[int] = []
+    while position >= 0 and position not in path:
+        path.insert(0, position)
+        position = above[position]
+    return path
+
+
+def know(patch: pytest.MonkeyPatch, *formats: Format) -> None:
+    """Have these formats known, and no others."""
+    for module in (registry, importer, walk):
+        patch.setattr(module, "FORMATS", formats)
