@@ -54,6 +54,7 @@ ITEMS = frozenset(
 """The types of the items of a Responses request that are no messages."""
 
 _ENVELOPE = frozenset(("type", "id", "status", "call_id"))
+_PLAIN = frozenset(("role", "content"))
 _THOUGHTS = ("reasoning_content", "reasoning")
 _USUAL_STOPS = frozenset(("end_turn", "function_call", "stop", "stop_sequence", "tool_calls", "tool_use", "STOP"))
 
@@ -110,6 +111,9 @@ def gather_message(record: JsonObject, path: Path, into: Gathered) -> Kind:
     if "role" not in record and what in ITEMS:
         return _item(record, what, path, into)
     kind = ROLES.get(as_text(record.get("role")), Kind.USER if "parts" in record else Kind.NOTE)
+    if record.keys() == _PLAIN and kind is not Kind.TOOL_RESULT:
+        gather(record["content"], (*path, "content"), "", into)
+        return _kind(kind, into)
     if record.get("role") in ("tool", "function"):
         into.result(record, path, "tool_call_id" if "tool_call_id" in record else "name")
     for key in _THOUGHTS:

@@ -46,7 +46,10 @@ class Choice(Enum):
 _RECORDS = (Choice.TAKE, Choice.LISTS)
 
 Choose = Callable[[Path], Choice]
-"""Asked of every value within what is gone into; the path of a document itself is empty."""
+"""Asked of every value within what is gone into, of a list only of its first: what holds for that, holds for all.
+
+The path of a document itself is empty.
+"""
 
 
 class Cut(NamedTuple):
@@ -59,12 +62,17 @@ class Cut(NamedTuple):
 
 
 class _Level:
-    """A container that is gone into: ``step`` is the key or position of the value at hand, None where a key is due."""
+    """A container that is gone into: ``step`` is the key or position of the value at hand, None where a key is due.
 
-    __slots__ = ("is_object", "sibling", "step")
+    ``path`` is its own, ``choice`` what becomes of the elements of a list (None: not asked yet).
+    """
 
-    def __init__(self, is_object: bool) -> None:
+    __slots__ = ("choice", "is_object", "path", "sibling", "step")
+
+    def __init__(self, is_object: bool, path: Path) -> None:
         self.is_object = is_object
+        self.path = path
+        self.choice: Choice | None = None
         self.step: str | int | None = None if is_object else 0
         self.sibling: re.Pattern[bytes] | None = None
 
@@ -104,10 +112,14 @@ def cuts(data: memoryview, choose: Choose) -> Iterator[Cut]:
                 level.step = text_of(key[0])
                 position = key.end()
                 continue
-        path: Path = tuple("" if one.step is None else one.step for one in levels)
-        choice = choose(path)
+        path: Path = (*level.path, "" if level.step is None else level.step) if level else ()
+        choice = level.choice if level else None
+        if choice is None:
+            choice = choose(path)
+            if level and not level.is_object:
+                level.choice = choice
         if first in _OPENERS and (choice is Choice.ENTER or (choice is Choice.LISTS and first != _OBJECT)):
-            levels.append(_Level(first == _OBJECT))
+            levels.append(_Level(first == _OBJECT, path))
             position += 1
             continue
         if level and level.sibling is None:

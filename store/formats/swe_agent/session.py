@@ -49,7 +49,7 @@ class SweAgent(Format):
         steps = as_list(document.get("trajectory"))
         step = as_object(steps[0]) if steps else {}
         ours = len(step.keys() & _STEP) > 1 or as_text(document.get("trajectory_format")).startswith(_MINI)
-        if not ours and not ("info" in document and _is_history(document.get("history"))):
+        if not ours and not _is_history(document.get("history")):
             return None
         return Source(self.name, look.path, look.path)
 
