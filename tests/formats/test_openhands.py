@@ -219,6 +219,43 @@ def test_only_what_begins_with_events_is_claimed(tmp_path: Path, value: object, 
     assert (FORMAT.claim(Look(path)) is not None) is ours
 
 
+def events_folder(folder: Path, name: str, later: bool) -> Path:
+    kept = folder / "sessions" / "s-1" / "events"
+    kept.mkdir(parents=True)
+    for number, (one, *_) in enumerate(LATER if later else EVENTS[:10]):
+        (kept / name.format(number)).write_text(json.dumps(one, indent=2))
+    return kept
+
+
+@pytest.mark.parametrize(("name", "later"), [("{}.json", False), ("event-{:05}-ab12.json", True)])
+def test_a_folder_of_events_is_a_session(tmp_path: Path, name: str, later: bool) -> None:
+    kept = events_folder(tmp_path, name, later)
+    (kept / "notes.txt").write_text("beside")
+    source = FORMAT.claim(Look(kept))
+    assert source
+    files = [*source.first, source.main]
+    assert [json.loads(path.read_text())["id"] for path in files] == list(range(len(files)))
+    data = source.main.read_bytes()
+    (span,) = FORMAT.spans(memoryview(data), 0)
+    assert data[span.start : span.end] == data.strip()
+    assert FORMAT.about(source, [path.read_bytes() for path in files]).session_id == "s-1"
+    assert list(FORMAT.homes(tmp_path, tmp_path)) == []
+    (tmp_path / "sessions").rename(tmp_path / ".openhands")
+    (tmp_path / ".openhands" / "sessions").mkdir()
+    assert list(FORMAT.homes(tmp_path, tmp_path)) == [tmp_path / ".openhands" / "sessions"]
+
+
+def test_other_folders_and_copies_of_events_are_not_claimed(tmp_path: Path) -> None:
+    (tmp_path / "events").mkdir()
+    assert FORMAT.claim(Look(tmp_path / "events")) is None
+    (tmp_path / "events" / "0.json").write_text("{}")
+    assert FORMAT.claim(Look(tmp_path / "events")) is None
+    copies = tmp_path / "event_cache"
+    copies.mkdir()
+    (copies / "0-25.json").write_text(json.dumps([EVENTS[2][0]]))
+    assert FORMAT.claim(Look(copies / "0-25.json")) is None
+
+
 @given(mutated([one for one, *_ in (*EVENTS, *LATER)]), st.text(max_size=8))
 def test_no_record_makes_the_lens_fail(payload: bytes, text: str) -> None:
     event = LENS.view(payload, Earlier())

@@ -1,9 +1,12 @@
 """OpenHands' trajectories: where they lie, how they are told from others, how they are cut.
 
 A file holds one array of events, or an object with ``history``; ``output.jsonl`` of an evaluation has such an object a
-line, in older ones with pairs of action and observation. What was handed in to one is an array of patches.
+line, in older ones with pairs of action and observation. What was handed in to one is an array of patches. Where it
+works, OpenHands keeps a folder ``events`` a session, with a file an event: ``12.json``, later ``event-00012-ID.json``.
 """
 
+import os
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -12,6 +15,7 @@ from blake3 import blake3
 
 from store.events.event import Kind
 from store.events.event import Path as Place
+from store.formats.files import HEAD_SIZE
 from store.formats.format import About, Format, Part, Source, Span
 from store.formats.json_cuts import Choice, cut_spans, cuts
 from store.formats.json_view import as_list, as_object, as_text, decode, is_object
@@ -26,6 +30,10 @@ _HISTORIES = ("history", "events", "trajectory")
 _PREDICTION = frozenset(("instance_id", "model_patch"))
 _INSTANCE_ID = b'"instance_id"'
 _KEY_DIGITS = 16
+_event_file = re.compile(r"(?:event-)?(\d+)(?:-[\w-]+)?\.json").fullmatch
+_holds_events = re.compile(rb'(?<!\\)"(?:history|events|trajectory)"\s*+:\s*+\[').search
+_EVENTS, _COPIES = "events", "event_cache"
+_KEPT = ("sessions", "conversations")
 
 
 class OpenHands(Format):
@@ -33,20 +41,39 @@ class OpenHands(Format):
 
     name = "openhands"
     lenses = (OpenHandsLens(),)
-    main_type = OpenHandsLens.type_name
+    main_type = first_type = OpenHandsLens.type_name
     joints = (b"[", b", ", b"]")
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
-        """Yield where trajectories are saved if nothing else is asked for: ``trajectories`` of ``~/.openhands``."""
-        yield from (folder for folder in (home / ".openhands" / "trajectories",) if folder.is_dir())
+        """Yield where sessions are kept: under ``~/.openhands``, once ``~/.openhands-state``, ``$FILE_STORE_PATH``."""
+        stores = [home / ".openhands", home / ".openhands-state"]
+        if (moved := os.environ.get("FILE_STORE_PATH", "")) and home == Path.home():
+            stores.insert(0, Path(moved).expanduser())
+        for kept in dict.fromkeys(store / name for store in stores for name in (*_KEPT, "trajectories")):
+            if kept.is_dir():
+                yield kept
 
     def claim(self, look: Look) -> Source | None:
-        """Claim a file that begins with events, or with patches that an evaluation was handed in."""
-        return Source(self.name, look.path, look.path) if _is_ours(look.document) else None
+        """Claim a file that begins with events, or with patches that an evaluation was handed in; a folder of events.
+
+        Their copies in blocks, which OpenHands keeps beside that, are not claimed.
+        """
+        path = look.path
+        if look.is_folder:
+            files = sorted(_event_files(path)) if path.name == _EVENTS else []
+            if not files or not is_event(Look(files[0][1]).document):
+                return None
+            *first, main = (file for _number, file in files)
+            return Source(self.name, path, main, first=tuple(first))
+        if path.parent.name == _COPIES or not _is_ours(look.document):
+            return None
+        return Source(self.name, path, path)
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
-        """Yield the events."""
-        return cut_spans(data, start, _choose)
+        """Yield the events; a file of one event is that."""
+        head = bytes(data[:HEAD_SIZE]).lstrip(b"\xef\xbb\xbf \t\r\n\0")
+        alone = head.startswith(b"{") and not _holds_events(head)
+        return cut_spans(data, start, _whole if alone else _choose)
 
     def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part] | None:
         """Say which events are of the same line; a file of one document is one conversation."""
@@ -79,7 +106,17 @@ class OpenHands(Format):
             if seen.kind is Kind.USER:
                 title = first_line(next((block.text for block in seen.blocks if block.text), ""))
                 break
-        return About(title=title, started_ms=started, session_id=source.path.stem)
+        session = source.path.parent.name if source.path.name == _EVENTS else source.path.stem
+        return About(title=title, started_ms=started, session_id=session)
+
+
+def _event_files(folder: Path) -> Iterator[tuple[int, Path]]:
+    """Yield the files of a folder that hold an event each, with their numbers."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            named = _event_file(entry.name)
+            if named and entry.is_file(follow_symlinks=False):
+                yield int(named[1]), folder / entry.name
 
 
 def _is_ours(document: object) -> bool:
@@ -107,6 +144,10 @@ def _choose(path: Place) -> Choice:
         case (*_, int(), int()):
             return Choice.TAKE
     return Choice.PASS
+
+
+def _whole(path: Place) -> Choice:
+    return Choice.TAKE
 
 
 def _instance(before: bytes) -> str:

@@ -1,0 +1,97 @@
+"""Files that a tool writes anew as they grow: what is new is added, and each edit goes back alone."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from store.editing.editor import DELETED, Editor
+from store.events.event import Event, Kind
+from store.formats.registry import lens_for
+from store.store import Append, Store
+from tests.importing.sessions import by_source, exported, imported, native, payloads
+
+ASKED = {"role": "user", "content": "Why does the login fail?"}
+TOLD = {"role": "assistant", "content": "It returns nothing."}
+MORE = {"role": "user", "content": "Fix it."}
+
+
+def write(path: Path, value: object, indent: int | None = 2) -> Path:
+    path.write_text(json.dumps(value, indent=indent))
+    return path
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_an_array_that_is_written_anew_grows(store: Store, tmp_path: Path, indent: int | None) -> None:
+    path = write(tmp_path / "talk.json", {"model": "m", "messages": [ASKED, TOLD], "max_tokens": 9}, indent)
+    imported(store, path)
+    first = by_source(store, path)
+    write(path, {"model": "m", "messages": [ASKED, TOLD, MORE], "max_tokens": 10}, indent)
+    report = imported(store, path)
+    assert (report.imported, report.grown, report.records) == (0, 1, 1)
+    assert native(store, path) == path.read_bytes()
+    assert by_source(store, path).id == first.id
+    assert [json.loads(payload) for payload in payloads(store, path)] == [ASKED, TOLD, MORE]
+    assert imported(store, path).unchanged == 1
+
+
+def test_a_message_that_is_added_by_hand_stands_in_the_array(store: Store, tmp_path: Path) -> None:
+    path = write(tmp_path / "talk.json", {"messages": [ASKED, TOLD], "max_tokens": 9})
+    imported(store, path)
+    lens = lens_for("api.message.v1")
+    written = lens.compose(Kind.USER, "Fix it.", payloads(store, path)[-1], 0)
+    Editor(store).append(by_source(store, path).id, [Append(written, "api.message.v1")])
+    assert native(store, path).decode() == json.dumps({"messages": [ASKED, TOLD, MORE], "max_tokens": 9}, indent=2)
+
+
+@pytest.mark.parametrize("deleted", [{2}, {3}, {2, 3}])
+def test_what_stands_around_deleted_messages_stays(store: Store, tmp_path: Path, deleted: set[int]) -> None:
+    value = {"system": "Be brief.", "messages": [ASKED, TOLD, MORE], "max_tokens": 9}
+    path = write(tmp_path / "talk.json", value)
+    imported(store, path)
+    Editor(store).edit(by_source(store, path).id, dict.fromkeys({number + 1 for number in deleted}, DELETED))
+    left = [message for number, message in enumerate((ASKED, TOLD, MORE), 1) if number not in deleted]
+    assert json.loads(native(store, path)) == value | {"messages": left}
+
+
+def test_a_line_of_messages_with_content_that_comes_later(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "app" / "conversations" / "c-1" / "messages.jsonl"
+    path.parent.mkdir(parents=True)
+    line = {"role": "user", "content": [{"type": "text", "content_id": "sha256:abcd"}]}
+    path.write_text(json.dumps(line) + "\n")
+    imported(store, path)
+
+    def shown() -> str:
+        conversation = by_source(store, path)
+        ((_row, event),) = store.viewer.events(store.rows(conversation.head))
+        assert isinstance(event, Event)
+        return event.blocks[0].text or ""
+
+    assert shown() == "[content sha256:abcd: not in the store]"
+    assert native(store, path) == path.read_bytes()
+    content = tmp_path / "app" / "content" / "sha256:abcd" / "data"
+    content.parent.mkdir(parents=True)
+    content.write_text("It was here all the time.\n")
+    imported(store, path)
+    assert shown() == "It was here all the time.\n"
+
+
+def test_a_folder_of_events_grows_by_files(store: Store, tmp_path: Path) -> None:
+    kept = tmp_path / "sessions" / "s-1" / "events"
+    kept.mkdir(parents=True)
+
+    def event(number: int) -> dict[str, object]:
+        stamp = f"2026-03-05T19:31:{number:02}"
+        said = {"content": f"Message {number}"}
+        return {"id": number, "timestamp": stamp, "source": "user", "action": "message", "args": said}
+
+    for number in range(9):
+        write(kept / f"{number}.json", event(number))
+    imported(store, tmp_path)
+    for number in range(9, 12):
+        write(kept / f"{number}.json", event(number))
+    assert imported(store, tmp_path).records == 3
+    assert [json.loads(payload)["id"] for payload in payloads(store, kept)] == list(range(12))
+    with exported(store, by_source(store, kept)) as files:
+        assert files == {f"events/{path.name}": path.read_bytes() for path in kept.iterdir()}
+    assert imported(store, tmp_path).unchanged == 1
