@@ -142,7 +142,7 @@ def test_what_only_the_model_can_read_is_said_to_be_encrypted() -> None:
 
 
 def test_exit_codes_are_in_the_head() -> None:
-    assert see(output(WRAPPED)).header == {"id": "c1", "exit_code": 2}
+    assert see(output(WRAPPED)).header == {"id": "c1", "exit_code": 2, "is_error": True}
 
 
 def test_images_are_resources() -> None:
@@ -213,7 +213,7 @@ def test_what_only_an_event_says_is_shown() -> None:
         Kind.TOOL_RESULT,
     ]
     assert seen[3].header == {"phase": "final_answer"}
-    assert (seen[4].tool, seen[4].header) == ("exec_command_end", {"id": "c1", "exit_code": 1})
+    assert (seen[4].tool, seen[4].header) == ("exec_command_end", {"id": "c1", "exit_code": 1, "is_error": True})
     assert texts(seen[4]) == [("event.aggregated_output", "a\n")]
     assert seen[6].header == {"item": "FileChange"}
 

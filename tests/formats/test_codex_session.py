@@ -111,6 +111,13 @@ def test_oldest_sessions_say_where_they_were_in_their_first_message(tmp_path: Pa
     assert said.started_ms == 1746638661123
 
 
+def test_what_has_no_beginning_was_begun_with_its_first_line(tmp_path: Path) -> None:
+    path = tmp_path / "part.jsonl"
+    path.write_bytes(written({"timestamp": "2025-09-10T12:00:00Z", "role": "user", "content": "Which branch?"}))
+    said = about(path)
+    assert (said.title, said.started_ms, said.session_id) == ("Which branch?", 1757505600000, "part")
+
+
 def test_a_name_that_was_given_is_the_title(tmp_path: Path) -> None:
     named = event("thread_name_updated", thread_id=SESSION, thread_name="Login")
     path = rollout(tmp_path, written(meta(), message("user", "Fix it"), named))

@@ -76,9 +76,9 @@ RECORDS: list[tuple[dict[str, object], Kind, list[tuple[str, str | None]]]] = [
     (
         message("gemini", "Done", thoughts=[THOUGHT]),
         Kind.ASSISTANT,
-        [("subject", "Why"), ("thinking", "Because"), ("", "Done")],
+        [("thinking", "Why"), ("thinking", "Because"), ("", "Done")],
     ),
-    (message("gemini", "", thoughts=[THOUGHT]), Kind.REASONING, [("subject", "Why"), ("thinking", "Because")]),
+    (message("gemini", "", thoughts=[THOUGHT]), Kind.REASONING, [("thinking", "Why"), ("thinking", "Because")]),
     (message("gemini", ""), Kind.RECORD, []),
     ({"id": "m", "timestamp": TIME, "type": "model", "parts": [{"text": "Ok"}]}, Kind.ASSISTANT, [("", "Ok")]),
     (message("info", "Cancelled."), Kind.NOTE, [("", "Cancelled.")]),
@@ -122,9 +122,11 @@ def test_heads_say_what_was_called_by_which_model_and_whether_it_failed() -> Non
         "model": "flash",
         "id": "c1",
         "status": "error",
+        "is_error": True,
         "tool_2": "write_file",
         "id_2": "c2",
         "status_2": "cancelled",
+        "is_error_2": True,
     }
     assert see(message("error", "Oh")).header == {"level": "error"}
 

@@ -33,6 +33,7 @@ def describe(path: Path, records: Sequence[bytes]) -> About:
     """
     meta: JsonObject = {}
     name = request = directory = ""
+    begun = milliseconds(object_of(records[0]).get("timestamp")) if records else 0
     for at, record in enumerate(records):
         # parsing costs more than everything else
         wanted = _NAMING if meta and request and directory else _TELLING
@@ -62,7 +63,7 @@ def describe(path: Path, records: Sequence[bytes]) -> About:
     return About(
         title=first_line(_indexed_name(path, session) or name or request.rpartition(_OF_IDE)[2] or request),
         project=directory.replace("\\", "/").rstrip("/").rpartition("/")[2],
-        started_ms=milliseconds(meta.get("timestamp")) or _time_in_name(stem),
+        started_ms=milliseconds(meta.get("timestamp")) or _time_in_name(stem) or begun,
         session_id=session,
         extra={key: value for key, value in extra.items() if value},
         forked_from=as_text(meta.get("forked_from_id")),

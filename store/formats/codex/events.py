@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from store.events.event import Block, Kind, Path
 from store.formats.blocks import argument_blocks
 from store.formats.codex.content import Content
-from store.formats.codex.items import ITEMS, SAID, USER, alone
+from store.formats.codex.items import ITEMS, SAID, USER, alone, failed
 from store.formats.json_view import JsonObject, as_object, as_text, scalar
 from store.formats.lens import Before
 from store.formats.shown import BOOKKEEPING, Header, Shown
@@ -139,6 +139,7 @@ def _tool(value: JsonObject, base: Path, before: Before) -> Shown:
     for key in ("exit_code", "success"):
         if (held := scalar(value.get(key))) is not None:
             header[key] = held
+    header |= failed(header.get("exit_code", 0) != 0 or header.get("success") is False)
     rest = {key: inner for key, inner in value.items() if key not in header.keys() | _WHOSE and inner not in ("", None)}
     for key, _ in repeated_outputs(value):
         del rest[key]

@@ -19,6 +19,8 @@ def place(line: JsonObject, key: str) -> Place | None:
         return Place(("timestamp",))
     if key in _WHAT_IT_IS:
         raise UsageError(f"{key!r} says what the record is: it cannot be changed")
+    if key == "is_error":
+        raise UsageError("'is_error' is what the record says by its 'exit_code' or 'success': change that")
     if what == "session_meta":
         return Place((*base, notes.HEADER[key])) if key in notes.HEADER else None
     if key == "tool":

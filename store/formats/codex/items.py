@@ -67,6 +67,11 @@ def alone(text: str) -> str:
     return f"alone {hash_bytes(text.encode()).hex()[:16]}"
 
 
+def failed(is_error: bool) -> Header:
+    """Return what the head of a result says where it failed."""
+    return {"is_error": True} if is_error else {}
+
+
 def is_injected(text: str) -> bool:
     """Say whether a user's message is one that the program wrote."""
     return text.startswith(_INJECTED)
@@ -161,10 +166,12 @@ def _output(value: JsonObject, base: Path, before: Before) -> Shown:
         exit_code = as_object(wrapped.get("metadata")).get("exit_code")
         if isinstance(exit_code, int):
             header["exit_code"] = exit_code
+            header |= failed(exit_code != 0)
     elif isinstance(output, dict) and isinstance(text := output.get("content"), str):
         content.add(text, (*path, "content"))
         if isinstance(success := output.get("success"), bool):
             header["success"] = success
+            header |= failed(not success)
     elif key == "tools":
         content.blocks += argument_blocks(output, path, "tools")
     else:

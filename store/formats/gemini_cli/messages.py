@@ -29,6 +29,7 @@ _OWN = frozenset(
     ]
 )
 _DONE = ("", "success")
+_FAILED = ("cancelled", "error")
 
 
 def view(record: JsonObject, before: Before) -> tuple[Shown, Gathered]:
@@ -82,20 +83,20 @@ def _message(record: JsonObject, what: str, into: Gathered) -> Shown:
 def _thoughts(record: JsonObject, into: Gathered) -> None:
     """Take in what the model thought: each thought has a heading and a text."""
     for at, thought in enumerate(as_list(record.get("thoughts"))):
-        for key, name in (("subject", "subject"), ("description", "thinking")):
+        for key in ("subject", "description"):
             if isinstance(text := as_object(thought).get(key), str):
-                before = into.said
-                into.text(text, ("thoughts", at, key), name)
-                into.said = before
+                into.text(text, ("thoughts", at, key), "thinking")
 
 
 def _call(call: JsonObject, path: Path, into: Gathered) -> None:
     """Take in a call with what it returned."""
     label = into.call(call, path, "name", "id")
     if (status := as_text(call.get("status"))) not in _DONE:
-        key = f"status_{into.calls}" if into.calls > 1 else "status"
-        into.header[key] = status
-        into.places[key] = (*path, "status")
+        mark = f"_{into.calls}" if into.calls > 1 else ""
+        into.header[f"status{mark}"] = status
+        into.places[f"status{mark}"] = (*path, "status")
+        if status in _FAILED:
+            into.header[f"is_error{mark}"] = True
     arguments(call.get("args"), (*path, "args"), label, into)
     name = label.replace("arguments", "result")
     returned = call.get("result")
