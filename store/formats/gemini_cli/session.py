@@ -5,7 +5,7 @@ sessions are one JSON document each, ``session-….json``, that holds ``messages
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 
 import msgspec
@@ -15,10 +15,10 @@ from store.formats.files import HEAD_SIZE
 from store.formats.format import About, Format, Part, Source, Span
 from store.formats.gemini_cli.about import describe
 from store.formats.gemini_cli.lens import GeminiCliLens
-from store.formats.gemini_cli.records import beginning, is_checkpoint, is_line
+from store.formats.gemini_cli.records import beginning, is_checkpoint, is_line, is_message
 from store.formats.gemini_cli.threads import threads
 from store.formats.json_cuts import Choice, cut_spans, cuts
-from store.formats.json_view import JsonObject, as_object, decode
+from store.formats.json_view import JsonObject, as_object, as_text, decode
 from store.formats.lines import line_spans
 from store.formats.look import Look
 
@@ -95,6 +95,16 @@ class GeminiCli(Format):
     def titles(self, record: bytes) -> bool:
         """Say whether a line may give the session a summary."""
         return record.startswith(b'{"$set"') and b'"summary"' in record
+
+    def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
+        """Return the other records; a message goes with its earlier states, which would be the last ones then."""
+        seen = [_glance(record) for record in records]
+        gone = {as_text(seen[at].get("id")) for at in deleted if is_message(seen[at])}
+        return [
+            record
+            for at, (record, glance) in enumerate(zip(records, seen, strict=True))
+            if at not in deleted and not (is_message(glance) and glance["id"] in gone)
+        ]
 
     def _describing(self, data: memoryview, spans: Sequence[Span]) -> Iterator[Span]:
         for at, span in enumerate(spans):
