@@ -25,6 +25,21 @@ def located(store: Path | None, text: str) -> Iterator[tuple[Backend, Conversati
         yield backend, backend.call(FIND, FindParams(name))
 
 
+@contextmanager
+def conversation_here(store: Path | None) -> Iterator[tuple[Backend, ConversationLine | None]]:
+    """Find the conversation in whose directory in a mount this process runs, if it does, and reach its store."""
+    try:
+        here = _in_a_mount(".")
+    except FileNotFoundError:
+        here = None  # it runs in a directory that was removed
+    if here is not None and store in (None, root_of(here[1])):
+        with located(store, ".") as found:
+            yield found
+        return
+    with reach(store_root(store)) as backend:
+        yield backend, None
+
+
 def _in_a_mount(text: str) -> tuple[str, Mount] | None:
     path = Path(os.path.abspath(os.path.expanduser(text)))
     mount = convfs_above(path)

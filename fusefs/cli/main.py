@@ -20,6 +20,7 @@ COMMANDS = {
     "serve": ("serve", "Answer programs, without a mount."),
     "ls": ("ls", "List the conversations."),
     "show": ("show", "Print a conversation."),
+    "cat": ("cat", "Print what a URL in a conversation leads to."),
     "export": ("export", "Write conversations as files: those they came from, or other forms."),
     "log": ("history", "List the versions of a conversation."),
     "restore": ("history", "Bring back an earlier version of a conversation."),

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from store.artifacts.artifacts import Artifacts
 from store.artifacts.extraction import Step, extract, parse_query
-from store.artifacts.kept import Output
+from store.artifacts.kept import Output, has_outputs
 from store.artifacts.names import identity
 from store.content.reader import Reader
 from store.errors import NotFound, TooLarge, UsageError
@@ -90,10 +90,13 @@ class Urls:
         outputs = address.outputs
         if outputs is None:
             return []
+        growing = {context for context, sort, _name in self._artifacts.left() if sort == outputs}
         return [
             entry.id
             for entry in self._store.entries()
-            if entry.name and _find(address, outputs, self._artifacts.listed(entry.id, outputs)) is not None
+            if entry.name
+            and (entry.id in growing or has_outputs(entry, outputs))
+            and _find(address, outputs, self._artifacts.listed(entry.id, outputs)) is not None
         ]
 
     def read(self, address: Address, context: int = 0, *, offset: int = 0, limit: int = 0) -> Iterator[bytes]:

@@ -20,6 +20,7 @@ from msgspec import Struct
 from store.errors import ConvfsError
 from store.service import address
 from store.service.abandoned import end_abandoned
+from store.service.artifact_operations import ARTIFACT_OPERATIONS
 from store.service.hub import MOST_CONNECTIONS, Hub
 from store.service.measuring import measuring
 from store.service.naming import naming
@@ -68,7 +69,7 @@ async def serve(service: Service, *, task_status: trio.TaskStatus[Place] = trio.
         place = Place(path, address.host_and_port(port) if port else "")
         address.note(store.root, path, place.tcp)
         stack.callback(address.note, store.root)
-        operations = (*service.operations, *TURN_OPERATIONS, *STREAMING_OPERATIONS)
+        operations = (*service.operations, *TURN_OPERATIONS, *STREAMING_OPERATIONS, *ARTIFACT_OPERATIONS)
         holder = Holder(store, service.mountpoint, str(path), service.stop)
         stack.enter_context(naming(store))
         stack.enter_context(measuring(store))
