@@ -28,6 +28,7 @@ def serve(store: Path | None, socket: Path | None, tcp: str | None, no_token: bo
 
     from fusefs.cli.backend import daemon_or_store, store_root
     from fusefs.cli.operations import ALL_OPERATIONS
+    from store.artifacts.artifacts import Artifacts
     from store.service import address, server
     from store.service.client import Client
 
@@ -41,6 +42,7 @@ def serve(store: Path | None, socket: Path | None, tcp: str | None, no_token: bo
                 place = await nursery.start(server.serve, service)
                 also = f" and {place.tcp}" if place.tcp else ""
                 click.echo(f"Serving {root} at {place.socket}{also}; Ctrl-C ends.", err=True)
+                nursery.start_soon(trio.to_thread.run_sync, Artifacts(service.store).settle)
                 await anext(aiter(signals))
                 nursery.cancel_scope.cancel()
 

@@ -15,7 +15,7 @@ import trio
 
 from fusefs.editing.output_handle import OutputHandle
 from fusefs.tree.outputs import Key
-from store.errors import ConvfsError, NotFound
+from store.errors import NotFound
 
 if TYPE_CHECKING:
     from fusefs.editing.desk import Desk
@@ -54,11 +54,7 @@ class OutputKeeper:
         self._closed.put(None)
         if self._thread.is_alive():
             self._thread.join(_END_SECONDS)
-        for context, outputs, name in list(self._artifacts.left()):
-            try:
-                self._artifacts.end(context, outputs, name)
-            except (ConvfsError, OSError) as error:
-                log.error("%s/%s of context %d is kept at the next start: %s", outputs.directory, name, context, error)
+        self._artifacts.settle()
 
     def _run(self) -> None:
         while (key := self._closed.get()) is not None:

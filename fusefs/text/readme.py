@@ -15,6 +15,7 @@ makes a version, and what was before stays in `.versions/`: nothing that you do 
         resources/                  attachments and files that tools returned, at paths made from their URIs
         metadata.json               title, labels, times, sizes, where it came from
         forks/                      links to the conversations that branched off this one
+        artifacts/0.bash.log        full outputs of tools; agents/0-Explore.md those of agents
     transcripts/PROJECT/NAME.md     the same conversation as one Markdown file
     by-date/2026/03/05/             links to the conversations that began on that day (UTC)
     by-label/LABEL/                 links to the conversations that have a label
@@ -63,6 +64,7 @@ its event before the extension: `src/main@00012.rs`.
   `recent/`, archived ones never.
 - `mkdir by-label/LABEL` and `ln -s ../../conversations/PROJECT/NAME by-label/LABEL/` label a conversation, `rm` of the
   link takes the label away. So do `setfattr -n user.convfs.label.LABEL conversations/PROJECT/NAME`, and `-x`.
+- `make 2>&1 | tee artifacts/make` keeps an output of any length under the next number, `artifacts/0.make.log`.
 - Files with other names stay what they are, and are of no conversation: swap files, backups, notes.
 
 ## What is there but not listed

@@ -7,6 +7,7 @@ the store and named in the conversation's metadata, and the file goes.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -17,9 +18,11 @@ from store.artifacts.kept import Output, kept_output, kept_outputs, told
 from store.artifacts.names import is_name, listed_name
 from store.content.reader import Reader
 from store.disk import durable
-from store.errors import Conflict, NotFound, UsageError
+from store.errors import Conflict, ConvfsError, NotFound, UsageError
 from store.events.outputs import SORTS, Outputs
 from store.store import Store
+
+log = logging.getLogger(__name__)
 
 _READ_AT_ONCE = 1 << 20
 _FOLDER = re.compile(rf"([0-9]+)-({'|'.join(outputs.directory for outputs in SORTS)})")
@@ -173,6 +176,14 @@ class Artifacts:
                 outputs = next(one for one in SORTS if one.directory == found[2])
                 for name in sorted(os.listdir(self._root / folder)):
                     yield int(found[1]), outputs, name
+
+    def settle(self) -> None:
+        """Keep the outputs that nobody ended, as they are; one that cannot be is left for the next time."""
+        for context, outputs, name in list(self.left()):
+            try:
+                self.end(context, outputs, name)
+            except (ConvfsError, OSError) as error:
+                log.error("%s/%s of context %d is kept at the next start: %s", outputs.directory, name, context, error)
 
     def _growing(self, context: int, outputs: Outputs, name: str) -> int:
         """Open the file of an output that is being written."""

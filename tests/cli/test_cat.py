@@ -10,6 +10,7 @@ from store.artifacts.artifacts import Artifacts
 from store.events.outputs import AGENTS, ARTIFACTS, Outputs
 from store.store import Store
 from tests.cli.user import User, serving
+from tests.mount.mounting import until
 
 LINES = "".join(f"line {number}\n" for number in range(1, 5001))
 
@@ -66,3 +67,14 @@ def test_what_is_wrong_is_one_line(user: User, talks: list[str]) -> None:
     assert "is missing" in user.fails("cat", f"blob:sha256:{'0' * 64}")
     user.fails("cat", "artifact://0", "--offset", 0, code=2)
     user.fails("cat", "artifact://0", "--limit", "x", code=2)
+
+
+def test_what_nobody_ended_is_kept_when_the_service_starts(user: User, talks: list[str]) -> None:
+    with Store.open(user.store) as store:
+        artifacts = Artifacts(store)
+        artifacts.add(1, ARTIFACTS, artifacts.begin(1, ARTIFACTS, "cut off"), b"so far")
+        left = artifacts.path(1, ARTIFACTS, "2.cut_off.log")
+    assert user.run("cat", "artifact://2") == "so far"
+    with serving(user):
+        until(lambda: not left.exists())
+        assert user.run("cat", "artifact://2") == "so far"
