@@ -123,7 +123,7 @@ def test_a_name_that_was_given_is_the_title(tmp_path: Path) -> None:
     path = rollout(tmp_path, written(meta(), message("user", "Fix it"), named))
     assert about(path).title == "Login"
     assert CODEX.titles(written(named))
-    assert not CODEX.titles(written(message("user", "thread_name_updated")))
+    assert not CODEX.titles(written(message("user", "Fix it")))
     index = tmp_path / "session_index.jsonl"
     entries = [{"id": SESSION, "thread_name": name, "updated_at": "x"} for name in ("Old", "Newest")]
     index.write_bytes(written(*entries, b"damaged"))

@@ -14,7 +14,6 @@ from store.formats.json_view import JsonObject, as_object, as_text
 from store.formats.times import milliseconds
 from store.formats.titles import first_line
 
-_title_line = re.compile(rb'"type"\s*+:\s*+"thread_name_updated"').search
 _LONGEST_TITLE_LINE = 4096
 _working_directory = re.compile(r"<cwd>(.*?)</cwd>|Current working directory: (.+)").search
 _named = re.compile(r"rollout-(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)-(\d\d)-(.+)").fullmatch
@@ -72,7 +71,7 @@ def describe(path: Path, records: Sequence[bytes]) -> About:
 
 def may_title(record: bytes) -> bool:
     """Say whether a line may be one that names the session, without parsing it."""
-    return len(record) <= _LONGEST_TITLE_LINE and _title_line(record) is not None
+    return len(record) <= _LONGEST_TITLE_LINE and _NAMING[0] in record
 
 
 def is_rollout_name(name: str) -> bool:

@@ -59,6 +59,8 @@ def event(value: JsonObject, base: Path, before: Before) -> Shown:
 
 def _user(value: JsonObject, base: Path, before: Before) -> Shown:
     told = before.tool(USER)
+    if told == SAID:
+        return Shown(Kind.RECORD, tool=told, defines=((USER, ""),))
     content = Content()
     content.add(value.get("message"), (*base, "message"))
     for key in ("images", "local_images"):
@@ -66,7 +68,7 @@ def _user(value: JsonObject, base: Path, before: Before) -> Shown:
         for at, url in enumerate(urls if isinstance(urls, list) else ()):
             if isinstance(url, str) and not content.image(url, (*base, key, at)):
                 content.add(url, (*base, key, at), f"{key}[{at}]")
-    if told == SAID or not content.blocks:
+    if not content.blocks:
         return Shown(Kind.RECORD, tool=told, defines=((USER, ""),))
     defines = ((USER, alone(as_text(value.get("message")))),)
     return Shown(Kind.USER, tuple(content.blocks), "", {}, defines, tuple(content.resources))

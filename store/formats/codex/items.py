@@ -20,6 +20,7 @@ SAID = "said"
 
 View = Callable[[JsonObject, Path, Before], Shown]
 
+_WRAPPINGS = ('{"output":', '[{"type":"text",', '[{"text":')
 _INJECTED = (
     "# AGENTS.md instructions",
     "<INSTRUCTIONS>",
@@ -153,20 +154,26 @@ def _image_call(value: JsonObject, base: Path, before: Before) -> Shown:
 
 
 def _output(value: JsonObject, base: Path, before: Before) -> Shown:
-    """View what a call returned. Older programs wrap an output: ``{"output": …, "metadata": {"exit_code": …}}``."""
+    """View what a call returned.
+
+    Older programs wrap an output, as ``{"output": …, "metadata": {"exit_code": …}}`` or, that of a server, as a list of
+    parts, in a string.
+    """
     call = as_text(value.get("call_id"))
     header: Header = {"id": call} if call else {}
     tool = before.tool(call) if call else as_text(value.get("name"))
     key = "output" if "output" in value else "tools" if "tools" in value else "result"
     output, path = value.get(key), (*base, key)
     content = Content()
-    wrapped = document_in(output) if isinstance(output, str) and output.startswith('{"output":') else None
+    wrapped = document_in(output) if isinstance(output, str) and output.startswith(_WRAPPINGS) else None
     if isinstance(wrapped, dict) and isinstance(text := wrapped.get("output"), str):
         content.add(text, (*path, "output"))
         exit_code = as_object(wrapped.get("metadata")).get("exit_code")
         if isinstance(exit_code, int):
             header["exit_code"] = exit_code
             header |= failed(exit_code != 0)
+    elif isinstance(wrapped, list) and wrapped:
+        content.add(wrapped, path)
     elif isinstance(output, dict) and isinstance(text := output.get("content"), str):
         content.add(text, (*path, "content"))
         if isinstance(success := output.get("success"), bool):
