@@ -111,6 +111,7 @@ async def _serve(
         operations.desk.outputs.keeper.start()
         nursery.start_soon(_tick, operations)
         nursery.start_soon(operations.desk.native.run)
+        nursery.start_soon(operations.desk.imports.run)
         nursery.start_soon(_tell, ready)
         try:
             await _answer()

@@ -12,6 +12,7 @@ from fusefs.editing.appending import Appending
 from fusefs.editing.drafts import Drafts, remove_quietly
 from fusefs.editing.handle import Handle
 from fusefs.editing.identities import Identities
+from fusefs.editing.imports import Imports
 from fusefs.editing.native import NativeWriting
 from fusefs.editing.new_sessions import NewSessions
 from fusefs.editing.orphan import OrphanFile
@@ -44,6 +45,7 @@ class Desk:
         self.identities = Identities(self)
         self.appending = Appending(self)
         self.outputs = OutputFiles(self)
+        self.imports = Imports(self)
         self.native = NativeWriting(self)
         self.new_sessions = NewSessions(self)
         self.handles: dict[int, Handle] = {}

@@ -23,6 +23,7 @@ from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.disk_space import SCRATCH
 from fusefs.tree.events import EventsDirectory
 from fusefs.tree.fixed import RootDirectory
+from fusefs.tree.imports import IMPORT, ImportDirectory
 from fusefs.tree.native import NativeDirectory
 from fusefs.tree.node import SHORT, Attributes, Content, Directory, Entry, File, Node
 from fusefs.tree.outputs import OutputsDirectory
@@ -182,6 +183,8 @@ class Scratch:
                 return self._view_key(directory)
             case RootDirectory():
                 return b"mount"
+            case ImportDirectory():
+                return IMPORT.encode()
             case ProjectDirectory():
                 return _spelled(f"{directory.key}/{directory.project}")
             case ProjectsDirectory():

@@ -20,6 +20,7 @@ makes a version, and what was before stays in `.versions/`: nothing that you do 
     by-date/2026/03/05/             links to the conversations that began on that day (UTC)
     by-label/LABEL/                 links to the conversations that have a label
     recent/                         links to the conversations that changed last
+    import/                         copy session files, or directories of them, into it: they are imported
 
 ## How to find something
 
@@ -65,6 +66,8 @@ its event before the extension: `src/main@00012.rs`.
 - `mkdir by-label/LABEL` and `ln -s ../../conversations/PROJECT/NAME by-label/LABEL/` label a conversation, `rm` of the
   link takes the label away. So do `setfattr -n user.convfs.label.LABEL conversations/PROJECT/NAME`, and `-x`.
 - `make 2>&1 | tee artifacts/make` keeps an output of any length under the next number, `artifacts/0.make.log`.
+- `cp session.jsonl import/` imports a session, of any tool that is known, after half a second of quiet.
+  `import/session.jsonl.report.txt` then says what became of it.
 - Files with other names stay what they are, and are of no conversation: swap files, backups, notes.
 
 ## What is there but not listed
@@ -78,6 +81,7 @@ Programs that walk directories do not meet these; name them to enter them.
     .convfs/errors/                           what went wrong, and why
     .convfs/log                               what the mount has done
     .convfs/trash/                            conversations that were removed
+    .convfs/native/TOOL/                      the tools' own session files, byte for byte, to be read and written
     .convfs/blobs/HASH                        a long text, an image … by the BLAKE3 of its bytes, 64 hex digits
     conversations/PROJECT/NAME/resources/…@00012.rs    what event 12 held, whether it is listed or not
 """

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fusefs import inodes
 from fusefs.text.readme import README
 from fusefs.tree.control import CONTROL
+from fusefs.tree.imports import IMPORT
 from fusefs.tree.labels import BY_LABEL
 from fusefs.tree.links import BY_DATE
 from fusefs.tree.node import DERIVED_FILE, DIRECTORY, SHORT, Attributes, Bytes, Content, Directory, Entry, File, Node
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 README_NAME = "README.md"
 RECENT = "recent"
 
-_DIRECTORIES = (BY_DATE, BY_LABEL, CONVERSATIONS, RECENT, TRANSCRIPTS)
+_DIRECTORIES = (BY_DATE, BY_LABEL, CONVERSATIONS, IMPORT, RECENT, TRANSCRIPTS)
 _LISTED = (README_NAME, *_DIRECTORIES)
 
 _README = README.encode()

@@ -100,10 +100,13 @@ class NativePaths:
     def _elsewhere(self, sourced: Sourced) -> Parts:
         parts = text_path(sourced.source).parts
         home = self.homes.get(sourced.format)
-        named = home.name if home else ""
-        # a copy of the tool's directory, or another one of the same name
-        at = len(parts) - 1 - parts[::-1].index(named) if named in parts[:-1] else 0
-        return parts[at + 1 :] if 0 < at < len(parts) - 2 else tuple(part for part in parts[-2:] if part != "/")
+        if home is not None:
+            # a copy of the tool's directory, or another one of the same name
+            called = (home.parent.name.lstrip("."), home.name)
+            for at in range(len(parts) - 3, 0, -1):
+                if (parts[at - 1].lstrip("."), parts[at]) == called:
+                    return parts[at + 1 :]
+        return tuple(part for part in parts[-2:] if part != "/")
 
 
 class _Folders:

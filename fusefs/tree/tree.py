@@ -17,6 +17,7 @@ from fusefs.tree.documents import EventsJson, MetadataFile, Transcript
 from fusefs.tree.events import EventFile, EventsDirectory
 from fusefs.tree.fixed import README_NAME, RECENT, ReadmeFile, RootDirectory
 from fusefs.tree.forks import ForksDirectory, fork_link
+from fusefs.tree.imports import IMPORT, ImportDirectory
 from fusefs.tree.labels import BY_LABEL, LabelDirectory, LabelsDirectory
 from fusefs.tree.links import BY_DATE, DatesDirectory, DayDirectory, RecentDirectory, make_link
 from fusefs.tree.native import Native, SessionFile
@@ -157,6 +158,8 @@ class Tree:
                 return RootDirectory(self, ino)
             case (name,) if name == README_NAME:
                 return ReadmeFile(ino, self.mounted_ms)
+            case (name,) if name == IMPORT:
+                return ImportDirectory(self, ino)
             case (name,) if name == RECENT:
                 return RecentDirectory(self, ino)
             case (name,) if name in (CONVERSATIONS, TRANSCRIPTS):

@@ -12,7 +12,7 @@ __all__ = ["store_path"]
 @pytest.fixture
 def mount(store_path: Path) -> Iterator[Mounted]:
     """An empty store, mounted."""
-    with new_store(store_path), open("/dev/null"):
+    with new_store(store_path):
         pass
     with mounted(store_path) as mount:
         yield mount
