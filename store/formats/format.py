@@ -1,6 +1,6 @@
 """The interface that one foreign tool's module fills in, and the values that pass through it."""
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Protocol
 
@@ -166,6 +166,13 @@ class Format(Protocol):
     def blobs(self, source: Source, payload: bytes) -> Iterator[ExternalBlob]:
         """Yield the content beside the session that ``payload`` refers to; opens no file until it is read."""
         return iter(())
+
+    def moved_outside(self, record: bytes) -> tuple[bytes, Mapping[str, bytes]]:
+        """Return a record that was edited or added, as the tool writes it, and what it keeps outside of it then.
+
+        These are contents of files, by path relative to the directory that the session is exported into.
+        """
+        return record, {}
 
     def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
         """Return the records of a main file without those whose positions are ``deleted``, so that the tool goes on.

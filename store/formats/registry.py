@@ -19,6 +19,7 @@ from store.formats.jp import Jp
 from store.formats.lens import Lens
 from store.formats.messages_jsonl import MessagesJsonl
 from store.formats.msgpack_lens import UnknownMsgpackLens
+from store.formats.opencode import Opencode
 from store.formats.openhands import OpenHands
 from store.formats.pi import Pi
 from store.formats.plain_text import TEXT_LENSES
@@ -35,6 +36,7 @@ FORMATS: tuple[Format, ...] = (
     ClaudeAi(),
     Jp(),
     Pi(),
+    Opencode(),
     SweAgent(),
     OpenHands(),
     Aider(),

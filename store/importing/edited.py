@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from store.events.conversation import Conversation
 from store.formats.format import Format
 from store.formats.registry import format_named
+from store.importing.stored import stored_records
 from store.index.catalogue import Entry
 from store.store import Store
 
@@ -27,6 +28,9 @@ class Edited:
         """Where these stood in the main file, None for those that were not in it."""
         self.deleted: set[int] = set()
         """Which of these were deleted, by position in ``turns``."""
+        self.outside: dict[str, bytes] = {}
+        """What the tool keeps outside of records, of those that were edited or added: contents of files by name."""
+        self._moved: dict[int, bytes] = {}
         runs = store.runs(conversation.head)
         numbers: dict[int, int] = {}
         for was, now, count in store.lineage.places(conversation.id, store.runs(imported), runs):
@@ -45,6 +49,23 @@ class Edited:
                     self.deleted.add(len(self.turns))
                 self.turns.append(turn.turn_id)
                 self.positions.append(was - 1 - first if was else None)
+        if type(self.format).moved_outside is not Format.moved_outside:
+            self._move_outside(store, imported)
+
+    def records(self, store: Store) -> Iterator[Iterable[bytes]]:
+        """Yield the records of ``turns`` as the tool writes them, each in pieces."""
+        for turn, pieces in zip(self.turns, stored_records(store, self.turns), strict=True):
+            yield (self._moved[turn],) if turn in self._moved else pieces
+
+    def _move_outside(self, store: Store, imported: int) -> None:
+        was = {turn.payload_hash for run in store.runs(imported) for turn in store.turns.range(*run)}
+        fresh = [turn for turn in self.turns if store.turn(turn).payload_hash not in was]
+        for turn, pieces in zip(fresh, stored_records(store, fresh), strict=True):
+            record = b"".join(pieces)
+            written, outside = self.format.moved_outside(record)
+            if written != record:
+                self._moved[turn] = written
+                self.outside.update(outside)
 
     def without(self, records: Iterable[Iterable[bytes]]) -> Iterator[tuple[int | None, Iterable[bytes]]]:
         """Yield what is left of ``records``, which are those of ``turns``, and where each stood."""

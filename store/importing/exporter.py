@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 
@@ -12,7 +13,7 @@ from store.importing import placing
 from store.importing.assembling import Assembly
 from store.importing.edited import Edited
 from store.importing.imported import SessionFiles, read_file, read_files
-from store.importing.paths import text_path
+from store.importing.paths import path_text, text_path
 from store.importing.stored import stored_records
 from store.store import Store
 
@@ -74,26 +75,27 @@ def _files_of_one(
 ) -> Iterator[tuple[PurePath, Iterable[bytes]]]:
     """Yield the files of a session, each with its content in pieces."""
     source = text_path(str(conversation.metadata.get("exported_as") or conversation.source))
-    folder = PurePath(source.name if kept.main else "")
+    folder = _folder(source, kept)
     main = _inside(folder, kept.main or source.name)
     entry = store.entry(conversation.id)
     turns = [turn for start, count in store.runs(conversation.head) for turn in range(start, start + count)]
     first = len(kept.first)
     envelope = kept.read_envelope(store)
     if conversation.head == entry.imported and not entry.merged:
-        for name, record in zip(kept.first, stored_records(store, turns[:first]), strict=False):
-            yield _inside(folder, name), record
+        for position, record in enumerate(stored_records(store, turns[:first])):
+            yield _of_first(folder, kept, position), record
         yield main, envelope.join(stored_records(store, turns[first:]))
     else:
         edited = Edited(store, conversation, entry.imported_head, first)
         for position, turn in edited.first:
-            yield _inside(folder, kept.first[position]), next(stored_records(store, [turn]))
+            yield _of_first(folder, kept, position), next(stored_records(store, [turn]))
         joints = edited.format.joints
         if edited.deleted:
-            yield main, envelope.rejoin(edited.without(stored_records(store, edited.turns)), joints)
+            yield main, envelope.rejoin(edited.without(edited.records(store)), joints)
         else:
-            records = zip(edited.positions, stored_records(store, edited.turns), strict=True)
+            records = zip(edited.positions, edited.records(store), strict=True)
             yield main, envelope.rejoin(records, joints)
+        yield from ((PurePath(name), (content,)) for name, content in edited.outside.items())
     yield from _sidecars(store, folder, kept.sidecars)
 
 
@@ -102,6 +104,24 @@ def _sidecars(
 ) -> Iterator[tuple[PurePath, Iterable[bytes]]]:
     for name, digest in sidecars.items():
         yield _inside(folder, name), store.blob_pieces(Hash(bytes.fromhex(digest)))
+
+
+def _folder(source: Path, kept: SessionFiles) -> PurePath:
+    """Return the directory, within that of the export, which names of a session's files are relative to.
+
+    Files that belong to a session which is a file may lie in directories beside those above it.
+    """
+    if kept.main:
+        return PurePath(source.name)
+    above = max((text_path(name).parts.count("..") for name in kept.first), default=0)
+    return PurePath(*source.parent.parts[len(source.parent.parts) - above :])
+
+
+def _of_first(folder: PurePath, kept: SessionFiles, position: int) -> PurePath:
+    name = kept.first[position]
+    if kept.main:
+        return _inside(folder, name)
+    return _inside(PurePath(), path_text(os.path.normpath(folder / text_path(name))))
 
 
 def _inside(folder: PurePath, name: str) -> PurePath:

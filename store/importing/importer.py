@@ -251,7 +251,7 @@ def _beside(path: Path, known: Imported | ImportedFile, first: tuple[str, ...] =
     if not unchanged(path / text_path(known.main), known.cursor, known.beside):
         return None
     folder = path if known.main else path.parent
-    return [folder / text_path(name) for name in (*first, *known.sidecars)]
+    return [Path(os.path.normpath(folder / text_path(name))) for name in (*first, *known.sidecars)]
 
 
 def _may_be_parted(format_: Format) -> bool:

@@ -111,8 +111,9 @@ class SessionImport:
         type_name, records = self._format.main_type, self._records
         prefix = Prefix(snapshot)
         start = end = finished = snapshot.start
-        for path in self._source.first if start == 0 else ():
-            self._file(path)
+        for path, kind in self._first_files() if start == 0 else ():
+            with Snapshot(path, self._scratch) as file:
+                records.take(kind, file.data[:], file.passed)
         for span in self._spans(data, start):
             self._envelope.gap(bytes(data[end : span.start]))
             records.take(type_name, data[span.start : span.end], _shifted(snapshot.passed, span.start))
@@ -158,7 +159,7 @@ class SessionImport:
 
     def _has_first(self, imported: Imported, beside: dict[str, Stamp]) -> bool:
         """Whether the files before the main one are those that were imported."""
-        if imported.first != tuple(path_text(path.name) for path in self._source.first):
+        if imported.first != _names_of_first(self._source):
             return False
         return all(beside.get(path_text(path)) == imported.beside.get(path_text(path)) for path in self._source.first)
 
@@ -175,10 +176,10 @@ class SessionImport:
         if len(data) - end > _LONGEST_GAP:
             yield Span(end, len(data))
 
-    def _file(self, path: Path) -> None:
-        """Take a whole file as a record."""
-        with Snapshot(path, self._scratch) as snapshot:
-            self._records.take(self._format.first_type, snapshot.data[:], snapshot.passed)
+    def _first_files(self) -> Iterator[tuple[Path, str]]:
+        """Yield the files that are a record each, with the types of these."""
+        files, types = self._source.first, self._source.first_types
+        yield from zip(files, types or (self._format.first_type,) * len(files), strict=True)
 
     # -- the conversation ------------------------------------------------------------------------------------------
 
@@ -202,7 +203,7 @@ class SessionImport:
             main="" if self._source.main == self._source.path else path_text(self._source.main.name),
             envelope=None if large else envelope,
             envelope_blob=self._records.blob(memoryview(encoded), _nowhere).hex() if large else "",
-            first=tuple(path_text(path.name) for path in self._source.first),
+            first=_names_of_first(self._source),
             sidecars=sidecars,
             beside=beside,
             titled=self._records.samples.titled(self._titled),
@@ -217,6 +218,12 @@ class SessionImport:
         if known is not None:
             return news(about, known)
         return introduction(self._store, self._group.names, about, source, about.session_id, modified_ms)
+
+
+def _names_of_first(source: Source) -> tuple[str, ...]:
+    """Return the names of the files before the main one, relative to the session's directory."""
+    folder = source.path.parent if source.main == source.path else source.path
+    return tuple(path_text(os.path.relpath(path, folder)) for path in source.first)
 
 
 def _nowhere(_offset: int) -> None:

@@ -175,6 +175,13 @@ def test_images_are_in_the_line_or_referred_to() -> None:
         assert event.resources[0].uri == "attachment:a1b2c3d4/image-1.png"
 
 
+def test_an_image_is_replaced_in_the_line() -> None:
+    for data in (IMAGE["data"], REFERENCE):
+        record = payload(said("user", [{**IMAGE, "data": data}]))
+        edited = LENS.edit_resource(record, 0, b"GIF89a", Earlier({DIGEST: PNG}))
+        assert edited == record.replace(data.encode(), base64.b64encode(b"GIF89a"))
+
+
 @pytest.mark.parametrize("data", [REFERENCE, "blob:sha256:12", "ZmFrZQ==\n\n" + CUT, "no base64!"])
 def test_images_that_cannot_be_had_leave_what_stands_for_them(data: str) -> None:
     event = see(said("user", [{**IMAGE, "data": data}]))

@@ -1,3 +1,4 @@
+import base64
 import hashlib
 import json
 from pathlib import Path
@@ -170,3 +171,20 @@ def test_labels_go_with_what_they_mark_and_compactions_keep_what_is_left() -> No
     compaction = {"type": "compaction", "summary": "s", "firstKeptEntryIndex": 2}
     left = [json.loads(line) for line in PI.without(lines(HEADER, *first, compaction), {1})]
     assert left[-1]["firstKeptEntryIndex"] == 1
+
+
+def test_only_images_of_some_size_in_content_go_outside() -> None:
+    large, small = base64.b64encode(bytes(range(256)) * 4).decode(), IMAGE["data"]
+    image = {"type": "image", "data": large, "mimeType": "image/png"}
+    reference = "blob:sha256:" + hashlib.sha256(bytes(range(256)) * 4).hexdigest()
+    record = payload(
+        said("user", [text("Look"), image, IMAGE, {**image, "data": reference}], images=[image], note=large)
+    )
+    moved, outside = PI.moved_outside(record)
+    assert outside == {f"blobs/{reference[12:]}": bytes(range(256)) * 4}
+    assert moved == record.replace(large.encode(), reference.encode(), 1)
+    nested = payload(result(text("x"), details={"results": [{"content": [image]}]}))
+    assert PI.moved_outside(nested)[0] == nested.replace(large.encode(), reference.encode())
+    for other in (payload(said("user", [{**image, "data": large[:1020]}])), b"damaged", payload(HEADER)):
+        assert PI.moved_outside(other) == (other, {})
+    assert small in moved.decode()

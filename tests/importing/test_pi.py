@@ -1,9 +1,12 @@
+import base64
 import hashlib
 from pathlib import Path
 
+from store.conversations.chain import Recorded
+from store.editing.editor import Editor
 from store.events.event import Event
 from store.store import Store
-from tests.formats.test_pi_lens import IMAGE, said, slot, text
+from tests.formats.test_pi_lens import IMAGE, LENS, said, slot, text
 from tests.formats.test_pi_session import HEADER, NAME, session, write
 from tests.importing.sessions import by_source, exported, imported, native
 
@@ -44,3 +47,20 @@ def test_images_come_from_the_folder_beside_all_sessions(store: Store, tmp_path:
     assert isinstance(event, Event)
     assert event.blocks[0].data == image
     assert native(store, path) == path.read_bytes()
+
+
+def test_an_image_that_was_replaced_lies_outside_when_exported(store: Store, tmp_path: Path) -> None:
+    large, other = bytes(range(256)) * 8, bytes(range(255, -1, -1)) * 8
+    image = {**IMAGE, "data": base64.b64encode(large).decode()}
+    path = session(tmp_path / "agent", slot("x"), HEADER, said("user", [image]), {**said("user", [image]), "id": "b"})
+    imported(store, path)
+    conversation = by_source(store, path)
+    row = store.rows(conversation.head)[2]
+    payload = store.payload(row.turn)
+    new = LENS.edit_resource(payload, 0, other, Recorded("", 0, store.aliased))
+    Editor(store).edit(conversation.id, {3: new})
+    digest = hashlib.sha256(other).hexdigest()
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[2] = lines[2].replace(base64.b64encode(large), f"blob:sha256:{digest}".encode())
+    with exported(store, by_source(store, path)) as files:
+        assert files == {path.name: b"".join(lines), f"blobs/{digest}": other}

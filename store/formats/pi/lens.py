@@ -17,7 +17,6 @@ from store.formats.unknown import as_it_is
 
 _TRANSIENT = ("partialJson", "jsonlEvents")
 """Members that only mean something while a message is being made; versions that wrote them say all of it elsewhere."""
-_MAY_BE_TRANSIENT = tuple(f'"{key}"'.encode() for key in _TRANSIENT)
 _CUT = CUT.encode()
 _REFERENCE = REFERENCE.encode()
 
@@ -34,7 +33,7 @@ class PiLens(EditableLens):
         if decoded is None or not isinstance(decoded.value, dict):
             return as_it_is(payload)
         line: JsonObject = decoded.value
-        if any(key in payload for key in _MAY_BE_TRANSIENT):
+        if b'"partialJson"' in payload or b'"jsonlEvents"' in payload:
             line = as_object(_without_transient(line))
         what = line.get("type")
         if isinstance(what, str) and what in entries.BOOKKEEPING_TYPES:

@@ -7,7 +7,7 @@ subagents' own sessions (``<id>.jsonl``). Images lie in ``blobs/`` beside ``sess
 
 import os
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 from store.formats.files import companions
@@ -20,6 +20,7 @@ from store.formats.pi.about import describe, may_title
 from store.formats.pi.blobs import referenced_blobs
 from store.formats.pi.entries import BOOKKEEPING_TYPES, VIEWS
 from store.formats.pi.lens import PiLens
+from store.formats.pi.outside import moved_outside
 from store.formats.pi.title_slot import is_slot
 
 _is_session_name = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:-\d+)?Z_.+").fullmatch
@@ -77,6 +78,10 @@ class Pi(Format):
     def blobs(self, source: Source, payload: bytes) -> Iterator[ExternalBlob]:
         """Yield the images that ``payload`` refers to."""
         return referenced_blobs(source.path, payload)
+
+    def moved_outside(self, record: bytes) -> tuple[bytes, Mapping[str, bytes]]:
+        """Return a line with references to its images, and the images, for ``blobs/``."""
+        return moved_outside(record)
 
     def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
         """Return the other lines, linked past those that are gone; tool calls and their results go together."""
