@@ -86,6 +86,8 @@ RECORDS: list[tuple[dict[str, object], Kind, list[tuple[str, str | None]]]] = [
     (item("ghost_snapshot", ghost_commit={"id": "1"}), Kind.RECORD, []),
     (item("compaction", encrypted_content="gAAA"), Kind.SUMMARY, []),
     (item("weather", wind="n"), Kind.NOTE, [("record", '{\n  "wind": "n"\n}')]),
+    (output('[{"type":"text","text":"a\\nb"}]'), Kind.TOOL_RESULT, [("", "a\nb")]),
+    (output("[{"), Kind.TOOL_RESULT, [("", "[{")]),
     (output("a.txt"), Kind.TOOL_RESULT, [("", "a.txt")]),
     (
         output([{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]),
@@ -94,7 +96,7 @@ RECORDS: list[tuple[dict[str, object], Kind, list[tuple[str, str | None]]]] = [
     ),
     (output({"content": "a", "success": False}), Kind.TOOL_RESULT, [("", "a")]),
     (
-        output(json.dumps({"output": "a\n", "metadata": {"exit_code": 2}}, separators=(",", ":"))),
+        output(WRAPPED),
         Kind.TOOL_RESULT,
         [("", "a\n")],
     ),
