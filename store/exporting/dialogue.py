@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from store.conversations.viewer import LARGEST_VIEWED
 from store.errors import ConvfsError
 from store.events.conversation import Conversation, EventRow
 from store.events.event import Block, Event, Kind
-from store.exporting.losses import Losses
+from store.exporting.losses import DAMAGED, TOO_LARGE, Losses
 from store.exporting.steps import Step, steps_of
 from store.store import Store
 
@@ -87,7 +88,9 @@ class Dialogue:
         """Yield the steps that are not left out, as they stand; calls and results have ids of their own."""
         for row, event in self._store.events([row for row in self._rows if self._is_told(row)]):
             if isinstance(event, ConvfsError):
-                self._losses.add(f"what is damaged in the store: {event}", row.number)
+                self._losses.add(DAMAGED, row.number)
+            elif row.payload_size > LARGEST_VIEWED:
+                self._losses.add(TOO_LARGE, row.number)
             elif row.number in self._left:
                 self._losses.add("a branch that the conversation did not go on from", row.number)
             elif event.kind is Kind.SUMMARY and not event.time_ms:

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Struct
 
+from store.conversations.viewer import LARGEST_VIEWED
 from store.errors import ConvfsError
 from store.events.conversation import Conversation, EventRow
 from store.events.event import Block, Event, Kind
+from store.exporting.losses import DAMAGED, TOO_LARGE
 from store.exporting.naming import file_name
 from store.exporting.target import Job, Target
 from store.formats.times import iso
@@ -40,7 +42,7 @@ class Json(Target):
 
     def write(self, job: Job) -> None:
         """Write one file."""
-        events = shown_events(job.store, job.conversation)
+        events = told_events(job)
         pieces = document(_head(job.conversation), events)
         job.stage.write(file_name(job.conversation, ".json"), (piece.encode() for piece in pieces))
 
@@ -52,7 +54,7 @@ class JsonLines(Target):
 
     def write(self, job: Job) -> None:
         """Write one file."""
-        events = shown_events(job.store, job.conversation)
+        events = told_events(job)
         lines = (encoded(event_object(row, event)) + "\n" for row, event in events)
         job.stage.write(file_name(job.conversation, ".jsonl"), (line.encode() for line in lines))
 
@@ -61,6 +63,16 @@ def shown_events(store: Store, conversation: Conversation) -> Iterator[_Shown]:
     """Yield the events of a conversation that have a file in ``events/``, an error for what cannot be read."""
     rows = store.rows(conversation.head) if conversation.head else ()
     return store.events([row for row in rows if row.kind is not Kind.RECORD])
+
+
+def told_events(job: Job) -> Iterator[_Shown]:
+    """Yield the same of a conversation on its way out; what they do not say is noted as lost."""
+    for row, event in shown_events(job.store, job.conversation):
+        if isinstance(event, ConvfsError):
+            job.losses.add(DAMAGED, row.number)
+        elif row.payload_size > LARGEST_VIEWED:
+            job.losses.add(TOO_LARGE, row.number)
+        yield row, event
 
 
 def document(head: Struct, events: Iterable[_Shown]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from store.exporting.anthropic import Anthropic
 from store.exporting.claude_code import ClaudeCode
 from store.exporting.codex import Codex
 from store.exporting.event_json import Json, JsonLines
+from store.exporting.gemini_cli import GeminiCli
 from store.exporting.html import Html
 from store.exporting.jp import Jp
 from store.exporting.losses import Loss, Losses
@@ -37,6 +38,7 @@ TARGETS: dict[str, Target] = {
         ClaudeCode(),
         Codex(),
         Pi(),
+        GeminiCli(),
     )
 }
 """The forms other than that of a conversation's own tool, by name."""

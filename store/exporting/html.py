@@ -10,7 +10,7 @@ from store.errors import ConvfsError
 from store.events.conversation import Conversation, EventRow
 from store.events.event import Block, Event, Kind, utf8
 from store.exporting import page, prose
-from store.exporting.event_json import shown_events
+from store.exporting.event_json import told_events
 from store.exporting.naming import file_name
 from store.exporting.target import Job, Target
 from store.formats.media import suffix_of
@@ -34,7 +34,7 @@ class Html(Target):
 
 def _page(job: Job) -> Iterator[str]:
     yield _head(job.conversation)
-    for row, event in shown_events(job.store, job.conversation):
+    for row, event in told_events(job):
         yield _article(row, event)
     yield "</main>\n</body>\n</html>\n"
 

@@ -12,6 +12,7 @@ from store.events.conversation import EventRow
 from store.exporting.dialogue import Dialogue
 from store.exporting.jp_contents import Contents, indented
 from store.exporting.jp_events import jp_events
+from store.exporting.losses import DAMAGED
 from store.exporting.target import Job, Target
 from store.formats.jp.editing import stamp
 from store.formats.jp.lens import JpConfigLens
@@ -102,7 +103,8 @@ def _own_events(job: Job, contents: Contents, folder: PurePath) -> Iterator[byte
     gone = _deleted(job, rows)
     for row, payload in _payloads(job, [row for row in rows if not row.deleted]):
         if isinstance(payload, ConvfsError):
-            raise payload
+            job.losses.add(DAMAGED, row.number)
+            continue
         if job.store.type_name(job.store.turn(row.turn).type_tag) == JpConfigLens.type_name:
             job.stage.write(folder / _CONFIG, (payload,), unit=folder)
         elif len(payload) > LARGEST_VIEWED:

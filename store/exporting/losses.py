@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+DAMAGED = "what is damaged in the store"
+TOO_LARGE = "a record too large to be looked into: the native format has it"
 _SHOWN = 8
 
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from store.errors import UsageError
 from store.events.event import Block
-from store.exporting.event_json import shown_events
+from store.exporting.event_json import told_events
 from store.exporting.naming import file_name
 from store.exporting.target import Job, Target
 from store.formats.media import suffix_of
@@ -35,5 +35,5 @@ class Markdown(Target):
                 job.stage.write(path, (data,), unit=folder)
             return quote(str(path))
 
-        text = renderer.transcript(job.conversation, shown_events(job.store, job.conversation), link)
+        text = renderer.transcript(job.conversation, told_events(job), link)
         job.stage.write(file_name(job.conversation, ".md"), text)

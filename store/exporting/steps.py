@@ -16,7 +16,9 @@ _argument = re.compile(r"(?:call(\d+)\.)?arguments(?=$|[.\[])").match
 _result = re.compile(r"result(\d+)").fullmatch
 _returned = re.compile(r"(?:call(\d+)\.)?(?:error|output|result)(?=$|[.\[])").match
 """The names of what came of a call, where one record holds both."""
-_THINKING = "thinking"
+_THINKING = frozenset(("subject", "thinking"))
+_INPUTS = frozenset(("input", "prompt"))
+"""The names of what a call is given that is no JSON."""
 
 
 class Step(Struct, frozen=True):
@@ -75,13 +77,13 @@ def _of_the_model(event: Event) -> Iterator[Step]:
             returned.setdefault(int(named[1] or 1), []).append(block)
             continue
         number = _call_of(event, block)
-        kind = Kind.REASONING if block.name == _THINKING else plain
+        kind = Kind.REASONING if block.name in _THINKING else plain
         if number in calls:
             calls[number].append(block)
         elif number:
             calls[number] = [block]
             groups.append((Kind.TOOL_CALL, number, calls[number]))
-        elif groups and groups[-1][0] is kind is Kind.ASSISTANT:
+        elif groups and groups[-1][0] is kind and (kind is Kind.ASSISTANT or groups[-1][2][-1].name == "subject"):
             groups[-1][2].append(block)
         else:
             groups.append((kind, 0, [block]))
@@ -108,12 +110,11 @@ def _calls(event: Event) -> list[int]:
 
 def _call_of(event: Event, block: Block) -> int:
     """Return which call of an event a block belongs to, 0 for none."""
-    if event.kind is not Kind.TOOL_CALL or block.name == _THINKING:
+    if event.kind is not Kind.TOOL_CALL:
         return 0
     if named := _argument(block.name):
         return int(named[1] or 1)
-    # a call's input that is no JSON may have a name of its own
-    return 1 if block.name and not any(_argument(other.name) for other in event.blocks) else 0
+    return 1 if block.name in _INPUTS else 0
 
 
 def _given(blocks: list[Block], number: int) -> object:

@@ -201,6 +201,13 @@ def test_a_call_whose_input_has_a_name_of_its_own() -> None:
     assert (step.tool, step.id, step.arguments) == ("apply_patch", "a", {"input": "*** Begin"})
 
 
+def test_a_thought_with_a_heading_is_one_thought() -> None:
+    blocks = (Block("text", "On files", name="subject"), Block("text", "Which?", name="thinking"))
+    thought, call = steps_of(1, Event(Kind.TOOL_CALL, "read", {"id": "a"}, blocks))
+    assert (thought.kind, thought.text) == (Kind.REASONING, "On files\n\nWhich?")
+    assert (call.kind, call.arguments) == (Kind.TOOL_CALL, {})
+
+
 def test_losses_are_told_in_a_line_each() -> None:
     losses = Losses()
     losses.add("a thought", 3)

@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from fusefs.text.render import FileRenderer
 from store.disk import durable
 from store.editing.editor import Editor
 from store.errors import Conflict, UsageError
 from store.events.deletion import DELETED
 from store.exporting import page
 from store.exporting.export import FORMATS, TARGETS, export, names
+from store.exporting.losses import DAMAGED
 from store.exporting.prose import html_of
 from store.store import Store
-from tests.exporting.talks import Talk, document, lines_of, shop
+from tests.exporting.talks import Talk, document, lines_of, lost, shop
 from tests.importing.sessions import SAMPLES, by_source, event, imported, jp
 
 HOSTILE = (
@@ -170,6 +172,28 @@ def test_an_error_leaves_nothing(store: Store, tmp_path: Path, monkeypatch: pyte
         with pytest.raises(UsageError, match="No space left"):
             export(store, conversation, tmp_path / "out", form)
     assert os.listdir(tmp_path / "out") == []
+
+
+def test_what_is_damaged_is_told_and_the_rest_is_there(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    talk = Talk(tmp_path)
+    for number in range(200):
+        talk.user(f"{number} " + f"word{number} " * 200)
+    with Store.open(root, renderer=FileRenderer()) as store:
+        talk.bring(store)
+    pack = root / "blobs" / "00000001.pack"
+    data = bytearray(pack.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    pack.write_bytes(data)
+    with Store.open(root, renderer=FileRenderer()) as store:
+        (conversation,) = store.conversations()
+        for form in ("json", "markdown", "html", "codex", "jp"):
+            done = export(store, conversation, tmp_path / form, form)
+            damaged = lost(done)[DAMAGED]
+            assert 0 < len(damaged) < 200
+            text = done.files[-1].read_text()
+            readable = set(range(1, 201)) - set(damaged)
+            assert all(f"{number - 1} word{number - 1} " in text for number in readable)
 
 
 def test_a_form_that_there_is_not(store: Store, tmp_path: Path) -> None:

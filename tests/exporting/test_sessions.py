@@ -96,6 +96,30 @@ def test_claude_code_becomes_pi_and_comes_back(store: Store, tmp_path: Path) -> 
         assert told == [text for _kind, _tool, texts in said(store, conversation) for text in texts]
 
 
+def test_claude_code_becomes_gemini_cli_and_comes_back(store: Store, tmp_path: Path) -> None:
+    conversation = shop(tmp_path).bring(store)
+    done = export(store, conversation, tmp_path / "out", "gemini-cli")
+    (path,) = done.files
+    assert path.relative_to(tmp_path / "out").parts[0] == "tmp"
+    assert path.parent.name == "chats"
+    assert path.name.startswith("session-2026-03-05T19-00-")
+    assert lost(done) == {}
+    with brought_back(tmp_path, path) as (other, again):
+        assert (again.format, again.project, again.title) == ("gemini-cli", "shop", conversation.title)
+        told = [(kind, tool) for kind, tool, _content in said(other, again)]
+        assert told == [
+            ("user", ""),
+            ("tool_call", "Read"),
+            ("tool_call", "Bash"),
+            ("assistant", ""),
+            ("user", ""),
+            ("assistant", ""),
+        ]
+        texts = [repr(text) for _kind, _tool, texts in said(other, again) for text in texts if text]
+        before = [repr(text) for _kind, _tool, texts in said(store, conversation) for text in texts]
+        assert sorted(texts) == sorted(before)
+
+
 def check_claude_code(lines: list[dict[str, Any]]) -> None:
     """Check what the program looks for when it takes a session up again."""
     parent = None
@@ -118,7 +142,7 @@ def test_lines_of_claude_code_are_linked(store: Store, tmp_path: Path) -> None:
     assert {line["sessionId"] for line in lines} == {done.files[0].stem}
 
 
-@pytest.mark.parametrize("form", ["codex", "claude-code", "pi"])
+@pytest.mark.parametrize("form", ["codex", "claude-code", "pi", "gemini-cli"])
 def test_the_same_again_each_time(store: Store, tmp_path: Path, form: str) -> None:
     folder = jp(tmp_path, TALK)
     imported(store, folder)
