@@ -18,7 +18,8 @@ class Source(Struct, frozen=True):
     records become turns; ``first`` are files that become one record each before those of ``main``, of the payload types
     ``first_types`` (where that is empty, all of the format's ``first_type``); ``sidecars`` are files kept whole beside
     the conversation, by the name that they are exported under (relative to ``path``'s directory, or to ``path`` itself
-    where that is a directory).
+    where that is a directory). ``beside`` are other files, in the directory of ``main``, that belong to that one (a
+    database's log): they need not be there.
     """
 
     format: str
@@ -27,6 +28,7 @@ class Source(Struct, frozen=True):
     first: tuple[Path, ...] = ()
     sidecars: tuple[tuple[str, Path], ...] = ()
     first_types: tuple[str, ...] = ()
+    beside: tuple[Path, ...] = ()
 
 
 class Span(Struct, frozen=True, gc=False):
@@ -153,13 +155,17 @@ class Format(Protocol):
 
         Return that file: spans and parts are of it. The same content gives the same bytes. None: the main file itself
         holds the records. Raises UsageError for a file that cannot be read.
+
+        Where :meth:`parts` then says nothing, the lines are one conversation.
         """
         return None
 
     def restore(self, original: Path, rendition: Path, target: Path) -> None:
         """Write to ``target`` the file ``original``, from which a rendition was made, so that it says ``rendition``.
 
-        Raises UsageError where that cannot be done.
+        In that, records were edited, left out and put in; or it is that of a later state of the file. What
+        :attr:`Source.beside` names is beside ``original``, if it was there. Raises UsageError where that cannot be
+        done.
         """
         raise UsageError(f"what was edited cannot be written back into a file of {self.name}")
 

@@ -19,6 +19,10 @@ _CLOCK_TICK_NS = 20_000_000
 """The clock that stamps files goes in steps of up to 10 ms: a file may change again within one."""
 
 
+_ABSENT: Stamp = (-1, 0)
+"""The stamp of a file that is not there."""
+
+
 class Cursor(Struct, frozen=True):
     """``offset`` is where the last finished record of the main file ends, ``prefix`` the BLAKE3 of the bytes before
     it in hex, ``records`` how many records that is (those of ``Source.first`` too), ``stamp`` the main file's."""
@@ -37,7 +41,10 @@ def stamp(path: Path) -> Stamp:
 
 
 def stamps_beside(source: Source) -> dict[str, Stamp]:
-    """Return the stamps of what belongs to a session beside its main file: other files, and directories of these."""
+    """Return the stamps of what belongs to a session beside its main file: other files, and directories of these.
+
+    Of a file that need not be there, also that it is not.
+    """
     files = (*source.first, *(path for _name, path in source.sidecars))
     folders = {path.parent for path in files} - {source.path.parent}
     if source.path != source.main:
@@ -47,12 +54,20 @@ def stamps_beside(source: Source) -> dict[str, Stamp]:
         # what has gone meanwhile has no stamp
         with suppress(OSError):
             found[path_text(path)] = stamp(path)
-    return found
+    return found | {path_text(path): _stamp_if_there(path) for path in source.beside}
 
 
 def unchanged(main: Path, cursor: Cursor, beside: dict[str, Stamp]) -> bool:
     """Whether a session's main file and all that is kept in ``beside`` are as they were."""
     try:
-        return stamp(main) == cursor.stamp and all(stamp(text_path(path)) == known for path, known in beside.items())
+        known = beside.items()
+        return stamp(main) == cursor.stamp and all(_stamp_if_there(text_path(path)) == was for path, was in known)
     except OSError:
         return False
+
+
+def _stamp_if_there(path: Path) -> Stamp:
+    try:
+        return stamp(path)
+    except FileNotFoundError:
+        return _ABSENT

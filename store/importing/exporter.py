@@ -8,11 +8,13 @@ from pathlib import Path, PurePath
 
 from store.errors import UsageError
 from store.events.conversation import Conversation
+from store.formats.registry import format_named
 from store.ids import Hash
 from store.importing import placing
 from store.importing.assembling import Assembly
 from store.importing.edited import Edited
 from store.importing.imported import SessionFiles, read_file, read_files
+from store.importing.original import restored
 from store.importing.paths import path_text, text_path
 from store.importing.stored import stored_records
 from store.store import Store
@@ -66,7 +68,16 @@ def _files_of_many(store: Store, conversation: Conversation) -> Iterator[tuple[P
     assembly = Assembly(store, file, imported.read_layout(store), chosen)
     source = text_path(str(conversation.metadata.get("exported_as") or file.metadata["layout_of"]))
     folder = PurePath(source.name if imported.main else "")
-    yield _inside(folder, imported.main or source.name), assembly.pieces()
+    name = _inside(folder, imported.main or source.name)
+    main = imported.main or path_text(text_path(str(file.metadata["layout_of"])).name)
+    if not imported.rendered:
+        yield name, assembly.pieces()
+    elif assembly.edited or not imported.has_original:
+        yield name, restored(store, format_named(file.format), main, imported.original, assembly.pieces())
+    else:
+        for beside, digest in imported.original.items():
+            at = name if beside == main else name.with_name(name.name + beside.removeprefix(main))
+            yield at, store.blob_pieces(Hash(bytes.fromhex(digest)))
     yield from _sidecars(store, folder, imported.sidecars)
 
 

@@ -53,7 +53,9 @@ class Imported(SessionFiles, frozen=True, omit_defaults=True, kw_only=True):
 class ImportedFile(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What is kept of a file of many conversations. ``layout`` is a blob, in hex, the others are as in a session.
 
-    ``incomplete`` says that some of its records refer to content that was not to be found.
+    ``incomplete`` says that some of its records refer to content that was not to be found. ``rendered``: the layout is
+    that of a rendition. ``original`` are then the blobs, in hex, of the file itself and those beside it, by name, and
+    ``original_of`` is the layout that belongs to them.
     """
 
     layout: str
@@ -62,6 +64,14 @@ class ImportedFile(Struct, frozen=True, omit_defaults=True, kw_only=True):
     cursor: Cursor
     beside: dict[str, Stamp] = {}
     incomplete: bool = False
+    rendered: bool = False
+    original: dict[str, str] = {}
+    original_of: str = ""
+
+    @property
+    def has_original(self) -> bool:
+        """Whether the file is kept as it was when it was imported last, or holds its records itself."""
+        return not self.rendered or self.original_of == self.layout
 
     def changes(self, metadata: dict[str, object]) -> dict[str, object]:
         """Return what must change in ``metadata`` for it to hold this."""

@@ -61,15 +61,19 @@ class Importer:
         *,
         format_name: str | None = None,
         dry_run: bool = False,
+        by_hand: bool = True,
         progress: Progress | None = None,
     ) -> ImportReport:
         """Import the sessions at or under ``paths``; ``dry_run`` only counts them.
+
+        ``by_hand``: databases and archives are kept whole, so that an export gives back the very same file. What is
+        imported again and again, as it grows, should not be.
 
         What cannot be imported is an entry in the report's ``errors`` and stops nothing else, but for StoreFailed:
         then nothing more can be.
         """
         formats: tuple[Format, ...] = (format_named(format_name),) if format_name else FORMATS
-        with _Run(self._store, formats, dry_run, progress) as run:
+        with _Run(self._store, formats, progress, dry_run=dry_run, by_hand=by_hand) as run:
             for path in paths:
                 run.take_all(path)
             run.commit()
@@ -80,11 +84,14 @@ class Importer:
 class _Run:
     """One import. While sessions wait for their commit, no other import of the store goes on."""
 
-    def __init__(self, store: Store, formats: tuple[Format, ...], dry_run: bool, progress: Progress | None) -> None:
+    def __init__(
+        self, store: Store, formats: tuple[Format, ...], progress: Progress | None, *, dry_run: bool, by_hand: bool
+    ) -> None:
         self.report = ImportReport()
         self._store = store
         self._formats = formats
         self._dry_run = dry_run
+        self._by_hand = by_hand
         self._progress = progress
         self._apart = frozenset([Path(os.path.abspath(store.root))])
         self._group = Group(store)
@@ -182,7 +189,7 @@ class _Run:
         """Import a file of many conversations; say whether it is one."""
         self._commit_waiting()
         file = self._file(source.path)
-        parted = PartedImport(self._store, format_, source, file)
+        parted = PartedImport(self._store, format_, source, file, by_hand=self._by_hand)
         found = parted.survey() if self._dry_run else parted.run(self._progress)
         if found is None:
             return False
@@ -242,7 +249,9 @@ class _Run:
             return _beside(path, imported, imported.first)
         if (entry := self._file(path)) is not None:
             file = read_file(entry.metadata)
-            return None if file is None or file.incomplete else _beside(path, file)
+            if file is None or file.incomplete or (self._by_hand and not file.has_original):
+                return None
+            return _beside(path, file)
         return None
 
 
@@ -255,5 +264,5 @@ def _beside(path: Path, known: Imported | ImportedFile, first: tuple[str, ...] =
 
 
 def _may_be_parted(format_: Format) -> bool:
-    """Whether files of a format may hold many conversations: it says something of parts."""
-    return type(format_).parts is not Format.parts
+    """Whether files of a format may hold many conversations: it says something of parts, or of a rendition."""
+    return type(format_).parts is not Format.parts or type(format_).rendition is not Format.rendition

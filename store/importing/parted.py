@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 from blake3 import blake3
@@ -24,6 +25,7 @@ from store.importing.envelope import Envelope, EnvelopeBuilder
 from store.importing.group import Group
 from store.importing.imported import ImportedFile, read_file
 from store.importing.layout import Layout, Place, levels, positions, runs_of, settled
+from store.importing.original import keep, rendition, state
 from store.importing.paths import path_text
 from store.importing.records import Records
 from store.importing.session import Done
@@ -32,6 +34,7 @@ from store.importing.snapshot import Snapshot
 from store.index.catalogue import Entry
 from store.store import Store
 
+_DESCRIBED_BY = 200
 _HASHED_AT_ONCE = 4 << 20
 _TOUCHED = frozenset(("file", "updated_ms"))
 """What changes in the metadata of a conversation that came in another file and says the same."""
@@ -48,13 +51,19 @@ class _Brought(Struct):
 
 
 class PartedImport:
-    """Imports a file of many conversations into ``store``; ``file`` is the context that stands for it. Used once."""
+    """Imports a file of many conversations into ``store``; ``file`` is the context that stands for it. Used once.
 
-    def __init__(self, store: Store, format_: Format, source: Source, file: Entry | None) -> None:
+    ``by_hand``: of a file that is rendered, the original is to be kept.
+    """
+
+    def __init__(
+        self, store: Store, format_: Format, source: Source, file: Entry | None, *, by_hand: bool = True
+    ) -> None:
         self._store = store
         self._group = Group(store)
         self._format = format_
         self._source = source
+        self._by_hand = by_hand
         self._scratch = store.root / "scratch"
         self._file = file.id if file else 0
         self._imported = read_file(file.metadata) if file else None
@@ -69,20 +78,24 @@ class PartedImport:
         None, and nothing has been done, if the format says that the file's records are but one conversation.
         """
         source, imported = self._source, self._imported
+        # before anything is read: what changes after this is looked at again next time
+        before = state(source)
         modified = os.stat(source.main).st_mtime_ns // 1_000_000
         main, beside = stamp(source.main), stamps_beside(source)
-        with Snapshot(source.main, self._scratch) as snapshot:
+        with (
+            rendition(self._store, self._format, source) as rendered,
+            Snapshot(rendered or source.main, self._scratch) as snapshot,
+        ):
             data, prefix = snapshot.data, _hash_of(snapshot)
             if imported and not imported.incomplete and imported.cursor.prefix == prefix:
                 cursor = msgspec.structs.replace(imported.cursor, stamp=main)
-                sidecars = self._sidecars(beside)
-                self._note(msgspec.structs.replace(imported, cursor=cursor, beside=beside, sidecars=sidecars))
+                now = msgspec.structs.replace(imported, cursor=cursor, beside=beside, sidecars=self._sidecars(beside))
+                self._note(self._with_original(now, before))
                 return []
             spans = list(self._format.spans(data, 0))
-            told = self._format.parts(source, data, spans)
-            if told is None:
+            parts = self._parts(data, spans, rendered)
+            if parts is None:
                 return None
-            parts = settled(told, len(spans))
             if not self._file:
                 self._file = self._stand_for()
             places = self._bring(snapshot, spans, parts, modified, progress)
@@ -90,27 +103,38 @@ class PartedImport:
             cursor = Cursor(len(data), prefix, layout.count, main)
         # where one conversation could not be brought in, the file is looked at again next time
         if all(place.context for place in places):
-            self._note(
-                ImportedFile(
-                    main="" if source.main == source.path else path_text(source.main.name),
-                    layout=self._keep_layout(layout).hex(),
-                    sidecars=self._sidecars(beside),
-                    cursor=cursor,
-                    beside=beside,
-                    incomplete=any(brought.records.missing for brought in self._brought),
-                )
+            now = ImportedFile(
+                main="" if source.main == source.path else path_text(source.main.name),
+                layout=self._keep_layout(layout).hex(),
+                sidecars=self._sidecars(beside),
+                cursor=cursor,
+                beside=beside,
+                incomplete=any(brought.records.missing for brought in self._brought),
+                rendered=rendered is not None,
+                original=imported.original if imported else {},
+                original_of=imported.original_of if imported else "",
             )
+            self._note(self._with_original(now, before))
         return [brought.done for brought in self._brought]
 
     def survey(self) -> list[Done] | None:
         """Return what :meth:`run` would, and bring in nothing: of names and sizes, nothing is told."""
-        with Snapshot(self._source.main, self._scratch) as snapshot:
+        with (
+            rendition(self._store, self._format, self._source) as rendered,
+            Snapshot(rendered or self._source.main, self._scratch) as snapshot,
+        ):
             spans = list(self._format.spans(snapshot.data, 0))
-            told = self._format.parts(self._source, snapshot.data, spans)
-            if told is None:
-                return None
-            parts = settled(told, len(spans))
-            return [self._surveyed(snapshot.data, spans, part) for part in parts]
+            parts = self._parts(snapshot.data, spans, rendered)
+            return None if parts is None else [self._surveyed(snapshot.data, spans, part) for part in parts]
+
+    def _parts(self, data: memoryview, spans: Sequence[Span], rendered: Path | None) -> list[Part] | None:
+        """Return the conversations of the file, None if its records are but one."""
+        told = self._format.parts(self._source, data, spans)
+        if told is None and rendered is not None:
+            first = [bytes(data[span.start : span.end]) for span in spans[:_DESCRIBED_BY]]
+            about = self._format.about(self._source, first)
+            told = [Part(path_text(self._source.path), range(len(spans)), about)]
+        return None if told is None else settled(told, len(spans))
 
     def _surveyed(self, data: memoryview, spans: Sequence[Span], part: Part) -> Done:
         """Say whether a conversation is new, or has other records than it had, or another last one."""
@@ -221,6 +245,19 @@ class PartedImport:
             brought.tip = records.tip
 
     # -- the file --------------------------------------------------------------------------------------------------
+
+    def _with_original(self, now: ImportedFile, before: object) -> ImportedFile:
+        """Return ``now`` with the file itself, if that is to be kept; ``before`` is the state that it was read in."""
+        if not now.rendered or not self._by_hand:
+            return now
+        blobs = keep(self._store, self._source, self._group.load.huge)
+        if state(self._source) != before:
+            self.problems.append(
+                f"{path_text(self._source.path)}: it was written to while it was read: its conversations are here,"
+                " but not the file itself"
+            )
+            return now
+        return msgspec.structs.replace(now, original=blobs, original_of=now.layout)
 
     def _stand_for(self) -> int:
         """Make the context that stands for the file."""

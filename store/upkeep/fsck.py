@@ -161,6 +161,8 @@ def check_references(store: Store) -> Iterator[Finding]:
             kept["envelope"] = envelope
         if layout := conversation.metadata.get("layout"):
             kept["layout"] = layout
+        original = conversation.metadata.get("original")
+        kept |= original if isinstance(original, dict) else {}
         for name, digest in kept.items():
             try:
                 store.resolver.check(Hash(bytes.fromhex(str(digest))))

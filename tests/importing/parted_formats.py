@@ -2,11 +2,15 @@
 
 import json
 import re
+import shutil
+import sqlite3
 from collections.abc import Iterator, Sequence, Set
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from store.errors import UsageError
 from store.formats import registry
 from store.formats.format import About, Format, Part, Source, Span
 from store.formats.json_spans import elements, locate
@@ -129,6 +133,55 @@ class Boxes(Format):
                 on = gone[on]
             left.append(record if on == said[at].get("on") else json.dumps(said[at] | {"on": on}).encode())
         return left
+
+
+class Ledger(Format):
+    """``*.ledger``: an SQLite database of what was said in which talk. A talk called ``all`` is the only one."""
+
+    name = "ledger"
+    lenses: Sequence[Lens] = ()
+    main_type = "ledger.row.v1"
+
+    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
+        return iter(())
+
+    def claim(self, look: Look) -> Source | None:
+        path = look.path
+        if not look.head.startswith(b"SQLite format 3"):
+            return None
+        return Source(self.name, path, path, beside=(path.with_name(f"{path.name}-wal"),))
+
+    def rendition(self, source: Source, scratch: Path) -> Path:
+        lines = scratch / "lines"
+        with closing(sqlite3.connect(source.main)) as db:
+            try:
+                rows = db.execute("SELECT number, talk, text FROM said ORDER BY talk, number").fetchall()
+            except sqlite3.Error as error:
+                raise UsageError(f"{source.main.name} cannot be read: {error}") from error
+        names = ("number", "talk", "text")
+        lines.write_text("".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows))
+        return lines
+
+    def restore(self, original: Path, rendition: Path, target: Path) -> None:
+        shutil.copyfile(original, target)
+        rows = [json.loads(line) for line in rendition.read_bytes().splitlines()]
+        with closing(sqlite3.connect(target)) as db:
+            with db:
+                db.execute("DELETE FROM said")
+                db.executemany("INSERT INTO said VALUES (:number, :talk, :text)", rows)
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def spans(self, data: memoryview, start: int) -> Iterator[Span]:
+        return line_spans(data, start)
+
+    def about(self, source: Source, records: Sequence[bytes]) -> About:
+        return About(title=f"All {len(records)}")
+
+    def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part] | None:
+        found: dict[str, list[int]] = {}
+        for at, span in enumerate(spans):
+            found.setdefault(json.loads(bytes(data[span.start : span.end]))["talk"], []).append(at)
+        return None if "all" in found else [Part(key, found[key], About(title=key)) for key in found]
 
 
 def _path(above: dict[int, int], position: int) -> list[int]:
