@@ -234,6 +234,8 @@ def parts(path: Path) -> list[Part]:
         ("a.json", document(message("user", "x"))),
         ("a.json", document()),
         ("a.json", json.dumps({"kind": "chat", **BEGINNING, "directories": ["/a"], "messages": []}).encode()),
+        ("a.json", json.dumps({**BEGINNING, "messages": [message("user", "x")]}).encode()),
+        ("a.jsonl", lines(BEGINNING | {"messages": []}, message("user", "x"))),
         ("a.json", b"\xef\xbb\xbf" + document(message("user", "x"))[:-40]),
         ("a.jsonl", lines(BEGINNING)),
         ("a.jsonl", lines(b'{"cut', BEGINNING, message("user", "x"))),
@@ -285,6 +287,15 @@ def test_lines_are_records_and_so_are_the_messages_that_replace_all() -> None:
     found = cut(data)
     assert [json.loads(piece).get("id") for piece in found[:-1]] == [None, "m1", "m9", "m2", "m3"]
     assert found[-1] == b'{"cut'
+
+
+def test_a_first_line_may_hold_no_messages_and_a_document_may_be_one_line() -> None:
+    header = BEGINNING | {"messages": []}
+    for data in (lines(header), lines(header, message("user", "x")), json.dumps(header).encode()):
+        assert [json.loads(piece) for piece in cut(data)] == [json.loads(line) for line in data.splitlines()]
+    said = message("user", "x")
+    for data in (json.dumps(BEGINNING | {"messages": [said]}).encode(), lines(BEGINNING | {"messages": [said]})):
+        assert [json.loads(piece) for piece in cut(data)] == [said]
 
 
 def ids(*identifiers: str) -> list[dict[str, object]]:

@@ -37,6 +37,8 @@ _QUIET = frozenset(
         "thread_name_updated",
         "thread_settings_applied",
         "token_count",
+        "turn.completed",
+        "turn.started",
         "turn_diff",
         "turn_started",
     ]

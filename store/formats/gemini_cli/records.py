@@ -8,7 +8,7 @@ sent from there on.
 
 import re
 
-from store.formats.json_view import JsonObject, as_object
+from store.formats.json_view import JsonObject, as_object, decode
 
 SPEAKERS = frozenset(("error", "gemini", "info", "model", "user", "warning"))
 """The types of messages."""
@@ -24,9 +24,16 @@ _MESSAGES = b'"messages"'
 
 
 def beginning(head: bytes) -> bytes:
-    """Return the beginning of a session that is one document, up to its messages; nothing for any other file."""
+    """Return the beginning of a session that is one document, up to its messages; nothing for any other file.
+
+    The first of many lines may hold messages too, but none.
+    """
     found = _document(head)
-    return found[0] if found else b""
+    if found is None:
+        return b""
+    line, _, rest = head.partition(b"\n")
+    first = as_object(decoded.value) if (decoded := decode(line)) else {}
+    return b"" if first and (rest.strip() or not first.get("messages")) else found[0]
 
 
 def is_checkpoint(line: bytes) -> bool:
@@ -41,9 +48,9 @@ def is_message(record: JsonObject) -> bool:
 
 def is_line(record: JsonObject) -> bool:
     """Say whether a parsed JSON object is a line of a session that only Gemini CLI writes."""
-    if isinstance(record.get("$rewindTo"), str) or as_object(record.get("$set")):
+    if isinstance(record.get("$rewindTo"), str) or as_object(record.get("$set")) or as_object(record.get("$patch")):
         return True
-    if isinstance(record.get("sessionId"), str) and "projectHash" in record:
+    if isinstance(record.get("sessionId"), str) and "projectHash" in record and "type" not in record:
         return True
     what = record.get("type")
     own = isinstance(what, str) and what in SPEAKERS and "content" in record and "timestamp" in record

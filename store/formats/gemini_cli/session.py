@@ -24,6 +24,7 @@ from store.formats.look import Look
 
 _LOOKED_AT = 20
 _DESCRIBING = 200
+_LARGEST_DESCRIBING = 1 << 20
 _MARKS = (b'"sessionId"', b'"projectHash"', b'"startTime"')
 
 
@@ -108,7 +109,9 @@ class GeminiCli(Format):
 
     def _describing(self, data: memoryview, spans: Sequence[Span]) -> Iterator[Span]:
         for at, span in enumerate(spans):
-            if at < _DESCRIBING or self.titles(bytes(data[span.start : span.end])):
+            if span.end - span.start <= _LARGEST_DESCRIBING and (
+                at < _DESCRIBING or self.titles(bytes(data[span.start : span.end]))
+            ):
                 yield span
 
 
