@@ -137,6 +137,19 @@ def test_images_and_sound_come_from_the_files_of_the_export() -> None:
     assert [resource.data for resource in event.resources] == list(FILES.values())
 
 
+def test_what_code_has_drawn_is_shown_with_its_output() -> None:
+    image = {"message_type": "image", "image_url": "file-service://file-AbC123", "width": 6, "height": 4}
+    run = {"status": "failed_with_in_kernel_exception", "messages": [{"message_type": "stream", "text": "x"}, image]}
+    output = {"content_type": "execution_output", "text": "<<ImageDisplayed>>"}
+    event = seen(said("t", "c", "tool", output, name="python", metadata={"aggregate_result": run}))
+    assert [(block.type, block.uri) for block in event.blocks] == [
+        ("text", ""),
+        ("image", "attachment:file-AbC123/image.png"),
+    ]
+    assert event.resources[0].data == PNG
+    assert event.header["is_error"] is True
+
+
 def test_files_that_the_export_does_not_hold_are_named() -> None:
     image = {"content_type": "image_asset_pointer", "asset_pointer": "sediment://file_9", "width": 4, "height": 2}
     image["metadata"] = {"dalle": {"prompt": "a fox"}}

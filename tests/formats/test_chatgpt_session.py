@@ -99,6 +99,9 @@ def test_damaged_conversations_keep_what_can_be_read() -> None:
         assert parts[0].about.title == "A talk"
 
 
+UUID = "c1895900-6a9f-4f43-a908-5b9c5e500446"
+
+
 def folder(root: Path) -> Path:
     """Make the folder of an export and return its file of conversations."""
     parts = [
@@ -106,6 +109,7 @@ def folder(root: Path) -> Path:
         {"content_type": "image_asset_pointer", "asset_pointer": "sediment://file_7f"},
         {"content_type": "audio_asset_pointer", "asset_pointer": "sediment://file_9a"},
         {"content_type": "image_asset_pointer", "asset_pointer": "sediment://file_gone"},
+        {"content_type": "image_asset_pointer", "asset_pointer": f"file-service://{UUID}"},
     ]
     attached = {"attachments": [{"id": "file-Doc", "name": "a.md"}, {"id": "file-AbC", "name": "p.png"}, {"id": 3}]}
     node = said("u", "root", "user", {"content_type": "multimodal_text", "parts": parts}, metadata=attached)
@@ -114,6 +118,7 @@ def folder(root: Path) -> Path:
         ("user-xY1/file_7f-1234-5678.png", PNG + b"2"),
         ("0a1b2c3d-0000-4000-8000-000000000000/audio/file_9a-99.wav", WAV),
         ("file-Doc.dat", b"# Notes"),
+        (f"{UUID}.png", PNG + b"3"),
         ("user.json", b"{}"),
         ("chat.html", b"<html>"),
         ("mine/conversations.txt", b"not of the export"),
@@ -123,7 +128,7 @@ def folder(root: Path) -> Path:
     return written(root / "conversations.json", dumped(tree("c1", node)))
 
 
-FILES = {"file-AbC": PNG, "file_7f": PNG + b"2", "file_9a": WAV, "file-Doc": b"# Notes"}
+FILES = {"file-AbC": PNG, "file_7f": PNG + b"2", "file_9a": WAV, UUID: PNG + b"3", "file-Doc": b"# Notes"}
 
 
 def found_files(source: Source, record: bytes) -> dict[str, bytes]:
@@ -143,6 +148,7 @@ def test_files_that_messages_name_are_found_beside_the_conversations(tmp_path: P
     assert source is not None
     assert [name for name, _path in source.sidecars] == [
         "0a1b2c3d-0000-4000-8000-000000000000/audio/file_9a-99.wav",
+        f"{UUID}.png",
         "file-AbC-my photo.png",
         "file-Doc.dat",
         "user-xY1/file_7f-1234-5678.png",
@@ -160,7 +166,7 @@ def test_shards_are_files_of_conversations_of_which_the_first_has_the_others_bes
     second = claimed(written(tmp_path / "conversations-001.json", dumped(asked("c2"))))
     assert first is not None
     assert second is not None
-    assert len(first.sidecars) == 5
+    assert len(first.sidecars) == 6
     assert second.sidecars == ()
 
 

@@ -21,8 +21,8 @@ LONGEST_ID = 255
 
 _pointer = re.compile(r"(?:file-service|sediment)://([^?#]+)").match
 _is_id = re.compile(r"file[-_][0-9A-Za-z_-]+").fullmatch
-_named_file = re.compile(r"file[-_][0-9A-Za-z]").match
-_MARKS = (b"://file", b'"file-', b'"file_')
+_named_file = re.compile(r"file[-_][0-9A-Za-z]|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").match
+_MARKS = (b"file-service://", b"sediment://", b'"file-', b'"file_')
 
 
 def file_id(pointer: object) -> str:
@@ -42,6 +42,7 @@ def named_files(payload: bytes) -> list[str]:
     message = as_object(as_object(decoded.value).get("message")) if decoded else {}
     found = [file_id(part.get("asset_pointer")) for part in _parts(message)]
     found += (file_id(attached.get("id")) for attached in _attachments(message))
+    found += (file_id(drawn.get("image_url")) for drawn, _path in _drawn(message))
     return [identifier for identifier in dict.fromkeys(found) if identifier]
 
 
@@ -65,10 +66,10 @@ def asset(part: JsonObject, path: Path, message: JsonObject, before: Before) -> 
     """Return what a part that points to a file shows of it."""
     identifier = file_id(part.get("asset_pointer"))
     attached = next((item for item in _attachments(message) if file_id(item.get("id")) == identifier), {})
-    size = [scalar(part.get(key)) for key in ("width", "height")]
-    told = f", {size[0]}x{size[1]}" if all(isinstance(length, int) and length for length in size) else ""
     what = as_text(part.get("content_type")).partition("_")[0] or "file"
-    blocks, resources = _file(identifier or as_text(part.get("asset_pointer")), attached, what, told, path, before)
+    blocks, resources = _file(
+        identifier or as_text(part.get("asset_pointer")), attached, what, _size(part), path, before
+    )
     prompt = as_object(as_object(part.get("metadata")).get("dalle")).get("prompt")
     if isinstance(prompt, str) and prompt:
         blocks = (*blocks, Block("text", prompt, name="prompt", path=(*path, "metadata", "dalle", "prompt")))
@@ -77,16 +78,28 @@ def asset(part: JsonObject, path: Path, message: JsonObject, before: Before) -> 
 
 def attachments(message: JsonObject, before: Before) -> Blocks:
     """Return what is attached to a message and stands in none of its parts."""
+    listed = as_list(as_object(message.get("metadata")).get("attachments"))
     shown = {file_id(part.get("asset_pointer")) for part in _parts(message)}
     blocks: list[Block] = []
     resources: list[Resource] = []
-    listed = as_list(as_object(message.get("metadata")).get("attachments"))
     for at, attached in enumerate(listed):
         identifier = file_id(as_object(attached).get("id"))
         if not isinstance(attached, dict) or (identifier and identifier in shown):
             continue
         path: Path = ("message", "metadata", "attachments", at)
         more, held = _file(identifier or as_text(attached.get("id")), attached, "file", "", path, before)
+        blocks += more
+        resources += held
+    return tuple(blocks), tuple(resources)
+
+
+def drawings(message: JsonObject, before: Before) -> Blocks:
+    """Return the images that code which was run has drawn; newer exports have them as parts."""
+    blocks: list[Block] = []
+    resources: list[Resource] = []
+    for drawn, path in _drawn(message):
+        identifier = file_id(drawn.get("image_url"))
+        more, held = _file(identifier, {}, "image", _size(drawn), path, before)
         blocks += more
         resources += held
     return tuple(blocks), tuple(resources)
@@ -110,6 +123,11 @@ def _file(identifier: str, attached: JsonObject, what: str, told: str, path: Pat
     return (Block("resource", text, uri=uri, mime=mime, path=path),), (Resource(uri, mime, text),)
 
 
+def _size(image: JsonObject) -> str:
+    width, height = image.get("width"), image.get("height")
+    return f", {width}x{height}" if isinstance(width, int) and isinstance(height, int) and width and height else ""
+
+
 def _as_text(data: bytes) -> str | None:
     if b"\0" in data:
         return None
@@ -123,6 +141,14 @@ def _attachments(message: JsonObject) -> Iterator[JsonObject]:
     for attached in as_list(as_object(message.get("metadata")).get("attachments")):
         if isinstance(attached, dict):
             yield attached
+
+
+def _drawn(message: JsonObject) -> Iterator[tuple[JsonObject, Path]]:
+    """Yield what code has drawn, each with its place."""
+    run = as_object(as_object(message.get("metadata")).get("aggregate_result"))
+    for at, told in enumerate(as_list(run.get("messages"))):
+        if isinstance(told, dict) and file_id(told.get("image_url")):
+            yield told, ("message", "metadata", "aggregate_result", "messages", at)
 
 
 def _parts(message: JsonObject) -> Iterator[JsonObject]:

@@ -6,7 +6,7 @@ from store.errors import UsageError
 from store.events.event import Event, Kind, Path
 from store.formats.blocks import argument_blocks
 from store.formats.chatgpt import compose, twins
-from store.formats.chatgpt.assets import attachments
+from store.formats.chatgpt.assets import attachments, drawings
 from store.formats.chatgpt.content import CONTENT, citations, content_blocks
 from store.formats.edit_checks import Value
 from store.formats.editing import EditableLens, Place
@@ -21,6 +21,8 @@ _CONTEXT = frozenset(("model_editable_context", "user_editable_context"))
 _KINDS = {"reasoning_recap": Kind.NOTE, "thoughts": Kind.REASONING}
 _EVERYBODY = frozenset(("", "all"))
 _NODE = frozenset(("children", "id", "message", "parent"))
+_BESIDE = (("attachments", attachments), ("aggregate_result", drawings))
+"""What shows files that a member of a message's metadata names."""
 _PLACES: dict[str, Path] = {
     "error": (*CONTENT, "name"),
     "language": (*CONTENT, "language"),
@@ -95,8 +97,10 @@ def _said(node: JsonObject, message: JsonObject, before: Before) -> Shown:
     metadata = as_object(message.get("metadata"))
     what, role = as_text(content.get("content_type")), as_text(author.get("role"))
     blocks, resources = content_blocks(message, before)
-    attached, held = attachments(message, before)
-    blocks, resources = blocks + attached, resources + held
+    for key, beside in _BESIDE:
+        if metadata.get(key):
+            more, held = beside(message, before)
+            blocks, resources = blocks + more, resources + held
     if not blocks:
         return BOOKKEEPING
     recipient = as_text(message.get("recipient"))

@@ -49,8 +49,11 @@ _FILES = frozenset(
     )
 )
 """What an export has besides conversations and what they name; not ``chat.html``, which says all of it again."""
-_is_asset = re.compile(r"file[-_][0-9A-Za-z].*|[\w-]+\.dat", re.DOTALL).fullmatch
-_is_folder = re.compile(r"dalle-generations|user-[\w-]+|audio|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_is_asset = re.compile(
+    r"file[-_][0-9A-Za-z].*|[\w-]+\.dat|" + _UUID + r"\.(?:gif|jpe?g|png|wav|webp)", re.DOTALL
+).fullmatch
+_is_folder = re.compile(r"dalle-generations|user-[\w-]+|audio|" + _UUID).fullmatch
 _TOLD = {"default_model_slug": "model", "gizmo_id": "gpt"}
 
 
