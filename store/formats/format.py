@@ -100,6 +100,12 @@ class Format(Protocol):
     joints: tuple[bytes, bytes, bytes] = (b"", b"\n", b"\n")
     """What stands before the first record of a new main file, between two, and after the last."""
 
+    keyed: str = ""
+    """Of records that are members of JSON objects, the member of their own that says their key ("" where they are not).
+
+    Their keys are not part of them.
+    """
+
     volatile: Set[str] = frozenset()
     """Top-level members of a record that a session's copy of it has anew: what differs in nothing else is the same."""
 
@@ -186,6 +192,6 @@ class Format(Protocol):
         Of a file of many conversations, these are one conversation's, and those of the ones that branch off it.
 
         What only makes sense with a deleted record goes too (a tool call and its result go together), and what
-        pointed to one points past it.
+        pointed to one points past it. ``deleted`` may be empty, where a person has added records.
         """
         return [record for at, record in enumerate(records) if at not in deleted]

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import pairwise
 
+from store.errors import UsageError
 from store.events.event import Path
 from store.formats.json_spans import Member, elements, locate, members
 from store.formats.new_literals import spell
@@ -63,6 +64,17 @@ def new_member(payload: bytes, start: int, present: Sequence[Member], key: str, 
     usual = b": " if is_spaced(payload) else b":"
     colon = payload[present[-1].key_end : present[-1].value] if present else usual
     return spell(key, payload) + colon + value
+
+
+def new_key(payload: bytes, member: str) -> bytes:
+    """Return the key and colon for an object that is to be a member of another, called as its own ``member`` says.
+
+    Raises UsageError where it has no such text.
+    """
+    start, end = locate(payload, (member,))
+    if payload[start : start + 1] != b'"':
+        raise UsageError(f"the record has no {member!r} that is a text, which is to be its key")
+    return payload[start:end] + (b": " if is_spaced(payload) else b":")
 
 
 def is_spaced(payload: bytes) -> bool:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from store.errors import UsageError
 from store.formats.registry import format_named
+from store.formats.splices import new_key
 from store.importing.layout import Gaps, Layout, Place
 from store.importing.standing import Standing, as_imported, as_it_is
 from store.importing.stored import stored_records
@@ -43,7 +44,8 @@ class Assembly:
         self._chosen = chosen
         self._ranks = {entry.metadata.get("part"): rank for rank, entry in reversed(list(enumerate(chosen)))}
         self._ids = {entry.id for entry in chosen}
-        self._gaps = Gaps(layout.envelope, self._format.joints[1])
+        self._keyed = self._format.keyed
+        self._gaps = Gaps(layout.envelope, self._format.joints[1], keyed=bool(self._keyed))
         self._records: list[_Record | None] = [None] * layout.count
         self._added: dict[int, list[_Record]] = {}
         """What is put in behind the record at a position; before all others of a conversation, at its negative."""
@@ -60,14 +62,33 @@ class Assembly:
             yield gaps.opening(position)
             for added in self._added.get(~position, ()):
                 yield gaps.between()
-                yield from _content(added, stored)
+                yield from self._with_key(added, stored)
             if record is not None:
                 yield gaps.before(position)
-                yield from _content(record, stored)
+                yield from self._with_key(record, stored)
             for added in self._added.get(position, ()):
                 yield gaps.between()
-                yield from _content(added, stored)
+                yield from self._with_key(added, stored)
         yield gaps.suffix
+
+    def _with_key(self, record: _Record, stored: Iterator[Iterable[bytes]]) -> Iterator[bytes]:
+        """Yield the bytes of a record, after its key if it has one."""
+        content = next(stored) if record.payload is None else (record.payload,)
+        if self._keyed and (record.payload is not None or record.follows or record.position < 0):
+            # what is written here need not be what stood here
+            payload = b"".join(content)
+            try:
+                yield new_key(payload, self._keyed)
+            except UsageError:
+                # damaged as it may be, it has the key that it had
+                if record.follows or record.position < 0:
+                    raise
+                yield self._gaps.key(record.position)
+            yield payload
+            return
+        if self._keyed:
+            yield self._gaps.key(record.position)
+        yield from content
 
     def _ordered(self) -> Iterator[_Record]:
         """Yield the records that are written, in the order of the file."""
@@ -110,7 +131,7 @@ class Assembly:
                 turn = (claim or imported[owner].claims[position]).turn
                 sequence.append(_Record(position, False, turn))
                 sequence += added.get(position, ())
-        for record in self._left(sequence, deleted):
+        for record in self._left(sequence, deleted) if deleted or added else sequence:
             if record.follows or record.position < 0:
                 self._added.setdefault(record.position, []).append(record)
             else:
@@ -141,10 +162,7 @@ class Assembly:
         return after
 
     def _left(self, sequence: Sequence[_Record], deleted: set[int]) -> Iterator[_Record]:
-        """Yield what is left of records when some are deleted, so that the tool goes on."""
-        if not deleted:
-            yield from sequence
-            return
+        """Yield what is left of records when some are deleted, or were added, so that the tool goes on."""
         kept = [at for at in range(len(sequence)) if at not in deleted]
         if not kept:
             return
@@ -177,10 +195,6 @@ class Assembly:
     def _rank(self, place: Place) -> int:
         """Say how early a conversation counts: those that were chosen first, all others alike."""
         return self._ranks.get(place.key, len(self._chosen))
-
-
-def _content(record: _Record, stored: Iterator[Iterable[bytes]]) -> Iterable[bytes]:
-    return next(stored) if record.payload is None else (record.payload,)
 
 
 def _families(places: Sequence[Place]) -> list[list[int]]:

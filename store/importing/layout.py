@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
@@ -10,6 +11,8 @@ from msgspec import Struct
 
 from store.formats.format import Part
 from store.importing.envelope import Envelope
+
+_ending_key = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+:\s*+\Z', re.DOTALL).search
 
 
 class Place(Struct, frozen=True, omit_defaults=True):
@@ -69,12 +72,17 @@ class Gaps:
     conversation and opens the next) stays whatever becomes of the records around it. ``separator`` is what stands
     between two records where the file itself does not show it: gaps that differ from it in white space only separate.
 
+    Where records are members of objects (``keyed``), their keys are in the gaps, and go with the records.
+
     What it returns is to be written in the order of the file.
     """
 
-    def __init__(self, envelope: Envelope, separator: bytes) -> None:
+    def __init__(self, envelope: Envelope, separator: bytes, *, keyed: bool = False) -> None:
         self._starts = [position for position, _text in envelope.gaps]
-        self._texts = [text.encode("latin-1") for _position, text in envelope.gaps]
+        texts = [text.encode("latin-1") for _position, text in envelope.gaps]
+        ends = [_key_at(text) if keyed else len(text) for text in texts]
+        self._texts = [text[:end] for text, end in zip(texts, ends, strict=True)]
+        self._keys = [text[end:] for text, end in zip(texts, ends, strict=True)]
         self._mark = separator.strip()
         self._usual = next((text for text in reversed(self._texts[1:]) if text.strip() == self._mark), separator)
         self._begun = False
@@ -105,12 +113,22 @@ class Gaps:
         """Return what to write before a record that is put in."""
         return self._joint(self._usual)
 
+    def key(self, position: int) -> bytes:
+        """Return the key of a record of the file, and what follows it up to the record."""
+        return self._keys[bisect_right(self._starts, position) - 1]
+
     def _joint(self, text: bytes) -> bytes:
         begun, self._begun = self._begun, True
         return text if begun else b""
 
     def _text(self, position: int) -> bytes:
         return self._texts[bisect_right(self._starts, position) - 1]
+
+
+def _key_at(gap: bytes) -> int:
+    """Return where the key begins that a gap ends in."""
+    found = _ending_key(gap)
+    return found.start() if found else len(gap)
 
 
 def settled(parts: Sequence[Part], count: int) -> list[Part]:

@@ -235,6 +235,16 @@ def test_what_is_left_of_a_tree_is_one() -> None:
     assert CHATGPT.without(damaged, {2})[1] == damaged[1]
 
 
+def test_what_was_added_is_named_by_what_it_follows() -> None:
+    records, _parts = parts_of(dumped(asked("c1")))
+    more = json.dumps(said("new", "a3", "user", "And at night?")).encode()
+    now = CHATGPT.without([*records, more], frozenset())
+    assert linked(now)["a3"] == ("u2", ["new"])
+    assert [record for record in now if record not in records] == [now[-2], more]
+    bare = [record.replace(b', "children": []', b"") for record in records]
+    assert CHATGPT.without([*bare, more], frozenset())[-2] == bare[-1]
+
+
 def test_a_call_and_its_results_go_together() -> None:
     talk = tree(
         "c1",

@@ -15,22 +15,28 @@ _PARENT_ID: Path = ("message", "metadata", "parent_id")
 def without(records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
     """Return ``records`` without those at positions ``deleted``. See :func:`store.formats.tree_removal.without`.
 
-    What follows a node is named in it too: there, what followed a node that is gone takes its place.
+    What follows a node is named in it too: there, what followed a node that is gone takes its place, and what a person
+    has added after it comes last.
     """
     nodes = [object_of(record) for record in records]
     kept = tree_removal.without(records, deleted, _shape(nodes))
-    if len(kept) == len(records):
-        return list(records)
     present = {as_text(nodes[at].get("id")) for at in kept}
     gone = {key: node for node in nodes if (key := as_text(node.get("id"))) and key not in present}
-    return [_followed(record, nodes[at], gone) for at, record in kept.items()]
+    following: dict[str, list[str]] = {}
+    for at in kept:
+        following.setdefault(as_text(nodes[at].get("parent")), []).append(as_text(nodes[at].get("id")))
+    return [_linked(record, nodes[at], gone, following) for at, record in kept.items()]
 
 
-def _followed(record: bytes, node: JsonObject, gone: Mapping[str, JsonObject]) -> bytes:
-    children = as_list(node.get("children"))
-    left = list(_left(children, gone))
-    if left != children:
-        record = put(record, ("children",), b"[%b]" % b", ".join(spell(as_text(child), record) for child in left))
+def _linked(
+    record: bytes, node: JsonObject, gone: Mapping[str, JsonObject], following: Mapping[str, list[str]]
+) -> bytes:
+    children = node.get("children")
+    if isinstance(children, list):
+        left = list(_left(children, gone))
+        left += (child for child in following.get(as_text(node.get("id")), ()) if child and child not in left)
+        if left != children:
+            record = put(record, ("children",), b"[%b]" % b", ".join(spell(as_text(child), record) for child in left))
     told = as_text(as_object(as_object(node.get("message")).get("metadata")).get("parent_id"))
     if told in gone:
         parent = as_text(object_of(record).get("parent"))

@@ -77,6 +77,7 @@ class ChatGpt(ExportFormat):
     lenses = (ChatGptLens(),)
     main_type = ChatGptLens.type_name
     holder = "mapping"
+    keyed = "id"
 
     def begins(self, head: bytes) -> bool:
         """Say whether there is a conversation's tree in the head, or what conversations begin with."""
