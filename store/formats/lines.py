@@ -16,7 +16,7 @@ def line_spans(data: memoryview, start: int) -> Iterator[Span]:
     for at in range(start, len(data), _WINDOW):
         # a copy: searching bytes is many times faster than searching a view
         window = bytes(data[at : at + _WINDOW])
-        _let_go(data, at, at + len(window))
+        let_go(data, at, at + len(window))
         newline = window.find(b"\n")
         while newline >= 0:
             if at + newline > begin:
@@ -32,7 +32,7 @@ def line_spans(data: memoryview, start: int) -> Iterator[Span]:
         yield Span(begin, len(data))
 
 
-def _let_go(data: memoryview, start: int, end: int) -> None:
+def let_go(data: memoryview, start: int, end: int) -> None:
     """Let pages of a mapped file go, so that they take no memory: a line may be larger than that is."""
     whole = data.obj
     if isinstance(whole, mmap.mmap):

@@ -16,6 +16,7 @@ from msgspec import Raw
 from store.errors import UsageError
 from store.formats.json_spans import members, text_of, value_end
 from store.formats.json_view import decode
+from store.formats.lines import let_go
 
 _LITERAL = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _between = re.compile(rb"(?:\xef\xbb\xbf)?[\s,\[\]\0\x1e]*+").match
@@ -75,6 +76,7 @@ def outlines(data: memoryview, holder: str) -> Iterator[tuple[int, Outline]]:
             signature = _like(data, position) or _NEXT_OBJECT
         end, outline = _conversation(data, position, holder, signature)
         yield end, outline
+        let_go(data, position, end)
         position = _end(_between(data, end))
 
 

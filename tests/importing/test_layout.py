@@ -148,6 +148,32 @@ def test_lists_stay_lists(gaps: list[bytes], gone: set[int], more: set[int]) -> 
     assert len(parsed) == 1 + texts.count(b"], [")
 
 
+@given(GAPS, st.sets(st.integers(0, 11)), st.sets(st.integers(0, 11)))
+def test_members_keep_their_keys(gaps: list[bytes], gone: set[int], more: set[int]) -> None:
+    # a document of objects of numbers, each under its own name
+    texts = [b'[{"\\"0" : ' if at == 0 else gap if gap.strip() == b"," else b"}, {" for at, gap in enumerate(gaps)]
+    builder = EnvelopeBuilder()
+    for at, text in enumerate(texts):
+        builder.gap(text + b'"%d": ' % at if at else text)
+    written = Gaps(builder.close(b"}]"), b",", keyed=True)
+    found = b""
+    for at in range(len(gaps)):
+        found += written.opening(at)
+        if at not in gone:
+            found += written.before(at) + written.key(at) + b"%d" % at
+        if at in more:
+            found += written.between() + b'"new %d": %d' % (at, at)
+    flat = [member for inner in json.loads(found + written.suffix) for member in inner.items()]
+    assert flat == [
+        member
+        for at in range(len(gaps))
+        for member in (
+            *([(str(at) if at else '"0', at)] if at not in gone else []),
+            *([(f"new {at}", at)] if at in more else []),
+        )
+    ]
+
+
 PART = st.builds(
     lambda key, records, base, shared: Part(key, records, About(), base, shared),
     st.sampled_from(["a", "b", "a~2", ""]),
