@@ -122,9 +122,7 @@ class Dialogue:
             else:
                 self._losses.add(f"a call without a result: one that says {_NO_RESULT!r} was added", call.number)
                 blocks = (Block("text", _NO_RESULT),)
-                yield structs.replace(
-                    call, kind=Kind.TOOL_RESULT, blocks=blocks, arguments=None, failed=True, signature=""
-                )
+                yield structs.replace(call, kind=Kind.TOOL_RESULT, blocks=blocks, arguments=None)
 
     def _fetched(self, place: _Place) -> Step | None:
         """Return a result that stands elsewhere than right after its call."""

@@ -63,6 +63,7 @@ def export(store: Store, conversation: Conversation, directory: Path, format_nam
     if format_name == NATIVE:
         return Exported(tuple(export_native(store, conversation, directory)))
     target = _target(format_name)
+    directory = target.above(directory)
     losses = Losses()
     with placing.staging(directory) as folder:
         stage = Stage(folder)

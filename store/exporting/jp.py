@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from store.conversations.viewer import LARGEST_VIEWED
 from store.errors import ConvfsError, UsageError
@@ -38,6 +38,10 @@ class Jp(Target):
     """What JP reads; the contents of attachments, and what tools returned, stand in files of their own."""
 
     name = "jp"
+
+    def above(self, directory: Path) -> Path:
+        """Return the workspace, also where its storage is named."""
+        return directory.parent if directory.name == _STORAGE.name else directory
 
     def write(self, job: Job) -> None:
         """Write ``events.json``, ``metadata.json``, ``base_config.json`` if there is a configuration, and blobs."""

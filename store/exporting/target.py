@@ -66,5 +66,9 @@ class Target(Protocol):
     name: str
     """As in ``--format``."""
 
+    def above(self, directory: Path) -> Path:
+        """Return the directory that names are relative to where somebody asks to have it all in ``directory``."""
+        return directory
+
     def write(self, job: Job) -> None:
         """Write the files of a conversation, one at least. Raises what reading the store does."""

@@ -152,6 +152,15 @@ def test_conversations_share_their_blobs(store: Store, tmp_path: Path) -> None:
         export(store, one, out, "jp")
 
 
+def test_a_workspace_and_its_storage_are_the_same_place(store: Store, tmp_path: Path) -> None:
+    conversation = own(store, tmp_path)
+    first = export(store, conversation, tmp_path / "a", "jp")
+    second = export(store, conversation, tmp_path / "b" / ".jp", "jp")
+    assert [path.relative_to(tmp_path / "a") for path in first.files] == [
+        path.relative_to(tmp_path / "b") for path in second.files
+    ]
+
+
 def test_what_was_deleted_goes_with_what_belongs_to_it(store: Store, tmp_path: Path) -> None:
     conversation = own(store, tmp_path)
     call = next(row for row in store.rows(conversation.head) if row.tool == "read")
