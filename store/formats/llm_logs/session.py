@@ -16,7 +16,7 @@ from store.formats.llm_logs.lens import LlmLogsLens
 from store.formats.llm_logs.messages import Messages
 from store.formats.llm_logs.responses import Responses
 from store.formats.look import Look
-from store.formats.sqlite.copying import MAGIC, reading, tables_of
+from store.formats.sqlite.copying import MAGIC, files_beside, reading, tables_of
 from store.formats.sqlite.restoring import clear_cells, remove_row, restore
 from store.formats.sqlite.rows import Row, encode_row, parts_of, write_lines
 
@@ -47,7 +47,7 @@ class LlmLogs(Format):
         tables = tables_of(look.path, look.head)
         if not (tables >= _OLDER or tables >= _NEWER):
             return None
-        return Source(self.name, look.path, look.path)
+        return Source(self.name, look.path, look.path, beside=files_beside(look.path))
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         """Yield the lines."""

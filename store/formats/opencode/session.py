@@ -9,7 +9,7 @@ from store.formats.lines import line_spans
 from store.formats.look import Look
 from store.formats.opencode import rows, storage
 from store.formats.opencode.lens import LENSES, OpencodeRowLens
-from store.formats.sqlite.copying import MAGIC, reading, tables_of
+from store.formats.sqlite.copying import MAGIC, files_beside, reading, tables_of
 from store.formats.sqlite.restoring import restore
 from store.formats.sqlite.rows import HEADER, encode_row, parts_of, write_lines
 
@@ -41,7 +41,8 @@ class Opencode(Format):
         if look.is_folder:
             return None
         if look.head.startswith(MAGIC):
-            return Source(self.name, path, path) if tables_of(path, look.head) >= _TABLES else None
+            ours = tables_of(path, look.head) >= _TABLES
+            return Source(self.name, path, path, beside=files_beside(path)) if ours else None
         if not storage.is_session(path, look.head):
             return None
         files = list(storage.records_of(path, look.head))

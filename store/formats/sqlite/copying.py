@@ -19,7 +19,7 @@ from msgspec import Struct
 from store.errors import UsageError
 
 MAGIC = b"SQLite format 3\0"
-WAL, _JOURNAL = "-wal", "-journal"
+_WAL, _JOURNAL = "-wal", "-journal"
 _WAL_HEADER = 32
 _ATTEMPTS, _PAUSE_S = 100, 0.05
 _CLOCK_TICK_NS = 20_000_000
@@ -36,17 +36,9 @@ class _State(Struct, frozen=True):
     journal: tuple[int, int, int] | None
 
 
-def beside(path: Path, suffix: str) -> Path:
-    """Return the path of a file that SQLite keeps beside a database."""
-    return path.with_name(path.name + suffix)
-
-
-def written_log(path: Path) -> Path | None:
-    """Return the write-ahead log of a database, None where there is none or nothing is in it."""
-    log = beside(path, WAL)
-    with suppress(OSError):
-        return log if log.stat().st_size > _WAL_HEADER else None
-    return None
+def files_beside(path: Path) -> tuple[Path, ...]:
+    """Return the paths of the files beside a database that hold a part of what it says, where they are there."""
+    return tuple(_beside(path, suffix) for suffix in (_WAL, _JOURNAL))
 
 
 def tables_of(path: Path, head: bytes) -> set[str]:
@@ -59,11 +51,9 @@ def tables_of(path: Path, head: bytes) -> set[str]:
     names: set[str] = set()
     with suppress(sqlite3.Error), closing(_connect(path, "immutable=1")) as database:
         names = {str(name) for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    with suppress(OSError):
-        if log := written_log(path):
-            with log.open("rb") as file:
-                head += file.read(_SEARCHED)
-            names |= {name.decode() for name in _created(head)}
+    # what was created last may be in the log alone
+    with suppress(OSError), _beside(path, _WAL).open("rb") as file:
+        names |= {name.decode() for name in _created(head + file.read(_SEARCHED))}
     return names or {name.decode() for name in _created(head)}
 
 
@@ -86,10 +76,10 @@ def reading(path: Path, scratch: Path) -> Iterator[sqlite3.Connection]:
 
 
 def merged(original: Path, target: Path) -> None:
-    """Write to ``target`` the database ``original`` with what is in its write-ahead log, which nobody writes to."""
-    for suffix in ("", WAL):
+    """Write to ``target`` the database ``original``, which nobody writes to, with what the files beside it say."""
+    for suffix in ("", _WAL, _JOURNAL):
         with suppress(FileNotFoundError):
-            shutil.copyfile(beside(original, suffix), beside(target, suffix))
+            shutil.copyfile(_beside(original, suffix), _beside(target, suffix))
     with closing(_connect(target, "mode=rw")) as database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -111,6 +101,10 @@ def _connect(path: Path, how: str) -> sqlite3.Connection:
     return database
 
 
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
 def _text(data: bytes) -> str | bytes:
     try:
         return data.decode()
@@ -124,10 +118,10 @@ def _copy(path: Path, copy: Path) -> None:
             before, now = _state(path), time.time_ns()
             if now - before.database[1] > _CLOCK_TICK_NS:
                 shutil.copyfile(path, copy)
-                for suffix in (WAL, _JOURNAL):
-                    beside(copy, suffix).unlink(missing_ok=True)
+                for suffix in (_WAL, _JOURNAL):
+                    _beside(copy, suffix).unlink(missing_ok=True)
                     with suppress(FileNotFoundError):
-                        shutil.copyfile(beside(path, suffix), beside(copy, suffix))
+                        shutil.copyfile(_beside(path, suffix), _beside(copy, suffix))
                 if _state(path) == before:
                     return
             time.sleep(_PAUSE_S)
@@ -138,11 +132,11 @@ def _copy(path: Path, copy: Path) -> None:
 
 def _state(path: Path) -> _State:
     log = b""
-    with suppress(OSError), beside(path, WAL).open("rb") as file:
+    with suppress(OSError), _beside(path, _WAL).open("rb") as file:
         log = file.read(_WAL_HEADER)
     journal = None
     with suppress(OSError):
-        journal = _stamp(beside(path, _JOURNAL))
+        journal = _stamp(_beside(path, _JOURNAL))
     return _State(_stamp(path), log, journal)
 
 
