@@ -161,6 +161,13 @@ def test_an_item_goes_with_the_event_that_says_the_same_and_out_of_compactions()
     ]
     compacted = line("compacted", {"message": "", "replacement_history": history[1:]})
     assert without(records, 1) == [records[0], *records[3:7], compacted]
+    twice = [*records, asked]
+    assert without(twice, 8) == records
+    history.insert(0, {"type": "compaction", "encrypted_content": "x"})
+    assert without([*twice[:7], line("compacted", {"replacement_history": history * 2})], 1)[-1] == line(
+        "compacted", {"replacement_history": [history[0], *history[2:], *history]}
+    )
+    del history[0]
     assert without(records, 4) == [*records[:3], *records[5:]]
     assert without(records) == records
 

@@ -30,7 +30,7 @@ class CodexLens(EditableLens):
 
     type_name = "codex.line.v1"
     one_line = True
-    reach = 16
+    reach = 32
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that a line tells of; a line that is no JSON object is a note with its text."""
