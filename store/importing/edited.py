@@ -75,9 +75,24 @@ class Edited:
         if len(left) == len(kept):
             yield from ((position, (record,)) for (position, _was), record in zip(kept, left, strict=True))
             return
-        # more went than was deleted: what is there as it was can be told
+        # more went than was deleted, or something of a record: what is there as it was can be told
         at = 0
         for record in left:
             same = next((there for there in range(at, len(kept)) if kept[there][1] == record), None)
-            yield None if same is None else kept[same][0], (record,)
-            at = at if same is None else same + 1
+            if same is None:
+                same = max(range(at, len(kept)), key=lambda there: _alike(kept[there][1], record), default=at)
+            yield kept[same][0] if same < len(kept) else None, (record,)
+            at = same + 1
+
+    @property
+    def count(self) -> int:
+        """How many records of the main file there were."""
+        return max((position + 1 for position in self.positions if position is not None), default=0)
+
+
+def _alike(one: bytes, other: bytes) -> int:
+    """Return how many bytes two records begin with in common."""
+    shorter = min(len(one), len(other))
+    if one[:shorter] == other[:shorter]:
+        return shorter
+    return next(at for at in range(shorter) if one[at] != other[at])

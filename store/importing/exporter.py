@@ -102,10 +102,10 @@ def _files_of_one(
             yield _of_first(folder, kept, position), next(stored_records(store, [turn]))
         joints = edited.format.joints
         if edited.deleted:
-            yield main, envelope.rejoin(edited.without(edited.records(store)), joints)
+            yield main, envelope.rejoin(edited.without(edited.records(store)), joints, edited.count)
         else:
             records = zip(edited.positions, edited.records(store), strict=True)
-            yield main, envelope.rejoin(records, joints)
+            yield main, envelope.rejoin(records, joints, edited.count)
         yield from ((PurePath(name), (content,)) for name, content in edited.outside.items())
     yield from _sidecars(store, folder, kept.sidecars)
 

@@ -140,10 +140,10 @@ class NativeFile:
             joints = edited.format.joints
             if edited.deleted:
                 payloads: Iterable[tuple[bytes, ...]] = ((self._payload(turn),) for turn in edited.turns)
-                self._whole = b"".join(envelope.rejoin(edited.without(payloads), joints))
+                self._whole = b"".join(envelope.rejoin(edited.without(payloads), joints, edited.count))
                 self._laid_out = True
                 return
-            *gaps, suffix = envelope.rejoin(((position, ()) for position in edited.positions), joints)
+            *gaps, suffix = envelope.rejoin(((position, ()) for position in edited.positions), joints, edited.count)
         end = 0
         ends = array("Q")
         for row, gap in zip(rows, gaps, strict=True):

@@ -1,3 +1,5 @@
+import json
+
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,3 +54,29 @@ def test_a_record_that_is_added_to_a_list_of_one_stands_as_that_one_does() -> No
     assert b"".join(envelope.rejoin(records, (b"", b"\n", b"\n"))) == b'{"a": [\n    1,\n    2\n  ]\n}'
     lines = built(EnvelopeBuilder(), [b""], b"\n")
     assert b"".join(lines.rejoin(records, (b"", b"\n", b"\n"))) == b"1\n2\n"
+
+
+@given(st.sets(st.integers(0, 7)), st.sampled_from([None, 2]))
+def test_what_closes_lists_and_opens_others_stays(gone: set[int], indent: int | None) -> None:
+    """A document of lists and a member between: whatever is left out, it holds the rest in its place."""
+    document: dict[str, object] = {"x": 0, "a": ["0", "1", "2"], "b": "3", "c": {"d": ["4"]}, "e": ["5", "6", "7"]}
+    written = json.dumps(document, indent=indent).encode()
+    gaps, end = [], 0
+    for position in range(8):
+        start = written.index(b'"%d"' % position, end)
+        gaps.append(written[end:start])
+        end = start + 3
+    envelope = built(EnvelopeBuilder(), gaps, written[end:])
+    left = [(position, (b'"%d"' % position,)) for position in range(8) if position not in gone]
+    rejoined = b"".join(envelope.rejoin(left, (b"[", b",", b"]"), 8))
+
+    def without(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: without(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [item for item in value if int(item) not in gone]
+        return None if str(value) == "3" and 3 in gone else value
+
+    assert json.loads(rejoined) == without(document)
+    if not gone:
+        assert rejoined == written

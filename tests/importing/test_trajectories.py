@@ -44,7 +44,7 @@ def test_a_message_that_is_added_by_hand_stands_in_the_array(store: Store, tmp_p
     assert native(store, path).decode() == json.dumps({"messages": [ASKED, TOLD, MORE], "max_tokens": 9}, indent=2)
 
 
-@pytest.mark.parametrize("deleted", [{2}, {3}, {2, 3}])
+@pytest.mark.parametrize("deleted", [{1}, {2}, {3}, {1, 2}, {2, 3}, {1, 2, 3}])
 def test_what_stands_around_deleted_messages_stays(store: Store, tmp_path: Path, deleted: set[int]) -> None:
     value = {"system": "Be brief.", "messages": [ASKED, TOLD, MORE], "max_tokens": 9}
     path = write(tmp_path / "talk.json", value)
@@ -52,6 +52,35 @@ def test_what_stands_around_deleted_messages_stays(store: Store, tmp_path: Path,
     Editor(store).edit(by_source(store, path).id, dict.fromkeys({number + 1 for number in deleted}, DELETED))
     left = [message for number, message in enumerate((ASKED, TOLD, MORE), 1) if number not in deleted]
     assert json.loads(native(store, path)) == value | {"messages": left}
+
+
+RUN = {
+    "environment": "main",
+    "trajectory": [{"action": "ls", "observation": "a.py", "response": "I look.", "thought": "I look."}],
+    "history": [
+        {"role": "system", "content": "You are.", "agent": "a"},
+        {"role": "user", "content": "Go", "agent": "a"},
+        {"role": "assistant", "content": "I look.", "tool_calls": [{"id": "c", "function": {"name": "ls"}}]},
+        {"role": "tool", "content": "a.py", "tool_call_ids": ["c"]},
+    ],
+    "info": {"exit_status": "submitted"},
+}
+
+
+@pytest.mark.parametrize(
+    ("deleted", "left"), [({2}, [1, 2, 3]), ({5}, [0, 1, 2]), ({3, 6}, [0, 2, 3]), ({2, 3, 4}, []), ({6}, [0, 1, 2, 3])]
+)
+def test_a_trajectory_without_some_messages_is_one_still(
+    store: Store, tmp_path: Path, deleted: set[int], left: list[int]
+) -> None:
+    path = write(tmp_path / "run.traj", RUN)
+    imported(store, path)
+    Editor(store).edit(by_source(store, path).id, dict.fromkeys(deleted, DELETED))
+    history = [dict(message) for at, message in enumerate(RUN["history"]) if at in left]  # type: ignore[arg-type]
+    if left == [0, 1, 2]:
+        del history[-1]["tool_calls"]
+    gone = {"info": None} if 6 in deleted else {}
+    assert json.loads(native(store, path)) == RUN | gone | {"history": history}
 
 
 def test_a_line_of_messages_with_content_that_comes_later(store: Store, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ class SweAgent(Format):
     name = "swe-agent"
     lenses = (SweAgentLens(),)
     main_type = SweAgentLens.type_name
+    joints = (b'{"history": [', b", ", b"]}")
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield ``trajectories`` in ``cwd``, and where mini-SWE-agent keeps its last run."""
