@@ -10,6 +10,9 @@ from store.errors import UsageError
 from store.formats.lens import Lens
 from store.formats.look import Look
 
+AS_READ = "as-read"
+"""See :meth:`Format.rendition`."""
+
 
 class Source(Struct, frozen=True):
     """One session as it lies on disk.
@@ -160,7 +163,8 @@ class Format(Protocol):
         """Write the records of a file that is no text (a database, an archive) as lines to a new file in ``scratch``.
 
         Return that file: spans and parts are of it. The same content gives the same bytes. None: the main file itself
-        holds the records. Raises UsageError for a file that cannot be read.
+        holds the records. Raises UsageError for a file that cannot be read. Of files that others may write to
+        meanwhile, copies as they were read are left in the folder ``AS_READ`` of ``scratch``, under their names.
 
         Where :meth:`parts` then says nothing, the lines are one conversation.
         """

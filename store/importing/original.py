@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from store.errors import UsageError
-from store.formats.format import Format, Source
+from store.formats.format import AS_READ, Format, Source
 from store.ids import Hash
 from store.importing.paths import path_text, text_path
 from store.importing.snapshot import Snapshot
@@ -37,14 +37,25 @@ def rendition(store: Store, format_: Format, source: Source) -> Iterator[Path | 
         yield format_.rendition(source, Path(folder))
 
 
-def keep(store: Store, source: Source, blob: Callable[[memoryview, Callable[[int], None]], Hash]) -> dict[str, str]:
-    """Store the file itself, and those beside it that are there; return their blobs, in hex, by name."""
+def keep(source: Source, rendered: Path, blob: Callable[[memoryview, Callable[[int], None]], Hash]) -> dict[str, str]:
+    """Store the file itself, as it was read, and those beside it that are there; return their blobs, in hex, by name.
+
+    ``rendered`` is its rendition. What is not left beside that is taken from where it lies: it may have been written
+    to since.
+    """
+    copies = rendered.parent / AS_READ
     found: dict[str, str] = {}
     for path in (source.main, *source.beside):
-        if path == source.main or path.exists():
-            with Snapshot(path, store.root / "scratch") as snapshot:
+        path = copies / path.name if copies.is_dir() else path
+        if path.name == source.main.name or path.exists():
+            with Snapshot(path, rendered.parent) as snapshot:
                 found[path_text(path.name)] = blob(snapshot.data, snapshot.passed).hex()
     return found
+
+
+def has_copies(rendered: Path) -> bool:
+    """Say whether what a rendition was made from was left beside it."""
+    return (rendered.parent / AS_READ).is_dir()
 
 
 def state(source: Source) -> list[tuple[int, int] | None]:

@@ -25,7 +25,7 @@ from store.importing.envelope import Envelope, EnvelopeBuilder
 from store.importing.group import Group
 from store.importing.imported import ImportedFile, read_file
 from store.importing.layout import Layout, Place, levels, positions, runs_of, settled
-from store.importing.original import keep, rendition, state
+from store.importing.original import has_copies, keep, rendition, state
 from store.importing.paths import path_text
 from store.importing.records import Records
 from store.importing.session import Done
@@ -90,7 +90,7 @@ class PartedImport:
             if imported and not imported.incomplete and imported.cursor.prefix == prefix:
                 cursor = msgspec.structs.replace(imported.cursor, stamp=main)
                 now = msgspec.structs.replace(imported, cursor=cursor, beside=beside, sidecars=self._sidecars(beside))
-                self._note(self._with_original(now, before))
+                self._note(self._with_original(now, rendered, before))
                 return []
             spans = list(self._format.spans(data, 0))
             parts = self._parts(data, spans, rendered)
@@ -101,20 +101,20 @@ class PartedImport:
             places = self._bring(snapshot, spans, parts, modified, progress)
             layout = Layout(_between(data, spans, positions(parts)), tuple(places))
             cursor = Cursor(len(data), prefix, layout.count, main)
-        # where one conversation could not be brought in, the file is looked at again next time
-        if all(place.context for place in places):
-            now = ImportedFile(
-                main="" if source.main == source.path else path_text(source.main.name),
-                layout=self._keep_layout(layout).hex(),
-                sidecars=self._sidecars(beside),
-                cursor=cursor,
-                beside=beside,
-                incomplete=any(brought.records.missing for brought in self._brought),
-                rendered=rendered is not None,
-                original=imported.original if imported else {},
-                original_of=imported.original_of if imported else "",
-            )
-            self._note(self._with_original(now, before))
+            # where one conversation could not be brought in, the file is looked at again next time
+            if all(place.context for place in places):
+                now = ImportedFile(
+                    main="" if source.main == source.path else path_text(source.main.name),
+                    layout=self._keep_layout(layout).hex(),
+                    sidecars=self._sidecars(beside),
+                    cursor=cursor,
+                    beside=beside,
+                    incomplete=any(brought.records.missing for brought in self._brought),
+                    rendered=rendered is not None,
+                    original=imported.original if imported else {},
+                    original_of=imported.original_of if imported else "",
+                )
+                self._note(self._with_original(now, rendered, before))
         return [brought.done for brought in self._brought]
 
     def survey(self) -> list[Done] | None:
@@ -246,12 +246,12 @@ class PartedImport:
 
     # -- the file --------------------------------------------------------------------------------------------------
 
-    def _with_original(self, now: ImportedFile, before: object) -> ImportedFile:
+    def _with_original(self, now: ImportedFile, rendered: Path | None, before: object) -> ImportedFile:
         """Return ``now`` with the file itself, if that is to be kept; ``before`` is the state that it was read in."""
-        if not now.rendered or not self._by_hand:
+        if rendered is None or not self._by_hand:
             return now
-        blobs = keep(self._store, self._source, self._group.load.huge)
-        if state(self._source) != before:
+        blobs = keep(self._source, rendered, self._group.load.huge)
+        if not has_copies(rendered) and state(self._source) != before:
             self.problems.append(
                 f"{path_text(self._source.path)}: it was written to while it was read: its conversations are here,"
                 " but not the file itself"

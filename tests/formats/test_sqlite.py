@@ -83,7 +83,9 @@ def test_what_a_live_database_holds_is_read_and_nothing_is_written(tmp_path: Pat
             writer.execute("COMMIT")
         assert {name: before[name] for name in ("live.db",)} == {"live.db": files(home)["live.db"]}
         assert set(before) == set(files(home))
-    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["as-read", "home"]
+    copies = {path.name: path.read_bytes() for path in (tmp_path / "as-read").iterdir()}
+    assert copies == {name: before[name][0] for name in ("live.db", "live.db-wal")}
 
 
 def test_a_transaction_that_was_cut_off_is_undone_in_the_copy_alone(tmp_path: Path) -> None:
@@ -104,6 +106,9 @@ os._exit(1)
     with reading(path, tmp_path) as found:
         assert [row["x"] for row in dictionaries(found, "SELECT x FROM t ORDER BY id")] == ODD
     assert files(tmp_path) == before
+    assert {name: content for name, (content, _time) in before.items()} == {
+        path.name: path.read_bytes() for path in (tmp_path / "as-read").iterdir()
+    }
 
 
 def test_a_database_that_is_written_to_all_the_time_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import sqlite3
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from store.editing.editor import Editor
 from store.events.conversation import Conversation
 from store.events.deletion import DELETED
 from store.events.event import Event, Kind
+from store.formats.opencode import rows
+from store.formats.sqlite.rows import Row
 from store.importing.importer import Importer
 from store.store import Append, Store
 from tests.formats.databases import PNG, T, dump, dumped, llm_database, opencode_database
@@ -125,6 +128,30 @@ def test_a_live_database_is_read_whole_and_left_alone(store: Store, tmp_path: Pa
         assert set(files) == {"opencode.db"}
         expected = [line.replace('"Later"', '"Much later"') for line in dumped(path)]
         assert dumped(tmp_path / "edited" / "opencode.db") == expected
+
+
+def test_what_is_written_while_a_database_is_read_comes_in_next_time(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = opencode_database(tmp_path / "opencode.db")
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("PRAGMA journal_mode = wal")
+        time.sleep(0.03)
+        before = path.read_bytes()
+        said = dump({"type": "text", "text": "Meanwhile"})
+        row_lines = rows.lines
+
+        def write_first(database: sqlite3.Connection) -> Iterator[Row]:
+            writer.execute("INSERT OR REPLACE INTO part VALUES ('prt_98', 'msg_2', 'ses_1', ?, ?, ?)", (T, T, said))
+            return row_lines(database)
+
+        monkeypatch.setattr(rows, "lines", write_first)
+        imported(store, path)
+        assert "Meanwhile" not in texts(store, "Session 0")
+        assert out(store, "Session 0", tmp_path / "out") == {"opencode.db": before}
+        time.sleep(0.03)
+        imported(store, path)
+        assert "Meanwhile" in texts(store, "Session 0")
 
 
 def test_opencode_is_given_what_was_added_and_loses_what_was_deleted(store: Store, tmp_path: Path) -> None:

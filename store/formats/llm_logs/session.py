@@ -16,7 +16,7 @@ from store.formats.llm_logs.lens import LlmLogsLens
 from store.formats.llm_logs.messages import Messages
 from store.formats.llm_logs.responses import Responses
 from store.formats.look import Look
-from store.formats.sqlite.copying import MAGIC, files_beside, reading, tables_of
+from store.formats.sqlite.copying import MAGIC, files_beside, opened, reading, tables_of
 from store.formats.sqlite.restoring import clear_cells, remove_row, restore
 from store.formats.sqlite.rows import Row, encode_row, parts_of, write_lines
 
@@ -68,7 +68,7 @@ class LlmLogs(Format):
 
     def restore(self, original: Path, rendition: Path, target: Path) -> None:
         """Write the database with the cells that were edited."""
-        with reading(original, target.parent) as database:
+        with opened(original, target.parent) as database:
             before = (encode_row(row) for row in _lines(database))
             restore(original, before, rendition, target, _delete)
 

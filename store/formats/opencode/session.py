@@ -9,7 +9,7 @@ from store.formats.lines import line_spans
 from store.formats.look import Look
 from store.formats.opencode import rows, storage
 from store.formats.opencode.lens import LENSES, OpencodeRowLens
-from store.formats.sqlite.copying import MAGIC, files_beside, reading, tables_of
+from store.formats.sqlite.copying import MAGIC, files_beside, opened, reading, tables_of
 from store.formats.sqlite.restoring import restore
 from store.formats.sqlite.rows import HEADER, encode_row, parts_of, write_lines
 
@@ -82,6 +82,6 @@ class Opencode(Format):
 
     def restore(self, original: Path, rendition: Path, target: Path) -> None:
         """Write the database with the cells that were edited."""
-        with reading(original, target.parent) as database:
+        with opened(original, target.parent) as database:
             before = (encode_row(row) for row in rows.lines(database))
             restore(original, before, rendition, target, rows.delete)

@@ -17,6 +17,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from store.errors import UsageError
+from store.formats.format import AS_READ
 
 MAGIC = b"SQLite format 3\0"
 _WAL, _JOURNAL = "-wal", "-journal"
@@ -59,27 +60,38 @@ def tables_of(path: Path, head: bytes) -> set[str]:
 
 @contextmanager
 def reading(path: Path, scratch: Path) -> Iterator[sqlite3.Connection]:
-    """Open what a database holds now, to be read; a copy of it lies in ``scratch`` meanwhile.
+    """Open what a database holds now, to be read; it is copied, with what is beside it, to ``AS_READ`` in ``scratch``.
 
     Text that is no UTF-8 is read as bytes. Raises UsageError where the database cannot be copied or opened, or is
     written to all the time.
     """
+    copy = scratch / AS_READ / path.name
+    copy.parent.mkdir(exist_ok=True)
+    _copy(path, copy)
+    with opened(copy, scratch) as database:
+        yield database
+
+
+@contextmanager
+def opened(path: Path, scratch: Path) -> Iterator[sqlite3.Connection]:
+    """Open a database that nobody writes to, as :func:`reading` does, and leave it as it is."""
     with tempfile.TemporaryDirectory(prefix="database-", dir=scratch) as folder:
-        copy = Path(folder, path.name)
-        _copy(path, copy)
+        unfinished = any(file.exists() for file in files_beside(path))
         try:
-            with closing(_connect(copy, "mode=rw")) as database:
+            if unfinished:
+                # SQLite would finish what is in them, and write to the database
+                _copy_all(path, Path(folder, path.name))
+                path = Path(folder, path.name)
+            with closing(_connect(path, "mode=rw" if unfinished else "immutable=1")) as database:
                 database.execute("SELECT count(*) FROM sqlite_master").fetchone()
                 yield database
         except sqlite3.Error as error:
-            raise UsageError(f"{path} is no database that can be read: {error}") from error
+            raise UsageError(f"{path.name} is no database that can be read: {error}") from error
 
 
 def merged(original: Path, target: Path) -> None:
     """Write to ``target`` the database ``original``, which nobody writes to, with what the files beside it say."""
-    for suffix in ("", _WAL, _JOURNAL):
-        with suppress(FileNotFoundError):
-            shutil.copyfile(_beside(original, suffix), _beside(target, suffix))
+    _copy_all(original, target)
     with closing(_connect(target, "mode=rw")) as database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -117,17 +129,21 @@ def _copy(path: Path, copy: Path) -> None:
         for _ in range(_ATTEMPTS):
             before, now = _state(path), time.time_ns()
             if now - before.database[1] > _CLOCK_TICK_NS:
-                shutil.copyfile(path, copy)
-                for suffix in (_WAL, _JOURNAL):
-                    _beside(copy, suffix).unlink(missing_ok=True)
-                    with suppress(FileNotFoundError):
-                        shutil.copyfile(_beside(path, suffix), _beside(copy, suffix))
+                _copy_all(path, copy)
                 if _state(path) == before:
                     return
             time.sleep(_PAUSE_S)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     raise UsageError(f"{path} is being written to all the time: import it once its program rests")
+
+
+def _copy_all(path: Path, copy: Path) -> None:
+    shutil.copyfile(path, copy)
+    for one, other in zip(files_beside(path), files_beside(copy), strict=True):
+        other.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            shutil.copyfile(one, other)
 
 
 def _state(path: Path) -> _State:
