@@ -110,9 +110,7 @@ class NewSessions:
         paths = self._tree.native.paths
         format_, path = paths.format_of(new.tool), paths.path(new.tool, new.parts)
         size = node.status().st_size
-        known = self._store.by_source(path_text(path))
-        if known is not None and not is_one_file(known):
-            known = None
+        known = self._known(new, path)
         if not size or (known is None and not _is_session(format_, file)):
             return
         is_open = any(handle.ino == ino for handle in self._desk.handles.values())
@@ -127,6 +125,12 @@ class NewSessions:
             return
         new.busy = True
         self._desk.native.later(job, partial(self._become, ino, new, end), partial(self._gave_up, new))
+
+    def _known(self, new: _New, path: Path) -> Entry | None:
+        """Return the conversation that had this file before, and is in the trash."""
+        removed = self._tree.native.paths.removed.get((new.tool, new.parts))
+        known = self._store.entry(removed) if removed else self._store.by_source(path_text(path))
+        return known if known is not None and "trashed_ms" in known.metadata and is_one_file(known) else None
 
     def settle_quietly(self, ino: int) -> None:
         """Do what :meth:`settle` does, when there is nobody to be told what is wrong."""

@@ -81,6 +81,7 @@ class Sessions:
         # the folder stays until it is removed
         desk.scratch.make_folder(self._tree.native.on_disk(tool, parts[:-1]))
         self._keeper.remove(context)
+        self._tree.native.paths.removed[tool, parts] = context
         held = desk.native.drop(context) or file
         desk.identities.orphan(node.ino, target, held, size)
         self._tree.renew(self._tree.view_id(context))
@@ -111,6 +112,7 @@ class Sessions:
         desk.native.commit_quietly(context, everything=True)
         desk.scratch.make_folder(self._tree.native.on_disk(tool, parts[:-1]))
         self._keeper.remove(context)
+        self._tree.native.paths.removed[tool, parts] = context
         desk.native.drop(context)
         durable.replace(copy, path)
         for fh, handle in list(desk.handles.items()):

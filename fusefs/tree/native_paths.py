@@ -32,6 +32,8 @@ class NativePaths:
         }
         """The directories that stand for those of the tools, by tool."""
         self._tools: dict[str, _Folders] | None = None
+        self.removed: dict[tuple[str, Parts], int] = {}
+        """The conversations whose files were removed from these paths, since the mount began."""
 
     @property
     def tools(self) -> dict[str, _Folders]:
