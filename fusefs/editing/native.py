@@ -18,11 +18,11 @@ import trio
 
 from fusefs.editing.native_jobs import Append, Job, Rewrite
 from fusefs.editing.native_target import NativeTarget
-from fusefs.editing.spool import Spool, noted
+from fusefs.editing.spool import Spool
 from fusefs.tree.changes import Stale
 from fusefs.tree.node import Content
 from store.errors import ConvfsError, StoreBusy
-from store.importing.native import NativeFile, is_one_file
+from store.importing.native import NativeFile
 from store.index.catalogue import Entry
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class NativeWriting:
         self._desk = desk
         self._tree = desk.tree
         self._store = desk.tree.store
-        self._folder = desk.scratch.root / _FOLDER
+        self.folder = desk.scratch.root / _FOLDER
         self._spools: dict[int, Spool] = {}
         self._open: dict[int, int] = {}
         """By conversation: how many handles there are that may write."""
@@ -114,7 +114,7 @@ class NativeWriting:
         spool = self._spools.get(context)
         if spool is None:
             lower = self._tree.native.file(context)
-            spool = self.hold(Spool(self._folder, lower, lower.size))
+            spool = self.hold(Spool(self.folder, lower, lower.size))
         return spool
 
     def hold(self, spool: Spool) -> Spool:
@@ -127,7 +127,7 @@ class NativeWriting:
     def replaced(self, context: int, path: Path) -> tuple[Spool, Content, int]:
         """Take what lies at ``path`` for a conversation's file; return it, and what that was, with its size."""
         lower, size = self._tree.native.file(context), self.size(context)
-        spool = Spool(self._folder, lower, lower.size)
+        spool = Spool(self.folder, lower, lower.size)
         earlier = self._spools.get(context)
         if earlier is not None:
             earlier.drop()
@@ -291,6 +291,7 @@ class NativeWriting:
 
     async def run(self) -> None:
         """Commit what was written, as long as the mount lasts."""
+        await self._desk.new_sessions.take_up()
         while True:
             while self._large or self._waiting() or self._desk.new_sessions.wait:
                 while self._large:
@@ -334,48 +335,12 @@ class NativeWriting:
                 partly = self._open.get(spool.context) and not spool.rewrites
                 self.commit_quietly(spool.context, everything=not partly)
 
+        self._desk.new_sessions.tick()
+
     def close(self) -> None:
         """Commit what is ready, when the mount ends; the rest is there at the next start."""
         for context in list(self._spools):
             self.commit_quietly(context)
-
-    def recover(self) -> None:
-        """Take up what an earlier process left."""
-        try:
-            paths = sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-        except FileNotFoundError:
-            return
-        for path in paths:
-            try:
-                self._take_up(path)
-            except (ConvfsError, OSError) as error:
-                log.error("what was written to a session stays at %s: %s", path, error)
-
-    def _take_up(self, path: Path) -> None:
-        said = noted(path)
-        if said is None:
-            # a copy that was only made to be looked at
-            path.unlink()
-            return
-        entry = self._store.entry(said.context)
-        if not is_one_file(entry):
-            raise ConvfsError(f"conversation {said.context} is no file of a tool")
-        lower = self._tree.native.file(said.context)
-        size = path.stat().st_size
-        spool = Spool(self._folder, lower, min(said.base, lower.size) if said.rewrites else said.base)
-        spool.adopt(path)
-        if entry.head != said.head or (not said.rewrites and said.base != lower.size):
-            if size <= lower.size and _same(spool, lower, said.base, size) and (said.rewrites <= (size == lower.size)):
-                # it was committed before its file could be removed
-                spool.discard()
-                return
-            if not said.rewrites:
-                # of the lines that are there the first may be in the store already
-                tail = spool.written(said.base, size - said.base)
-                held = lower.read(said.base, lower.size - said.base) if lower.size > said.base else b""
-                tail = tail[len(held) :] if held and tail.startswith(held) else tail
-                spool.put(lower, lower.size, tail)
-        self.hold(spool)
 
 
 def _last_line(spool: Spool) -> int:
@@ -388,12 +353,3 @@ def _last_line(spool: Spool) -> int:
             return start + newline + 1
         end = start
     return end
-
-
-def _same(spool: Spool, lower: NativeFile, start: int, end: int) -> bool:
-    """Say whether the store has the bytes of a spool from ``start`` to ``end``."""
-    for offset in range(start, end, _LOOKED_AT):
-        size = min(_LOOKED_AT, end - offset)
-        if spool.written(offset, size) != lower.read(offset, size):
-            return False
-    return True

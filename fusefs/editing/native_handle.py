@@ -86,14 +86,15 @@ class NewSessionHandle(ScratchHandle):
 
     def write(self, offset: int, data: bytes) -> int:
         """Write all of ``data``."""
-        done = super().write(os.fstat(self.fd).st_size if self.appends else offset, data)
-        self._desk.new_sessions.written(self.ino)
+        at = os.fstat(self.fd).st_size if self.appends else offset
+        done = super().write(at, data)
+        self._desk.new_sessions.written(self.ino, at)
         return done
 
     def truncate(self, size: int) -> None:
         """Make it ``size`` bytes long."""
         super().truncate(size)
-        self._desk.new_sessions.written(self.ino)
+        self._desk.new_sessions.written(self.ino, size)
 
     def flush(self) -> None:
         """Make a conversation of it, if it is a session."""

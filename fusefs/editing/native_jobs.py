@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fusefs.editing.spool import COPY
 from store.importing import written
 from store.importing.native import NativeFile
 
@@ -65,7 +66,7 @@ class Rewrite(Job):
             data = self._lower.read(0, self._base) + self._spool.written(self._base, self.end - self._base)
             return written.write_anew(self.store, self.format, now, self.name, data)
         # what is written to the file meanwhile is compared another time
-        with tempfile.NamedTemporaryFile(dir=self._spool.folder, prefix="copy-") as copy:
+        with tempfile.NamedTemporaryFile(dir=self._spool.folder, prefix=COPY) as copy:
             for start in range(0, self._base, _AT_ONCE):
                 copy.write(self._lower.read(start, min(_AT_ONCE, self._base - start)))
             for start in range(self._base, self.end, _AT_ONCE):

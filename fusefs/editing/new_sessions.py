@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
+import trio
 from msgspec import Struct
 
 from fusefs.editing.drafts import remove_quietly
@@ -20,35 +22,44 @@ from fusefs.editing.handle import ScratchHandle
 from fusefs.editing.native_handle import SessionHandle
 from fusefs.editing.native_jobs import Begin
 from fusefs.editing.scratch import ScratchFile
+from fusefs.tree.native import KEY, NativeDirectory
 from fusefs.tree.native_paths import Parts
+from store.disk import durable
 from store.editing.keeper import Keeper
 from store.errors import ConvfsError, UsageError
 from store.formats.format import Format
 from store.formats.look import Look
+from store.formats.registry import format_named
 from store.importing.naming import free_name
 from store.importing.native import is_one_file
 from store.importing.paths import path_text
 from store.index.catalogue import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from fusefs.editing.desk import Desk
-    from fusefs.tree.native import NativeDirectory
 
 log = logging.getLogger(__name__)
 
 _LOOKED_AT = 1 << 20
+_SETTLED_SECONDS = 3.0
 
 
 class _New(Struct):
-    """A file that may be a session: ``waits_since`` is when the first of what waits was written, 0 if nothing does."""
+    """A file that may be a session: ``waits_since`` is when the first of what waits was written, 0 if nothing does.
+
+    ``lowest`` is the lowest offset that was written to since a thread began to make a conversation of it, and
+    ``is_partial`` says that it is a session whose first line is not complete.
+    """
 
     tool: str
     parts: Parts
     changed_at: float = 0.0
     waits_since: float = 0.0
+    lowest: int = 0
     busy: bool = False
+    is_partial: bool = False
 
 
 class NewSessions:
@@ -78,10 +89,11 @@ class NewSessions:
         """Say whether a scratch file may be a session."""
         return ino in self._files
 
-    def written(self, ino: int) -> None:
-        """Take note that something was written."""
+    def written(self, ino: int, offset: int) -> None:
+        """Take note that something was written at ``offset``."""
         new = self._files.get(ino)
         if new is not None:
+            new.lowest = min(new.lowest, offset)
             new.changed_at = time.monotonic()
             new.waits_since = new.waits_since or new.changed_at
             self._desk.native.wake()
@@ -99,10 +111,22 @@ class NewSessions:
         """Whether any has been written to and not been looked at since."""
         return any(new.waits_since for new in self._files.values())
 
+    def tick(self) -> None:
+        """Take for a session what is one and has been quiet for a while without a line that is complete."""
+        now = time.monotonic()
+        for ino, new in list(self._files.items()):
+            is_open = any(handle.ino == ino for handle in self._desk.handles.values())
+            if new.is_partial and not is_open and now - new.changed_at >= _SETTLED_SECONDS:
+                new.is_partial = False
+                self.settle_quietly(ino, everything=True)
+
     # -- becoming a session ----------------------------------------------------------------------------------------
 
-    def settle(self, ino: int) -> None:
-        """Make a conversation of a file if it is a session. Raises what the store says."""
+    def settle(self, ino: int, *, everything: bool = False) -> None:
+        """Make a conversation of a file if it is a session; ``everything``: of lines that are not complete, too.
+
+        Raises what the store says.
+        """
         new, node = self._files.get(ino), self._tree.bound(ino)
         if new is None or new.busy or not isinstance(node, ScratchFile):
             return
@@ -114,7 +138,8 @@ class NewSessions:
         if not size or (known is None and not _is_session(format_, file)):
             return
         is_open = any(handle.ino == ino for handle in self._desk.handles.values())
-        end = _end(format_, file, size, is_open=is_open)
+        end = size if everything else _end(format_, file, size, is_open=is_open)
+        new.is_partial = not end
         if not end:
             return
         if known is not None:
@@ -123,7 +148,7 @@ class NewSessions:
         if not job.is_large:
             self._become(ino, new, end, job.run())
             return
-        new.busy = True
+        new.busy, new.lowest = True, end
         self._desk.native.later(job, partial(self._become, ino, new, end), partial(self._gave_up, new))
 
     def _known(self, new: _New, path: Path) -> Entry | None:
@@ -132,11 +157,11 @@ class NewSessions:
         known = self._store.entry(removed) if removed else self._store.by_source(path_text(path))
         return known if known is not None and "trashed_ms" in known.metadata and is_one_file(known) else None
 
-    def settle_quietly(self, ino: int) -> None:
+    def settle_quietly(self, ino: int, *, everything: bool = False) -> None:
         """Do what :meth:`settle` does, when there is nobody to be told what is wrong."""
         new = self._files.get(ino)
         try:
-            self.settle(ino)
+            self.settle(ino, everything=everything)
         except (ConvfsError, OSError) as error:
             if new is not None:
                 self._gave_up(new, error)
@@ -158,7 +183,6 @@ class NewSessions:
     def _become(self, ino: int, new: _New, end: int, entry: Entry) -> None:
         """Let the file be a conversation's, which has it up to ``end``."""
         desk, tree = self._desk, self._tree
-        new.busy = False
         tree.renew(tree.view_id(entry.id))
         node = tree.bound(ino)
         if self._files.get(ino) is not new or not isinstance(node, ScratchFile):
@@ -167,12 +191,17 @@ class NewSessions:
         self.forget(ino)
         file = tree.native.on_disk(new.tool, new.parts)
         status = node.status()
+        spool = None
+        if new.busy and new.lowest < end:
+            # it was written anew meanwhile
+            spool, _held, _size = desk.native.replaced(entry.id, file)
+            end = status.st_size
         rest = os.open(node.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             tail = os.pread(rest, max(status.st_size - end, 0), end)
         finally:
             os.close(rest)
-        if not remove_quietly(file) or status.st_nlink > 1:
+        if (spool is None and not remove_quietly(file)) or status.st_nlink > 1:
             desk.scratch.renumber(node)
         desk.identities.become(ino, desk.native.target(entry.id))
         tree.native.times[entry.id] = status.st_mtime_ns
@@ -180,7 +209,60 @@ class NewSessions:
             if isinstance(handle, ScratchHandle) and handle.ino == ino:
                 desk.handles[fh] = SessionHandle(desk, ino, entry.id, appends=handle.appends)
                 handle.close()
+        if spool is not None:
+            desk.native.hold(spool)
         desk.native.go_on(entry.id, tail)
+
+    # -- what an earlier process left ------------------------------------------------------------------------------
+
+    async def take_up(self) -> None:
+        """Look at the files that are there when the mount begins: one may have been written and not looked at."""
+        for tool, parts in await trio.to_thread.run_sync(self._left):
+            try:
+                self._take_up(tool, parts)
+            except (ConvfsError, OSError) as error:
+                self._desk.native.failed("/".join((tool, *parts)), error)
+
+    def _left(self) -> list[tuple[str, Parts]]:
+        """Return the files that may be sessions."""
+        found = []
+        root = self._tree.native.root
+        for folder, _folders, names in os.walk(root):
+            for name in names:
+                path = Path(folder, name)
+                tool, *parts = path.relative_to(root).parts
+                with suppress(ConvfsError, OSError):
+                    if parts and path.is_file() and not path.is_symlink() and _is_session(format_named(tool), path):
+                        found.append((tool, tuple(parts)))
+        return found
+
+    def _take_up(self, tool: str, parts: Parts) -> None:
+        tree = self._tree
+        file, context = tree.native.on_disk(tool, parts), tree.native.paths.context(tool, parts)
+        directory = tree.fixed((*KEY, tool, *parts[:-1]))
+        if not file.exists() or not isinstance(directory, NativeDirectory):
+            return
+        if not context:
+            node = self._desk.scratch.find(directory, os.fsencode(parts[-1]))
+            if isinstance(node, ScratchFile) and not self.has(node.ino):
+                self.named(node, directory, os.fsencode(parts[-1]))
+                self.written(node.ino, 0)
+            return
+        # it was made a conversation's before it could be removed
+        size = self._desk.native.size(context)
+        with file.open("rb") as opened:
+            if _begins_with(opened, partial(self._desk.native.read, context), size):
+                opened.seek(size)
+                self._desk.native.go_on(context, opened.read())
+                durable.remove(file)
+
+
+def _begins_with(file: BinaryIO, read: Callable[[int, int], bytes], size: int) -> bool:
+    """Say whether a file begins with the ``size`` bytes that are read."""
+    return all(
+        file.read(min(_LOOKED_AT, size - offset)) == read(offset, min(_LOOKED_AT, size - offset))
+        for offset in range(0, size, _LOOKED_AT)
+    )
 
 
 def _is_session(format_: Format, file: Path) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from fusefs.editing.appending import Candidate, new_event
 from fusefs.editing.desk import Desk
 from fusefs.editing.drafts import NEW, Draft
+from fusefs.editing.native_recovery import take_up_spools
 from fusefs.editing.target import Target
 from store.disk import durable
 from store.errors import NotFound, UsageError
@@ -18,7 +19,7 @@ log = logging.getLogger(__name__)
 
 def recover(desk: Desk) -> None:
     """Settle every draft that is left, and take up what was being written; called before the mount answers."""
-    desk.native.recover()
+    take_up_spools(desk)
     for path, draft, text in desk.drafts.left():
         try:
             if draft.key == NEW:

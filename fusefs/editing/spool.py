@@ -13,6 +13,8 @@ from store.importing.native import NativeFile
 
 _AT_ONCE = 1 << 20
 _APPENDS, _REWRITES = "a", "r"
+COPY, KEPT = "copy-", "kept-"
+"""How files in the folder are called that nobody needs when the process has ended, and what is never removed."""
 
 
 class Noted(NamedTuple):
@@ -145,9 +147,10 @@ class Spool:
         if self._fd < 0:
             durable.make_directory(self.folder)
             path = self.folder / self._called()
+            if path.exists():
+                # what an earlier process left and could not be taken up is not written over
+                durable.replace(path, self.folder / f"{KEPT}{time.time_ns()}-{path.name}")
             self._fd = durable.open_file(path, create=True)
-            # one of that name is of an earlier process, which has brought in all that it held
-            durable.truncate(self._fd, 0)
             self._path = path
             self._synced = False
         return self._fd
