@@ -11,7 +11,7 @@ from store.events.event import Kind
 from store.formats.lens import Lens
 from store.formats.look import Look
 from store.formats.opencode import Opencode
-from tests.formats.databases import Rendered, T, dumped, opencode_database, opencode_parts
+from tests.formats.databases import Rendered, T, dump, dumped, opencode_database, opencode_parts
 from tests.formats.earlier import Earlier
 from tests.formats.edited import changed_paths, edit_of
 from tests.formats.places import check
@@ -176,3 +176,16 @@ def test_where_sessions_are_looked_for(tmp_path: Path, monkeypatch: pytest.Monke
     assert list(OPENCODE.homes(tmp_path, tmp_path)) == [data / "opencode.db"]
     monkeypatch.setenv("OPENCODE_DB", str(opencode_database(tmp_path / "x.db")))
     assert list(OPENCODE.homes(tmp_path, tmp_path)) == [tmp_path / "x.db", data / "opencode.db"]
+
+
+def test_what_is_damaged_or_failed_is_a_note(tmp_path: Path) -> None:
+    path = opencode_database(tmp_path / "opencode.db")
+    with closing(sqlite3.connect(path)) as found:
+        found.execute("UPDATE part SET data = '{\"type\": ' WHERE id = 'prt_00'")
+        error = dump({"role": "assistant", "error": {"name": "Aborted", "data": {"message": "It was aborted."}}})
+        found.execute("UPDATE message SET data = ? WHERE id = 'msg_2'", (error,))
+        found.commit()
+    rendered = Rendered(OPENCODE, path, tmp_path)
+    notes = [event for event in rendered.events("ses_1") if event.kind is Kind.NOTE]
+    assert [event.blocks[0].text for event in notes] == ['{"type": ', "It was aborted."]
+    assert notes[1].header == {"record": "error", "error": "Aborted"}

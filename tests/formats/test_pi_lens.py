@@ -77,7 +77,7 @@ RECORDS: list[tuple[dict[str, object], Kind, list[tuple[str, str | None]]]] = [
     (assistant({"type": "thinking", "thinking": ""}), Kind.RECORD, []),
     (assistant({"type": "redactedThinking", "data": "x"}), Kind.RECORD, []),
     (assistant(), Kind.RECORD, []),
-    (assistant(errorMessage="500"), Kind.ASSISTANT, [("error", "500")]),
+    (assistant(errorMessage="500"), Kind.NOTE, [("error", "500")]),
     (
         assistant({"type": "thinking", "thinking": "Hm."}, text("Look:"), call("bash", command="a\nb", timeout=3)),
         Kind.TOOL_CALL,

@@ -64,3 +64,14 @@ def test_an_image_that_was_replaced_lies_outside_when_exported(store: Store, tmp
     lines[2] = lines[2].replace(base64.b64encode(large), f"blob:sha256:{digest}".encode())
     with exported(store, by_source(store, path)) as files:
         assert files == {path.name: b"".join(lines), f"blobs/{digest}": other}
+
+
+def test_a_title_that_is_written_in_its_place_is_the_new_one(store: Store, tmp_path: Path) -> None:
+    path = session(tmp_path / "agent", slot(""), HEADER, said("user", "Fix the login"))
+    imported(store, path)
+    assert by_source(store, path).title == "Fix the login"
+    with path.open("r+b") as file:
+        file.write(slot("Login fixed"))
+    imported(store, path)
+    assert by_source(store, path).title == "Login fixed"
+    assert native(store, path) == path.read_bytes()

@@ -89,6 +89,8 @@ def _part(row: JsonObject, before: Before) -> Shown:
     cells, about = as_object(row.get("cells")), as_object(row.get("about"))
     payload, place = as_object(as_object(row.get("json")).get("payload")), ("json", "payload")
     what = cells.get("type")
+    if isinstance(damaged := cells.get("payload"), str):
+        return Shown(Kind.NOTE, (Block("text", damaged, path=("cells", "payload")),))
     if what == "tool_call":
         return _call(row, {**payload, "name": cells.get("tool_name") or payload.get("name")}, place)
     if what == "tool_result":

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from store.errors import UsageError
-from store.events.event import Event, Kind, Path
+from store.events.event import Block, Event, Kind, Path
 from store.formats.editing import EditableLens, Place
 from store.formats.json_view import JsonObject, as_object, as_text, decode
 from store.formats.lens import Before, Lens
@@ -37,6 +37,8 @@ class OpencodeRowLens(EditableLens):
             shown = view_part(data, _DATA, _SPEAKERS.get(as_text(about.get("role")), Speaker.MODEL))
         elif "table" not in row and "id" not in row and "begins" not in row:
             return as_it_is(payload)
+        if isinstance(damaged := as_object(row.get("cells")).get("data"), str):
+            shown = Shown(Kind.NOTE, (Block("text", damaged, path=("cells", "data")),))
         if (model := as_text(about.get("model"))) and shown.kind in _FROM_MODELS:
             shown = Shown(
                 shown.kind, shown.blocks, shown.tool, {**shown.header, "model": model}, shown.defines, shown.resources

@@ -42,13 +42,11 @@ def view_message(message: JsonObject, path: Path) -> Shown:
     told = as_object(error.get("data")).get("message")
     if not isinstance(told, str):
         blocks = argument_blocks(error, (*path, "error"), "error")
-        return Shown(Kind.ASSISTANT, blocks) if blocks else BOOKKEEPING
-    header: Header = {}
+        return Shown(Kind.NOTE, blocks, header={"record": "error"}) if blocks else BOOKKEEPING
+    header: Header = {"record": "error"}
     if (name := scalar(error.get("name"))) is not None:
         header["error"] = name
-    return Shown(
-        Kind.ASSISTANT, (Block("text", told, name="error", path=(*path, "error", "data", "message")),), "", header
-    )
+    return Shown(Kind.NOTE, (Block("text", told, path=(*path, "error", "data", "message")),), header=header)
 
 
 def view_part(part: JsonObject, path: Path, speaker: Speaker) -> Shown:

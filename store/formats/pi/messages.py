@@ -87,7 +87,8 @@ def _assistant(said: JsonObject, content: Content) -> Shown:
                 kind = kind if kind is Kind.TOOL_CALL else Kind.ASSISTANT
     if error := as_text(said.get("errorMessage")):
         content.blocks.append(Block("text", error, name="error", path=(*_MESSAGE, "errorMessage")))
-        kind = kind or Kind.ASSISTANT
+        # nothing that a model said
+        kind = kind or Kind.NOTE
     if kind is Kind.RECORD:
         return BOOKKEEPING
     if model := as_text(said.get("model")):
