@@ -40,6 +40,7 @@ ALLOWED = {
     "markdown_it": ("store.exporting.prose",),
     "zstandard": ("store.content",),
     "pyfastcdc": ("store.content.chunking",),
+    "inotify_simple": ("store.importing.notices",),
     "trio": ("store.service", "fusefs"),
     "pyfuse3": ("fusefs",),
     "click": ("fusefs.cli",),
@@ -48,7 +49,7 @@ ALLOWED = {
 }
 
 # Under which name a library is declared, where that is not the one that it is imported by.
-DECLARED = {"markdown_it": "markdown-it-py"}
+DECLARED = {"inotify_simple": "inotify-simple", "markdown_it": "markdown-it-py"}
 
 
 def modules() -> Iterator[tuple[str, Path]]:

@@ -17,6 +17,8 @@ COMMANDS = {
     "import": ("import_", "Import sessions of AI tools."),
     "mount": ("mount", "Mount the conversations at DIR."),
     "umount": ("umount", "Unmount DIR and wait until everything is written."),
+    "watch": ("watch", "Keep importing your sessions as they grow."),
+    "install-service": ("install_service", "Have systemd keep a mount with watch running."),
     "serve": ("serve", "Answer programs, without a mount."),
     "ls": ("ls", "List the conversations."),
     "show": ("show", "Print a conversation."),
@@ -44,7 +46,7 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"fusefs.cli.{COMMANDS[cmd_name][0]}")
-        command = getattr(module, "import_" if cmd_name == "import" else cmd_name)
+        command = getattr(module, "import_" if cmd_name == "import" else cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

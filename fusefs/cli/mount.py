@@ -20,11 +20,18 @@ _LOG_BYTES = 1 << 20
 @click.command(short_help="Mount the conversations at DIR.")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--foreground", is_flag=True, help="Stay in the foreground; Ctrl-C unmounts.")
+@click.option("--watch", is_flag=True, help="Import the sessions of your tools, and go on as they grow.")
 @click.option("--allow-other", is_flag=True, help="Let in whoever may read another user's private files: root.")
 @tcp_options
 @click.pass_obj
 def mount(
-    store: Path | None, directory: Path, foreground: bool, allow_other: bool, tcp: str | None, no_token: bool
+    store: Path | None,
+    directory: Path,
+    foreground: bool,
+    watch: bool,
+    allow_other: bool,
+    tcp: str | None,
+    no_token: bool,
 ) -> None:
     """Mount the conversations at DIR, which is made if it is not there. Returns when the mount is ready.
 
@@ -44,14 +51,15 @@ def mount(
         click.echo(f"Mounted at {directory} already; `{command_line('umount', directory)}` unmounts.")
         return
     path = _prepared(directory)
+    cwd = Path.cwd() if watch else None
     if foreground:
         handler = logging.StreamHandler()
         handler.setLevel(logging.WARNING)
         logging.getLogger().addHandler(handler)
         ready = partial(click.echo, f"Mounted at {path}; Ctrl-C unmounts.", err=True)
-        _serve(root, path, allow_other, port, no_token, ready)
+        _serve(root, path, allow_other, port, no_token, cwd, ready)
     else:
-        in_background(partial(_serve, root, path, allow_other, port, no_token), explain)
+        in_background(partial(_serve, root, path, allow_other, port, no_token, cwd), explain)
         click.echo(f"Mounted at {path}; `{command_line('umount', directory)}` unmounts.")
 
 
@@ -92,13 +100,17 @@ def _serve(
     allow_other: bool,
     tcp: tuple[str, int] | None,
     no_token: bool,
+    watched_from: Path | None,
     ready: Callable[[], None],
 ) -> None:
+    """Mount and answer; ``watched_from`` is the working directory of who wants sessions to be watched, if they do."""
     import trio
 
     from fusefs.cli.backend import daemon_or_store
     from fusefs.cli.operations import ALL_OPERATIONS
+    from fusefs.cli.watch import watching
     from fusefs.mount import run
+    from store.importing.importer import Importer
     from store.service import address
     from store.service.client import Client
     from store.service.server import Service, serving_beside
@@ -122,7 +134,8 @@ def _serve(
                 task_status.started()
                 await trio.sleep_forever()
 
-        run(store, mountpoint, ready=ready, background=beside, allow_other=allow_other)
+        with watching(watched_from, root, Importer(store).run):
+            run(store, mountpoint, ready=ready, background=beside, allow_other=allow_other)
 
 
 def _log_to(root: Path) -> None:

@@ -58,7 +58,7 @@ def walk(
     """
     mounts = own_mounts()
     start = Path(os.path.abspath(path))
-    if _within(start, mounts):
+    if within(start, mounts):
         yield Unreadable(path, "it lies in a mounted store: name the session files themselves")
         return
     try:
@@ -83,7 +83,7 @@ def walk(
             yield Unchanged(path)
             continue
         try:
-            source = _claim(path, formats)
+            source = claim(path, formats)
             if source is not None:
                 belonging.update(source.first, (beside for _name, beside in source.sidecars))
                 yield source
@@ -115,7 +115,8 @@ def own_mounts(table: Path = Path("/proc/self/mountinfo")) -> frozenset[Path]:
     return frozenset(mounts)
 
 
-def _claim(path: Path, formats: tuple[Format, ...]) -> Source | None:
+def claim(path: Path, formats: tuple[Format, ...]) -> Source | None:
+    """Return the session that stands at a path, None if none does. Raises OSError for what cannot be read."""
     look = Look(path)
     for format_ in formats:
         source = format_.claim(look)
@@ -143,14 +144,15 @@ def _mode(entry: os.DirEntry[str], apart: frozenset[Path]) -> int | None:
         if not entry.is_symlink():
             return stat.S_IFDIR if entry.is_dir() else stat.S_IFREG if entry.is_file() else 0
         target = Path(os.path.abspath(os.path.join(os.path.dirname(entry.path), os.readlink(entry.path))))
-        if _within(target, apart) or entry.is_dir():
+        if within(target, apart) or entry.is_dir():
             return None
         return stat.S_IFREG if entry.is_file() else 0
     except OSError:
         return 0
 
 
-def _within(path: Path, apart: frozenset[Path]) -> bool:
+def within(path: Path, apart: frozenset[Path]) -> bool:
+    """Say whether a path is one of the directories ``apart``, or below one."""
     return bool(apart) and not apart.isdisjoint((path, *path.parents))
 
 

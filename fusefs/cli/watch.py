@@ -1,0 +1,96 @@
+"""``convfs watch``, and what ``convfs mount --watch`` does beside mounting."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fusefs.cli.output import escape
+
+if TYPE_CHECKING:
+    from store.importing.importer import ImportReport
+
+log = logging.getLogger(__name__)
+
+_END_SECONDS = 60.0
+
+
+@click.command(short_help="Keep importing your sessions as they grow.")
+@click.pass_obj
+def watch(store: Path | None) -> None:
+    """Import your sessions, and what is added to them, within a second, until SIGTERM or Ctrl-C.
+
+    Says which conversations are new or have grown. The store may be mounted or served meanwhile, or by nobody.
+    """
+    from fusefs.cli.backend import store_root
+    from store.importing.watching import Watching
+
+    root = Path(os.path.realpath(store_root(store)))
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("convfs: %(message)s"))
+    logging.getLogger().addHandler(handler)
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: ended.set())
+    watching = Watching(partial(_homes, Path.cwd()), partial(_take, root), root, _tell)
+    watching.run(ended, lambda: click.echo("Watching your sessions; Ctrl-C ends.", err=True))
+
+
+@contextmanager
+def watching(cwd: Path | None, root: Path, take: Callable[[Sequence[Path]], ImportReport]) -> Iterator[None]:
+    """Watch this user's sessions in a thread while the block runs, as seen from ``cwd``; None: do not."""
+    if cwd is None:
+        yield
+        return
+    from store.importing.watching import Watching
+
+    ended = threading.Event()
+    follower = Watching(partial(_homes, cwd), take, root, lambda report: log.info("%s", _line(report)))
+    thread = threading.Thread(target=_run, args=(follower.run, ended), name="watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(_END_SECONDS)
+
+
+def _run(run: Callable[[threading.Event], None], ended: threading.Event) -> None:
+    try:
+        run(ended)
+    except Exception:
+        log.exception("sessions are no longer watched")
+
+
+def _homes(cwd: Path) -> list[Path]:
+    from store.importing.walk import discover
+
+    return discover(Path.home(), cwd)
+
+
+def _take(root: Path, paths: Sequence[Path]) -> ImportReport:
+    """Import through whoever holds the store, or hold it for a moment."""
+    from fusefs.cli.backend import reach
+    from store.service.operations import IMPORT, ImportParams
+
+    with reach(root, create=True) as backend:
+        return backend.call(IMPORT, ImportParams(tuple(map(os.fsencode, paths))))
+
+
+def _tell(report: ImportReport) -> None:
+    click.echo(escape(_line(report)))
+    sys.stdout.flush()
+
+
+def _line(report: ImportReport) -> str:
+    return f"{', '.join(report.conversations)}: {report.records} records"
