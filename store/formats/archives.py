@@ -22,6 +22,9 @@ SEPARATOR = b"\x1e\n"
 LARGEST = 256 << 20
 """The most bytes of a member that is read whole."""
 
+LARGEST_TEXT = 16 << 30
+"""The most bytes that the members with conversations may have together."""
+
 _LOCAL_HEADER = 30
 _MAGIC = b"PK\x03\x04"
 _COPIED_AT_ONCE = 1 << 20
@@ -93,6 +96,8 @@ def join_members(path: Path, names: Sequence[str], target: Path) -> None:
     """Write the members ``names`` of the archive at ``path`` into one file. Raises DamageError."""
     try:
         with zipfile.ZipFile(path) as archive, target.open("wb") as joined:
+            if sum(archive.getinfo(name).file_size for name in names) > LARGEST_TEXT:
+                raise DamageError(f"{path} says that it unpacks to more than {LARGEST_TEXT} bytes; it is not unpacked")
             for at, name in enumerate(names):
                 if at:
                     joined.write(SEPARATOR)

@@ -73,23 +73,26 @@ def is_first(path: Path) -> bool:
     return not found or path.name == found[0] or path.name not in found
 
 
-def files_beside(path: Path, belongs: Belongs) -> list[str]:
+def files_beside(path: Path, belongs: Belongs) -> tuple[str, ...]:
     """Return the other files of the export whose conversations are at ``path``, as paths within it, by name.
 
     They are the members of an archive, or what lies in the folder and in folders there, as far as they belong to one.
     """
     try:
-        with path.open("rb") as file:
-            if is_archive(file.read(4)):
-                return sorted(archive_at(path).members)
-        changed = path.parent.stat().st_mtime_ns
+        return _files_beside(path, belongs, path.stat().st_mtime_ns, path.parent.stat().st_mtime_ns)
     except (OSError, DamageError):
-        return []
-    return _files_in(path.parent, belongs, changed)
+        return ()
 
 
 @lru_cache(4)
-def _files_in(folder: Path, belongs: Belongs, _changed: int) -> list[str]:
+def _files_beside(path: Path, belongs: Belongs, _changed: int, _changed_beside: int) -> tuple[str, ...]:
+    with path.open("rb") as file:
+        if is_archive(file.read(4)):
+            return tuple(sorted(archive_at(path).members))
+    return tuple(_files_in(path.parent, belongs))
+
+
+def _files_in(folder: Path, belongs: Belongs) -> list[str]:
     found: list[str] = []
     waiting = [""]
     while waiting and len(found) < _MOST_FILES:

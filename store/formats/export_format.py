@@ -1,7 +1,8 @@
 """What the exports of web services have in common: files of many conversations, each of them a tree of messages."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
+from itertools import groupby
 from pathlib import Path
 
 from msgspec import Struct
@@ -12,7 +13,7 @@ from store.formats.format import About, Format, Part, Source, Span
 from store.formats.json_view import JsonObject, decode
 from store.formats.look import Look
 from store.formats.message_tree import Branch, Node, branches
-from store.formats.outlines import Outline, outlines
+from store.formats.outlines import outlines
 
 
 class Conversation(Struct, frozen=True):
@@ -27,11 +28,21 @@ class Conversation(Struct, frozen=True):
     about: About
 
 
+class _Message(Span, frozen=True, gc=False):
+    """A message that knows its key and the other members of its conversation, which all of that one's share."""
+
+    key: str
+    members: dict[str, bytes]
+
+
 class ExportFormat(Format):
     """A web service."""
 
     holder: str
     """The member of a conversation that has its messages."""
+
+    read: Set[str]
+    """Its other members that say something of it."""
 
     joints = (b"", b", ", b"")
 
@@ -45,7 +56,7 @@ class ExportFormat(Format):
 
     @abstractmethod
     def told(self, members: JsonObject, keys: Sequence[str], records: Sequence[bytes]) -> Conversation:
-        """Return what a file says of a conversation: its other ``members``, and its messages with their keys."""
+        """Return what a file says of a conversation: those of its members that are read, its messages, their keys."""
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield nothing: an export lies wherever it was saved."""
@@ -64,7 +75,10 @@ class ExportFormat(Format):
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         """Yield the messages of every conversation."""
         for _end, outline in outlines(data, self.holder):
-            yield from (Span(entry.start, entry.end) for entry in outline.entries if entry.start >= start)
+            members = outline.members
+            for entry in outline.entries:
+                if entry.start >= start:
+                    yield _Message(entry.start, entry.end, entry.key, members)
 
     def about(self, source: Source, records: Sequence[bytes]) -> About:
         """Describe a file whose conversations say nothing of themselves."""
@@ -72,11 +86,10 @@ class ExportFormat(Format):
 
     def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part]:
         """Return the conversations, and each branch of one: what was seen last is the conversation."""
-        positions = {span.start: at for at, span in enumerate(spans)}
         found: list[Part] = []
-        for _end, outline in outlines(data, self.holder):
-            if outline.entries:
-                found += self._parts(data, outline, positions, len(found))
+        numbered = ((at, span) for at, span in enumerate(spans) if isinstance(span, _Message))
+        for _members, messages in groupby(numbered, lambda message: id(message[1].members)):
+            found += self._parts(data, list(messages), len(found))
         return found
 
     def rendition(self, source: Source, scratch: Path) -> Path | None:
@@ -87,11 +100,16 @@ class ExportFormat(Format):
         """Write an archive anew with its conversations as they are now."""
         export_files.restore(original, rendition, target)
 
-    def _parts(self, data: memoryview, outline: Outline, positions: dict[int, int], before: int) -> Iterator[Part]:
-        """Yield the branches of a conversation; ``before`` is how many parts precede them."""
-        records = [bytes(data[entry.start : entry.end]) for entry in outline.entries]
-        members = {key: decoded.value for key, value in outline.members.items() if (decoded := decode(value))}
-        told = self.told(members, [entry.key for entry in outline.entries], records)
+    def _parts(self, data: memoryview, messages: Sequence[tuple[int, _Message]], before: int) -> Iterator[Part]:
+        """Yield the branches of a conversation, of whose messages the positions are given.
+
+        ``before`` is how many parts precede them.
+        """
+        records = [bytes(data[span.start : span.end]) for _at, span in messages]
+        members = messages[0][1].members
+        read = {key: decode(value) for key, value in members.items() if key in self.read}
+        said = {key: decoded.value for key, decoded in read.items() if decoded}
+        told = self.told(said, [span.key for _at, span in messages], records)
         nodes, about = told.nodes, told.about
         linked = any(node.parent for node in nodes)
         ways = branches(nodes, told.current) if linked else [Branch(list(range(len(nodes))))]
@@ -99,6 +117,6 @@ class ExportFormat(Format):
             own = nodes[way.nodes[0]]
             key = f"{told.session}/{own.id}" if at else told.session or own.id
             started = round(own.time) if at and own.time else about.started_ms
-            places = [positions[outline.entries[node].start] for node in way.nodes]
             described = About(about.title, about.project, started, key, about.extra)
+            places = [messages[node][0] for node in way.nodes]
             yield Part(key, places, described, before + way.base if way.base >= 0 else -1, way.shared)

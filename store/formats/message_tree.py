@@ -38,6 +38,8 @@ def branches(nodes: Sequence[Node], current: str = "") -> list[Branch]:
     the last; circles) is in the first branch, after the node before it.
     """
     last = {node.id: at for at, node in enumerate(nodes) if node.id}
+    if (way := _only_way(nodes, last, current)) is not None:
+        return [Branch(way)]
     tree = _Tree(nodes, last)
     leaf = last.get(current, -1)
     if leaf not in tree.above:
@@ -60,6 +62,16 @@ def branches(nodes: Sequence[Node], current: str = "") -> list[Branch]:
             found.append(Branch(own, base, depth + 1))
             waiting += own
     return found
+
+
+def _only_way(nodes: Sequence[Node], last: dict[str, int], current: str) -> list[int] | None:
+    """Return the way to the node ``current`` if all nodes are on it, as they mostly are."""
+    way: list[int] = []
+    at = last.get(current, -1)
+    while at >= 0 and len(way) < len(nodes):
+        way.append(at)
+        at = last.get(nodes[at].parent, -1)
+    return way[::-1] if len(way) == len(nodes) > 0 and at < 0 else None
 
 
 def _with_others(way: list[int], others: list[int]) -> list[int]:

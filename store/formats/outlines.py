@@ -22,10 +22,12 @@ _LITERAL = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _between = re.compile(rb"(?:\xef\xbb\xbf)?[\s,\[\]\0\x1e]*+").match
 _NEXT_OBJECT = re.compile(rb'\{\s*+"')
 _key = re.compile(rb"\s*+(" + _LITERAL + rb")\s*+:\s*+", re.DOTALL).match
+_next_key = re.compile(rb"[{,]\s*+(" + _LITERAL + rb")\s*+:\s*+|[{\s]*+\}", re.DOTALL).match
 _SCALAR = _LITERAL + rb'|[^\s,\[\]{}"]++'
 _beginning = re.compile(
     rb"\{\s*+(" + _LITERAL + rb")\s*+:\s*+(?:(?:" + _SCALAR + rb")\s*+,\s*+(" + _LITERAL + rb")\s*+:)?", re.DOTALL
 ).match
+_blanks = re.compile(rb"\s*+").match
 _separator = re.compile(rb"\s*+,?\s*+").match
 _after_value = re.compile(rb"\s*+(?:[,}\]]|\Z)").match
 _fields = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -139,17 +141,18 @@ def _outlined(text: bytes, base: int, holder: str) -> Outline | None:
 def _member_spans(text: bytes, fields: dict[str, Raw]) -> dict[str, tuple[int, int]] | None:
     """Return where the values of an object stand, given what they are; None where a key stands twice."""
     spans: dict[str, tuple[int, int]] = {}
-    position = 1
+    end = 0
     for key, raw in fields.items():
-        named = _key(text, position)
-        if named is None or (named[1][1:-1] != key.encode() and text_of(named[1]) != key):
+        named = _next_key(text, end)
+        if named is None or named[1] is None or (named[1][1:-1] != key.encode() and text_of(named[1]) != key):
             return None
         start = named.end()
         end = start + len(memoryview(raw))
         spans[key] = start, end
-        position = _end(_separator(text, end))
-    closed = position if fields else _end(_separator(text, position))
-    return spans if text[closed : closed + 1] == b"}" else None
+        if text[end : end + 1] not in (b",", b"}"):
+            end = _end(_blanks(text, end))
+    closed = _next_key(text, end)
+    return spans if closed and closed[1] is None else None
 
 
 def _elements(text: bytes, base: int, items: list[Raw]) -> list[Entry]:

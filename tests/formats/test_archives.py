@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from store.errors import DamageError, NotFound, UsageError
+from store.formats import archives
 from store.formats.archives import SEPARATOR, Archive, archive_at, beginning, is_archive, join_members, replace_members
 from tests.formats.exports import archive
 
@@ -40,8 +41,11 @@ def test_what_is_damaged_is_told(tmp_path: Path) -> None:
             archive_at(nothing)
 
 
-def test_members_that_claim_too_much_are_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "x.zip"
+def test_members_that_claim_too_much_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = archive(tmp_path / "x.zip", MEMBERS)
+    monkeypatch.setattr(archives, "LARGEST_TEXT", 1000)
+    with pytest.raises(DamageError, match="unpacks to more"):
+        join_members(path, ["a.json"], tmp_path / "joined")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as written:
         written.writestr("a", b"x" * 1000)
     with pytest.raises(DamageError, match="compressed in a way"):

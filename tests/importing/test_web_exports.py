@@ -1,6 +1,7 @@
 """Exports of ChatGPT and claude.ai in and out again: conversations, branches, files, and edits of any of them."""
 
 import json
+import zipfile
 from pathlib import Path
 
 from store.editing.editor import DELETED, Editor
@@ -8,9 +9,10 @@ from store.events.conversation import Conversation
 from store.events.edit import BlockEdit, EventEdit
 from store.events.event import Event, Kind
 from store.formats.registry import lens_for
+from store.importing.importer import Importer
 from store.store import Append, Store
 from tests.formats.earlier import Earlier
-from tests.formats.exports import PNG, asked, dumped, message, said, talk, tree
+from tests.formats.exports import PNG, archive, asked, dumped, message, said, talk, tree
 from tests.importing.sessions import exported, imported
 
 
@@ -179,3 +181,51 @@ def test_claude_ai_in_and_out(store: Store, tmp_path: Path) -> None:
     now = json.loads(file(store, talks["c2"]))
     assert [one["uuid"] for one in now[2]["chat_messages"]] == ["n2", "n3", json.loads(added)["uuid"]]
     assert now[0] == talk("c0")
+
+
+def test_an_archive_is_kept_whole_and_written_anew_where_it_was_edited(store: Store, tmp_path: Path) -> None:
+    part = {"content_type": "image_asset_pointer", "asset_pointer": "sediment://file_1"}
+    node = said("u", "root", "user", {"content_type": "multimodal_text", "parts": [part, "What is it?"]})
+    members = {
+        "chat.html": b"<html></html>",
+        "conversations-000.json": dumped(asked("c1")),
+        "conversations-001.json": dumped(tree("c2", node)),
+        "user-1/file_1-99.png": PNG,
+    }
+    path = archive(tmp_path / "export.zip", members)
+    imported(store, path)
+    talks = found(store)
+    assert talks.keys() == {"c1", "c1/u3", "c1/a2", "c2"}
+    (resource,) = store.resources(talks["c2"].head)
+    assert resource.size == len(PNG)
+    with exported(store, talks["c1"]) as files:
+        assert files == {"export.zip": path.read_bytes()}
+
+    edited(store, talks["c1/a2"], 3, "Changed.")
+    with exported(store, store.conversation(talks["c1/a2"].id)) as files:
+        (tmp_path / "new.zip").write_bytes(files["export.zip"])
+    with zipfile.ZipFile(tmp_path / "new.zip") as new:
+        assert {name: new.read(name) for name in new.namelist()} == members | {
+            "conversations-000.json": members["conversations-000.json"].replace(b"It scatters light.", b"Changed.")
+        }
+    assert imported(store, path).imported == 0
+    Editor(store).restore(talks["c1/a2"].id, 1)
+    with exported(store, store.conversation(talks["c1/a2"].id)) as files:
+        assert files == {"export.zip": path.read_bytes()}
+
+
+def test_a_damaged_archive_is_told_and_stops_nothing(store: Store, tmp_path: Path) -> None:
+    path = archive(
+        tmp_path / "export.zip", {"conversations.json": dumped(asked("c1")), "x.bin": bytes(range(256)) * 99}
+    )
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "conversations.json").write_bytes(dumped(asked("c2")))
+    report = Importer(store).run([tmp_path])
+    assert report.imported == 3
+    at = whole.index(b"conversations.json") + 400
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+    report = Importer(store).run([path])
+    assert len(report.errors) == 1
+    assert report.imported == 0

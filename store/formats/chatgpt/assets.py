@@ -19,10 +19,10 @@ ALGORITHM = "chatgpt-file"
 
 LONGEST_ID = 255
 
-_pointer = re.compile(r"(?:file-service|sediment)://([^?#]+)").match
+_pointer = re.compile(r"(?:file-service://|sediment://(?=file))([^?#]+)").match
 _is_id = re.compile(r"file[-_][0-9A-Za-z_-]+").fullmatch
 _named_file = re.compile(r"file[-_][0-9A-Za-z]|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").match
-_MARKS = (b"file-service://", b"sediment://", b'"file-', b'"file_')
+_MARKS = (b"file-service://", b"sediment://file", b'"file-', b'"file_')
 
 
 def file_id(pointer: object) -> str:
@@ -36,7 +36,8 @@ def file_id(pointer: object) -> str:
 
 def named_files(payload: bytes) -> list[str]:
     """Return the ids of the files that a node names, each once."""
-    if not any(mark in payload for mark in _MARKS):
+    # one search of each payload, and the others where that finds anything
+    if b"file" not in payload or not any(mark in payload for mark in _MARKS):
         return []
     decoded = decode(payload)
     message = as_object(as_object(decoded.value).get("message")) if decoded else {}

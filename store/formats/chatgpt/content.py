@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from store.events.event import Block, Path, Resource
-from store.formats.blocks import argument_blocks, numbered
+from store.formats.blocks import argument_blocks, listed_links, numbered
 from store.formats.chatgpt.assets import asset, within
 from store.formats.json_view import JsonObject, as_list, as_object, as_text
 from store.formats.lens import Before
@@ -128,7 +128,7 @@ def _part(part: object, path: Path, message: JsonObject, before: Before) -> Bloc
     return argument_blocks(own, path, numbered(as_text(what) or "part", path)), ()
 
 
-def citations(message: JsonObject) -> tuple[Block, ...]:
+def citations(message: JsonObject, before: Before) -> Blocks:
     """Return what a message cites, one a line, as a text that is put together from its metadata."""
     metadata = as_object(message.get("metadata"))
     cited: dict[str, str] = {}
@@ -137,12 +137,12 @@ def citations(message: JsonObject) -> tuple[Block, ...]:
             for address, title in address_of(as_object(item)):
                 if address and not cited.get(address):
                     cited[address] = title
-    if not cited:
-        return ()
-    lines = (
-        f"- [{' '.join(title.split())}]({address})" if title else f"- {address}" for address, title in cited.items()
-    )
-    return (Block("text", "\n".join(lines), name="citations"),)
+    return ((Block("text", listed_links(cited), name="citations"),) if cited else ()), ()
+
+
+def citations_alone(message: JsonObject, before: Before) -> Blocks:
+    """Return what a message cites that has no newer references, which :func:`citations` shows with them."""
+    return _NOTHING if as_object(message.get("metadata")).get("content_references") else citations(message, before)
 
 
 def _reference(reference: JsonObject) -> Iterator[tuple[str, str]]:

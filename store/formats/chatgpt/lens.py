@@ -7,7 +7,7 @@ from store.events.event import Event, Kind, Path
 from store.formats.blocks import argument_blocks
 from store.formats.chatgpt import compose, twins
 from store.formats.chatgpt.assets import attachments, drawings
-from store.formats.chatgpt.content import CONTENT, citations, content_blocks
+from store.formats.chatgpt.content import CONTENT, citations, citations_alone, content_blocks
 from store.formats.edit_checks import Value
 from store.formats.editing import EditableLens, Place
 from store.formats.json_view import JsonObject, as_object, as_text, decode
@@ -17,12 +17,22 @@ from store.formats.times import milliseconds, of_seconds
 from store.formats.unknown import as_it_is
 
 _SPEAKERS = {"assistant": Kind.ASSISTANT, "system": Kind.SYSTEM, "tool": Kind.TOOL_RESULT, "user": Kind.USER}
-_CONTEXT = frozenset(("model_editable_context", "user_editable_context"))
-_KINDS = {"reasoning_recap": Kind.NOTE, "thoughts": Kind.REASONING}
+_KINDS = {
+    "model_editable_context": Kind.SYSTEM,
+    "reasoning_recap": Kind.NOTE,
+    "thoughts": Kind.REASONING,
+    "user_editable_context": Kind.SYSTEM,
+}
+"""What contents are, whoever says them."""
 _EVERYBODY = frozenset(("", "all"))
 _NODE = frozenset(("children", "id", "message", "parent"))
-_BESIDE = (("attachments", attachments), ("aggregate_result", drawings))
-"""What shows files that a member of a message's metadata names."""
+_BESIDE = (
+    ("attachments", attachments),
+    ("aggregate_result", drawings),
+    ("content_references", citations),
+    ("citations", citations_alone),
+)
+"""What shows what a member of a message's metadata names."""
 _PLACES: dict[str, Path] = {
     "error": (*CONTENT, "name"),
     "language": (*CONTENT, "language"),
@@ -95,7 +105,7 @@ class ChatGptLens(EditableLens):
 def _said(node: JsonObject, message: JsonObject, before: Before) -> Shown:
     content, author = as_object(message.get("content")), as_object(message.get("author"))
     metadata = as_object(message.get("metadata"))
-    what, role = as_text(content.get("content_type")), as_text(author.get("role"))
+    what = content.get("content_type")
     blocks, resources = content_blocks(message, before)
     for key, beside in _BESIDE:
         if metadata.get(key):
@@ -103,13 +113,13 @@ def _said(node: JsonObject, message: JsonObject, before: Before) -> Shown:
             blocks, resources = blocks + more, resources + held
     if not blocks:
         return BOOKKEEPING
-    recipient = as_text(message.get("recipient"))
     header: Header = {}
     tool = ""
-    kind = _KINDS.get(what) or _SPEAKERS.get(role, Kind.NOTE)
-    if what in _CONTEXT:
-        kind = Kind.SYSTEM
-    elif kind is Kind.ASSISTANT and recipient not in _EVERYBODY:
+    role, recipient = author.get("role"), message.get("recipient")
+    kind = _SPEAKERS.get(role, Kind.NOTE) if isinstance(role, str) else Kind.NOTE
+    if isinstance(what, str) and what in _KINDS:
+        kind = _KINDS[what]
+    elif kind is Kind.ASSISTANT and isinstance(recipient, str) and recipient not in _EVERYBODY:
         kind, tool = Kind.TOOL_CALL, recipient
         header["id"] = as_text(node.get("id"))
     elif kind is Kind.TOOL_RESULT:
@@ -117,17 +127,16 @@ def _said(node: JsonObject, message: JsonObject, before: Before) -> Shown:
         tool = as_text(author.get("name")) or before.tool(call)
         run = as_object(metadata.get("aggregate_result"))
         header = {"id": call, "is_error": what == "system_error" or "exception" in as_text(run.get("status"))}
-    for key, holder, name in (
-        ("model_slug", metadata, "model"),
-        ("language", content, "language"),
-        ("name", content, "error"),
+    for value, name in (
+        (metadata.get("model_slug"), "model"),
+        (content.get("language"), "language"),
+        (content.get("name"), "error"),
     ):
-        value = holder.get(key)
-        if isinstance(value, str) and value and value != "unknown":
+        if value and isinstance(value, str) and value != "unknown":
             header[name] = value
     if metadata.get("is_visually_hidden_from_conversation") is True:
         header["hidden"] = True
-    return Shown(kind, blocks + citations(message), tool, header, (), resources)
+    return Shown(kind, blocks, tool, header, (), resources)
 
 
 def _seconds(value: Value) -> Value:

@@ -78,6 +78,7 @@ class ChatGpt(ExportFormat):
     main_type = ChatGptLens.type_name
     holder = "mapping"
     keyed = "id"
+    read = frozenset(("conversation_id", "create_time", "current_node", "id", "title", *_TOLD))
 
     def begins(self, head: bytes) -> bool:
         """Say whether there is a conversation's tree in the head, or what conversations begin with."""
@@ -106,7 +107,7 @@ class ChatGpt(ExportFormat):
         return removal.without(records, deleted)
 
     def _read(self, path: Path, identifier: str) -> bytes:
-        name = _by_id(tuple(export_files.files_beside(path, self.belongs))).get(identifier)
+        name = _by_id(export_files.files_beside(path, self.belongs)).get(identifier)
         if name is None:
             raise NotFound(f"{identifier} is not among the files of {path.name}")
         return export_files.read_beside(path, name)

@@ -51,6 +51,7 @@ class ClaudeAi(ExportFormat):
     lenses = (ClaudeAiLens(),)
     main_type = ClaudeAiLens.type_name
     holder = "chat_messages"
+    read = frozenset(("created_at", "current_leaf_message_uuid", "model", "name", "project", "uuid"))
 
     def begins(self, head: bytes) -> bool:
         """Say whether there are a conversation's messages in the head, or what conversations begin with."""
