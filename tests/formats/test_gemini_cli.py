@@ -145,28 +145,6 @@ def test_an_earlier_state_of_a_message_is_not_shown() -> None:
     assert see(message("gemini", "Do", "m2"), earlier).kind is Kind.ASSISTANT
 
 
-def test_a_state_with_more_calls_is_shown_even_if_it_comes_later() -> None:
-    earlier = Earlier()
-    states = [
-        message("gemini", ""),
-        message("gemini", "Do"),
-        message("gemini", "Do", tokens={}),
-        message("gemini", "Do", toolCalls=[call({})]),
-    ]
-    states.append(states[1])
-    seen = [see(state, earlier) for state in states]
-    shown = [Kind.RECORD, Kind.ASSISTANT, Kind.RECORD, Kind.TOOL_CALL, Kind.RECORD]
-    assert [event.kind for event in seen] == shown
-
-    class Recorded(Earlier):
-        def tool(self, call_id: str) -> str:
-            return recorded
-
-    for state, event in zip(states, seen, strict=True):
-        recorded = event.tool
-        assert LENS.view(json.dumps(state).encode(), Recorded()) == event
-
-
 @given(mutated([record for record, _, _ in RECORDS]))
 def test_no_record_can_break_the_view(payload: bytes) -> None:
     check(LENS.view(payload, Earlier()))

@@ -8,8 +8,8 @@ from store.formats.json_view import JsonObject, as_list, as_object, as_text, sca
 from store.formats.lens import Before
 from store.formats.shown import BOOKKEEPING, Shown
 
-_REPLACED = "replaced "
-"""As what a message is defined, with how many calls it has: a record of the same id with no more is another state."""
+REPLACED = "replaced"
+"""As what a message is defined: a later record of the same id is an earlier state of it."""
 
 _INJECTED = ("<session_context>", "This is the Gemini CLI. We are setting up the context")
 _NOTES = frozenset(("error", "info", "warning"))
@@ -37,17 +37,12 @@ def view(record: JsonObject, before: Before) -> tuple[Shown, Gathered]:
     into = Gathered()
     if not is_message(record):
         return BOOKKEEPING, into
-    key = f"message {record.get('id')}"
-    calls = len(as_list(record.get("toolCalls")))
-    told = before.tool(key)
-    # where a program writes into the store line by line, the newest state comes last
-    earlier = told.removeprefix(_REPLACED)
-    if earlier != told and earlier.isdecimal() and calls <= int(earlier):
-        return Shown(Kind.RECORD, tool=told), into
+    identifier = as_text(record.get("id"))
+    key = f"message {identifier}"
+    if before.tool(key) == REPLACED:
+        return Shown(Kind.RECORD, tool=REPLACED), into
     shown = _message(record, as_text(record.get("type")) or as_text(record.get("role")), into)
-    if shown.kind is Kind.RECORD:
-        return shown, into
-    defines = ((key, f"{_REPLACED}{calls}"), *shown.defines)
+    defines = ((key, REPLACED), *shown.defines)
     return Shown(shown.kind, shown.blocks, shown.tool, shown.header, defines, shown.resources), into
 
 
