@@ -38,6 +38,8 @@ class Look:
     def document(self) -> object:
         """The first JSON document of the head as far as it is there and makes sense, None where there is none.
 
+        A text that is cut off is an empty one. Takes some 20 ms: look for what must be in the head first.
+
         Raises OSError as ``head`` does.
         """
         head = self.head.removeprefix(BYTE_ORDER_MARK)
@@ -47,7 +49,7 @@ class Look:
             if (decoded := decode(whole)) is not None:
                 return decoded.value
         while len(head) >= _SHORTEST_BEGINNING:
-            if (begun := completed(head)) is not None and (decoded := decode(begun.whole)) is not None:
+            if (begun := completed(head)) is not None and (decoded := decode(begun.empty)) is not None:
                 return decoded.value
             head = head[: len(head) // 2]
         return None

@@ -1,8 +1,10 @@
+import json
 import os
 from pathlib import Path
 
 import pytest
 
+from store.formats.files import HEAD_SIZE
 from store.formats.look import Look
 
 
@@ -37,3 +39,28 @@ def test_what_is_no_file_has_nothing_to_look_at(tmp_path: Path) -> None:
     for name in ("pipe", "none"):
         with pytest.raises(OSError, match=r"pipe|none"):
             _ = Look(tmp_path / name).head
+
+
+SHORT = {"role": "user", "content": "Why?"}
+LONG = {"messages": [SHORT, {"role": "user", "content": "x" * HEAD_SIZE}], "model": "m"}
+
+
+@pytest.mark.parametrize(
+    ("content", "document"),
+    [
+        (b'{"a": 1}', {"a": 1}),
+        (b'\xef\xbb\xbf [1, {"a": 2}]\n', [1, {"a": 2}]),
+        (b'{"a": 1}\n{"b": 2}\n', {"a": 1}),
+        (json.dumps(LONG).encode(), {"messages": [SHORT, {"role": "user", "content": ""}]}),
+        (b'{"a": [1, 2, {"b": "cut o', {"a": [1, 2, {"b": ""}]}),
+        (b'{"a": "' + b"x" * 40 + b'", "b": [1, 2, 3]}}}} junk', {"a": ""}),
+        (b"", None),
+        (b"text", None),
+        (b"\0\0", None),
+        (b"{", None),
+    ],
+)
+def test_the_first_document_is_there_as_far_as_it_makes_sense(tmp_path: Path, content: bytes, document: object) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(content)
+    assert Look(path).document == document

@@ -4,6 +4,7 @@ Nobody's own format: whoever calls a model writes them, so they are claimed only
 keeps them in a place of their own. Of several documents in a file (lines for fine-tuning) each is a conversation.
 """
 
+import re
 from collections.abc import Iterator, Sequence, Set
 from itertools import groupby
 from pathlib import Path
@@ -20,6 +21,7 @@ from store.formats.look import Look
 from store.formats.titles import first_line
 
 _KEY_DIGITS = 32
+_may_be = re.compile(rb'"(?:parts|role)"').search
 
 
 class ApiMessages(Format):
@@ -36,7 +38,9 @@ class ApiMessages(Format):
 
     def claim(self, look: Look) -> Source | None:
         """Claim a file whose first document holds messages and nothing that other tools keep beside them."""
-        return Source(self.name, look.path, look.path) if holds_messages(look.document) else None
+        if not _may_be(look.head) or not holds_messages(look.document):
+            return None
+        return Source(self.name, look.path, look.path)
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         """Yield messages, answers and system prompts."""

@@ -30,6 +30,7 @@ _HISTORIES = ("history", "events", "trajectory")
 _PREDICTION = frozenset(("instance_id", "model_patch"))
 _INSTANCE_ID = b'"instance_id"'
 _KEY_DIGITS = 16
+_may_be = re.compile(rb'"(?:action|instance_id|kind|observation)"').search
 _event_file = re.compile(r"(?:event-)?(\d+)(?:-[\w-]+)?\.json").fullmatch
 _holds_events = re.compile(rb'(?<!\\)"(?:history|events|trajectory)"\s*+:\s*+\[').search
 _EVENTS, _COPIES = "events", "event_cache"
@@ -65,7 +66,7 @@ class OpenHands(Format):
                 return None
             *first, main = (file for _number, file in files)
             return Source(self.name, path, main, first=tuple(first))
-        if path.parent.name == _COPIES or not _is_ours(look.document):
+        if path.parent.name == _COPIES or not _may_be(look.head) or not _is_ours(look.document):
             return None
         return Source(self.name, path, path)
 

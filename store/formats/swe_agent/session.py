@@ -22,6 +22,7 @@ from store.formats.titles import first_line
 _MINI = "mini-swe-agent"
 _STEP = frozenset(("action", "observation", "response", "thought"))
 _BESIDE = frozenset(("info", "replay_config"))
+_may_be = re.compile(rb'"(?:history|trajectory|trajectory_format)"').search
 _has_history = re.compile(rb'(?<!\\)"history"\s*+:\s*+\[\s*+\{').search
 _issue = re.compile(r"^ISSUE:\s*(.*)", re.MULTILINE | re.DOTALL).search
 _SUFFIXES = (".json", ".traj")
@@ -44,7 +45,7 @@ class SweAgent(Format):
 
     def claim(self, look: Look) -> Source | None:
         """Claim a file that begins with a trajectory's steps, or that says which format it is."""
-        document = look.document
+        document = look.document if _may_be(look.head) else None
         if not is_object(document):
             return None
         steps = as_list(document.get("trajectory"))
