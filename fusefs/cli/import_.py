@@ -45,6 +45,8 @@ def import_(store: Path | None, paths: tuple[Path, ...], format_name: str, dry_r
         backend = stack.enter_context(reach(root, create=True))
         report = backend.call(IMPORT, params, stack.enter_context(import_progress(chosen)))
     click.echo(_summary(report, dry_run))
+    for warning in report.warnings:
+        click.echo(f"convfs: warning: {escape(warning)}", err=True)
     for error in report.errors:
         click.echo(f"convfs: {escape(error)}", err=True)
     if report.errors:

@@ -76,6 +76,8 @@ class Appender:
         """The latest time that a record told of those that were measured, in Unix milliseconds, 0 if none did."""
         self.problems: list[str] = []
         """What was left out, a line each."""
+        self.missing: list[str] = []
+        """What records refer to and was not to be found, a line each."""
         self._store = store
         self._load = load
         self._number = number
@@ -112,8 +114,7 @@ class Appender:
         except (NotFound, DamageError) as error:
             # the reference stays one: the record says so when it is read
             self._missing.add(blob.digest)
-            if isinstance(error, DamageError):
-                self.problems.append(str(error))
+            (self.problems if isinstance(error, DamageError) else self.missing).append(str(error))
             return False
         self.arrived.add(blob.digest)
         self.aliases[blob.digest] = (blob.algorithm, blob.digest, self.blob(data, lambda _offset: None))

@@ -35,7 +35,8 @@ class ImportReport(Struct):
     """What an import did; counts of sessions, but ``skipped`` of files and ``records`` of records.
 
     ``opaque`` counts records too large to be looked into. ``errors`` says, a line each, what could not be imported,
-    or was left out of a session that was; ``conversations`` are the names of those that are new or have changed.
+    or was left out of a session that was; ``warnings``, a line a session, that content which it refers to is not there:
+    it stays a reference. ``conversations`` are the names of those that are new or have changed.
     """
 
     imported: int = 0
@@ -47,6 +48,7 @@ class ImportReport(Struct):
     bytes_read: int = 0
     errors: list[str] = []
     conversations: list[str] = []
+    warnings: list[str] = []
 
 
 class Importer:
@@ -215,6 +217,9 @@ class _Run:
             report.opaque += done.opaque
             report.bytes_read += done.bytes_read
             report.errors += done.problems
+            if done.missing:
+                more = f" ({len(done.missing)} such)" if len(done.missing) > 1 else ""
+                report.warnings.append(f"{done.project}/{done.name}: {done.missing[0]}{more}")
             if not done.changed:
                 report.unchanged += 1
                 return

@@ -325,6 +325,7 @@ def _done(metadata: dict[str, object], records: Records, size: int, *, changed: 
         size,
         list(appender.problems) if appender else [],
         new,
+        list(appender.missing) if appender else [],
     )
 
 

@@ -35,7 +35,8 @@ class Done(Struct, frozen=True):
     """What came of one session: its conversation, and how many records and bytes were new.
 
     ``changed`` says that there is a conversation that is not as it was, or was not there at all (``new``). ``opaque``
-    counts records too large to be looked into, ``problems`` says what was left out, a line each.
+    counts records too large to be looked into, ``problems`` says what was left out, ``missing`` what records refer to
+    that was not to be found, a line each.
     """
 
     project: str
@@ -46,6 +47,7 @@ class Done(Struct, frozen=True):
     bytes_read: int
     problems: list[str]
     new: bool = False
+    missing: list[str] = []
 
 
 class SessionImport:
@@ -96,6 +98,7 @@ class SessionImport:
             size,
             self._problems + (appender.problems if appender else []),
             known is None,
+            appender.missing if appender else [],
         )
 
     def _stamps(self) -> tuple[int, Stamp, dict[str, Stamp]]:

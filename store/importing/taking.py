@@ -90,7 +90,8 @@ def _said(report: ImportReport, failed: list[str]) -> list[str]:
     }
     said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     lines = [f"{said}; {report.records} records, {report.bytes_read} bytes"] if said else ["nothing was imported"]
-    return lines + sorted(f"conversations/{name}" for name in report.conversations)
+    lines += sorted(f"conversations/{name}" for name in report.conversations)
+    return lines + [f"warning: {warning}" for warning in report.warnings]
 
 
 def _files(source: Source) -> tuple[Path, ...]:

@@ -88,7 +88,8 @@ def test_a_line_of_messages_with_content_that_comes_later(store: Store, tmp_path
     path.parent.mkdir(parents=True)
     line = {"role": "user", "content": [{"type": "text", "content_id": "sha256:abcd"}]}
     path.write_text(json.dumps(line) + "\n")
-    imported(store, path)
+    (warning,) = imported(store, path).warnings
+    assert warning.endswith(f"there is no content sha256:abcd beside {path.parent}; the conversation refers to it")
 
     def shown() -> str:
         conversation = by_source(store, path)
@@ -101,7 +102,7 @@ def test_a_line_of_messages_with_content_that_comes_later(store: Store, tmp_path
     content = tmp_path / "app" / "content" / "sha256:abcd" / "data"
     content.parent.mkdir(parents=True)
     content.write_text("It was here all the time.\n")
-    imported(store, path)
+    assert imported(store, path).warnings == []
     assert shown() == "It was here all the time.\n"
 
 
