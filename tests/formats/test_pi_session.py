@@ -107,6 +107,8 @@ def test_what_a_session_says_of_itself(tmp_path: Path) -> None:
     assert about(path) == About(
         "Fix the login", "shop", 1768882500614, "1f9d2a6b", {"cwd": "/home/ada/shop"}, "1f9d2a6bx"
     )
+    child = write(path.with_suffix("") / "0-Explore.jsonl", HEADER, said("user", "Look around"))
+    assert about(child).extra == {"cwd": "/home/ada/shop", "agent": "0-Explore", "parent_session": "1f9d2a6b"}
     assert about(session(tmp_path, slot("Login"), HEADER, asked)).title == "Login"
     assert about(session(tmp_path, {**HEADER, "title": "First"}, asked)).title == "First"
     renamed = [entry("session_info", name="Second"), entry("title_change", title="Third", source="user")]

@@ -40,13 +40,16 @@ def describe(path: Path, records: Sequence[bytes]) -> About:
             case "message" if not prompt:
                 prompt = _request(as_object(line.get("message")))
     cwd = as_text(header.get("cwd"))
+    extra = {"cwd": cwd} if cwd else {}
+    if (above := path.parent.with_name(path.parent.name + path.suffix)).is_file():
+        extra |= {"agent": path.stem, "parent_session": _session_of(above.name)}
     parent = as_text(header.get("parentSession")) or as_text(header.get("branchedFrom"))
     return About(
         title=first_line(slot or named or as_text(header.get("title")) or prompt),
         project=PurePosixPath(cwd.replace("\\", "/")).name or _project_of(path.parent),
         started_ms=milliseconds(header.get("timestamp")),
         session_id=as_text(header.get("id")) or path.stem,
-        extra={"cwd": cwd} if cwd else {},
+        extra=extra,
         forked_from=_session_of(parent),
     )
 
