@@ -18,6 +18,7 @@ def with_echoes(
     ``row`` gives the rows of its records, by number.
     """
     found = dict(changed)
+    near = _Near(store, row, changed)
     for number, content in changed.items():
         if content is DELETED:
             continue
@@ -25,7 +26,6 @@ def with_echoes(
         lens = store.viewer.lens(turn)
         if not isinstance(lens, EditableLens) or not lens.reach or row(number).payload_size > LARGEST_VIEWED:
             continue
-        near = _Near(store, row, changed)
         before = range(number - 1, max(0, number - 1 - lens.reach), -1)
         after = range(number + 1, min(records, number + lens.reach) + 1)
         payload = store.payload(turn.turn_id)
