@@ -9,7 +9,7 @@ from store.events.conversation import Conversation
 from store.events.event import Kind
 from store.exporting.anthropic import parts_of
 from store.exporting.dialogue import OF_THE_MODEL
-from store.exporting.sessions import LinesTarget, NewSession, worked_in
+from store.exporting.sessions import NewSession, SessionTarget, worked_in
 from store.exporting.steps import Step
 from store.formats.claude_code.about import folder_name
 from store.formats.claude_code.compose import NO_TOKENS, SYNTHETIC
@@ -19,7 +19,7 @@ _VERSION = "2.0.0"
 """Of the program that wrote lines as these are; it looks for no more than that there is one."""
 
 
-class ClaudeCode(LinesTarget):
+class ClaudeCode(SessionTarget):
     """One line a content block, as the program writes them."""
 
     name = "claude-code"

@@ -9,7 +9,7 @@ from store.events.conversation import Conversation
 from store.events.event import Kind
 from store.exporting.event_json import encoded
 from store.exporting.losses import Losses
-from store.exporting.sessions import LinesTarget, NewSession, started
+from store.exporting.sessions import NewSession, SessionTarget, started
 from store.exporting.spoken import Piece, as_object, lost_kind, pieces_of, tool_name
 from store.exporting.steps import Step
 from store.formats.json_view import JsonObject
@@ -24,7 +24,7 @@ _ROLES = {
 }
 
 
-class Codex(LinesTarget):
+class Codex(SessionTarget):
     """Items for the model, and beside them the events that the program shows."""
 
     name = "codex"

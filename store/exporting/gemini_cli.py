@@ -1,51 +1,60 @@
-"""Sessions that Gemini CLI resumes: ``tmp/<project>/chats/session-<time>-<id>.json`` below its home."""
+"""Sessions that Gemini CLI resumes: ``tmp/<project>/chats/session-<time>-<id>.jsonl`` below its home."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from pathlib import PurePath
 
 from store.events.conversation import Conversation
 from store.events.event import Kind, utf8
 from store.exporting.dialogue import OF_THE_MODEL
-from store.exporting.event_json import encoded
 from store.exporting.sessions import NewSession, SessionTarget, worked_in
 from store.exporting.spoken import Piece, as_object, lost_kind, pieces_of, said, tool_name
 from store.exporting.steps import Step
+from store.exporting.target import Job
+from store.formats.gemini_cli.about import PROJECT_MARKER
 from store.formats.json_view import JsonObject
 from store.formats.times import iso
+from store.ids import now_ms
+
+_unfit = re.compile(r"[^a-z0-9]+").sub
 
 
 class GeminiCli(SessionTarget):
-    """One document: a message holds all that the model says at once, and what came of its calls."""
+    """One line a message: all that the model says at once, and what came of its calls."""
 
     name = "gemini-cli"
 
+    def write(self, job: Job) -> None:
+        """Write one file, and beside its folder which directory that is for: by this the program finds it."""
+        super().write(job)
+        marker = self.folder(job.conversation).parent / PROJECT_MARKER
+        job.stage.share(marker, lambda: utf8(worked_in(job.conversation)))
+
     def folder(self, conversation: Conversation) -> PurePath:
         """Return the folder of the directory that was worked in."""
-        return PurePath("tmp", _project(worked_in(conversation)), "chats")
+        words = _unfit("-", PurePath(worked_in(conversation)).name.lower()).strip("-")
+        return PurePath("tmp", words or "project", "chats")
 
     def file_name(self, session: NewSession) -> str:
         """Return a name that holds the time and the beginning of the id."""
-        return f"session-{session.started[:16].replace(':', '-')}-{str(session.id)[:8]}.json"
+        return f"session-{session.started[:16].replace(':', '-')}-{str(session.id)[:8]}.jsonl"
 
-    def pieces(self, session: NewSession) -> Iterator[bytes]:
-        """Yield the document."""
-        head: JsonObject = {
+    def lines(self, session: NewSession) -> Iterator[JsonObject]:
+        """Yield the lines."""
+        yield {
             "sessionId": str(session.id),
-            "projectHash": _project(session.folder),
+            "projectHash": hashlib.sha256(utf8(session.folder)).hexdigest(),
             "startTime": session.started,
-            "lastUpdated": iso(session.updated_ms) or session.started,
+            # the program deletes sessions that are said to be old
+            "lastUpdated": iso(now_ms()),
+            "kind": "main",
             "directories": [session.folder],
             "summary": session.title,
         }
-        yield f'{encoded(head).removesuffix("}")},"messages":['.encode()
-        separator = "\n"
-        for message in _messages(session):
-            yield f"{separator}{encoded(message)}".encode()
-            separator = ",\n"
-        yield b"\n]}\n"
+        yield from _messages(session)
 
 
 class _Answer:
@@ -118,7 +127,3 @@ def _messages(session: NewSession) -> Iterator[JsonObject]:
 
 def _part(piece: Piece) -> JsonObject:
     return {"inlineData": {"mimeType": piece.mime, "data": piece.data}} if piece.data else {"text": piece.text}
-
-
-def _project(folder: str) -> str:
-    return hashlib.sha256(utf8(folder)).hexdigest()

@@ -9,7 +9,7 @@ from store.events.conversation import Conversation
 from store.events.event import Kind
 from store.exporting.dialogue import OF_THE_MODEL
 from store.exporting.losses import Losses
-from store.exporting.sessions import LinesTarget, NewSession, worked_in
+from store.exporting.sessions import NewSession, SessionTarget, worked_in
 from store.exporting.spoken import as_object, lost_kind, pieces_of, said, tool_name
 from store.exporting.steps import Step
 from store.formats.json_view import JsonObject
@@ -19,7 +19,7 @@ _VERSION = 3
 """Of sessions whose lines are a tree."""
 
 
-class Pi(LinesTarget):
+class Pi(SessionTarget):
     """One line a message: all that a model says at once, then each result."""
 
     name = "pi"

@@ -1,4 +1,4 @@
-"""Sessions of other tools that are a file each, where the tool looks for them below its home."""
+"""Sessions of other tools that are files of one JSON object a line, where the tool looks for them below its home."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ class NewSession:
         self.id: UUID = session_id(job.store, job.conversation, tool)
         self.title = " ".join(job.conversation.title.split())
         self.started = started(job.conversation)
-        self.updated_ms = job.conversation.updated_ms
         self.folder = worked_in(job.conversation)
         self._time = self.started
         if self.folder is _NOWHERE:
@@ -61,8 +60,8 @@ class SessionTarget(Target):
         """Return what the file of a session is called."""
 
     @abstractmethod
-    def pieces(self, session: NewSession) -> Iterator[bytes]:
-        """Yield the content of a session's file."""
+    def lines(self, session: NewSession) -> Iterator[JsonObject]:
+        """Yield the lines of a session's file."""
 
     def write(self, job: Job) -> None:
         """Write one file, or those of the tool's own session."""
@@ -72,19 +71,8 @@ class SessionTarget(Target):
                 job.stage.write(folder / name, pieces, unit=folder / name.parts[0])
             return
         session = NewSession(job, self.name)
-        job.stage.write(folder / self.file_name(session), self.pieces(session))
-
-
-class LinesTarget(SessionTarget):
-    """A tool whose sessions are files of one JSON object a line."""
-
-    @abstractmethod
-    def lines(self, session: NewSession) -> Iterator[JsonObject]:
-        """Yield the lines of a session's file."""
-
-    def pieces(self, session: NewSession) -> Iterator[bytes]:
-        """Yield the lines."""
-        return (f"{encoded(line)}\n".encode() for line in self.lines(session))
+        lines = (f"{encoded(line)}\n".encode() for line in self.lines(session))
+        job.stage.write(folder / self.file_name(session), lines)
 
 
 def started(conversation: Conversation) -> str:

@@ -27,7 +27,7 @@ class Stage:
         self.units: list[PurePath] = []
         """What appears at once: files, and folders with all that is in them."""
         self.shared: dict[PurePath, None] = {}
-        """Files that may be there already, since they are named after what they hold."""
+        """Files that may be there already: what stands under such a name is always the same."""
 
     def write(self, name: PurePath, pieces: Iterable[bytes], unit: PurePath | None = None) -> None:
         """Take a file, given in pieces; it is within the folder ``unit``, if one is given."""
@@ -36,7 +36,7 @@ class Stage:
             self.units.append(unit or name)
 
     def share(self, name: PurePath, content: Callable[[], bytes]) -> None:
-        """Take a file that is named after what it holds, unless there is one of that name."""
+        """Take a file whose name says what it holds, unless there is one of that name."""
         if name not in self.shared:
             self._write(name, (content(),) if self._folder is not None else ())
             self.shared[name] = None

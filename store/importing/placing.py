@@ -60,7 +60,7 @@ def put(
     """Move what was staged into ``directory``, or into ``own`` within it, and return where it went.
 
     ``names`` are the files and folders to move (None: all there is); none of them may be taken there, else Conflict.
-    ``shared`` are files that go first, and may be there already: they are named after what they hold.
+    ``shared`` are files that go first, and may be there already: their names say what they hold.
     """
     if names is None:
         names = [PurePath(name) for name in sorted(os.listdir(staged))]

@@ -114,7 +114,7 @@ def document(store: Store, conversation: Conversation, folder: Path, form: str) 
 
 def lines_of(done: Exported) -> list[dict[str, Any]]:
     """Return the lines of the file that was exported."""
-    return [json.loads(line) for line in done.files[-1].read_bytes().splitlines()]
+    return [json.loads(line) for line in done.files[0].read_bytes().splitlines()]
 
 
 @contextmanager

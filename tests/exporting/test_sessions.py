@@ -99,10 +99,15 @@ def test_claude_code_becomes_pi_and_comes_back(store: Store, tmp_path: Path) -> 
 def test_claude_code_becomes_gemini_cli_and_comes_back(store: Store, tmp_path: Path) -> None:
     conversation = shop(tmp_path).bring(store)
     done = export(store, conversation, tmp_path / "out", "gemini-cli")
-    (path,) = done.files
-    assert path.relative_to(tmp_path / "out").parts[0] == "tmp"
-    assert path.parent.name == "chats"
+    path, marker = done.files
+    assert path.parent == tmp_path / "out/tmp/shop/chats"
     assert path.name.startswith("session-2026-03-05T19-00-")
+    assert marker == tmp_path / "out/tmp/shop/.project_root"
+    assert marker.read_text() == "/home/ada/shop"
+    # another one goes beside it
+    second = shop(tmp_path / "second")
+    second.lines[0]["timestamp"] = "2026-03-05T18:00:00.000Z"
+    assert export(store, second.bring(store), tmp_path / "out", "gemini-cli").files[0].parent == path.parent
     assert lost(done) == {}
     with brought_back(tmp_path, path) as (other, again):
         assert (again.format, again.project, again.title) == ("gemini-cli", "shop", conversation.title)
@@ -149,7 +154,10 @@ def test_the_same_again_each_time(store: Store, tmp_path: Path, form: str) -> No
     conversation = by_source(store, folder)
     first = export(store, conversation, tmp_path / "a", form)
     second = export(store, conversation, tmp_path / "b", form)
-    assert first.files[0].read_bytes() == second.files[0].read_bytes()
+    lines, again = lines_of(first), lines_of(second)
+    # Gemini CLI is told that a session is fresh, else it deletes it
+    assert (lines[0].pop("lastUpdated", "") != again[0].pop("lastUpdated", "")) is (form == "gemini-cli")
+    assert lines == again
     relative = [path.relative_to(tmp_path / "a") for path in first.files]
     assert relative == [path.relative_to(tmp_path / "b") for path in second.files]
     assert names(store, conversation, form) == relative

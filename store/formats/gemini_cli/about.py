@@ -16,7 +16,7 @@ from store.formats.lens import Nothing
 from store.formats.times import milliseconds
 from store.formats.titles import first_line
 
-_MARKER, _REGISTRY = ".project_root", "projects.json"
+PROJECT_MARKER, _REGISTRY = ".project_root", "projects.json"
 _is_hash = re.compile(r"[0-9a-f]{64}").fullmatch
 _LITERAL = rb'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"'
 _last_summary = re.compile(rb'\]\s*+,[^\[\]{}]*?("summary"\s*+:\s*+' + _LITERAL + rb")[^{}]*\}\s*\Z").search
@@ -79,7 +79,7 @@ def _project_root(path: Path, digest: str) -> str:
     folder = _project_folder(path)
     if folder is None:
         return ""
-    if marked := (read_head(folder / _MARKER, _LONGEST_PATH) or b"").decode("utf-8", "replace").strip():
+    if marked := (read_head(folder / PROJECT_MARKER, _LONGEST_PATH) or b"").decode("utf-8", "replace").strip():
         return marked
     registry = folder.parent.parent / _REGISTRY
     try:
