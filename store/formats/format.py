@@ -109,6 +109,12 @@ class Format(Protocol):
     Their keys are not part of them.
     """
 
+    leaf: tuple[str, str] = ("", "")
+    """How conversations of a file of many name their last record: by which member of theirs, and which of the record.
+
+    Both are empty where they name none.
+    """
+
     volatile: Set[str] = frozenset()
     """Top-level members of a record that a session's copy of it has anew: what differs in nothing else is the same."""
 

@@ -10,6 +10,7 @@ from store.errors import UsageError
 from store.formats.registry import format_named
 from store.formats.splices import new_key
 from store.importing.layout import Gaps, Layout, Place
+from store.importing.leaves import Leaves
 from store.importing.standing import Standing, as_imported, as_it_is
 from store.importing.stored import stored_records
 from store.index.catalogue import Entry
@@ -47,6 +48,7 @@ class Assembly:
         self._keyed = self._format.keyed
         self._gaps = Gaps(layout.envelope, self._format.joints[1], keyed=bool(self._keyed))
         self._records: list[_Record | None] = [None] * layout.count
+        self._leaves = Leaves(store, self._format)
         self._added: dict[int, list[_Record]] = {}
         """What is put in behind the record at a position; before all others of a conversation, at its negative."""
         self.edited = False
@@ -59,7 +61,7 @@ class Assembly:
         gaps = self._gaps
         stored = stored_records(self._store, (record.turn for record in self._ordered() if record.payload is None))
         for position, record in enumerate(self._records):
-            yield gaps.opening(position)
+            yield self._leaves.mended(position, gaps.opening(position))
             for added in self._added.get(~position, ()):
                 yield gaps.between()
                 yield from self._with_key(added, stored)
@@ -69,7 +71,7 @@ class Assembly:
             for added in self._added.get(position, ()):
                 yield gaps.between()
                 yield from self._with_key(added, stored)
-        yield gaps.suffix
+        yield self._leaves.mended(len(self._records), gaps.suffix)
 
     def _with_key(self, record: _Record, stored: Iterator[Iterable[bytes]]) -> Iterator[bytes]:
         """Yield the bytes of a record, after its key if it has one."""
@@ -131,11 +133,21 @@ class Assembly:
                 turn = (claim or imported[owner].claims[position]).turn
                 sequence.append(_Record(position, False, turn))
                 sequence += added.get(position, ())
-        for record in self._left(sequence, deleted) if deleted or added else sequence:
+        if deleted or added:
+            sequence = list(self._left(sequence, deleted))
+            self._follow(places, entries[0], sequence)
+        for record in sequence:
             if record.follows or record.position < 0:
                 self._added.setdefault(record.position, []).append(record)
             else:
                 self._records[record.position] = record
+
+    def _follow(self, places: Sequence[Place], main: Entry | None, left: Sequence[_Record]) -> None:
+        """Have the conversation that others branch off name its last record as it is now."""
+        stood = [position for place in places for position in place.positions()]
+        if main is not None and not self._is_gone(main) and stood:
+            payloads = (record.payload for record in left if record.payload is not None)
+            self._leaves.follow(places[0], main, payloads, (min(stood), max(stood) + 1))
 
     def _put_in(self, places: Sequence[Place], standings: Sequence[Standing]) -> dict[int, list[_Record]]:
         """Return the records that did not come in the file, by where they are to stand."""

@@ -110,6 +110,25 @@ def test_what_is_deleted_and_added_leaves_a_tree(store: Store, tmp_path: Path) -
             new: ("a3", []),
         }
         assert mapping["u2"]["message"] == asked("x")["mapping"]["u2"]["message"]  # type: ignore[index]
+        assert now[1] == conversations[1] | {"mapping": mapping, "current_node": new}
+
+
+def test_a_conversation_names_its_last_message_as_it_is_now(store: Store, tmp_path: Path) -> None:
+    first = {"current_node": "y", **tree("c1", said("x", "root", "user", "Hi"), said("y", "x", "assistant", "Ho"))}
+    data = dumped(first, asked("c2"), tree("c3", said("x", "root", "user", "Hi"), said("y", "x", "assistant", "Ho")))
+    talks = brought(store, tmp_path / "conversations.json", data)
+
+    def current(conversation: Conversation) -> list[object]:
+        return [one["current_node"] for one in json.loads(file(store, conversation))]
+
+    Editor(store).edit(talks["c1"].id, {3: DELETED})
+    assert current(talks["c1"]) == ["x", "a3", "y"]
+    # other branches, and texts, are nothing that it names
+    Editor(store).edit(talks["c2/a2"].id, {3: DELETED})
+    assert current(talks["c2"]) == ["x", "a3", "y"]
+    Editor(store).edit(talks["c2"].id, {5: DELETED, 4: DELETED})
+    Editor(store).edit(talks["c3"].id, {2: DELETED, 3: DELETED})
+    assert current(talks["c1"]) == ["x", "a1", "root"]
 
 
 def test_the_first_message_of_a_file_may_go_and_all_of_them(store: Store, tmp_path: Path) -> None:

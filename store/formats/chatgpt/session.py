@@ -78,6 +78,7 @@ class ChatGpt(ExportFormat):
     main_type = ChatGptLens.type_name
     holder = "mapping"
     keyed = "id"
+    leaf = ("current_node", "id")
     read = frozenset(("conversation_id", "create_time", "current_node", "id", "title", *_TOLD))
 
     def begins(self, head: bytes) -> bool:

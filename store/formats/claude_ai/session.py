@@ -51,6 +51,7 @@ class ClaudeAi(ExportFormat):
     lenses = (ClaudeAiLens(),)
     main_type = ClaudeAiLens.type_name
     holder = "chat_messages"
+    leaf = ("current_leaf_message_uuid", "uuid")
     read = frozenset(("created_at", "current_leaf_message_uuid", "model", "name", "project", "uuid"))
 
     def begins(self, head: bytes) -> bool:
