@@ -1,5 +1,6 @@
 """Databases of tools that keep all their conversations in one: in, edited, and out again."""
 
+import random
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from store.formats.opencode import rows
 from store.formats.sqlite.rows import Row
 from store.importing.importer import Importer
 from store.store import Append, Store
-from tests.formats.databases import PNG, T, dump, dumped, llm_database, opencode_database
+from tests.formats.databases import LLM, LLM_NEWER, PNG, T, dump, dumped, llm_database, opencode_database
 from tests.formats.edited import edit_of
 from tests.formats.test_opencode import ROWS
 from tests.importing.sessions import exported, imported
@@ -183,3 +184,30 @@ def test_damaged_databases_stop_nothing(store: Store, tmp_path: Path, keep: floa
         if conversation.source == str(path):
             with exported(store, conversation) as files:
                 assert files == {"opencode.db": path.read_bytes()}
+
+
+def test_an_empty_database_has_no_conversations(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "logs.db"
+    with closing(sqlite3.connect(path)) as found:
+        found.executescript(LLM + LLM_NEWER)
+    time.sleep(0.03)
+    assert imported(store, path).imported == 0
+    assert imported(store, path).unchanged == 1
+    assert store.conversations() == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_damage_anywhere_in_a_database_stops_nothing(store: Store, tmp_path: Path, seed: int) -> None:
+    made = opencode_database if seed % 2 else llm_database
+    content, draw = bytearray(made(tmp_path / "whole.db").read_bytes()), random.Random(seed)
+    for _ in range(1 + seed):
+        content[draw.randrange(len(content))] = draw.randrange(256)
+    path = tmp_path / "damaged.db"
+    path.write_bytes(content)
+    time.sleep(0.03)
+    report = Importer(store).run([path])
+    assert report.imported or report.errors
+    for conversation in store.conversations():
+        assert all(isinstance(event, Event) for _row, event in store.viewer.events(store.rows(conversation.head)))
+        with exported(store, conversation) as files:
+            assert files == {"damaged.db": bytes(content)}

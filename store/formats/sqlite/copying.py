@@ -50,7 +50,7 @@ def tables_of(path: Path, head: bytes) -> set[str]:
     if not head.startswith(MAGIC):
         return set()
     names: set[str] = set()
-    with suppress(sqlite3.Error), closing(_connect(path, "immutable=1")) as database:
+    with suppress(sqlite3.Error, UnicodeError), closing(_connect(path, "immutable=1")) as database:
         names = {str(name) for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     # what was created last may be in the log alone
     with suppress(OSError), _beside(path, _WAL).open("rb") as file:
@@ -83,9 +83,12 @@ def opened(path: Path, scratch: Path) -> Iterator[sqlite3.Connection]:
                 _copy_all(path, Path(folder, path.name))
                 path = Path(folder, path.name)
             with closing(_connect(path, "mode=rw" if unfinished else "immutable=1")) as database:
+                # tables that are described well are read though others are not
+                database.execute("PRAGMA writable_schema = ON")
                 database.execute("SELECT count(*) FROM sqlite_master").fetchone()
                 yield database
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError, KeyError) as error:
+            # names of columns may be damaged, too, or those of another version
             raise UsageError(f"{path.name} is no database that can be read: {error}") from error
 
 

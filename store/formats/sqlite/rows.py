@@ -13,6 +13,7 @@ import sqlite3
 from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import pairwise
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -104,12 +105,18 @@ def cells_of(
 
 def dictionaries(database: sqlite3.Connection, query: str, *parameters: object) -> Iterator[dict[str, object]]:
     """Yield the rows that a query finds, as far as the database can be read."""
-    cursor = database.execute(query, parameters)
+    try:
+        cursor = database.execute(query, parameters)
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError:
+        # to sort them, all of them would have to be read
+        cursor = database.execute(query.partition(" ORDER BY ")[0], parameters)
     names = [description[0] for description in cursor.description]
     try:
         for found in cursor:
             yield dict(zip(names, found, strict=True))
-    except sqlite3.DatabaseError:
+    except (sqlite3.DatabaseError, UnicodeError):
         # a damaged page ends its table: what stands before it is kept
         return
 
@@ -132,7 +139,7 @@ def parts_of(data: memoryview, spans: Sequence[Span]) -> list[Part]:
     """Return the conversations that lines make up, as their first lines say."""
     starts = [at for at, span in enumerate(spans) if bytes(data[span.start : span.start + len(HEADER)]) == HEADER]
     parts: list[Part] = []
-    for start, end in zip(starts, [*starts[1:], len(spans)], strict=True):
+    for start, end in pairwise((*starts, len(spans))):
         begins = decode_row(bytes(data[spans[start].start : spans[start].end])).begins
         assert begins is not None
         about = About(
