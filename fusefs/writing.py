@@ -15,6 +15,7 @@ from fusefs.handler import handler
 from fusefs.reading import PREFIX, Reading
 from fusefs.tree.conversation import LABEL_ATTRIBUTE, ConversationDirectory
 from fusefs.tree.native import SessionFile
+from fusefs.tree.native_sidecars import SidecarFile
 from fusefs.tree.node import Directory, Node
 from fusefs.tree.outputs import OutputFile
 from fusefs.tree.view_node import ViewNode
@@ -40,6 +41,8 @@ class Writing(Reading):
         target = self.desk.targets.of(node)
         if target is not None:
             return self.desk.open(node.ino, target, anew=bool(flags & os.O_TRUNC))
+        if isinstance(node, SidecarFile):
+            node = self.gestures.sessions.copy_up(node, empty=bool(flags & os.O_TRUNC))
         match node:
             case SessionFile():
                 return self.gestures.sessions.open(node, flags)
@@ -110,6 +113,8 @@ class Writing(Reading):
         self, inode: int, attr: EntryAttributes, fields: SetattrFields, fh: int | None, _ctx: RequestContext
     ) -> EntryAttributes:
         node = self.tree.node(inode)
+        if isinstance(node, SidecarFile):
+            node = self.gestures.sessions.copy_up(node)
         if fields.update_size:
             self._truncate(node, attr.st_size, fh)
         if isinstance(node, ScratchNode):

@@ -28,6 +28,7 @@ from fusefs.tree.documents import EventsJson, MetadataFile
 from fusefs.tree.events import EventFile, EventsDirectory
 from fusefs.tree.labels import LabelDirectory
 from fusefs.tree.native import NativeDirectory, SessionFile
+from fusefs.tree.native_sidecars import SidecarFile
 from fusefs.tree.node import Directory, File, Link, Node
 from fusefs.tree.outputs import OutputFile, OutputsDirectory
 from fusefs.tree.resources import ResourceFile
@@ -230,8 +231,11 @@ class Gestures:
             case ScratchNode():
                 os.unlink(self._path(directory, name))
                 self.desk.new_sessions.forget(node.ino)
+                self.sessions.uncover(directory, name)
             case SessionFile():
                 self.sessions.remove(node)
+            case SidecarFile():
+                self.sessions.remove_sidecar(node.tool, node.parts)
             case OutputFile():
                 self.outputs.remove(node)
             case ResourceFile() if self.desk.is_head(node.view_id) and not self.conversations.vanishing.begun(
@@ -288,7 +292,9 @@ class Gestures:
                 self.sessions.replace(source, Path(os.fsdecode(self._path(old, old_name))), target)
             case SessionFile(), None if isinstance(new, NativeDirectory) and new.tool:
                 self.sessions.move(source, new, new_name, Path(os.fsdecode(self._new_path(new, new_name))))
-            case ((SessionFile() | NativeDirectory()), _):
+            case ScratchFile(), SidecarFile():
+                self._move(source, self._path(old, old_name), new, new_name)
+            case ((SessionFile() | SidecarFile() | NativeDirectory()), _):
                 # programs that can then copy it and remove it
                 raise FUSEError(errno.EXDEV)
             case ConversationDirectory(), None:
@@ -307,6 +313,7 @@ class Gestures:
                 self._look_again(target, new_name)
             case ScratchNode(), None | ScratchNode():
                 self._move(source, self._path(old, old_name), new, new_name)
+                self.sessions.uncover(old, old_name)
             case ViewNode(), None | ScratchNode() if (saved_as := self.desk.targets.of(source)) is not None:
                 self._hide(move_away(self.desk, source, saved_as, self._new_path(new, new_name), new.ino))
                 self._look_again(source, old_name)

@@ -13,14 +13,16 @@ from pyfuse3 import FUSEError
 
 from fusefs.editing.handle import LARGEST_SCRATCH, ScratchHandle
 from fusefs.editing.native_handle import NewSessionHandle, SessionHandle
-from fusefs.tree.native import NativeDirectory, SessionFile
+from fusefs.tree.native import KEY, NativeDirectory, SessionFile
+from fusefs.tree.native_paths import Parts
+from fusefs.tree.native_sidecars import GONE, SidecarFile
 from store.disk import durable
 from store.editing.keeper import Keeper
 from store.importing.paths import path_text
 
 if TYPE_CHECKING:
     from fusefs.editing.desk import Desk
-    from fusefs.editing.scratch import ScratchFile
+    from fusefs.editing.scratch import ScratchFile, ScratchNode
     from fusefs.tree.node import Node
 
 _AT_ONCE = 1 << 20
@@ -133,6 +135,36 @@ class Sessions:
         number, name = tempfile.mkstemp(dir=self._desk.scratch.root, prefix=".copy-")
         os.close(number)
         return Path(name)
+
+    # -- what lies beside sessions ---------------------------------------------------------------------------------
+
+    def copy_up(self, node: SidecarFile, *, empty: bool = False) -> ScratchNode:
+        """Make a file of the disk of one that the store keeps beside a session, so that it can be written to."""
+        path = self._tree.native.on_disk(node.tool, node.parts)
+        above = self._tree.fixed((*KEY, node.tool, *node.parts[:-1])).ino
+        self._desk.scratch.make_folder(path.parent)
+        copy = self._temporary()
+        with copy.open("wb") as file:
+            for piece in () if empty else self._tree.store.blob_pieces(node.digest):
+                file.write(piece)
+        durable.replace(copy, path)
+        return self._desk.scratch.give(node.ino, os.fsencode(path), above)
+
+    def remove_sidecar(self, tool: str, parts: Parts) -> None:
+        """Show a file no more that the store keeps beside a session."""
+        context, below = self._tree.native.sidecars.owner(tool, parts)
+        name, _digest = self._tree.native.sidecars.of(context)[below]
+        gone = self._tree.native.file(context).entry.metadata.get(GONE)
+        self._tree.store.set_metadata(context, {GONE: [*(gone if isinstance(gone, list) else ()), name]})
+        self._desk.scratch.make_folder(self._tree.native.on_disk(tool, parts[:-1]))
+        self._tree.renew(self._tree.view_id(context))
+
+    def uncover(self, directory: Node, name: bytes) -> None:
+        """Take note that a file of the disk has gone: what the store keeps under its name does not come back."""
+        if isinstance(directory, NativeDirectory) and directory.tool:
+            parts = (*directory.parts, os.fsdecode(name))
+            if self._tree.native.sidecars.digest(directory.tool, parts) is not None:
+                self.remove_sidecar(directory.tool, parts)
 
     # -- folders ---------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ _KEPT_FOR_PROGRAMS = frozenset(
         "first",
         "imported_head",
         "main",
+        "native_gone",
         "own_title",
         "part",
         "sidecars",

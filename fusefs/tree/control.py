@@ -15,6 +15,7 @@ from fusefs.inodes import Place, Space
 from fusefs.text.names import safe_name, unique
 from fusefs.tree.conversation import conversation_attributes
 from fusefs.tree.native import NATIVE, native_node
+from fusefs.tree.native_sidecars import SIDECARS, SidecarFile
 from fusefs.tree.node import (
     DERIVED_FILE,
     DIRECTORY,
@@ -298,6 +299,8 @@ def control_node(tree: Tree, ino: int, path: tuple[str, ...]) -> Node:
             return TrashDirectory(tree, ino)
         case (name, *rest) if name == NATIVE:
             return native_node(tree, ino, tuple(rest))
+        case (name, tool, *rest) if name == SIDECARS:
+            return SidecarFile(tree, ino, tool, tuple(rest))
         case ("blobs",):
             return BlobsDirectory(tree, ino)
         case ("blobs", name):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from fusefs.inodes import Place
 from fusefs.tree.disk_space import SCRATCH
 from fusefs.tree.native_paths import NativePaths, Parts
+from fusefs.tree.native_sidecars import SIDECARS, Sidecars
 from fusefs.tree.node import (
     DIRECTORY,
     FILE,
@@ -47,6 +48,7 @@ class Native:
     def __init__(self, tree: Tree, home: Path) -> None:
         self._tree = tree
         self.paths = NativePaths(tree.store, home)
+        self.sidecars = Sidecars(self)
         self.root = tree.store.root / SCRATCH / NATIVE
         """Where what is no session lies on the disk, at the same paths."""
         self._files: OrderedDict[int, NativeFile] = OrderedDict()
@@ -123,13 +125,23 @@ class NativeDirectory(Directory):
         parts = (*self.parts, name)
         if context := native.paths.context(self.tool, parts):
             return native.node(context)
-        if native.paths.is_folder(self.tool, parts) or os.path.isdir(native.on_disk(self.tool, parts)):
+        on_disk = native.on_disk(self.tool, parts)
+        if native.paths.is_folder(self.tool, parts) or os.path.isdir(on_disk):
             return self._folder(name)
-        return None
+        if native.sidecars.is_folder(self.tool, parts):
+            return self._folder(name)
+        # what lies on the disk is found there
+        kept = native.sidecars.digest(self.tool, parts) is not None and not os.path.lexists(on_disk)
+        return self._sidecar(name) if kept else None
+
+    def _sidecar(self, name: str) -> Node:
+        return self.tree.fixed((KEY[0], SIDECARS, self.tool, *self.parts, name))
 
     def entries(self, after: int) -> Iterator[Entry]:
-        folders, files = self._listed()
-        for node, name in sorted(((self._folder(name), name) for name in folders), key=lambda found: found[0].ino):
+        folders, files, sidecars = self._listed()
+        drawn = [(self._folder(name), name) for name in folders]
+        drawn += [(self._sidecar(name), name) for name in sidecars]
+        for node, name in sorted(drawn, key=lambda found: found[0].ino):
             position = FIRST_POSITION + node.ino
             if position > after:
                 yield Entry(position, os.fsencode(name), node.attributes())
@@ -140,18 +152,23 @@ class NativeDirectory(Directory):
                 except NotFound:
                     continue
 
-    def _listed(self) -> tuple[set[str], Mapping[str, int]]:
+    def _listed(self) -> tuple[set[str], Mapping[str, int], set[str]]:
+        """Return the names of folders, the sessions by name, and the names of sidecars."""
         native = self.tree.native
         if not self.tool:
-            return set(native.paths.tools), {}
+            return set(native.paths.tools), {}, set()
         names = dict(native.paths.tools[self.tool].listed(self.parts))
-        folders = {name for name, context in names.items() if context < 0}
+        folders, sidecars = native.sidecars.listed(self.tool, self.parts)
+        folders |= {name for name, context in names.items() if context < 0}
         try:
             with os.scandir(native.on_disk(self.tool, self.parts)) as entries:
-                folders |= {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
+                for entry in entries:
+                    sidecars.discard(entry.name)
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.add(entry.name)
         except FileNotFoundError:
             pass
-        return folders, {name: context for name, context in names.items() if context > 0}
+        return folders, {name: context for name, context in names.items() if context > 0}, sidecars
 
 
 class SessionFile(ViewNode, File):

@@ -118,6 +118,8 @@ class _Folders:
         self.contexts: dict[int, Parts] = {}
         self.folders: dict[Parts, dict[str, int]] = {(): {}}
         """By folder: the conversations whose files are in it by name, -1 for a folder."""
+        self.suffixes: set[str] = set()
+        """How the names of files end."""
 
     def names(self, folder: Parts) -> Mapping[str, int]:
         return self.folders.get(folder, {})
@@ -129,6 +131,7 @@ class _Folders:
             path = Path(name)
             name = f"{path.stem}@{context}{path.suffix}"
         self.contexts[context] = (*folder, name)
+        self.suffixes.add(Path(name).suffix)
         for length in range(len(folder), -1, -1):
             names = self.folders.setdefault(tuple(folder[:length]), {})
             if length == len(folder):

@@ -256,3 +256,43 @@ def _read_by(pid: int) -> int:
     """Return how many bytes a process has read."""
     said = Path(f"/proc/{pid}/io").read_text().splitlines()
     return int(said[0].removeprefix("rchar: "))
+
+
+@pytest.fixture
+def outputs(store_path: Path, tmp_path: Path) -> Iterator[Native]:
+    session = tmp_path / "-home-dev-project" / NAME
+    folder = session.with_suffix("") / "tool-results"
+    folder.mkdir(parents=True)
+    session.write_bytes(text(LINES))
+    (folder / "one.txt").write_bytes(b"first output")
+    (folder / "two.txt").write_bytes(bytes(range(256)) * 1000)
+    with new_store(store_path) as store:
+        Importer(store).run([session])
+    with mounted(store_path) as mount:
+        yield Native(mount)
+    with new_store(store_path) as store:
+        assert fsck(store) == []
+        paths = export_native(store, store.conversations()[0], tmp_path / "out")
+        assert {path.name for path in paths} >= {NAME, "one.txt", "two.txt"}
+
+
+def test_outputs_that_were_imported_with_a_session_are_beside_it(outputs: Native) -> None:
+    folder = outputs.file.with_suffix("") / "tool-results"
+    assert sorted(os.listdir(outputs.folder)) == [NAME.removesuffix(".jsonl"), NAME]
+    assert sorted(os.listdir(folder)) == ["one.txt", "two.txt"]
+    assert (folder / "one.txt").read_bytes() == b"first output"
+    assert (folder / "two.txt").read_bytes() == bytes(range(256)) * 1000
+    with (folder / "one.txt").open("ab") as file:
+        file.write(b", and more")
+    assert (folder / "one.txt").read_bytes() == b"first output, and more"
+    (folder / "three.txt").write_bytes(b"new")
+    assert sorted(os.listdir(folder)) == ["one.txt", "three.txt", "two.txt"]
+    (folder / "temporary").write_bytes(b"other")
+    (folder / "temporary").rename(folder / "two.txt")
+    assert (folder / "two.txt").read_bytes() == b"other"
+    for path in folder.iterdir():
+        path.unlink()
+    assert os.listdir(folder) == []
+    folder.rmdir()
+    folder.parent.rmdir()
+    assert os.listdir(outputs.folder) == [NAME]
