@@ -52,6 +52,7 @@ TALK = [(Kind.USER, "Why does the login fail?"), (Kind.ASSISTANT, "It returns no
             [SYSTEM, (Kind.USER, "Why?")],
         ),
         ({"custom_id": "1", "method": "POST", "url": "/v1", "body": REQUEST}, TALK),
+        ({"custom_id": "1", "params": {"model": "m", "messages": [ASKED, TOLD]}}, TALK),
         ({"interactions": [interaction([ASKED], chat("It returns nothing."))]}, TALK),
         ({"interactions": [interaction([ASKED], {"data": encoded(chat("It returns nothing.")), "size": 9})]}, TALK),
         (

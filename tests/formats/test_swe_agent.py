@@ -100,6 +100,25 @@ def test_without_a_history_the_steps_are_shown(tmp_path: Path) -> None:
     assert "diff --git a b\n+x" in [block.text for block in end.blocks]
 
 
+def test_commands_of_the_mini_version_are_calls(tmp_path: Path) -> None:
+    said = [
+        {"role": "user", "content": "Fix it", "extra": {"timestamp": 1}},
+        {"role": "assistant", "content": "```bash\nls\n```", "extra": {"response": {}}},
+        {"role": "user", "content": "<returncode>0</returncode>"},
+        {"role": "assistant", "content": "Look", "extra": {"actions": [{"command": "ls"}]}},
+        {"role": "exit", "content": "Submitted", "extra": {}},
+    ]
+    path = written(tmp_path, {"messages": said, "info": {}, "trajectory_format": "mini-swe-agent-1.1"})
+    assert [(event.kind, event.tool) for event in seen(claimed(path))] == [
+        (Kind.USER, ""),
+        (Kind.TOOL_CALL, "bash"),
+        (Kind.TOOL_RESULT, "bash"),
+        (Kind.TOOL_CALL, "bash"),
+        (Kind.NOTE, ""),
+        (Kind.CONFIG, ""),
+    ]
+
+
 def test_the_mini_version_has_messages(tmp_path: Path) -> None:
     value = {"info": INFO, "messages": HISTORY[:1] + HISTORY[2:], "trajectory_format": "mini-swe-agent-1.1"}
     kinds = [event.kind for event in seen(claimed(written(tmp_path, value, "run.traj.json")))]

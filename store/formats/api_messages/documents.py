@@ -12,12 +12,14 @@ from store.formats.json_view import JsonObject, as_list, as_object, as_text, is_
 MESSAGES = ("messages", "contents", "input")
 _SYSTEM = frozenset(("system", "instructions"))
 _SYSTEM_OF_GEMINI = frozenset(("systemInstruction", "system_instruction"))
-_AROUND = frozenset((*MESSAGES, *_SYSTEM_OF_GEMINI, "interactions", "request", "response", "body_segments"))
+_AROUND = frozenset((*MESSAGES, *_SYSTEM_OF_GEMINI, "interactions", "params", "request", "response", "body_segments"))
 _BODIES = frozenset(("body", "content", "json"))
 _OTHERS = frozenset(
     ("mapping", "trajectory", "trajectory_format", "history", "sessionId", "sessionID", "chat_messages", "uuid")
 )
 """Members of documents in which other tools keep messages."""
+_REQUESTS = ("body", "params")
+"""Where lines of batches hold a request."""
 _SPEAK = frozenset(("role", "parts"))
 _MOST_LOOKED_AT = 20
 
@@ -49,8 +51,9 @@ def holds_messages(document: object) -> bool:
         return False
     if any(_all_messages(as_list(document.get(key))) for key in MESSAGES):
         return True
-    if is_object(body := document.get("body")):
-        return holds_messages(body)
+    for key in _REQUESTS:
+        if is_object(request := document.get(key)):
+            return holds_messages(request)
     return any(_is_recording(as_object(one)) for one in as_list(document.get("interactions"))[:1])
 
 

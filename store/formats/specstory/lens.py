@@ -1,7 +1,9 @@
 """A passage of SpecStory's Markdown as an event.
 
 A passage begins with a line ``_**User (2026-01-29 16:26:43Z)**_`` or ``_**Agent (MODEL 2026-01-29 16:26:46Z)**_``.
-What a tool did stands in ``<tool-use data-tool-type="shell" data-tool-name="Bash">``, what was thought in ``<think>``.
+Older ones say ``_**Assistant**_``, or name the model as in ``(model MODEL, mode Agent)``. What a tool did stands in
+``<tool-use data-tool-type="shell" data-tool-name="Bash">`` or, once, ``<details><summary>Tool use: **Bash**``, what was
+thought in ``<think>``.
 """
 
 import re
@@ -16,7 +18,11 @@ from store.formats.times import in_iso, milliseconds
 SPEAKS = r"_\*\*(User|Agent|Assistant)(?: - [^\n(*]*?)?(?: \(([^\n)]*+)\))?+\*\*_[ \t\r]*+"
 _opening = re.compile(SPEAKS + r"(?:\n[ \t\r]*+)*+").match
 _stamp = re.compile(r"(?:(.*) )?(\d{4}-\d\d-\d\d) (\d\d:\d\d(?::\d\d)?Z?)$").match
-_tool = re.compile(r'<tool-use\b[^>]*\bdata-tool-name="([^"\n]*)"').match
+_named = re.compile(r"model ([^,\n]+)").match
+_tool = re.compile(
+    r'<tool-use\b[^>]*\bdata-tool-name="(?P<name>[^"\n]*)"'
+    r"|(?:<details>\s*+<summary>\s*+)?+Tool use: \*\*(?P<older>[^*\n]+)\*\*"
+).match
 _THOUGHT = "<think>"
 _SPEAKERS = {Kind.ASSISTANT: "Agent", Kind.USER: "User"}
 
@@ -38,10 +44,14 @@ class SpecStoryLens(MarkdownLens):
             time_ms = milliseconds(f"{stamp[2]}T{stamp[3]}")
             if stamp[1]:
                 header["model"] = stamp[1]
+        elif named := _named(opened[2] or ""):
+            header["model"] = named[1]
         if opened[1] == "User":
             return Passage(Kind.USER, body, head, time_ms=time_ms)
         if used := _tool(body):
-            return Passage(Kind.TOOL_CALL, body, head, tool=used[1], header=header, time_ms=time_ms)
+            return Passage(
+                Kind.TOOL_CALL, body, head, tool=used["name"] or used["older"], header=header, time_ms=time_ms
+            )
         kind = Kind.REASONING if body.startswith(_THOUGHT) else Kind.ASSISTANT
         return Passage(kind, body, head, header=header, time_ms=time_ms)
 

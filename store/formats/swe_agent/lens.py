@@ -8,7 +8,7 @@ from store.formats.blocks import argument_blocks
 from store.formats.chat_messages import gather_message, shown
 from store.formats.chat_parts import Gathered
 from store.formats.editing import EditableLens, Place
-from store.formats.json_view import JsonObject, as_list, as_text, decode, is_object, scalar
+from store.formats.json_view import JsonObject, as_list, as_object, as_text, decode, is_object, scalar
 from store.formats.lens import Before
 from store.formats.shown import BOOKKEEPING, Header, Shown
 from store.formats.twins import carried
@@ -76,9 +76,9 @@ def _message(record: JsonObject, before: Before) -> Shown:
     gathered = Gathered()
     kind = gather_message(record, (), gathered)
     action = as_text(record.get("action"))
-    if kind is Kind.ASSISTANT and action.strip():
+    if kind is Kind.ASSISTANT and (action.strip() or _runs_commands(record)):
         kind = Kind.TOOL_CALL
-        gathered.tool = _tool(action)
+        gathered.tool = _tool(action) or "bash"
     if kind is Kind.TOOL_CALL:
         gathered.defines.append((_LAST_ACTION, gathered.tool))
     if record.get("is_demo") is True:
@@ -91,6 +91,12 @@ def _message(record: JsonObject, before: Before) -> Shown:
         gathered.tool = tool
         kind = Kind.TOOL_RESULT
     return shown(kind, gathered, before)
+
+
+def _runs_commands(record: JsonObject) -> bool:
+    """Say whether a message of the mini version asks for commands: they stand in its text, and beside it."""
+    extra = as_object(record.get("extra"))
+    return bool(extra) and (bool(extra.get("actions")) or "```bash\n" in as_text(record.get("content")))
 
 
 def _step(record: JsonObject) -> Shown:
