@@ -191,6 +191,8 @@ def test_a_story_that_goes_on_is_read_from_the_beginning() -> None:
         (".aider.chat.history.md", HISTORY, AIDER),
         ("renamed.md", HISTORY, AIDER),
         (".aider.chat.history.md", "answer\n\n#### request\n", AIDER),
+        (".aider.chat.history.md", "", AIDER),
+        (".aider.chat.history.md", "\n# aider chat", AIDER),
         (".aider.chat.history.md", "# Notes\n", None),
         ("other.md", "answer\n\n#### request\n", None),
         ("README.md", "# aider chat started at home\n", None),

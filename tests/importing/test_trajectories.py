@@ -106,6 +106,30 @@ def test_a_line_of_messages_with_content_that_comes_later(store: Store, tmp_path
     assert shown() == "It was here all the time.\n"
 
 
+HISTORY = (
+    "\n# aider chat started at 2026-03-05 19:31:54\n\n> Aider v0.86.1  \n> Main model: m  \n\n#### Fix the login  \n"
+    "#### now  \n\nIt returns nothing.\n\n```py\nx = 1\n```\n\n> Tokens: 3k sent  \n>  \n> ^C again to exit  \n\n"
+)
+
+
+@pytest.mark.parametrize("step", [1, 7, 40])
+def test_a_history_that_grows_is_as_if_it_had_come_at_once(store: Store, tmp_path: Path, step: int) -> None:
+    """Whatever of a line is there when it is imported."""
+    path = tmp_path / "shop" / ".aider.chat.history.md"
+    path.parent.mkdir()
+    for end in range(0, len(HISTORY) + step, step):
+        path.write_text(HISTORY[:end])
+        imported(store, path)
+        assert native(store, path) == path.read_bytes()
+    assert [payload.decode() for payload in payloads(store, path)] == [
+        "# aider chat started at 2026-03-05 19:31:54",
+        "> Aider v0.86.1  \n> Main model: m  ",
+        "#### Fix the login  \n#### now  ",
+        "It returns nothing.\n\n```py\nx = 1\n```",
+        "> Tokens: 3k sent  \n>  \n> ^C again to exit  ",
+    ]
+
+
 def test_a_folder_of_events_grows_by_files(store: Store, tmp_path: Path) -> None:
     kept = tmp_path / "sessions" / "s-1" / "events"
     kept.mkdir(parents=True)

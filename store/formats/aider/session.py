@@ -7,13 +7,14 @@ from pathlib import Path
 
 from store.events.event import Kind
 from store.formats.aider.lens import AiderLens
-from store.formats.aider.passages import passage_spans
+from store.formats.aider.passages import STARTED, passage_spans
 from store.formats.format import About, Format, Source, Span
 from store.formats.look import Look
 from store.formats.titles import first_line
 
 _HISTORY = ".aider.chat.history.md"
 _begins = re.compile(rb"(?:\xef\xbb\xbf)?\s*+# aider chat started at \d{4}-\d\d-\d\d").match
+_BEGINNING, _SHOWN = STARTED.encode(), len(STARTED)
 _holds = re.compile(rb"^# aider chat started at \d{4}-\d\d-\d\d|^#### .", re.MULTILINE).search
 _LINE_OF_COMMAND = ("/", "!")
 
@@ -34,10 +35,12 @@ class Aider(Format):
         yield from dict.fromkeys(path for path in candidates if path.is_file())
 
     def claim(self, look: Look) -> Source | None:
-        """Claim a file that begins as a run of aider does, or one of its name that holds what a history does."""
-        if not _begins(look.head) and not (look.path.name == _HISTORY and _holds(look.head)):
-            return None
-        return Source(self.name, look.path, look.path)
+        """Claim a file that begins as a run of aider does, or one of its name that holds nothing else."""
+        head = look.head.strip()
+        own = (
+            look.path.name == _HISTORY and not look.is_folder and (_holds(head) or _BEGINNING.startswith(head[:_SHOWN]))
+        )
+        return Source(self.name, look.path, look.path) if own or _begins(head) else None
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         """Yield the passages."""
