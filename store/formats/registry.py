@@ -17,6 +17,7 @@ from store.formats.format import Format
 from store.formats.gemini_cli import GeminiCli
 from store.formats.jp import Jp
 from store.formats.lens import Lens
+from store.formats.llm_json import LlmJson
 from store.formats.llm_logs import LlmLogs
 from store.formats.messages_jsonl import MessagesJsonl
 from store.formats.msgpack_lens import UnknownMsgpackLens
@@ -39,6 +40,7 @@ FORMATS: tuple[Format, ...] = (
     Pi(),
     Opencode(),
     LlmLogs(),
+    LlmJson(),
     SweAgent(),
     OpenHands(),
     Aider(),

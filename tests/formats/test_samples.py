@@ -19,12 +19,13 @@ pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason=f"no sample session
 
 
 FORMAT_OF = {
+    "logs.json": "llm-json",
     "api-cassettes": "api-messages",
     "chatgpt-export": "chatgpt",
     "claude-ai-export": "claude-ai",
     "specstory-md": "specstory",
 }
-"""Formats of samples whose folder is called otherwise."""
+"""Formats of samples whose folder, or file, is called otherwise."""
 
 
 def sources(format_: Format, root: Path) -> list[Source]:
@@ -90,7 +91,7 @@ def test_no_format_claims_what_another_tool_wrote() -> None:
     for path in SAMPLES.rglob("*"):
         claims = [format_.name for format_ in FORMATS if format_.claim(Look(path))]
         tool = path.relative_to(SAMPLES).parts[0]
-        assert claims in ([], [FORMAT_OF.get(tool, tool)]), path
+        assert claims in ([], [FORMAT_OF.get(path.name, FORMAT_OF.get(tool, tool))]), path
 
 
 def test_every_session_file_is_claimed() -> None:
