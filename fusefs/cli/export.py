@@ -19,6 +19,7 @@ FORMATS = (
     "claude-code",
     "codex",
     "pi",
+    "oh-my-pi",
     "gemini-cli",
 )
 """What ``store.exporting.export`` knows; said here, so that help need not import it."""

@@ -18,7 +18,7 @@ from store.exporting.jp import Jp
 from store.exporting.losses import Loss, Losses
 from store.exporting.markdown import Markdown
 from store.exporting.openai import OpenAi
-from store.exporting.pi import Pi
+from store.exporting.pi import OhMyPi, Pi
 from store.exporting.target import Job, Stage, Target
 from store.importing import placing
 from store.importing.exporter import export_native, native_files
@@ -38,6 +38,7 @@ TARGETS: dict[str, Target] = {
         ClaudeCode(),
         Codex(),
         Pi(),
+        OhMyPi(),
         GeminiCli(),
     )
 }

@@ -1,8 +1,8 @@
-"""Sessions that pi and oh-my-pi resume: ``sessions/<directory>/<time>_<id>.jsonl`` below ``agent/`` in their home."""
+"""Sessions that pi and oh-my-pi resume: ``sessions/<directory>/<time>_<id>.jsonl`` below ``agent/`` in their homes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
 from store.events.conversation import Conversation
@@ -12,8 +12,12 @@ from store.exporting.losses import Losses
 from store.exporting.sessions import NewSession, SessionTarget, worked_in
 from store.exporting.spoken import as_object, lost_kind, pieces_of, said, tool_name
 from store.exporting.steps import Step
+from store.exporting.target import Stage
 from store.formats.json_view import JsonObject
+from store.formats.pi.blobs import BLOBS
 from store.formats.pi.compose import NO_MODEL, NO_TOKENS
+from store.formats.pi.outside import moved_outside
+from store.formats.pi.title_slot import title_slot
 
 _VERSION = 3
 """Of sessions whose lines are a tree."""
@@ -52,6 +56,36 @@ class Pi(SessionTarget):
         if session.title:
             last: JsonObject = {"id": session.id.hex[:8], "parentId": parent, "timestamp": session.started}
             yield {"type": "session_info", **last, "name": session.title}
+
+
+class OhMyPi(Pi):
+    """As pi, but with the title in its place at the beginning, and with images in ``blobs/`` beside ``sessions/``."""
+
+    name = "oh-my-pi"
+
+    @property
+    def own(self) -> str:
+        """The format of its sessions, which is that of pi's."""
+        return Pi.name
+
+    def put(self, stage: Stage, folder: PurePath, name: PurePath, pieces: Iterable[bytes]) -> None:
+        """Write a file of a session where the program looks for it."""
+        if name.parts[0] == BLOBS:
+            stage.share(name, lambda: b"".join(pieces))
+        else:
+            super().put(stage, folder, name, pieces)
+
+    def written(self, session: NewSession) -> Iterator[bytes]:
+        """Yield the title, then the lines without larger images, which are outside of the session afterwards."""
+        yield title_slot(session.title, session.started)
+        for line in super().written(session):
+            moved, outside = moved_outside(line)
+            session.outside |= outside
+            yield moved
+
+    def lines(self, session: NewSession) -> Iterator[JsonObject]:
+        """Yield the lines, linked; the title stands elsewhere."""
+        return (line for line in super().lines(session) if line["type"] != "session_info")
 
 
 def _said(session: NewSession) -> Iterator[tuple[Step, JsonObject]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import PurePath
 from uuid import UUID
 
@@ -12,7 +13,7 @@ from store.exporting.dialogue import Dialogue
 from store.exporting.event_json import encoded
 from store.exporting.naming import numbered_id, session_id
 from store.exporting.steps import Step
-from store.exporting.target import Job, Target
+from store.exporting.target import Job, Stage, Target
 from store.formats.json_view import JsonObject
 from store.formats.times import iso
 from store.importing.exporter import native_files
@@ -32,6 +33,8 @@ class NewSession:
         self.title = " ".join(job.conversation.title.split())
         self.started = started(job.conversation)
         self.folder = worked_in(job.conversation)
+        self.outside: dict[str, bytes] = {}
+        """What the tool keeps outside of its sessions: contents of files, whose names say what they hold."""
         self._time = self.started
         if self.folder is _NOWHERE:
             self.losses.add(f"the directory that was worked in, which is not known: {_NOWHERE} is said")
@@ -51,6 +54,11 @@ class NewSession:
 class SessionTarget(Target):
     """A tool whose sessions are such files. A conversation that is the tool's own becomes its own file again."""
 
+    @property
+    def own(self) -> str:
+        """The format of sessions that are the tool's own."""
+        return self.name
+
     @abstractmethod
     def folder(self, conversation: Conversation) -> PurePath:
         """Return where below its home the tool keeps a session."""
@@ -66,13 +74,22 @@ class SessionTarget(Target):
     def write(self, job: Job) -> None:
         """Write one file, or those of the tool's own session."""
         folder = self.folder(job.conversation)
-        if job.conversation.format == self.name and read_files(job.conversation.metadata):
+        if job.conversation.format == self.own and read_files(job.conversation.metadata):
             for name, pieces in native_files(job.store, job.conversation):
-                job.stage.write(folder / name, pieces, unit=folder / name.parts[0])
+                self.put(job.stage, folder, name, pieces)
             return
         session = NewSession(job, self.name)
-        lines = (f"{encoded(line)}\n".encode() for line in self.lines(session))
-        job.stage.write(folder / self.file_name(session), lines)
+        job.stage.write(folder / self.file_name(session), self.written(session))
+        for beside, content in session.outside.items():
+            job.stage.share(PurePath(beside), partial(bytes, content))
+
+    def put(self, stage: Stage, folder: PurePath, name: PurePath, pieces: Iterable[bytes]) -> None:
+        """Write a file of the tool's own session, whose place is ``folder``."""
+        stage.write(folder / name, pieces, unit=folder / name.parts[0])
+
+    def written(self, session: NewSession) -> Iterator[bytes]:
+        """Yield the bytes of a session's file; what it has elsewhere is ``outside`` of the session afterwards."""
+        return (f"{encoded(line)}\n".encode() for line in self.lines(session))
 
 
 def started(conversation: Conversation) -> str:

@@ -189,10 +189,11 @@ class Format(Protocol):
         """Yield the content beside the session that ``payload`` refers to; opens no file until it is read."""
         return iter(())
 
-    def moved_outside(self, record: bytes) -> tuple[bytes, Mapping[str, bytes]]:
+    def moved_outside(self, record: bytes, beginning: bytes) -> tuple[bytes, Mapping[str, bytes]]:
         """Return a record that was edited or added, as the tool writes it, and what it keeps outside of it then.
 
-        These are contents of files, by path relative to the directory that the session is exported into.
+        ``beginning`` is the session's first record. What is kept outside are contents of files, by path relative to the
+        directory that the session is exported into.
         """
         return record, {}
 

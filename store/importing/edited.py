@@ -60,9 +60,10 @@ class Edited:
     def _move_outside(self, store: Store, imported: int) -> None:
         was = {turn.payload_hash for run in store.runs(imported) for turn in store.turns.range(*run)}
         fresh = [turn for turn in self.turns if store.turn(turn).payload_hash not in was]
+        beginning = b"".join(next(stored_records(store, self.turns[:1]), ()))
         for turn, pieces in zip(fresh, stored_records(store, fresh), strict=True):
             record = b"".join(pieces)
-            written, outside = self.format.moved_outside(record)
+            written, outside = self.format.moved_outside(record, beginning)
             if written != record:
                 self._moved[turn] = written
                 self.outside.update(outside)

@@ -1,5 +1,8 @@
 """Conversations as sessions of other tools: what both can say comes back, and the tool can go on with it."""
 
+import base64
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +99,31 @@ def test_claude_code_becomes_pi_and_comes_back(store: Store, tmp_path: Path) -> 
         assert told == [text for _kind, _tool, texts in said(store, conversation) for text in texts]
 
 
+def test_claude_code_becomes_oh_my_pi_and_comes_back(store: Store, tmp_path: Path) -> None:
+    image = bytes(range(256)) * 8
+    talk = shop(tmp_path)
+    source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(image).decode()}
+    small = source | {"data": base64.b64encode(image[:600]).decode()}
+    talk.user([{"type": "image", "source": source}, {"type": "image", "source": small}])
+    conversation = talk.bring(store)
+    done = export(store, conversation, tmp_path / "out", "oh-my-pi")
+    blob = tmp_path / "out" / "blobs" / hashlib.sha256(image).hexdigest()
+    path = next(file for file in done.files if file != blob)
+    assert set(done.files) == {path, blob}
+    assert blob.read_bytes() == image
+    first = path.read_bytes().split(b"\n")[0]
+    assert (len(first), json.loads(first)["title"]) == (255, conversation.title)
+    assert small["data"].encode() in path.read_bytes()
+    assert export(store, conversation, tmp_path / "other", "oh-my-pi").files[0].name == path.name
+    with brought_back(tmp_path, path) as (other, again):
+        assert (again.format, again.project, again.title) == ("pi", "shop", conversation.title)
+        told = [text for _kind, _tool, texts in said(other, again) for text in texts]
+        assert told == [text for _kind, _tool, texts in said(store, conversation) for text in texts]
+        # as that program's own, it is the same file
+        (own,) = export(other, again, tmp_path / "own", "oh-my-pi").files
+        assert own.read_bytes() == path.read_bytes()
+
+
 def test_claude_code_becomes_gemini_cli_and_comes_back(store: Store, tmp_path: Path) -> None:
     conversation = shop(tmp_path).bring(store)
     done = export(store, conversation, tmp_path / "out", "gemini-cli")
@@ -147,7 +175,7 @@ def test_lines_of_claude_code_are_linked(store: Store, tmp_path: Path) -> None:
     assert {line["sessionId"] for line in lines} == {done.files[0].stem}
 
 
-@pytest.mark.parametrize("form", ["codex", "claude-code", "pi", "gemini-cli"])
+@pytest.mark.parametrize("form", ["codex", "claude-code", "pi", "oh-my-pi", "gemini-cli"])
 def test_the_same_again_each_time(store: Store, tmp_path: Path, form: str) -> None:
     folder = jp(tmp_path, TALK)
     imported(store, folder)

@@ -9,6 +9,7 @@ from store.errors import DamageError, NotFound
 from store.formats.format import About, Source
 from store.formats.look import Look
 from store.formats.pi import Pi
+from store.formats.pi.title_slot import title_slot
 from tests.formats.test_pi_lens import IMAGE, assistant, call, entry, payload, result, said, slot, text
 
 PI = Pi()
@@ -182,11 +183,23 @@ def test_only_images_of_some_size_in_content_go_outside() -> None:
     record = payload(
         said("user", [text("Look"), image, IMAGE, {**image, "data": reference}], images=[image], note=large)
     )
-    moved, outside = PI.moved_outside(record)
+    moved, outside = PI.moved_outside(record, slot("x"))
     assert outside == {f"blobs/{reference[12:]}": bytes(range(256)) * 4}
     assert moved == record.replace(large.encode(), reference.encode(), 1)
     nested = payload(result(text("x"), details={"results": [{"content": [image]}]}))
-    assert PI.moved_outside(nested)[0] == nested.replace(large.encode(), reference.encode())
+    assert PI.moved_outside(nested, slot("x"))[0] == nested.replace(large.encode(), reference.encode())
     for other in (payload(said("user", [{**image, "data": large[:1020]}])), b"damaged", payload(HEADER)):
-        assert PI.moved_outside(other) == (other, {})
+        assert PI.moved_outside(other, slot("x")) == (other, {})
     assert small in moved.decode()
+    # pi itself knows no such folder
+    assert PI.moved_outside(record, payload(HEADER)) == (record, {})
+
+
+@pytest.mark.parametrize("title", ["", "Fix the login", 'a "quoted" one', "ä" * 200, "😀" * 90, "\x01" * 100])
+def test_the_title_has_a_place_of_one_size(title: str) -> None:
+    line = title_slot(title, "2026-01-20T04:15:00.614Z")
+    said = json.loads(line)["title"]
+    assert len(line) == 256
+    assert title.startswith(said)
+    assert (said == title) == (len(title) < 50)
+    assert said or not title

@@ -16,6 +16,8 @@ from store.formats.files import open_regular
 from store.formats.format import ExternalBlob
 
 ALGORITHM = "sha256"
+BLOBS = "blobs"
+"""What the folder is called."""
 LARGEST = 256 * 1024 * 1024
 """The most bytes that such a file may have."""
 
@@ -58,7 +60,7 @@ def read_blob(session: Path, digest: bytes) -> bytes:
     """
     name = digest.hex()
     for folder in session.absolute().parents[:_HIGHEST]:
-        path = folder / "blobs" / name
+        path = folder / BLOBS / name
         try:
             with open_regular(path) as file:
                 content = b"".join(iter(partial(file.read, 1 << 20), b""))[: LARGEST + 1]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from store.events.event import Path
 from store.formats.json_view import as_object, as_text, decode
 from store.formats.media import from_base64
-from store.formats.pi.blobs import is_reference, reference_to
+from store.formats.pi.blobs import BLOBS, is_reference, reference_to
 from store.formats.splices import put
 
 _SHORTEST = 1024
@@ -13,7 +13,7 @@ _SHORTEST = 1024
 
 
 def moved_outside(record: bytes) -> tuple[bytes, dict[str, bytes]]:
-    """Return a line with its images as references, and these images, by name in a folder that ``blobs`` lies in.
+    """Return a line with its images as references, and these images, by path below the directory above ``blobs``.
 
     Only images in lists called ``content`` are moved, if they are of some size and are no references yet.
     """
@@ -23,7 +23,7 @@ def moved_outside(record: bytes) -> tuple[bytes, dict[str, bytes]]:
         content = from_base64(encoded)
         if content is not None:
             reference = reference_to(content)
-            outside[f"blobs/{reference.rpartition(':')[2]}"] = content
+            outside[f"{BLOBS}/{reference.rpartition(':')[2]}"] = content
             record = put(record, path, b'"%b"' % reference.encode())
     return record, outside
 

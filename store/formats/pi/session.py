@@ -12,7 +12,7 @@ from pathlib import Path
 
 from store.formats.files import companions
 from store.formats.format import About, ExternalBlob, Format, Source, Span
-from store.formats.json_view import JsonObject
+from store.formats.json_view import JsonObject, as_object, decode
 from store.formats.lines import line_spans
 from store.formats.look import Look
 from store.formats.pi import removal
@@ -79,9 +79,16 @@ class Pi(Format):
         """Yield the images that ``payload`` refers to."""
         return referenced_blobs(source.path, payload)
 
-    def moved_outside(self, record: bytes) -> tuple[bytes, Mapping[str, bytes]]:
-        """Return a line with references to its images, and the images, for ``blobs/``."""
-        return moved_outside(record)
+    def moved_outside(self, record: bytes, beginning: bytes) -> tuple[bytes, Mapping[str, bytes]]:
+        """Return a line with references to its images, and the images, for ``blobs/``; of oh-my-pi's sessions alone.
+
+        pi knows no references.
+        """
+        return (
+            moved_outside(record)
+            if is_slot(as_object(decoded.value) if (decoded := decode(beginning)) else {})
+            else (record, {})
+        )
 
     def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
         """Return the other lines, linked past those that are gone; tool calls and their results go together."""

@@ -3,17 +3,34 @@
 ``{"type":"title","v":1,"title":"…","source":"auto","updatedAt":"…","pad":"   "}``, always 256 bytes with its newline.
 """
 
+import msgspec
+
 from store.errors import UsageError
 from store.formats.json_view import JsonObject, as_object, as_text, decode
 from store.formats.splices import put
 
 SLOT_BYTES = 256
 """How long the line is, its newline included."""
+_encode = msgspec.json.Encoder().encode
 
 
 def is_slot(line: JsonObject) -> bool:
     """Say whether a line is the one that holds the title."""
     return line.get("type") == "title" and isinstance(line.get("pad"), str)
+
+
+def title_slot(title: str, updated: str) -> bytes:
+    """Return the line for a title, newline included; a title that is too long is cut, as the program does.
+
+    ``updated`` is when it was given, in ISO 8601.
+    """
+    while True:
+        line: JsonObject = {"type": "title", "v": 1, "title": title, "source": "user", "updatedAt": updated, "pad": ""}
+        room = SLOT_BYTES - 1 - len(_encode(line))
+        if room >= 0:
+            return _encode(line | {"pad": " " * room}) + b"\n"
+        # a character has at most six bytes, written as an escape
+        title = title[: min(len(title) - 1, len(title) + room // 6)]
 
 
 def padded(payload: bytes) -> bytes:
