@@ -11,9 +11,10 @@ from store.formats import export_files
 from store.formats.archives import is_archive
 from store.formats.format import About, Format, Part, Source, Span
 from store.formats.json_view import JsonObject, decode
+from store.formats.lines import let_go
 from store.formats.look import Look
 from store.formats.message_tree import Branch, Node, branches
-from store.formats.outlines import outlines
+from store.formats.outlines import RELEASED_AT_ONCE, outlines
 
 
 class Conversation(Struct, frozen=True):
@@ -87,9 +88,14 @@ class ExportFormat(Format):
     def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part]:
         """Return the conversations, and each branch of one: what was seen last is the conversation."""
         found: list[Part] = []
+        released = 0
         numbered = ((at, span) for at, span in enumerate(spans) if isinstance(span, _Message))
         for _members, messages in groupby(numbered, lambda message: id(message[1].members)):
-            found += self._parts(data, list(messages), len(found))
+            conversation = list(messages)
+            found += self._parts(data, conversation, len(found))
+            if (end := conversation[-1][1].end) - released >= RELEASED_AT_ONCE:
+                let_go(data, released, end)
+                released = end
         return found
 
     def rendition(self, source: Source, scratch: Path) -> Path | None:

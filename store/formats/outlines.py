@@ -37,6 +37,8 @@ _OBJECT, _END_OF_OBJECT, _END_OF_LIST = b"{}]"
 _TRAILING = b" \t\r\n,[]\0\x1e"
 _MOST_ATTEMPTS = 8
 """How many beginnings that look like the next conversation's may be within one before it is taken for damaged."""
+RELEASED_AT_ONCE = 8 << 20
+"""How many bytes of a mapped file are let go of at once: the system maps more than what is asked for."""
 _FURTHER = 1 << 20
 """How far the end of a conversation is looked for, in bytes, that seems to be damaged; or as far as the attempts."""
 _MOST_WASTE = 16 << 20
@@ -68,6 +70,7 @@ def outlines(data: memoryview, holder: str) -> Iterator[tuple[int, Outline]]:
     """
     size = len(data)
     signature: re.Pattern[bytes] | None = None
+    released = 0
     position = _end(_between(data, 0))
     while position < size:
         if data[position] != _OBJECT:
@@ -78,7 +81,9 @@ def outlines(data: memoryview, holder: str) -> Iterator[tuple[int, Outline]]:
             signature = _like(data, position) or _NEXT_OBJECT
         end, outline = _conversation(data, position, holder, signature)
         yield end, outline
-        let_go(data, position, end)
+        if end - released >= RELEASED_AT_ONCE:
+            let_go(data, released, end)
+            released = end
         position = _end(_between(data, end))
 
 

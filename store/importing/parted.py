@@ -43,9 +43,9 @@ _TOUCHED = frozenset(("file", "updated_ms"))
 class _Brought(Struct):
     """A conversation of the file that has been gone through."""
 
-    records: Records
     done: Done
     known: Entry | None
+    incomplete: bool
     context: int = 0
     tip: int = 0
 
@@ -68,7 +68,7 @@ class PartedImport:
         self._file = file.id if file else 0
         self._imported = read_file(file.metadata) if file else None
         self._brought: list[_Brought] = []
-        self._waiting: list[_Brought] = []
+        self._waiting: list[tuple[_Brought, Records]] = []
         self.problems: list[str] = []
         """What was left out, or could not be brought in, a line each."""
 
@@ -99,7 +99,7 @@ class PartedImport:
             if not self._file:
                 self._file = self._stand_for()
             places = self._bring(snapshot, spans, parts, modified, progress)
-            layout = Layout(_between(data, spans, positions(parts)), tuple(places))
+            layout = Layout(_between(snapshot, spans, positions(parts)), tuple(places))
             cursor = Cursor(len(data), prefix, layout.count, main)
             # where one conversation could not be brought in, the file is looked at again next time
             if all(place.context for place in places):
@@ -109,7 +109,7 @@ class PartedImport:
                     sidecars=self._sidecars(beside),
                     cursor=cursor,
                     beside=beside,
-                    incomplete=any(brought.records.missing for brought in self._brought),
+                    incomplete=any(brought.incomplete for brought in self._brought),
                     rendered=rendered is not None,
                     original=imported.original if imported else {},
                     original_of=imported.original_of if imported else "",
@@ -209,8 +209,8 @@ class PartedImport:
         elsewhere = known is not None and known.metadata.get("file") != self._file
         if known is not None and elsewhere and not records.added and 0 < records.number < records.kept:
             # an older file than the one that it came from last
-            brought = _Brought(records, _done(known.metadata, records, size, changed=False), known)
-            self._waiting.append(brought)
+            brought = _Brought(_done(known.metadata, records, size, changed=False), known, bool(records.missing))
+            self._waiting.append((brought, records))
             return brought
         records.look_again()
         changes: dict[str, object]
@@ -226,17 +226,17 @@ class PartedImport:
         more: dict[str, object] = {"file": self._file, "missing": records.missing or None}
         changes |= {name: value for name, value in more.items() if before.get(name) != value}
         changed = records.moved or not changes.keys() <= _TOUCHED
-        brought = _Brought(records, _done(before or changes, records, size, changed=changed, new=known is None), known)
+        done = _done(before or changes, records, size, changed=changed, new=known is None)
+        brought = _Brought(done, known, bool(records.missing))
         records.end(changes)
-        self._waiting.append(brought)
+        self._waiting.append((brought, records))
         return brought
 
     def _commit(self) -> None:
         """Commit the conversations that wait, and take note of where they ended."""
         waiting, self._waiting = self._waiting, []
         errors = iter(self._group.commit())
-        for brought in waiting:
-            records = brought.records
+        for brought, records in waiting:
             error = next(errors) if records.ended else None
             if error is not None:
                 self.problems.append(f"{brought.done.project}/{brought.done.name}: {error}")
@@ -296,13 +296,14 @@ class PartedImport:
         return self._group.load.payloads([encoded], earlier)[0]
 
 
-def _between(data: memoryview, spans: Sequence[Span], at: dict[int, int]) -> Envelope:
+def _between(snapshot: Snapshot, spans: Sequence[Span], at: dict[int, int]) -> Envelope:
     """Return what stands between the spans that belong to conversations; the others are part of that."""
-    builder, end = EnvelopeBuilder(), 0
+    builder, end, data = EnvelopeBuilder(), 0, snapshot.data
     for record, span in enumerate(spans):
         if record in at:
             builder.gap(bytes(data[end : span.start]))
             end = span.end
+            snapshot.passed(end)
     return builder.close(bytes(data[end:]))
 
 
