@@ -24,7 +24,8 @@ _AT_ONCE = 4 << 20
 def is_one_file(entry: Entry) -> bool:
     """Say whether a conversation was imported from one file that is all there is of its session."""
     imported = read_imported(entry.metadata)
-    return bool(entry.source and imported is not None and not imported.main and not imported.first)
+    whole = imported is not None and not imported.main and not imported.first
+    return bool(entry.source) and whole and "file" not in entry.metadata
 
 
 def as_imported(entry: Entry) -> bool:
