@@ -16,6 +16,8 @@ from store.formats.look import Look
 from store.formats.registry import FORMATS
 
 _OWN_TYPE = "fuse.convfs"
+_MOST_STEPS = 1000
+"""Names that are followed before a path is taken to go round in circles."""
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
@@ -58,7 +60,7 @@ def walk(
     """
     mounts = own_mounts()
     start = Path(os.path.abspath(path))
-    if within(start, mounts):
+    if leads_into(start, mounts):
         yield Unreadable(path, "it lies in a mounted store: name the session files themselves")
         return
     try:
@@ -100,8 +102,10 @@ def walk(
 
 
 def discover(home: Path, cwd: Path) -> list[Path]:
-    """Return the directories in which this user's tools keep sessions."""
-    return [path for format_ in FORMATS for path in format_.homes(home, cwd)]
+    """Return the directories in which this user's tools keep sessions, but for those that are in a mounted store."""
+    mounts = own_mounts()
+    found = (path for format_ in FORMATS for path in format_.homes(home, cwd))
+    return [path for path in found if not leads_into(Path(os.path.abspath(path)), mounts)]
 
 
 def own_mounts(table: Path = Path("/proc/self/mountinfo")) -> frozenset[Path]:
@@ -149,6 +153,27 @@ def _mode(entry: os.DirEntry[str], apart: frozenset[Path]) -> int | None:
         return stat.S_IFREG if entry.is_file() else 0
     except OSError:
         return 0
+
+
+def leads_into(path: Path, mounts: frozenset[Path]) -> bool:
+    """Say whether an absolute path leads into a mount, by links too; nothing in the mounts is looked at for it."""
+    if within(path, mounts):
+        return True
+    left = list(path.parts[1:])
+    at = Path("/")
+    for _ in range(_MOST_STEPS):
+        if not mounts or not left:
+            return False
+        at /= left.pop(0)
+        if at in mounts:
+            return True
+        try:
+            target = os.readlink(at)
+        except OSError:
+            continue
+        left = [*Path(os.path.abspath(at.parent / target)).parts[1:], *left]
+        at = Path("/")
+    return False
 
 
 def within(path: Path, apart: frozenset[Path]) -> bool:

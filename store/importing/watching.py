@@ -19,7 +19,7 @@ from store.importing.importer import ImportReport
 from store.importing.notices import Notices
 from store.importing.paths import path_text
 from store.importing.settling import Settling
-from store.importing.walk import claim, own_mounts, within
+from store.importing.walk import claim, leads_into, own_mounts
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class Watching:
         return time.monotonic() + _RESCAN_SECONDS
 
     def _passed_by(self, folder: Path) -> bool:
-        return within(folder, own_mounts() | {self._apart})
+        return leads_into(folder, own_mounts() | {self._apart})
 
     # -- what ------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import pytest
 
 from store.formats.format import Source
 from store.importing import walk as module
-from store.importing.walk import Found, Skipped, Unchanged, Unreadable, discover, own_mounts, walk
+from store.importing.walk import Found, Skipped, Unchanged, Unreadable, discover, leads_into, own_mounts, walk
 from store.store import Store
 from tests.importing.sessions import event, imported, jp, lines, session
 
@@ -252,3 +252,19 @@ def test_a_directory_that_goes_while_it_is_walked(tmp_path: Path) -> None:
     assert names(found) == ["a.jsonl"]
     assert len(found) == 1
     assert stat.S_ISDIR((tmp_path / "projects").stat().st_mode)
+
+
+def test_a_path_that_leads_into_a_mount_by_links(tmp_path: Path) -> None:
+    mount = tmp_path / "mount"
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/sessions").symlink_to("../mount/native/tool")
+    (tmp_path / "home/again").symlink_to(tmp_path / "home/sessions")
+    (tmp_path / "home/round").symlink_to("round")
+    (tmp_path / "home/other").symlink_to("nowhere")
+    mounts = frozenset([mount])
+    leading = ["sessions", "again", "again/project"]
+    assert all(leads_into(tmp_path / "home" / path, mounts) for path in leading)
+    assert leads_into(mount, mounts)
+    assert leads_into(mount / "native", mounts)
+    assert not any(leads_into(tmp_path / "home" / path, mounts) for path in ("round", "other", "other/x", ".", "none"))
+    assert not leads_into(tmp_path / "home/sessions", frozenset())
