@@ -169,7 +169,7 @@ def leads_into(path: Path, mounts: frozenset[Path]) -> bool:
             return True
         try:
             target = os.readlink(at)
-        except OSError:
+        except (OSError, ValueError):
             continue
         left = [*Path(os.path.abspath(at.parent / target)).parts[1:], *left]
         at = Path("/")
