@@ -21,6 +21,8 @@ _GROWING = ("records", "events", "updated")
 
 _KEPT_FOR_PROGRAMS = frozenset(
     {
+        "begins",
+        "copied",
         "cursor",
         "envelope",
         "envelope_blob",

@@ -21,7 +21,19 @@ _LONGEST_NAME = 255
 _LONGEST_TITLE = 1000
 _MOST_LABELS = 1000
 _UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_FORKED = ("title", "labels", "format", "main", "envelope", "envelope_blob", "first", "sidecars", "file", "part")
+_FORKED = (
+    "title",
+    "labels",
+    "format",
+    "main",
+    "envelope",
+    "envelope_blob",
+    "first",
+    "sidecars",
+    "copied",
+    "file",
+    "part",
+)
 """Metadata that a fork has from its parent: what it is about, and what exporting it as a session of a tool needs."""
 
 

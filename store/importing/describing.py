@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from store.conversations import branch
 from store.formats.format import About, Source
 from store.importing.naming import name_conversation
 from store.importing.paths import path_text
+from store.importing.records import Records
 from store.index.catalogue import Entry
 from store.store import Store
 
@@ -46,6 +48,14 @@ def introduction(
         "started_ms": started,
         "updated_ms": modified_ms,
     }
+
+
+def forked_from(store: Store, format_name: str, session: str, records: Records) -> dict[str, object]:
+    """Return what the metadata of a fork says of the session that it was forked from, nothing if that is not here."""
+    for entry in store.by_origin("session", format_name, clean(session)):
+        shared = records.shared
+        return {"forked_from": {"context": entry.id, "turn": branch.position(records.runs, shared) if shared else 0}}
+    return {}
 
 
 def clean(text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from store.events.conversation import Conversation
 from store.formats.format import Format
 from store.formats.registry import format_named
+from store.importing.copied import Copied, Spelling
 from store.importing.stored import stored_records
 from store.index.catalogue import Entry
 from store.store import Store
@@ -15,15 +16,23 @@ from store.store import Store
 class Edited:
     """The records of a conversation whose session was imported up to the turn ``imported``.
 
-    The first ``first`` records of a session are files of their own.
+    The first ``first`` records of a session are files of their own. ``copied`` is how the main file says what the
+    session shares with another.
     """
 
-    def __init__(self, store: Store, conversation: Conversation | Entry, imported: int, first: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        conversation: Conversation | Entry,
+        imported: int,
+        first: int,
+        copied: Copied | None = None,
+    ) -> None:
         self.format: Format = format_named(conversation.format)
         self.first: list[tuple[int, int]] = []
         """Those of the files of their own that are left: (position among these files, turn)."""
         self.turns: list[int] = []
-        """The others, those too that were deleted."""
+        """The others, in the order of the main file, those too that were deleted."""
         self.positions: list[int | None] = []
         """Where these stood in the main file, None for those that were not in it."""
         self.deleted: set[int] = set()
@@ -49,13 +58,39 @@ class Edited:
                     self.deleted.add(len(self.turns))
                 self.turns.append(turn.turn_id)
                 self.positions.append(was - 1 - first if was else None)
+        self._numbers = [None if position is None else position + 1 for position in self.positions]
+        self._spelling = Spelling(store, copied)
+        if copied is not None:
+            self._arrange(copied)
         if type(self.format).moved_outside is not Format.moved_outside:
             self._move_outside(store, imported)
 
     def records(self, store: Store) -> Iterator[Iterable[bytes]]:
         """Yield the records of ``turns`` as the tool writes them, each in pieces."""
-        for turn, pieces in zip(self.turns, stored_records(store, self.turns), strict=True):
+        records = self._spelling.spell(self._numbers, stored_records(store, self.turns))
+        for turn, pieces in zip(self.turns, records, strict=True):
             yield (self._moved[turn],) if turn in self._moved else pieces
+
+    def _arrange(self, copied: Copied) -> None:
+        """Put the records into the order of the file, without those that it has not."""
+        placed: list[tuple[int, int, int | None]] = []
+        last = copied.first - 1
+        for at, number in enumerate(self._numbers):
+            position = copied.position(number) if number else None
+            if number and position is None:
+                continue
+            if position is not None:
+                # what follows those that stand first follows what stands behind these, too
+                last = copied.reach - 1 if position < copied.first else position
+            placed.append((last if position is None else position, at, position))
+        placed.sort(key=lambda one: (one[0], one[1]))
+        deleted = {new for new, (_place, at, _position) in enumerate(placed) if at in self.deleted}
+        self.turns, self._numbers = (
+            [self.turns[at] for _place, at, _position in placed],
+            [self._numbers[at] for _place, at, _position in placed],
+        )
+        self.positions = [position for _place, _at, position in placed]
+        self.deleted = deleted
 
     def _move_outside(self, store: Store, imported: int) -> None:
         was = {turn.payload_hash for run in store.runs(imported) for turn in store.turns.range(*run)}

@@ -12,6 +12,7 @@ from store.formats.registry import format_named
 from store.ids import Hash
 from store.importing import placing
 from store.importing.assembling import Assembly
+from store.importing.copied import Spelling
 from store.importing.edited import Edited
 from store.importing.imported import SessionFiles, read_file, read_files
 from store.importing.original import restored
@@ -95,9 +96,11 @@ def _files_of_one(
     if conversation.head == entry.imported and not entry.merged:
         for position, record in enumerate(stored_records(store, turns[:first])):
             yield _of_first(folder, kept, position), record
-        yield main, envelope.join(stored_records(store, turns[first:]))
+        spelling = Spelling(store, kept.copied)
+        numbers, turns = spelling.in_file(turns[first:])
+        yield main, envelope.join(spelling.spell(numbers, stored_records(store, turns)))
     else:
-        edited = Edited(store, conversation, entry.imported_head, first)
+        edited = Edited(store, conversation, entry.imported_head, first, kept.copied)
         for position, turn in edited.first:
             yield _of_first(folder, kept, position), next(stored_records(store, [turn]))
         joints = edited.format.joints

@@ -37,12 +37,12 @@ class Group:
         """The projects and names of new conversations that wait."""
         self.arrived: set[bytes] = set()
         """The foreign digests that records name and whose content the store has."""
+        self.begins: set[str] = set()
+        """What new conversations that wait are known by."""
+        self._told: list[Exception | None] = []
         self._store = store
         self._endings: list[_Ending] = []
         self._size = 0
-
-    def __len__(self) -> int:
-        return len(self._endings)
 
     @property
     def full(self) -> bool:
@@ -58,12 +58,22 @@ class Group:
         """
         self._size += appender.size
         self.arrived |= appender.arrived
+        begins = changes.get("begins")
+        self.begins.update(begins if isinstance(begins, list) else ())
         self._endings.append(_Ending(appender, context, changes, imported, appender.turns()))
+
+    def hurry(self) -> None:
+        """Commit what waits so far: somebody needs it. What is wrong with any of it is told as of the others."""
+        self._told += self._commit()
 
     def commit(self) -> list[Exception | None]:
         """Commit everything, each session by itself: return what is wrong with each, in order. Raises StoreFailed."""
+        told, self._told = self._told + self._commit(), []
+        return told
+
+    def _commit(self) -> list[Exception | None]:
         endings, self._endings, self._size = self._endings, [], 0
-        self.names = set()
+        self.names, self.begins = set(), set()
         self.load.sync()
         types = {name for ending in endings for name in ending.appender.types}
         if unknown := self._store.types_for(types):

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from store.ids import Hash
+from store.importing.copied import Copied
 from store.importing.cursor import Cursor, Stamp
 from store.importing.envelope import Envelope
 from store.importing.layout import Layout, read_layout
@@ -17,7 +18,8 @@ class SessionFiles(Struct, frozen=True, omit_defaults=True, kw_only=True):
     those of the files before it; their contents are turns.
 
     ``envelope`` is the main file's; a large one is a blob, ``envelope_blob``. ``sidecars`` are blobs by the name to
-    export them under. Names are as :func:`path_text` makes them, blobs are hashes in hex.
+    export them under. Names are as :func:`path_text` makes them, blobs are hashes in hex. ``copied`` is how the
+    file says what it shares with another session.
     """
 
     main: str = ""
@@ -25,6 +27,7 @@ class SessionFiles(Struct, frozen=True, omit_defaults=True, kw_only=True):
     envelope_blob: str = ""
     first: tuple[str, ...] = ()
     sidecars: dict[str, str] = {}
+    copied: Copied | None = None
 
     def read_envelope(self, store: Store) -> Envelope:
         """Return the envelope of the main file. Raises DamageError and NotFound for one that is a blob."""

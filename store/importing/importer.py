@@ -180,9 +180,9 @@ class _Run:
         if self._dry_run:
             self._count(None, known is None)
             return
-        before = len(self._group)
-        done = SessionImport(self._store, self._group, format_, source, known).run(self._progress)
-        if len(self._group) > before:
+        session = SessionImport(self._store, self._group, format_, source, known)
+        done = session.run(self._progress)
+        if session.waits:
             self._waiting[source.path] = (done, known is None)
         else:
             self._count(done, known is None)

@@ -10,9 +10,11 @@ from pathlib import Path
 from store.errors import ConvfsError, DamageError
 from store.events.conversation import EventRow
 from store.ids import Hash
+from store.importing.copied import Spelling
 from store.importing.edited import Edited
 from store.importing.imported import Imported, read_imported
 from store.importing.paths import text_path
+from store.importing.stored import stored_records
 from store.index.catalogue import Entry
 from store.store import Store
 
@@ -111,17 +113,25 @@ class NativeFile:
         entry, cursor = self.entry, self.imported.cursor
         if not as_imported(entry):
             self._lay_out()
-            return len(self._whole) if self._whole is not None else self._drawn + len(self._suffix)
+            return self._length
         envelope = self.imported.read_envelope(self._store)
         suffix = len(envelope.suffix)
-        if entry.records == cursor.records:
+        copied = self.imported.copied
+        if entry.records == cursor.records + (copied.left_out if copied else 0):
             return cursor.offset + suffix
+        if copied:
+            self._lay_out()
+            return self._length
         if entry.records != cursor.records + 1:
             self._lay_out()
-            return self._drawn + len(self._suffix)
+            return self._length
         # a last record that nothing follows is not in the cursor
         gap = envelope.gap_before(cursor.records)
         return cursor.offset + len(gap) + self._store.blob_size(self._store.turn(entry.head).payload_hash) + suffix
+
+    @property
+    def _length(self) -> int:
+        return len(self._whole) if self._whole is not None else self._drawn + len(self._suffix)
 
     @property
     def _drawn(self) -> int:
@@ -133,12 +143,24 @@ class NativeFile:
             return
         entry, store = self.entry, self._store
         envelope = self.imported.read_envelope(store)
+        if (copied := self.imported.copied) is not None and as_imported(entry):
+            spelling = Spelling(store, copied)
+            turns = [turn for first, count in store.runs(entry.head) for turn in range(first, first + count)]
+            numbers, turns = spelling.in_file(turns)
+            self._whole = b"".join(envelope.join(spelling.spell(numbers, stored_records(store, turns))))
+            self._laid_out = True
+            return
         rows: Sequence[EventRow] = store.rows(entry.head) if entry.head else ()
         if as_imported(entry):
             *gaps, suffix = envelope.join(() for _row in rows)
         else:
-            edited = Edited(store, entry, entry.imported_head, 0)
+            edited = Edited(store, entry, entry.imported_head, 0, copied)
             joints = edited.format.joints
+            if copied is not None and not edited.deleted:
+                records = zip(edited.positions, edited.records(store), strict=True)
+                self._whole = b"".join(envelope.rejoin(records, joints))
+                self._laid_out = True
+                return
             if edited.deleted:
                 payloads: Iterable[tuple[bytes, ...]] = ((self._payload(turn),) for turn in edited.turns)
                 self._whole = b"".join(envelope.rejoin(edited.without(payloads), joints, edited.count))
@@ -157,7 +179,12 @@ class NativeFile:
         """Return the file of the same conversation at a later ``entry``; what is laid out already need not be again."""
         later = NativeFile(self._store, entry)
         count = self._count
-        if not count or len(self._ends) > count or not (as_imported(self.entry) and as_imported(entry)):
+        if (
+            self.imported.copied
+            or not count
+            or len(self._ends) > count
+            or not (as_imported(self.entry) and as_imported(entry))
+        ):
             return later
         if not self._store.goes_on(self.entry.head, entry.head):
             return later

@@ -12,8 +12,11 @@ from store.errors import ConvfsError, DamageError
 from store.formats.format import Format, Source
 from store.ids import Hash, hash_bytes
 from store.importing.appender import Appender
+from store.importing.copied import Copied, Spelling
 from store.importing.group import Group
-from store.importing.imported import missing_of
+from store.importing.imported import missing_of, read_files
+from store.importing.likeness import LOOKED_AT, Likeness
+from store.importing.respelling import collected
 from store.importing.samples import Samples
 from store.index.catalogue import Entry
 from store.index.views import Measure, Run
@@ -21,6 +24,10 @@ from store.store import Store
 
 _HASHED_AT_ONCE = 4 << 20
 _LOOKED_UP_AT_ONCE = 256
+
+
+class Diverged(Exception):
+    """A session that shared its beginning with another one begins otherwise now: all of it must be taken anew."""
 
 
 class Records:
@@ -35,22 +42,32 @@ class Records:
         self._format = format_
         self._source = source
         self._known = known
-        self._head = known.imported_head if known else 0
+        self.head = known.imported_head if known else 0
         # those that imports made, not those of the conversation as it may have been edited
         self.runs: tuple[Run, ...] = ()
         self.lost = False
         """Whether it cannot be told what the conversation has: then all of the session is brought in anew."""
         try:
-            self.runs = store.runs(self._head)
+            self.runs = store.runs(self.head)
         except DamageError:
             self.lost = True
         self.kept = branch.length(self.runs)
         """How many records the conversation has."""
         self._replaced = False
         self.begun = 0
-        """How many records there are before those that are taken."""
+        """How many records of the session there are before those that are taken."""
+        self.count = 0
+        """How many records of the session there are up to the one at hand, with that."""
         self.number = 0
-        """The record at hand."""
+        """The number of the record at hand in the branch, once it is appended."""
+        files = read_files(known.metadata) if known and not self.lost else None
+        self.copied: Copied | None = files.copied if files else None
+        """How the session says what it shares with another."""
+        self._left_out = self.copied.left_out if self.copied else 0
+        self._spelling: Spelling | None = None
+        self._likeness: Likeness | None = None
+        self.begins: list[str] = []
+        """What a new session is known by."""
         self.samples = Samples(format_)
         self.appender: Appender | None = None
         self.ended = False
@@ -62,12 +79,16 @@ class Records:
 
     def replace(self, head: int, runs: tuple[Run, ...]) -> None:
         """Take the place of another branch that the conversation has: the one of ``head``, compared with ``runs``."""
-        self._head, self.runs, self.kept = head, runs, branch.length(runs)
+        self.head, self.runs, self.kept = head, runs, branch.length(runs)
         self._replaced = True
+        self.copied, self._left_out = None, 0
+        self.samples = Samples(self._format)
+        self.begin(0)
 
-    def begin(self, number: int) -> None:
-        """Begin after record ``number`` of those that the conversation has."""
-        self.number = self.begun = number
+    def begin(self, count: int) -> None:
+        """Begin after so many records of the session, which the conversation has."""
+        self.count = self.begun = count
+        self.number = count + self._left_out
 
     def follow(self, runs: tuple[Run, ...]) -> None:
         """Begin after the records of another branch; the conversation's own are compared where it shares these."""
@@ -76,26 +97,78 @@ class Records:
             self.runs, self.kept = runs, shared
         self.begin(shared)
 
+    def look_for_likes(self, *, alone: bool) -> None:
+        """Let a new session share what it begins with, if another says the same and it is not to stand ``alone``."""
+        if self._known is None:
+            self._likeness = Likeness(self._store, self._group, self._format, alone=alone)
+
     def take(self, type_name: str, data: memoryview, passed: Callable[[int], None]) -> None:
         """Go past the next record if the conversation has it; from the first that it has not on, append.
 
-        Releases ``data``. ``passed`` is told how far reading in it has come, if it is very large.
+        Releases ``data``. ``passed`` is told how far reading in it has come, if it is very large. Raises Diverged where
+        a session no longer begins with what it shared with another.
         """
+        self.count += 1
         self.number += 1
-        comparing = self.appender is None and self.number <= self.kept
         with data:
             if len(data) > MAX_CUT_BYTES:
-                if not comparing or not self._has(_hash_of(data, passed)):
+                self.settle()
+                if not self._comparing or not self._has(_hash_of(data, passed)):
+                    self._diverge()
                     self.appending(self.number - 1).add_huge(type_name, data, passed)
                 return
             payload = bytes(data)
-        self.samples.see(self.number, payload)
-        if not comparing or not self._has(hash_bytes(payload)):
-            appender = self.appending(self.number - 1)
-            for blob in self._format.blobs(self._source, payload):
-                if not appender.external(blob):
-                    self._missing.setdefault(blob.digest.hex(), self.number)
-            appender.add(type_name, payload)
+        self.samples.see(self.count, payload)
+        if self._likeness is not None:
+            taken = self._likeness.see(payload, hash_bytes(payload))
+            if not taken or self._likeness.over:
+                self.settle()
+            if taken:
+                return
+        if not self._comparing or not self._has(hash_bytes(payload)):
+            self._diverge()
+            self._append(self.number, type_name, payload)
+
+    def settle(self) -> None:
+        """Look no more whether the session is like another: what has been taken is shared with that, or appended."""
+        likeness, self._likeness = self._likeness, None
+        if likeness is None:
+            return
+        found = likeness.found()
+        self.begins = likeness.begins
+        if found is not None:
+            self.runs, self.kept = tuple(branch.part(found.runs, 0, found.records)), found.records
+            self.begins = [*found.begins[: found.records], *likeness.begins[: likeness.own]][:LOOKED_AT]
+            self._left_out = found.left_out
+            self.number = self.count + found.left_out
+            changes = collected(found.changes)
+            if likeness.own or found.left_out or changes.kinds:
+                blob = self._group.load.blob(changes.encode()).hex() if changes.kinds else ""
+                self.copied = Copied(found.records, found.left_out, likeness.own, blob)
+        for number, payload in enumerate(likeness.held, self.kept + 1):
+            self._append(number, self._format.main_type, payload)
+
+    def finish(self) -> None:
+        """Take note that there are no more records. Raises Diverged as :meth:`take` does."""
+        self.settle()
+        if self.copied is not None and self.count < self.copied.reach:
+            raise Diverged
+
+    @property
+    def _comparing(self) -> bool:
+        return self.appender is None and self.number <= self.kept
+
+    def _diverge(self) -> None:
+        """Raise Diverged if the record at hand is one that the session shared with another, and is another now."""
+        if self.copied is not None and self.count <= self.copied.reach:
+            raise Diverged
+
+    def _append(self, number: int, type_name: str, payload: bytes) -> None:
+        appender = self.appending(number - 1)
+        for blob in self._format.blobs(self._source, payload):
+            if not appender.external(blob):
+                self._missing.setdefault(blob.digest.hex(), number)
+        appender.add(type_name, payload)
 
     def look_again(self) -> None:
         """Look once more for content that records of the last import refer to, and that was missing then."""
@@ -125,6 +198,11 @@ class Records:
         return self.appending().blob(data, passed)
 
     @property
+    def shared(self) -> int:
+        """How many records a new session shares with another."""
+        return self.kept if self._known is None else 0
+
+    @property
     def missing(self) -> dict[str, int]:
         """Content that records refer to and that was not to be found, see :class:`Imported`."""
         return {digest: number for digest, number in self._missing.items() if number <= self.number}
@@ -144,7 +222,7 @@ class Records:
     @property
     def moved(self) -> bool:
         """Whether the conversation's branch is not to end where it ended."""
-        return self._known is None or self._replaced or self.added > 0 or self._position != self._head
+        return self._known is None or self._replaced or self.added > 0 or self._position != self.head
 
     @property
     def _position(self) -> int:
@@ -161,11 +239,23 @@ class Records:
             # where the head moves to is where imports are, unless people have edited what they move
             changes["imported_head"] = None
         self.ended = True
-        self._group.end(self.appending(), known.id if known else None, changes, self._head)
+        self._group.end(self.appending(), known.id if known else None, changes, self.head)
+
+    def has(self, count: int) -> bool:
+        """Whether the conversation has so many records of the session."""
+        return count + self._left_out <= self.kept
 
     def _has(self, digest: Hash) -> bool:
         """Whether the record at hand is the one that the conversation has in its place."""
-        at = self.number - 1
+        number = self.number
+        if self.copied is not None:
+            number = self.copied.number(self.count - 1)
+            if self._spelling is None:
+                self._spelling = Spelling(self._store, self.copied)
+            if self._spelling.changes(number):
+                payload = self._store.payload(branch.position(self.runs, number))
+                return hash_bytes(self._spelling.spelled(number, payload)) == digest
+        at = number - 1
         if not self._hashes_from <= at < self._hashes_from + len(self._hashes):
             self._hashes_from, self._hashes = at, self._look_up(at)
         return self._hashes[at - self._hashes_from] == digest
@@ -183,10 +273,10 @@ class Records:
         """Return the measures of the records up to ``after``, if they are at hand."""
         if after == 0:
             return Measure(0, 0, 0, 0)
-        if self._known is None or branch.position(self.runs, after) != self._head:
+        if self._known is None or branch.position(self.runs, after) != self.head:
             return None
         sums = self._store.views.measures([self._known.id]).get(self._known.id)
-        return sums if sums and sums.head == self._head else None
+        return sums if sums and sums.head == self.head else None
 
 
 def _hash_of(data: memoryview, passed: Callable[[int], None]) -> Hash:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from store.conversations import branch
 from store.errors import ConvfsError
 from store.formats.format import Format
+from store.importing.copied import Spelling
 from store.index.views import Run
 from store.store import Store
 
@@ -50,16 +51,22 @@ class Samples:
         return (*earlier, *(number for number, _payload in self._late))[-_MOST_TITLES:]
 
 
-def recalled(store: Store, runs: tuple[Run, ...], seen: int, titled: Iterable[int]) -> Iterator[bytes]:
-    """Yield what an earlier import saw of the first ``seen`` records of a branch; ``titled`` are the late ones."""
+def recalled(
+    store: Store, runs: tuple[Run, ...], spelling: Spelling, seen: int, titled: Iterable[int]
+) -> Iterator[bytes]:
+    """Yield what an earlier import saw of the first ``seen`` records of a session; ``titled`` are the late ones.
+
+    The branch ``runs`` has them as ``spelling`` says.
+    """
     room = _FIRST_BYTES
-    for number in (*range(1, min(seen, _FIRST_RECORDS) + 1), *titled):
+    for count in (*range(1, min(seen, _FIRST_RECORDS) + 1), *titled):
+        number = spelling.copied.number(count - 1) if spelling.copied else count
         digest = store.turn(branch.position(runs, number)).payload_hash
         try:
             size = store.blob_size(digest)
             if size <= room:
                 room -= size
-                yield store.blob(digest)
+                yield spelling.spelled(number, store.blob(digest))
         except ConvfsError:
             # a damaged record tells nothing
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -11,13 +11,14 @@ from msgspec import Struct
 
 from store.errors import ConvfsError
 from store.formats.format import Format, Source, Span
+from store.importing.copied import Spelling
 from store.importing.cursor import Cursor, Stamp, stamp, stamps_beside
-from store.importing.describing import introduction, news
+from store.importing.describing import forked_from, introduction, news
 from store.importing.envelope import Envelope, EnvelopeBuilder
 from store.importing.group import Group
 from store.importing.imported import Imported, read_imported
 from store.importing.paths import path_text
-from store.importing.records import Records
+from store.importing.records import Diverged, Records
 from store.importing.samples import recalled
 from store.importing.sidecars import bring_sidecars
 from store.importing.snapshot import Known, Prefix, Snapshot
@@ -56,6 +57,9 @@ class SessionImport:
     What is left of it when it has been gone through waits in ``group`` to be committed.
     """
 
+    _alone = False
+    """Whether a new session shares nothing with others."""
+
     def __init__(self, store: Store, group: Group, format_: Format, source: Source, known: Entry | None) -> None:
         self._store = store
         self._group = group
@@ -71,15 +75,22 @@ class SessionImport:
         """Numbers of records before those that are gone through, see :class:`Imported`."""
         self._problems: list[str] = []
 
+    @property
+    def waits(self) -> bool:
+        """Whether anything waits to be committed."""
+        return self._records.ended
+
     def run(self, progress: Callable[[int, str], None] | None) -> Done:
         """Bring in what is new, and return what that was."""
         known, records = self._known, self._records
         # before anything is read: what changes after this is looked at again next time
         modified, main, beside = self._stamps()
-        with self._open(beside) as snapshot:
-            goes_on = snapshot.start > 0
-            size = len(snapshot.data) - snapshot.start
-            cursor, rest = self._read(snapshot, main, progress)
+        try:
+            goes_on, size, cursor, rest = self._take(main, beside, progress)
+        except Diverged:
+            records.replace(records.head, ())
+            self._imported, self._titled, self._envelope = None, (), EnvelopeBuilder()
+            goes_on, size, cursor, rest = self._take(main, beside, progress)
         records.look_again()
         changes = self._files(cursor, beside, rest).changes(known.metadata if known else {})
         if not goes_on or records.samples.tell or "sidecars" in changes or not (known and known.title):
@@ -100,6 +111,18 @@ class SessionImport:
             known is None,
             appender.missing if appender else [],
         )
+
+    def _take(
+        self, main: Stamp, beside: dict[str, Stamp], progress: Callable[[int, str], None] | None
+    ) -> tuple[bool, int, Cursor, bytes]:
+        """Take what is new; say whether that goes on from the last import, and how many bytes it is, as in _read."""
+        with self._open(beside) as snapshot:
+            goes_on = snapshot.start > 0
+            if not (goes_on or self._source.first):
+                self._records.look_for_likes(alone=self._alone)
+            cursor, rest = self._read(snapshot, main, progress)
+            self._records.finish()
+            return goes_on, len(snapshot.data) - snapshot.start, cursor, rest
 
     def _stamps(self) -> tuple[int, Stamp, dict[str, Stamp]]:
         """Return when the main file changed, in Unix milliseconds, its stamp, and those of what lies beside it."""
@@ -128,14 +151,14 @@ class SessionImport:
         # a last record that nothing follows may still be being written: it is looked at again next time
         unfinished = end > start and not rest
         finished = finished if unfinished else end
-        return Cursor(snapshot.base + finished, prefix.at(finished), records.number - unfinished, main), rest
+        return Cursor(snapshot.base + finished, prefix.at(finished), records.count - unfinished, main), rest
 
     # -- what is known already -------------------------------------------------------------------------------------
 
     def _open(self, beside: dict[str, Stamp]) -> Snapshot:
         """Open the main file: where the last import ended, if all before that is as it was, else at its beginning."""
         main, imported = self._source.main, self._imported
-        if imported is None or imported.cursor.records > self._records.kept or not self._has_first(imported, beside):
+        if imported is None or not self._records.has(imported.cursor.records) or not self._has_first(imported, beside):
             return Snapshot(main, self._scratch)
         cursor = imported.cursor
         snapshot = Snapshot(main, self._scratch, Known(cursor.offset, cursor.prefix))
@@ -211,16 +234,24 @@ class SessionImport:
             beside=beside,
             titled=self._records.samples.titled(self._titled),
             missing=self._records.missing,
+            copied=self._records.copied,
         )
 
     def _describe(self, modified_ms: int) -> dict[str, object]:
         """Return what the session says of itself, as far as the conversation does not say it yet."""
         source, known, records = self._source, self._known, self._records
-        earlier = recalled(self._store, records.runs, records.begun, self._titled)
+        earlier: Iterable[bytes] = ()
+        if records.begun:
+            spelling = Spelling(self._store, records.copied)
+            earlier = recalled(self._store, records.runs, spelling, records.begun, self._titled)
         about = self._format.about(source, [*earlier, *records.samples.records])
         if known is not None:
             return news(about, known)
-        return introduction(self._store, self._group.names, about, source, about.session_id, modified_ms)
+        told = introduction(self._store, self._group.names, about, source, about.session_id, modified_ms)
+        told["begins"] = records.begins
+        if about.forked_from:
+            told |= forked_from(self._store, source.format, about.forked_from, records)
+        return told
 
 
 def _names_of_first(source: Source) -> tuple[str, ...]:

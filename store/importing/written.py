@@ -6,6 +6,8 @@ grown costs what it has grown by, however long it is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from blake3 import blake3
@@ -43,6 +45,9 @@ class _Given(Snapshot):
 class _WrittenImport(SessionImport):
     """Imports what a tool has written of the session at ``path``, which is not touched."""
 
+    # what a tool writes line by line is read back by offset all the time
+    _alone = True
+
     def __init__(
         self,
         store: Store,
@@ -50,7 +55,7 @@ class _WrittenImport(SessionImport):
         format_: Format,
         path: Path,
         known: Entry | None,
-        snapshot: Snapshot,
+        snapshot: Callable[[], Snapshot],
         name: Path,
         *,
         goes_on: bool = False,
@@ -73,7 +78,7 @@ class _WrittenImport(SessionImport):
     def _open(self, beside: dict[str, Stamp]) -> Snapshot:
         if self._goes_on and self._imported is not None:
             self._go_on(self._imported, self._imported.read_envelope(self._store))
-        return self._snapshot
+        return self._snapshot()
 
     def _describe(self, modified_ms: int) -> dict[str, object]:
         told = super()._describe(modified_ms)
@@ -90,7 +95,7 @@ def begin(store: Store, format_: Format, path: Path, name: Path, data: bytes | P
         raise StoreBusy("other sessions are being imported")
     try:
         group = Group(store)
-        _run(_WrittenImport(store, group, format_, path, None, _snapshot(store, data), name), group)
+        _run(_WrittenImport(store, group, format_, path, None, partial(_snapshot, store, data), name), group)
     finally:
         store.importing.release()
     found = store.by_source(path_text(path))
@@ -105,13 +110,16 @@ def go_on(store: Store, format_: Format, file: NativeFile, name: Path, added: by
     """
     entry, cursor = file.entry, file.imported.cursor
     before, rest = _last(store, file)
-    snapshot = _Given(before + rest + added, cursor.offset - len(before), len(before))
-    following = next(iter(format_.spans(snapshot.data, snapshot.start)), None)
-    if cursor.offset and following is not None and following.start == snapshot.start:
-        # the last record itself goes on
+    given = partial(_Given, before + rest + added, cursor.offset - len(before), len(before))
+    following = next(iter(format_.spans(given().data, len(before))), None)
+    copied = file.imported.copied
+    if (cursor.offset and following is not None and following.start == len(before)) or (
+        copied is not None and cursor.records <= copied.reach
+    ):
+        # the last record itself goes on, or is not the last one in the file
         return write_anew(store, format_, file, name, b"".join((*file.pieces(), added)))
     group = Group(store)
-    _run(_WrittenImport(store, group, format_, file.name, entry, snapshot, name, goes_on=cursor.offset > 0), group)
+    _run(_WrittenImport(store, group, format_, file.name, entry, given, name, goes_on=cursor.offset > 0), group)
     now = NativeFile(store, store.entry(entry.id))
     if as_imported(entry) or (now.size == file.size + len(added) and now.read(file.size, len(added)) == added):
         return now.entry
@@ -127,7 +135,7 @@ def write_anew(store: Store, format_: Format, file: NativeFile, name: Path, data
     """
     entry = file.entry
     group = Group(store)
-    snapshot = _snapshot(store, data)
+    snapshot = partial(_snapshot, store, data)
     _run(_WrittenImport(store, group, format_, file.name, entry, snapshot, name, anew=True), group)
     return store.entry(entry.id)
 
@@ -140,7 +148,8 @@ def _last(store: Store, file: NativeFile) -> tuple[bytes, bytes]:
     envelope, records = file.imported.read_envelope(store), file.imported.cursor.records
     suffix = envelope.suffix.encode("latin-1")
     turn = store.turn(file.entry.imported_head) if file.entry.imported_head else None
-    if turn is not None and turn.depth == records:
+    copied = file.imported.copied
+    if turn is not None and turn.depth == records + (copied.left_out if copied else 0):
         suffix = envelope.gap_before(records) + store.blob(turn.payload_hash) + suffix
         turn = store.turn(turn.parent) if turn.parent else None
     if turn is None:

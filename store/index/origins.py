@@ -10,7 +10,8 @@ def origin(kind: str, *names: str) -> str:
     """Return what is filed for a context: ``kind`` says what the names are.
 
     ``layout``: the path of a file of many conversations. ``part``: a format, and the id of a conversation in such a
-    file. ``session``: a format, and the tool's id of a session.
+    file. ``session``: a format, and the tool's id of a session. ``begins``: a format, and a digest of a record at a
+    conversation's beginning.
     """
     return "\0".join((kind, *names))
 
@@ -22,6 +23,8 @@ def origins_of(metadata: Mapping[str, object]) -> list[str]:
     if "source" not in metadata or not isinstance(tool := metadata.get("format"), str):
         return []
     ids = [(kind, metadata.get(kind)) for kind in ("part", "session")]
+    begins = metadata.get("begins")
+    ids += [("begins", key) for key in (dict.fromkeys(begins) if isinstance(begins, list) else ())]
     return [origin(kind, tool, own) for kind, own in ids if isinstance(own, str) and own]
 
 

@@ -161,6 +161,9 @@ def check_references(store: Store) -> Iterator[Finding]:
             kept["envelope"] = envelope
         if layout := conversation.metadata.get("layout"):
             kept["layout"] = layout
+        copied = conversation.metadata.get("copied")
+        if isinstance(copied, dict) and copied.get("changes"):
+            kept["copied"] = copied["changes"]
         original = conversation.metadata.get("original")
         kept |= original if isinstance(original, dict) else {}
         for name, digest in kept.items():

@@ -9,7 +9,7 @@ from store.events.event import Kind
 from store.formats.claude_code.messages import user
 from store.formats.files import head_lines, read_head
 from store.formats.format import About
-from store.formats.json_view import JsonObject, as_text, decode, is_object
+from store.formats.json_view import JsonObject, as_object, as_text, decode, is_object
 from store.formats.lens import Nothing
 from store.formats.times import milliseconds
 from store.formats.titles import first_line
@@ -43,6 +43,7 @@ def describe(path: Path, records: Sequence[bytes]) -> About:
     given = made = prompt = aside = command = ""
     summaries: list[tuple[str, str]] = []
     first: dict[str, str] = {}
+    forked_from = ""
     is_agent = path.stem.startswith("agent-")
     # parsing costs more than everything else: only what may tell something is parsed
     missing = {key: f'"{key}"'.encode() for key in (*_FROM_FIRST, *(("agentId",) if is_agent else ()))}
@@ -53,6 +54,7 @@ def describe(path: Path, records: Sequence[bytes]) -> About:
         decoded = decode(record)
         if decoded is None or not is_object(line := decoded.value):
             continue
+        forked_from = forked_from or as_text(as_object(line.get("forkedFrom")).get("sessionId"))
         for key in [key for key in missing if as_text(line.get(key))]:
             first[key] = as_text(line[key])
             del missing[key]
@@ -82,6 +84,7 @@ def describe(path: Path, records: Sequence[bytes]) -> About:
         started_ms=milliseconds(first.get("timestamp")),
         session_id=path.stem if is_agent or is_session_name(path.stem) else session or path.stem,
         extra={key: value for key, value in extra.items() if value},
+        forked_from=forked_from,
     )
 
 

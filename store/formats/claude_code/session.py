@@ -28,6 +28,7 @@ class ClaudeCode(Format):
     name = "claude-code"
     lenses = (ClaudeCodeLens(),)
     main_type = ClaudeCodeLens.type_name
+    volatile = frozenset(("sessionId", "forkedFrom"))
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield ``~/.claude/projects``, that of ``$CLAUDE_CONFIG_DIR``, and ``~/.config/claude/projects``."""
