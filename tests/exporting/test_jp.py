@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from fusefs.text.render import FileRenderer
 from store.editing.editor import Editor
 from store.errors import Conflict
 from store.events.conversation import Conversation
 from store.events.deletion import DELETED
+from store.events.event import Kind
 from store.exporting.export import Exported, export, names
 from store.store import Store
 from tests.exporting.talks import PNG, Talk, brought_back, lost, said, shop, shown
@@ -167,6 +169,25 @@ def test_what_was_deleted_goes_with_what_belongs_to_it(store: Store, tmp_path: P
     Editor(store).edit(conversation.id, {call.number: DELETED})
     done = export(store, store.conversation(conversation.id), tmp_path / "out", "jp")
     assert [entry.get("id") for entry in events_of(done)] == [None, None, "c2", "c2", None, None]
+
+
+@pytest.mark.parametrize("edits", ["branch", "overlay"])
+def test_an_edit_is_exported_however_it_is_kept(tmp_path: Path, edits: str) -> None:
+    root = tmp_path / "store"
+    root.mkdir()
+    (root / "convfs.toml").write_text(f'edits = "{edits}"\n')
+    with Store.open(root, renderer=FileRenderer()) as store:
+        conversation = own(store, tmp_path)
+        rows = store.rows(conversation.head)
+        result = next(row for row in rows if row.kind is Kind.TOOL_RESULT)
+        changed = store.payload(result.turn).replace(b"b25seSBpbiBhIGJsb2I=", b"Y2hhbmdlZCBieSBoYW5k")
+        Editor(store).edit(conversation.id, {result.number: changed, rows[-1].number: DELETED})
+        now = store.conversation(conversation.id)
+        done = export(store, now, tmp_path / "out", "jp")
+        check_blobs(tmp_path / "out/.jp", events_of(done))
+        with brought_back(tmp_path, done.files[-1].parent) as (other, again):
+            assert shown(other, again) == shown(store, now)
+            assert ("tool_result", "read", ["changed by hand"]) in said(other, again)
 
 
 def test_a_title_that_was_changed(store: Store, tmp_path: Path) -> None:
