@@ -110,7 +110,6 @@ def _serve(
     from fusefs.cli.operations import ALL_OPERATIONS
     from fusefs.cli.watch import watching
     from fusefs.mount import run
-    from store.importing.importer import Importer
     from store.service import address
     from store.service.client import Client
     from store.service.server import Service, serving_beside
@@ -134,7 +133,7 @@ def _serve(
                 task_status.started()
                 await trio.sleep_forever()
 
-        with watching(watched_from, root, Importer(store).run):
+        with watching(watched_from, store):
             run(store, mountpoint, ready=ready, background=beside, allow_other=allow_other)
 
 

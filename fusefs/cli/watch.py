@@ -19,6 +19,7 @@ from fusefs.cli.output import escape
 
 if TYPE_CHECKING:
     from store.importing.importer import ImportReport
+    from store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -47,15 +48,24 @@ def watch(store: Path | None) -> None:
 
 
 @contextmanager
-def watching(cwd: Path | None, root: Path, take: Callable[[Sequence[Path]], ImportReport]) -> Iterator[None]:
+def watching(cwd: Path | None, store: Store) -> Iterator[None]:
     """Watch this user's sessions in a thread while the block runs, as seen from ``cwd``; None: do not."""
     if cwd is None:
         yield
         return
+    from store.importing.importer import Importer
     from store.importing.watching import Watching
 
     ended = threading.Event()
-    follower = Watching(partial(_homes, cwd), take, root, lambda report: log.info("%s", _line(report)))
+
+    def go_on(_size: int, _session: str) -> None:
+        if ended.is_set():
+            raise _Ended
+
+    def take(paths: Sequence[Path]) -> ImportReport:
+        return Importer(store).run(paths, progress=go_on)
+
+    follower = Watching(partial(_homes, cwd), take, store.root, lambda report: log.info("%s", _line(report)))
     thread = threading.Thread(target=_run, args=(follower.run, ended), name="watch", daemon=True)
     thread.start()
     try:
@@ -65,9 +75,15 @@ def watching(cwd: Path | None, root: Path, take: Callable[[Sequence[Path]], Impo
         thread.join(_END_SECONDS)
 
 
+class _Ended(Exception):
+    """The watching ends in the middle of an import, which begins again next time."""
+
+
 def _run(run: Callable[[threading.Event], None], ended: threading.Event) -> None:
     try:
         run(ended)
+    except _Ended:
+        return
     except Exception:
         log.exception("sessions are no longer watched")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import errno
 from typing import TYPE_CHECKING
+
+from pyfuse3 import FUSEError
 
 from fusefs.editing.handle import ScratchHandle
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 class OutputHandle(ScratchHandle):
     """A file in ``artifacts/`` or ``agents/``. What there is of it is copied when it is first written to.
 
-    ``key`` is what it is by now: it may be renamed.
+    ``key`` is what it is by now: it may be renamed, and has no name once it was removed.
     """
 
     __slots__ = ("_outputs", "_shown", "key")
@@ -49,17 +51,18 @@ class OutputHandle(ScratchHandle):
         """Make what was written durable."""
         if self.fd >= 0:
             super().sync(data_only=data_only)
-            self._outputs.sync(self.key)
+            if self.key.name:
+                self._outputs.sync(self.key)
 
     def release(self) -> None:
         """Close the file. What was written is kept, unless it was removed."""
-        if self.fd < 0:
-            return
-        has_name = os.fstat(self.fd).st_nlink > 0
-        super().release()
-        if has_name:
-            self._outputs.keeper.put(self.key)
+        if self.fd >= 0:
+            super().release()
+            if self.key.name:
+                self._outputs.keeper.put(self.key)
 
     def _begin(self, *, anew: bool) -> None:
         if self.fd < 0:
+            if not self.key.name:
+                raise FUSEError(errno.ESTALE)
             self.fd = self._outputs.begin(self.key, anew=anew)

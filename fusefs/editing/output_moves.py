@@ -72,6 +72,9 @@ class OutputMoves:
 
     def _orphan(self, node: OutputFile) -> None:
         """Have the inode of an output that goes show what it held, for whoever has it open."""
+        for handle in self._desk.handles.values():
+            if isinstance(handle, OutputHandle) and handle.key == node.key:
+                handle.key = node.key._replace(name="")
         if node.ino not in self._desk.lookups:
             self._known.forget(node.ino)
             return
@@ -178,6 +181,9 @@ class OutputMoves:
     def take(self, source: ScratchFile, path: bytes, directory: OutputsDirectory, asked: Key) -> None:
         """Make an output of a scratch file that is moved here, in the place of what has its name."""
         key = self._new_name(asked, None)
+        replaced = self._files.shown(key)
+        if replaced is not None:
+            self._orphan(replaced)
         to = self._files.path(key)
         to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         durable.replace(Path(os.fsdecode(path)), to)
@@ -199,6 +205,9 @@ class OutputMoves:
         key, output = source.key, source.output
         if output.size > LARGEST_COPY:
             raise FUSEError(errno.EXDEV)
+        if any(isinstance(handle, OutputHandle) and handle.key == key for handle in self._desk.handles.values()):
+            # it would go on to be written there
+            raise FUSEError(errno.EBUSY)
         temporary = self._desk.drafts.temporary(source.begin().read(0, LARGEST_COPY), synced=False)
         try:
             os.utime(temporary, ns=(output.modified_ns,) * 2)

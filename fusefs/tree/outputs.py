@@ -171,6 +171,11 @@ class OutputFile(ViewNode, File):
         return InParts(self.begin)
 
     def begin(self) -> Content:
-        """Begin to read it."""
+        """Begin to read it. Raises NotFound where its content is missing; what names it goes on to."""
         context = self.view.conversation.id
-        return self.tree.outputs.artifacts.reader(context, self.key.outputs, self.output)
+        output = self.output
+        try:
+            return self.tree.outputs.artifacts.reader(context, self.key.outputs, output)
+        except NotFound as error:
+            self.tree.errors.add(self.tree.describe(self.ino), f"its content is missing: {error}")
+            raise

@@ -167,6 +167,14 @@ def test_a_removed_one_goes_and_one_that_comes_back_stays(talk: Talk) -> None:
     settled(talk)
     assert listed(directory) == ["1.b.log", "2.c.log"]
     assert (directory / "1.b.log").read_text() == "anew"
+    # one that is made again under the name is another one
+    with (directory / "1.b.log").open("ab", buffering=0) as writer:
+        writer.write(b"to nobody")
+        (directory / "1.b.log").unlink()
+        (directory / "1.b.log").write_text("third")
+        settled(talk)
+        writer.write(b" at all")
+    assert (directory / "1.b.log").read_text() == "third"
     # never kept, it is gone at once
     with (directory / "d").open("wb") as writer:
         writer.write(b"x")
@@ -251,6 +259,7 @@ def test_one_whose_content_is_missing_is_an_error_for_its_reader_alone(talk: Tal
     until(lambda: listed(directory) == ["3.gone.log"])
     assert (directory / "3.gone.log").stat().st_size == 5
     assert errno_of((directory / "3.gone.log").read_bytes) == errno.ENOENT
+    assert "artifacts/3.gone.log: its content is missing: no blob abab" in talk.errors
     (directory / "next").write_text("x")
     assert listed(directory) == ["3.gone.log", "4.next.log"]
     (directory / "3.gone.log").unlink()
