@@ -163,6 +163,9 @@ class OutputMoves:
             path = self._files.path(new)
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             durable.replace(self._files.path(old), path)
+        else:
+            # what was being written there was replaced, too
+            self._artifacts.drop(self._files.context(new), new.outputs, new.name)
         for handle in self._desk.handles.values():
             if isinstance(handle, OutputHandle) and handle.key == old:
                 handle.key = new
@@ -200,35 +203,42 @@ class OutputMoves:
     def give(self, source: OutputFile, path: bytes, above: int) -> None:
         """Make a scratch file at ``path`` of an output: a program keeps it while it writes the output anew.
 
-        EXDEV for a large one: whoever moves it copies it then.
+        EXDEV for a large one that is kept: whoever moves it copies it then.
         """
-        key, output = source.key, source.output
-        if output.size > LARGEST_COPY:
-            raise FUSEError(errno.EXDEV)
-        if any(isinstance(handle, OutputHandle) and handle.key == key for handle in self._desk.handles.values()):
-            # it would go on to be written there
-            raise FUSEError(errno.EBUSY)
-        temporary = self._desk.drafts.temporary(source.begin().read(0, LARGEST_COPY), synced=False)
-        try:
-            os.utime(temporary, ns=(output.modified_ns,) * 2)
-            durable.replace(temporary, Path(os.fsdecode(path)))
-        except BaseException:
-            remove_quietly(temporary)
-            raise
+        key = source.key
+        to = Path(os.fsdecode(path))
         if self._files.growing(key):
-            durable.remove(self._files.path(key))
+            durable.replace(self._files.path(key), to)
+        else:
+            self._copy(source, to)
+        for fh, handle in list(self._desk.handles.items()):
+            if isinstance(handle, OutputHandle) and handle.key == key:
+                fd = handle.fd if handle.fd >= 0 else os.open(path, os.O_RDWR | os.O_CLOEXEC)
+                self._desk.handles[fh] = ScratchHandle(source.ino, fd)
         if self._kept(key) is not None:
             self._hide(key)
         self._forget_names(key)
         self._known.forget(source.ino)
         self._desk.scratch.give(source.ino, path, above)
 
+    def _copy(self, source: OutputFile, to: Path) -> None:
+        output = source.output
+        if output.size > LARGEST_COPY:
+            raise FUSEError(errno.EXDEV)
+        temporary = self._desk.drafts.temporary(source.begin().read(0, LARGEST_COPY), synced=False)
+        try:
+            os.utime(temporary, ns=(output.modified_ns,) * 2)
+            durable.replace(temporary, to)
+        except BaseException:
+            remove_quietly(temporary)
+            raise
+
     def _new_name(self, asked: Key, source: Key | None) -> Key:
         """Return the name that an output gets which is moved to ``asked``: with a number, its own if it has one."""
         if self._files.shown(asked) is not None or asked in self._known.hidden:
             return asked
         context = self._files.context(asked)
-        taken = set(self._artifacts.listed(context, asked.outputs))
+        taken = self._artifacts.listed(context, asked.outputs).keys() - self._known.leaving(asked)
         if source is not None and source._replace(name=asked.name) == asked:
             taken.discard(source.name)
         return asked._replace(name=listed_name(asked.outputs, asked.name, taken))

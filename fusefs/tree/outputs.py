@@ -51,6 +51,10 @@ class OutputNames:
         """Return the inode number of an output."""
         return inodes.base(Space.OUTPUT, key.view_id) + self.numbers.number(key)
 
+    def leaving(self, beside: Key) -> set[str]:
+        """Return the names of outputs that are being removed, among those that one belongs to."""
+        return {key.name for key in self.hidden if key[:2] == beside[:2]}
+
     def forget(self, ino: int) -> None:
         """Take note that the kernel no longer knows one, or another by its number."""
         if inodes.split(ino)[0] == Space.OUTPUT:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import suppress
 from pathlib import Path
 
@@ -105,13 +105,17 @@ class Artifacts:
 
     # -- writing one -----------------------------------------------------------------------------------------------
 
-    def begin(self, context: int, outputs: Outputs, asked: str, *, parent: str = "") -> str:
+    def begin(
+        self, context: int, outputs: Outputs, asked: str, *, parent: str = "", leaving: Set[str] = frozenset()
+    ) -> str:
         """Begin an output that is called ``asked``, and return the name that it is listed under.
 
-        ``parent`` is the id of the agent whose agent's output it is. Raises as :func:`listed_name`.
+        ``parent`` is the id of the agent whose agent's output it is; those that are ``leaving`` take no number any
+        more. Raises as :func:`listed_name`.
         """
         with self.store.numbering:
-            name = listed_name(outputs, asked, self.listed(context, outputs), parent=parent)
+            taken = self.listed(context, outputs).keys() - leaving
+            name = listed_name(outputs, asked, taken, parent=parent)
             os.close(self.open(context, outputs, name))
         return name
 
