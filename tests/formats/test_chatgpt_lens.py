@@ -44,7 +44,27 @@ def test_who_speaks_and_to_whom() -> None:
     result = seen(said("t", "c", "tool", output, name="python"))
     assert (result.kind, result.tool, result.header) == (Kind.TOOL_RESULT, "python", {"id": "c", "is_error": False})
     plugin = seen(said("p", "u", "assistant", '{"query": "x"}', recipient="web.run"))
-    assert (plugin.kind, plugin.tool) == (Kind.TOOL_CALL, "web.run")
+    assert (plugin.kind, plugin.tool, texts(plugin)[0][0]) == (Kind.TOOL_CALL, "web.run", "arguments")
+
+
+def test_arguments_that_are_a_document_are_shown_as_what_they_say() -> None:
+    text = json.dumps({"name": "notes", "content": "# Notes\n- one", "n": 3}, indent=1)
+    for content in (text, {"content_type": "code", "language": "json", "text": text}):
+        node = payload(said("c", "u", "assistant", content, recipient="canmore.create_textdoc"))
+        event = LENS.view(node, Earlier())
+        check(event)
+        assert [(block.type, block.name) for block in event.blocks] == [
+            ("json", "arguments"),
+            ("text", "arguments.content"),
+        ]
+        edited = LENS.edit(node, edit_of(event.blocks[1], NEW), Earlier())
+        assert texts(LENS.view(edited, Earlier()))[1] == ("arguments.content", NEW)
+        said_now = json.loads(edited)["message"]["content"]
+        inner = said_now["text"] if "text" in said_now else said_now["parts"][0]
+        assert json.loads(inner) == json.loads(text) | {"content": NEW}
+        assert inner.startswith('{\n "name": "notes",\n "content": "')
+    plain = seen(said("c", "u", "assistant", "{}", recipient="dalle.text2im"))
+    assert texts(plain) == [("", "{}")]
 
 
 def test_a_result_without_a_name_is_that_of_the_call_before_it() -> None:
@@ -176,6 +196,20 @@ def test_what_is_cited_is_listed_once() -> None:
     assert event.blocks[1] == Block(
         "text", "- [A page](https://a.example)\n- [B](https://b.example)\n- https://c.example", name="citations"
     )
+
+
+def test_what_a_search_found_is_listed() -> None:
+    found = {"title": "A", "url": "https://a.example", "snippet": "so"}
+    groups = [
+        {"type": "search_result_group", "domain": "a.example", "entries": [found, {"url": ""}]},
+        {"entries": None},
+    ]
+    node = said("t", "c", "tool", "", name="web.run", metadata={"search_result_groups": groups})
+    event = seen(node)
+    assert (event.kind, event.tool) == (Kind.TOOL_RESULT, "web.run")
+    assert texts(event) == [("search_results", "- [A](https://a.example)")]
+    with pytest.raises(UsageError, match="no text in this record"):
+        LENS.edit(payload(node), edit_of(event.blocks[0], "other"), Earlier())
 
 
 def test_contents_of_types_that_are_not_known_are_shown_whole() -> None:

@@ -145,6 +145,15 @@ def citations_alone(message: JsonObject, before: Before) -> Blocks:
     return _NOTHING if as_object(message.get("metadata")).get("content_references") else citations(message, before)
 
 
+def search_results(message: JsonObject, before: Before) -> Blocks:
+    """Return what a search found, one a line, as a text that is put together from the message's metadata."""
+    groups = as_list(as_object(message.get("metadata")).get("search_result_groups"))
+    entries = [as_object(entry) for group in groups for entry in as_list(as_object(group).get("entries"))]
+    titles = {address: as_text(entry.get("title")) for entry in entries if (address := as_text(entry.get("url")))}
+    path: Path = ("message", "metadata", "search_result_groups", 0)
+    return ((Block("text", listed_links(titles), name="search_results", path=path),) if titles else ()), ()
+
+
 def _reference(reference: JsonObject) -> Iterator[tuple[str, str]]:
     """Yield the addresses that a reference is to, with their titles."""
     for item in (reference, *as_list(reference.get("items")), *as_list(reference.get("sources"))):

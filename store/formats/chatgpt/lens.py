@@ -3,15 +3,16 @@
 from collections.abc import Iterator
 
 from store.errors import UsageError
-from store.events.event import Event, Kind, Path
-from store.formats.blocks import argument_blocks
+from store.events.event import Block, Event, Kind, Path
+from store.formats.blocks import argument_blocks, numbered
 from store.formats.chatgpt import compose, twins
 from store.formats.chatgpt.assets import attachments, drawings
-from store.formats.chatgpt.content import CONTENT, citations, citations_alone, content_blocks
+from store.formats.chatgpt.content import CONTENT, citations, citations_alone, content_blocks, search_results
 from store.formats.edit_checks import Value
 from store.formats.editing import EditableLens, Place
 from store.formats.json_view import JsonObject, as_object, as_text, decode
 from store.formats.lens import Before
+from store.formats.nested import document_blocks, document_in
 from store.formats.shown import BOOKKEEPING, Header, Shown
 from store.formats.times import milliseconds, of_seconds
 from store.formats.unknown import as_it_is
@@ -31,6 +32,7 @@ _BESIDE = (
     ("aggregate_result", drawings),
     ("content_references", citations),
     ("citations", citations_alone),
+    ("search_result_groups", search_results),
 )
 """What shows what a member of a message's metadata names."""
 _PLACES: dict[str, Path] = {
@@ -122,6 +124,7 @@ def _said(node: JsonObject, message: JsonObject, before: Before) -> Shown:
     elif kind is Kind.ASSISTANT and isinstance(recipient, str) and recipient not in _EVERYBODY:
         kind, tool = Kind.TOOL_CALL, recipient
         header["id"] = as_text(node.get("id"))
+        blocks = tuple(piece for block in blocks for piece in _arguments(block))
     elif kind is Kind.TOOL_RESULT:
         call = as_text(node.get("parent"))
         tool = as_text(author.get("name")) or before.tool(call)
@@ -137,6 +140,15 @@ def _said(node: JsonObject, message: JsonObject, before: Before) -> Shown:
     if metadata.get("is_visually_hidden_from_conversation") is True:
         header["hidden"] = True
     return Shown(kind, blocks, tool, header, (), resources)
+
+
+def _arguments(block: Block) -> tuple[Block, ...]:
+    """Return what a call says as arguments, where that is a JSON document; code stays as it is."""
+    if block.type != "text" or block.text is None or block.name or not block.path:
+        return (block,)
+    if not document_in(block.text):
+        return (block,)
+    return document_blocks(block.text, block.path, numbered("arguments", block.path))
 
 
 def _seconds(value: Value) -> Value:
