@@ -30,9 +30,8 @@ class Conversation(Struct, frozen=True):
 
 
 class _Message(Span, frozen=True, gc=False):
-    """A message that knows its key and the other members of its conversation, which all of that one's share."""
+    """A message that knows the other members of its conversation, which all of that one's share."""
 
-    key: str
     members: dict[str, bytes]
 
 
@@ -56,8 +55,8 @@ class ExportFormat(Format):
         """Say whether a file of this name, or a folder, may belong to an export."""
 
     @abstractmethod
-    def told(self, members: JsonObject, keys: Sequence[str], records: Sequence[bytes]) -> Conversation:
-        """Return what a file says of a conversation: those of its members that are read, its messages, their keys."""
+    def told(self, members: JsonObject, records: Sequence[bytes]) -> Conversation:
+        """Return what a file says of a conversation: those of its members that are read, and its messages."""
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield nothing: an export lies wherever it was saved."""
@@ -79,7 +78,7 @@ class ExportFormat(Format):
             members = outline.members
             for entry in outline.entries:
                 if entry.start >= start:
-                    yield _Message(entry.start, entry.end, entry.key, members)
+                    yield _Message(entry.start, entry.end, members)
 
     def about(self, source: Source, records: Sequence[bytes]) -> About:
         """Describe a file whose conversations say nothing of themselves."""
@@ -115,7 +114,7 @@ class ExportFormat(Format):
         members = messages[0][1].members
         read = {key: decode(value) for key, value in members.items() if key in self.read}
         said = {key: decoded.value for key, decoded in read.items() if decoded}
-        told = self.told(said, [span.key for _at, span in messages], records)
+        told = self.told(said, records)
         nodes, about = told.nodes, told.about
         linked = any(node.parent for node in nodes)
         ways = branches(nodes, told.current) if linked else [Branch(list(range(len(nodes))))]

@@ -1,6 +1,6 @@
 """Files larger than memory ought to be: imported and exported by a process that never takes much.
 
-A normal run uses 150 MB; with CONVFS_LARGE_TESTS set, lines of 500 MB and 1 GB and a file of 1 GB.
+A normal run uses 150 MB; with CONVFS_LARGE_TESTS set, lines of 500 MB and 1 GB and files of 1 GB.
 """
 
 import filecmp
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.formats.exports import said, tree
 from tests.importing.sessions import SESSION, long_lines
 
 ROOT = Path(__file__).parents[2]
@@ -128,3 +129,27 @@ def test_a_large_file_beside_a_session(disk: Path) -> None:
             file.write((f"{number:07} some text that goes on, ".encode() * 40_000)[:MIB])
     check(run(disk, path), records=3, opaque=0)
     assert filecmp.cmp(output, disk / "out" / output.relative_to(disk), shallow=False)
+
+
+@pytest.mark.timeout(1300)
+@pytest.mark.parametrize("size", [pytest.param(50, id="50"), pytest.param(1000, marks=large)])
+def test_an_export_of_many_conversations(disk: Path, size: int) -> None:
+    path = disk / "conversations.json"
+    count = 0
+    with path.open("wb") as file:
+        while file.tell() < size * MIB:
+            said_by = ["user", "assistant"] * 10
+            texts = (f"{count} {at} " + f"word{count}.{at} " * 400 for at in range(20))
+            nodes = [
+                said(f"{count}-{at}", f"{count}-{at - 1}" if at else "root", role, text)
+                for at, (role, text) in enumerate(zip(said_by, texts, strict=True))
+            ]
+            file.write(b", " if count else b"[")
+            file.write(json.dumps(tree(f"c{count}", *nodes, title=f"Talk {count}")).encode())
+            count += 1
+        file.write(b"]")
+    first, second, exported = run(disk, path)
+    print(f"peaks: {first[0]} MiB importing, {second[0]} again, {exported[0]} exporting")
+    assert first[1:] == [count, 21 * count, 0, 0]
+    assert second[1:] == [0, 0, 0, 0]
+    assert max(first[0], second[0], exported[0]) < MOST_MIB

@@ -89,12 +89,12 @@ class ChatGpt(ExportFormat):
         """Say whether it is a file that an export has, or an image or a file that messages name."""
         return bool(_is_folder(name)) if is_folder else name in _FILES or _is_asset(name) is not None
 
-    def told(self, members: JsonObject, keys: Sequence[str], records: Sequence[bytes]) -> Conversation:
+    def told(self, members: JsonObject, records: Sequence[bytes]) -> Conversation:
         """Return what is said of a conversation."""
         session = as_text(members.get("conversation_id")) or as_text(members.get("id"))
         extra = {name: value for key, name in _TOLD.items() if (value := as_text(members.get(key)))}
         title, started = first_line(as_text(members.get("title"))), of_seconds(members.get("create_time"))
-        nodes = [_linked(key, record) for key, record in zip(keys, records, strict=True)]
+        nodes = [_linked(record) for record in records]
         about = About(title, self.name, started, session, extra)
         return Conversation(session, nodes, as_text(members.get("current_node")), about)
 
@@ -114,13 +114,13 @@ class ChatGpt(ExportFormat):
         return export_files.read_beside(path, name)
 
 
-def _linked(key: str, record: bytes) -> Node:
+def _linked(record: bytes) -> Node:
     try:
         node = _node(record)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Node("", "")
     time = of_seconds(node.message.create_time) if node.message else 0
-    return Node(key or as_text(node.id), as_text(node.parent), time)
+    return Node(as_text(node.id), as_text(node.parent), time)
 
 
 @lru_cache(4)

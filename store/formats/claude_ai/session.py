@@ -62,7 +62,7 @@ class ClaudeAi(ExportFormat):
         """Say whether it is a file that an export has."""
         return name == "projects" if is_folder else name in _FILES or _is_project(name) is not None
 
-    def told(self, members: JsonObject, keys: Sequence[str], records: Sequence[bytes]) -> Conversation:
+    def told(self, members: JsonObject, records: Sequence[bytes]) -> Conversation:
         """Return what is said of a conversation."""
         session, model = as_text(members.get("uuid")), as_text(members.get("model"))
         title = first_line(as_text(members.get("name"))) or _first_question(records)
