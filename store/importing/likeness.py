@@ -19,7 +19,9 @@ from store.index.views import Run
 from store.store import Store
 
 LOOKED_AT = 3
-"""How many records at the beginning of a conversation another one can be known by: all but the last are bookkeeping."""
+"""How many records at the beginning of a conversation another one can be known by: all but the last are none that
+anybody said."""
+_SAID_BY_NOBODY = frozenset((Kind.RECORD, Kind.CONFIG))
 
 _MOST = 8
 _FEWEST = 4
@@ -131,8 +133,8 @@ class Likeness:
         if not self._candidates:
             self.own += 1
             self.held.append(payload)
-            # what people see stays where it is
-            self._bookkeeping = self._lens.view(payload, self._before).kind is Kind.RECORD
+            # what was said stays where it is
+            self._bookkeeping = self._lens.view(payload, self._before).kind in _SAID_BY_NOBODY
             return True
         self._shared += 1
         if self._shared < _FEWEST:

@@ -1,10 +1,11 @@
-"""Documents of the first Codex, edited and exported."""
+"""Sessions of Codex in a store: documents of the first one, edited and exported; forks."""
 
 import json
 from pathlib import Path
 
 from store.editing.editor import DELETED, Editor
 from store.store import Store
+from tests.formats.rollouts import TIME, item, message, meta, written
 from tests.formats.test_codex_document import ITEMS, NAME, WHO, document
 from tests.importing.sessions import exported, imported
 
@@ -21,3 +22,30 @@ def test_what_is_deleted_of_a_document_leaves_one(store: Store, tmp_path: Path) 
         Editor(store).edit(conversation.id, {number: DELETED})
         with exported(store, store.conversation(conversation.id)) as files:
             assert json.loads(files[NAME]) == {"session": WHO, "items": left}
+
+
+def test_a_fork_has_its_parent_turns(store: Store, tmp_path: Path) -> None:
+    """Also where the first lines, which name the sessions, hold what the model is told, and so are shown."""
+    told = {"base_instructions": {"text": "Be brief."}}
+    parent = [meta(**told), *(message("user", f"question {number}") for number in range(8))]
+    copies = [{**record, "timestamp": "2026-05-01T10:00:00.000Z"} for record in parent]
+    own = meta(**told | {"id": "019d9999-8e2e-7e83-8d90-640dce44d5f9", "forked_from_id": parent_id(parent)})
+    fork = [own, *copies, item("message", role="assistant", content=[{"type": "output_text", "text": "An answer."}])]
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    for number, records in enumerate((parent, fork)):
+        path = folder / f"rollout-{TIME[:19].replace(':', '-')}-{number}.jsonl"
+        path.write_bytes(written(*records))
+        imported(store, path)
+    first, second = sorted(store.conversations(), key=lambda conversation: conversation.id)
+    assert store.files.turns.count == len(parent) + 2
+    assert store.runs(second.head) == ((1, len(parent) + 2),)
+    for conversation, records in ((first, parent), (second, fork)):
+        with exported(store, conversation) as files:
+            assert list(files.values()) == [written(*records)]
+
+
+def parent_id(records: list[dict[str, object]]) -> object:
+    payload = records[0]["payload"]
+    assert isinstance(payload, dict)
+    return payload["id"]
