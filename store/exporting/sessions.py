@@ -16,8 +16,7 @@ from store.exporting.steps import Step
 from store.exporting.target import Job, Stage, Target
 from store.formats.json_view import JsonObject
 from store.formats.times import iso
-from store.importing.exporter import native_files
-from store.importing.imported import read_files
+from store.importing.exporter import came_in_files, native_files
 
 _NOWHERE = "/"
 _BEFORE_TIME = "1970-01-01T00:00:00.000Z"
@@ -74,7 +73,7 @@ class SessionTarget(Target):
     def write(self, job: Job) -> None:
         """Write one file, or those of the tool's own session."""
         folder = self.folder(job.conversation)
-        if job.conversation.format == self.own and read_files(job.conversation.metadata):
+        if job.conversation.format == self.own and came_in_files(job.conversation):
             for name, pieces in native_files(job.store, job.conversation):
                 self.put(job.stage, folder, name, pieces)
             return

@@ -46,6 +46,11 @@ def export_native(store: Store, conversation: Conversation, directory: Path) -> 
     return [target / name for name in files]
 
 
+def came_in_files(conversation: Conversation) -> bool:
+    """Say whether there are files of a tool to export a conversation as."""
+    return read_files(conversation.metadata) is not None or "file" in conversation.metadata
+
+
 def native_files(store: Store, conversation: Conversation) -> Iterator[tuple[PurePath, Iterable[bytes]]]:
     """Yield what :func:`export_native` would write into an empty directory: names within it, contents in pieces."""
     if (kept := read_files(conversation.metadata)) is not None:

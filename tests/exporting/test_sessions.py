@@ -211,3 +211,19 @@ def test_a_talk_of_the_tool_itself_is_its_own_file(store: Store, tmp_path: Path)
     assert path.relative_to(tmp_path / "out") == Path("projects/-home-ada-shop") / f"{talk.name}.jsonl"
     assert path.read_bytes() == Path(conversation.source).read_bytes()
     assert done.lost == ()
+
+
+def test_one_of_many_in_a_file_becomes_that_file(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "tmp/shop/chats"
+    folder.mkdir(parents=True)
+    lines = [{"sessionId": "s", "projectHash": "h", "startTime": "2026-03-05T19:00:00.000Z", "kind": "main"}]
+    for number, text in enumerate(("One", "Two", "Three")):
+        said = {"id": f"m{number}", "timestamp": f"2026-03-05T19:00:0{number}.000Z", "type": "user", "content": text}
+        lines.append(said)
+    lines.insert(3, {"$rewindTo": "m1"})
+    path = folder / "session-2026-03-05T19-00-s.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    imported(store, path)
+    conversation = next(one for one in store.conversations() if one.format == "gemini-cli")
+    done = export(store, conversation, tmp_path / "out", "gemini-cli")
+    assert done.files[0].read_bytes() == path.read_bytes()
