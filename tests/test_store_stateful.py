@@ -18,7 +18,7 @@ from store.disk.turn_format import Encoding, Turn
 from store.errors import Conflict, NotFound
 from store.ids import Hash, hash_bytes
 from store.store import Append, Store
-from store.upkeep import recovery
+from store.upkeep import opening_index, recovery
 from tests.conftest import scratch
 from tests.model import Model, findings, freeze, refuses
 
@@ -244,7 +244,7 @@ class StoreMachine(RuleBasedStateMachine):
         with pytest.MonkeyPatch.context() as patch:
             if boot:
                 (self.directory / "boot").write_text(f"{boot}{self.copies}")
-                patch.setattr(recovery, "_BOOT_ID", self.directory / "boot")
+                patch.setattr(opening_index, "_BOOT_ID", self.directory / "boot")
             self.store = Store.open(copy, create=False)
 
     @rule()

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Set
 
 from store.formats.format import About, Source
-from store.index.index import day_of
+from store.index.filing import day_of
 from store.store import Store
 
 _LONGEST_SLUG = 60

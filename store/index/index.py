@@ -7,33 +7,20 @@ anew equals one that grew.
 import os
 import sqlite3
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-
-import msgspec
 
 import store.disk.head_format as heads
 from store.disk import durable
-from store.disk.note_format import NOTES
 from store.errors import DamageError
-from store.events.conversation import labels_of
-from store.ids import HASH_SIZE, Hash, hash_key, patch_of, tip_of, turn_of, type_tag
-from store.index.database import Database, Row
-from store.index.labels import file_labels, rank_of
-from store.index.notes import file_notes
-from store.index.origins import file_origins, origins_of
+from store.ids import Hash, hash_key, type_tag
+from store.index.database import Database
+from store.index.filing import file_frames
 from store.index.schema import DERIVED_FROM_LOGS
-from store.index.sums import holds, sum_of
 
 Place = tuple[int, int, int]
 """Where a blob lies: pack number, offset of the record in it, member of the group (0 if it is none)."""
 
 _LOOKUPS_AT_ONCE = 500
-_LARGEST = (1 << 63) - 1
-_DESCRIBED = (
-    "SELECT id, created_ms, project, name, title, format, source, day, trashed_ms, rank, described_ms, metadata, sum"
-    " FROM contexts WHERE id = ?"
-)
 
 
 class Index:
@@ -129,233 +116,6 @@ class Index:
 
     def _file(self, sql: sqlite3.Connection, frames: Iterable[heads.Frame]) -> None:
         try:
-            _apply_all(sql, frames)
+            file_frames(sql, frames)
         except DamageError as error:
             raise self.db.damage(str(error)) from None
-
-
-def _apply_all(sql: sqlite3.Connection, frames: Iterable[heads.Frame]) -> None:
-    last = 0
-    # of the moves that appends make, only a context's first and last one show
-    moved: dict[int, tuple[heads.Frame, heads.HeadMoved]] = {}
-    notes: list[heads.Frame] = []
-    for frame in frames:
-        last, body = frame.seq, frame.body
-        if isinstance(body, heads.HeadMoved) and body.action == "append":
-            first, before = moved.get(frame.context, (frame, body))
-            if patch_of(before.tip) != patch_of(body.tip):
-                # the frame of a patch between them is lost
-                _extend(sql, *moved.pop(frame.context))
-                first = frame
-            moved[frame.context] = (first, body)
-        elif isinstance(body, NOTES):
-            # of text, all that is filed is where it begins
-            if not isinstance(body, heads.TextAdded):
-                notes.append(frame)
-        elif not isinstance(body, heads.Commit):
-            # whose a patch is that was lost, who names it first says
-            patched = isinstance(body, heads.Patched | heads.HeadMoved)
-            for context in list(moved) if patched else [frame.context]:
-                if (moves := moved.pop(context, None)) is not None:
-                    _extend(sql, *moves)
-            _apply(sql, frame)
-    for moves in moved.values():
-        _extend(sql, *moves)
-    if notes:
-        file_notes(sql, notes)
-    if last:
-        sql.execute("INSERT OR REPLACE INTO state VALUES ('seq', ?)", (last,))
-
-
-def _one(sql: sqlite3.Connection, table: str, query: str, *parameters: object) -> Row | None:
-    """Return a row that is about to be changed, without its checksum, None if there is none.
-
-    DamageError if it is damaged: it must not be given a checksum that holds.
-    """
-    row: Row | None = sql.execute(query, parameters).fetchone()
-    if row is None:
-        return None
-    if not holds(row):
-        raise DamageError(f"a row of {table} is damaged")
-    return row[:-1]
-
-
-def _head_of(sql: sqlite3.Connection, context: int) -> Row | None:
-    """Return (id, head, records, updated_ms, imported) of a context."""
-    query = "SELECT id, head, records, updated_ms, imported, head_sum FROM contexts WHERE id = ?"
-    return _one(sql, "contexts", query, context)
-
-
-def _apply(sql: sqlite3.Connection, frame: heads.Frame) -> None:
-    body, context = frame.body, frame.context
-    if isinstance(body, heads.HeadMoved):
-        _move(sql, context, body)
-        _put_version(sql, (context, frame.seq, body.time_ms, body.tip, _records(body), body.action))
-    elif isinstance(body, heads.Patched):
-        _apply_patch(sql, frame, body)
-    elif isinstance(body, heads.Metadata):
-        _apply_metadata(sql, context, body)
-    elif isinstance(body, heads.ContextCreated):
-        head = (context, 0, 0, body.created_ms, 0)
-        described = (context, body.created_ms, *_described({}, body.created_ms, 0))
-        sql.execute(
-            "INSERT OR IGNORE INTO contexts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*head, sum_of(head), *described[1:], sum_of(described)),
-        )
-    elif isinstance(body, heads.TypeRegistered):
-        sql.execute("INSERT OR REPLACE INTO types VALUES (?, ?, ?)", (_signed(body.tag), body.version, body.name))
-    elif isinstance(body, heads.Alias):
-        alias = (body.algorithm, body.digest, body.hash)
-        sql.execute("INSERT OR REPLACE INTO aliases VALUES (?, ?, ?, ?)", (*alias, sum_of(alias)))
-    elif isinstance(body, heads.Dictionary):
-        sql.execute("INSERT OR IGNORE INTO dictionaries VALUES (?, ?)", (_signed(body.tag), body.hash))
-    elif isinstance(body, heads.Superseded):
-        rows = [(context, frame.seq, *turns) for turns in body.turns]
-        sql.executemany(
-            "INSERT OR REPLACE INTO superseded VALUES (?, ?, ?, ?, ?, ?)", [(*row, sum_of(row)) for row in rows]
-        )
-
-
-def _records(move: heads.HeadMoved) -> int:
-    return move.depth + 1 if turn_of(move.tip) else 0
-
-
-def _move(sql: sqlite3.Connection, context: int, move: heads.HeadMoved) -> None:
-    found = _head_of(sql, context)
-    if found is not None:
-        imported = turn_of(move.tip) if move.action == "import" else found[4]
-        _note_patch(sql, context, patch_of(move.tip), found[1])
-        _set_head(sql, context, move.tip, _records(move), move.time_ms, imported)
-
-
-def _apply_patch(sql: sqlite3.Connection, frame: heads.Frame, patch: heads.Patched) -> None:
-    context, number = frame.context, patch.number
-    found = _head_of(sql, context)
-    _context, head, records, _updated, imported = found or (context, 0, 0, 0, 0)
-    _note_patch(sql, context, patch.previous, head)
-    _put_patch(sql, [(number, turn, context, patch.previous, *what) for turn, *what in patch.turns])
-    if found is None:
-        return
-    tip = tip_of(turn_of(head), number)
-    _set_head(sql, context, tip, records, patch.time_ms, imported)
-    _put_version(sql, (context, frame.seq, patch.time_ms, tip, records, patch.action))
-
-
-def _note_patch(sql: sqlite3.Connection, context: int, number: int, head: int) -> None:
-    """See to it that a patch is known: where its frame is lost, what was before it goes on to hold."""
-    if number not in (0, patch_of(head)):
-        known = sql.execute("SELECT 1 FROM patches WHERE number = ? LIMIT 1", (number,)).fetchone()
-        if known is None:
-            _put_patch(sql, [(number, 0, context, patch_of(head), bytes(HASH_SIZE), 0, 0)])
-
-
-def _put_patch(sql: sqlite3.Connection, rows: Sequence[tuple[object, ...]]) -> None:
-    sql.executemany(
-        "INSERT OR REPLACE INTO patches VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [(*row, sum_of(row)) for row in rows]
-    )
-
-
-def _set_head(sql: sqlite3.Connection, context: int, head: int, records: int, updated: int, imported: int) -> None:
-    sql.execute(
-        "UPDATE contexts SET head = ?, records = ?, updated_ms = ?, imported = ?, head_sum = ? WHERE id = ?",
-        (head, records, updated, imported, sum_of((context, head, records, updated, imported)), context),
-    )
-
-
-def _extend(sql: sqlite3.Connection, first: heads.Frame, last: heads.HeadMoved) -> None:
-    """Apply appends: they are part of the version before, or begin one where there is none."""
-    context, begun = first.context, first.body
-    _move(sql, context, last)
-    query = "SELECT * FROM versions WHERE context = ? ORDER BY seq DESC LIMIT 1"
-    version = _one(sql, "versions", query, context)
-    if version is None:
-        assert isinstance(begun, heads.HeadMoved)
-        version = (context, first.seq, begun.time_ms, 0, 0, begun.action)
-    _put_version(sql, (*version[:3], last.tip, _records(last), version[5]))
-
-
-def _put_version(sql: sqlite3.Connection, version: tuple[object, ...]) -> None:
-    sql.execute("INSERT OR REPLACE INTO versions VALUES (?, ?, ?, ?, ?, ?, ?)", (*version, sum_of(version)))
-
-
-def _apply_metadata(sql: sqlite3.Connection, context: int, body: heads.Metadata) -> None:
-    row = _one(sql, "contexts", _DESCRIBED, context)
-    changed = _object(body.changes)
-    if row is None:
-        return
-    _context, created, _project, name, *_rest, data = row
-    before = msgspec.json.decode(data)
-    metadata = merge(before, changed)
-    created = _time(metadata.get("started_ms")) or created
-    described = (context, created, *_described(metadata, created, _time(body.time_ms)))
-    taken = sql.execute(
-        "SELECT 1 FROM contexts WHERE project = ? AND name = ? AND id != ?", (described[2], described[3], context)
-    ).fetchone()
-    if taken:
-        # two programs chose the same name at the same moment: the later one's is made unique
-        described = (*described[:3], f"{described[3]}~{context}", *described[4:])
-    sql.execute(
-        "UPDATE contexts SET created_ms = ?, project = ?, name = ?, title = ?, format = ?, source = ?, day = ?,"
-        " trashed_ms = ?, rank = ?, described_ms = ?, metadata = ?, sum = ? WHERE id = ?",
-        (*described[1:], sum_of(described), context),
-    )
-    # what has no name, as in the trash, is found by no label either
-    file_labels(sql, context, labels_of(before) if name else [], labels_of(metadata) if described[3] else [])
-    file_origins(sql, context, origins_of(before), origins_of(metadata))
-    if (updated := _time(changed.get("updated_ms"))) and (moved := _head_of(sql, context)) is not None:
-        _context, head, records, _updated, imported = moved
-        _set_head(sql, context, head, records, updated, imported)
-
-
-def _described(metadata: dict[str, object], created: int, time_ms: int) -> tuple[str | int | None, ...]:
-    """Return project, name, title and all after these as the columns have them; described at ``time_ms``."""
-    project, name, title, format_, source = (
-        value if isinstance(value := metadata.get(key), str) else ""
-        for key in ("project", "name", "title", "format", "source")
-    )
-    trashed = _time(metadata.get("trashed_ms"))
-    named = bool(project and name and not trashed)
-    return (
-        project if named else None,
-        name if named else None,
-        title,
-        format_,
-        source,
-        day_of(created),
-        trashed,
-        rank_of(metadata),
-        time_ms,
-        msgspec.json.encode(metadata, order="sorted").decode(),
-    )
-
-
-def _object(changes: bytes) -> dict[str, object]:
-    try:
-        changed = msgspec.json.decode(changes)
-    except (msgspec.DecodeError, RecursionError):
-        return {}
-    return changed if isinstance(changed, dict) else {}
-
-
-def _time(value: object) -> int:
-    """Return a time that metadata gives, 0 if it is none."""
-    return value if type(value) is int and 0 < value <= _LARGEST else 0
-
-
-def merge(metadata: dict[str, object], changes: dict[str, object]) -> dict[str, object]:
-    """Return ``metadata`` with ``changes`` made: keys replace, null removes."""
-    return {key: value for key, value in {**metadata, **changes}.items() if value is not None}
-
-
-def day_of(time_ms: object) -> str:
-    """Return the UTC day of a time in Unix milliseconds as ``2026-03-05``, "" where there is none."""
-    if not isinstance(time_ms, int):
-        return ""
-    try:
-        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d")
-    except (OverflowError, ValueError, OSError):
-        return ""
-
-
-def _signed(tag: int) -> int:
-    return tag - (1 << 64) if tag >= 1 << 63 else tag

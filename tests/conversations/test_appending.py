@@ -17,7 +17,7 @@ from store.events.event import Event
 from store.ids import hash_bytes, now_ms, type_tag
 from store.index.notes import KEPT_MS
 from store.store import Store
-from store.upkeep import recovery
+from store.upkeep import opening_index
 from tests.model import findings, freeze
 
 HOUR = 3600 * 1000
@@ -108,7 +108,7 @@ def test_a_key_holds_whatever_happens(tmp_path: Path, how: str, monkeypatch: pyt
     store.close()
     if how == "power":
         (tmp_path / "boot").write_text("another")
-        monkeypatch.setattr(recovery, "_BOOT_ID", tmp_path / "boot")
+        monkeypatch.setattr(opening_index, "_BOOT_ID", tmp_path / "boot")
     with Store.open(root, create=False, reindex=how == "reindex") as again:
         assert rows(again, "keys") == before
         for n, turn in enumerate(turns):

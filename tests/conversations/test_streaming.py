@@ -25,7 +25,7 @@ from store.errors import Conflict, DamageError, NotFound, TooLarge
 from store.ids import hash_bytes
 from store.index.notes import KEPT_MS
 from store.store import Change, Store
-from store.upkeep import recovery
+from store.upkeep import opening_index
 from tests.conftest import scratch
 from tests.model import findings, freeze
 
@@ -221,7 +221,7 @@ def test_a_turn_that_is_open_stays_open(tmp_path: Path, how: str, monkeypatch: p
     store.close()
     if how == "power":
         (tmp_path / "boot").write_text("another")
-        monkeypatch.setattr(recovery, "_BOOT_ID", tmp_path / "boot")
+        monkeypatch.setattr(opening_index, "_BOOT_ID", tmp_path / "boot")
     with Store.open(root, create=False, reindex=how == "reindex") as again:
         assert again.open_turns(context) == texts
         assert again.resume_turn(context, sealed.number).seal() == made

@@ -21,7 +21,7 @@ from store.errors import ConvfsError, NotFound
 from store.ids import Hash, hash_bytes, type_tag
 from store.importing.importer import Importer
 from store.store import Append, Store
-from store.upkeep import recovery
+from store.upkeep import opening_index, recovery
 from store.upkeep.fsck import fsck
 from tests.importing.sessions import lines, session
 
@@ -357,7 +357,7 @@ def small_store(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning, "_FEWEST_TURNS", 60)
     monkeypatch.setattr(learning, "_FEWEST_BYTES", 5000)
     monkeypatch.setattr(PackSet.__init__, "__defaults__", (64 << 10,))
-    monkeypatch.setattr(recovery, "_BOOT_ID", memory_path / "boot")
+    monkeypatch.setattr(opening_index, "_BOOT_ID", memory_path / "boot")
     boot(memory_path, 0)
 
 

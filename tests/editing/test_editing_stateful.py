@@ -24,7 +24,7 @@ from store.editing.editor import DELETED, Editor
 from store.editing.plan import Changed, Content, Item
 from store.errors import Conflict
 from store.store import Append, Store
-from store.upkeep import recovery, waiting
+from store.upkeep import opening_index, recovery, waiting
 from store.upkeep.fsck import fsck
 from tests.conftest import scratch
 from tests.content.noise import edited, noise
@@ -348,7 +348,7 @@ class EditingMachine(RuleBasedStateMachine):
         with pytest.MonkeyPatch.context() as patch:
             if boot:
                 (self.directory / "boot").write_text(f"{boot}{self.copies}")
-                patch.setattr(recovery, "_BOOT_ID", self.directory / "boot")
+                patch.setattr(opening_index, "_BOOT_ID", self.directory / "boot")
             self.go_on(Store.open(copy, renderer=FileRenderer(), create=False))
 
     # -- comparing -------------------------------------------------------------------------------------------------

@@ -22,7 +22,8 @@ from store.errors import DamageError
 from store.events.conversation import labels_of
 from store.ids import Hash, hash_bytes, tip_of, type_tag
 from store.index.catalogue import Called, Catalogue
-from store.index.index import Index, day_of, merge
+from store.index.filing import day_of, merge
+from store.index.index import Index
 from store.index.schema import DERIVED_FROM_LOGS
 from tests.conftest import scratch_file
 

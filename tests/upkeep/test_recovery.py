@@ -22,7 +22,7 @@ from store.errors import DamageError, FormatTooNew, NotFound, StoreBusy
 from store.ids import hash_bytes
 from store.index.schema import DERIVED_FROM_LOGS
 from store.store import Append, Store
-from store.upkeep import recovery
+from store.upkeep import opening_index, recovery
 from tests.model import findings, freeze, ids
 
 TABLES = (*DERIVED_FROM_LOGS, "blobs")
@@ -64,7 +64,7 @@ def marked(store: Store) -> bool:
 
 def another_boot(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
     (directory / "boot").write_text("another boot\n")
-    monkeypatch.setattr(recovery, "_BOOT_ID", directory / "boot")
+    monkeypatch.setattr(opening_index, "_BOOT_ID", directory / "boot")
 
 
 # -- the index -----------------------------------------------------------------------------------------------------
