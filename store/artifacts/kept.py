@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from store.artifacts.names import is_name
 from store.errors import ConvfsError
-from store.events.outputs import ARTIFACTS, Outputs
+from store.events.outputs import ARTIFACTS, SORTS, Outputs
 from store.ids import HASH_SIZE, Hash
 
 log = logging.getLogger(__name__)
@@ -85,6 +85,30 @@ def kept_output(store: Sized, conversation: Described, outputs: Outputs, name: s
 def has_outputs(conversation: Described, outputs: Outputs) -> bool:
     """Say whether a conversation has any."""
     return any(key.startswith(outputs.key) for key in conversation.metadata) or bool(_beside(conversation, outputs))
+
+
+def files_beside(metadata: Mapping[str, object], sidecars: Mapping[str, str], folder: str) -> dict[str, str]:
+    """Return what is to be exported beside a session: blobs, in hex, by path.
+
+    These are its ``sidecars``, but outputs that were written anew as they are now. ``folder`` is where the tool looks
+    for outputs ("": nowhere): there are all of them, those too that did not come with the session.
+    """
+    written = {
+        (outputs, output.name): output.blob.hex()
+        for outputs in SORTS
+        for key, value in metadata.items()
+        if key.startswith(outputs.key) and (output := _named(key.removeprefix(outputs.key), value)) and output.blob
+    }
+    files: dict[str, str] = {}
+    for path, digest in sidecars.items():
+        name = PurePath(path).name
+        sort = next((outputs for outputs in SORTS if _is_beside(PurePath(path), outputs)), None)
+        if sort is None:
+            files[path] = digest
+        else:
+            is_there = folder and len(PurePath(path).parts) == 2
+            files[f"{folder}/{name}" if is_there else path] = written.pop((sort, name), digest)
+    return files | {f"{folder}/{name}": digest for (_sort, name), digest in written.items() if folder}
 
 
 def _named(name: str, value: object) -> Output | None:

@@ -118,6 +118,9 @@ class Format(Protocol):
     volatile: Set[str] = frozenset()
     """Top-level members of a record that a session's copy of it has anew: what differs in nothing else is the same."""
 
+    outputs_beside: bool = False
+    """Whether outputs of tools and agents lie in a directory beside the session's file that has its name."""
+
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the directories in which the tool keeps this user's sessions (only ones that exist)."""
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 
+from store.artifacts.kept import files_beside
 from store.errors import UsageError
 from store.events.conversation import Conversation
 from store.formats.registry import format_named
@@ -115,7 +116,9 @@ def _files_of_one(
             records = zip(edited.positions, edited.records(store), strict=True)
             yield main, envelope.rejoin(records, joints, edited.count)
         yield from ((PurePath(name), (content,)) for name, content in edited.outside.items())
-    yield from _sidecars(store, folder, kept.sidecars)
+    has_folder = format_named(conversation.format).outputs_beside
+    beside = files_beside(conversation.metadata, kept.sidecars, path_text(source.stem) if has_folder else "")
+    yield from _sidecars(store, folder, beside)
 
 
 def _sidecars(

@@ -34,6 +34,7 @@ class Pi(Format):
     name = "pi"
     lenses = (PiLens(),)
     main_type = PiLens.type_name
+    outputs_beside = True
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the folders of sessions in ``~/.pi`` and ``~/.omp``, and where the environment moves them to."""
