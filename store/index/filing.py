@@ -27,8 +27,8 @@ _DESCRIBED = (
 
 
 def file_frames(sql: sqlite3.Connection, frames: Iterable[heads.Frame]) -> None:
-    """File what ``frames`` say; they come in the order of the log. DamageError where a row that they change is damaged."""
     """File what ``frames`` say, in the order of the log. DamageError where a row that they change is damaged."""
+    last = 0
     # of the moves that appends make, only a context's first and last one show
     moved: dict[int, tuple[heads.Frame, heads.HeadMoved]] = {}
     notes: list[heads.Frame] = []
