@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import TypeVar
 
 import msgspec
@@ -33,6 +34,7 @@ FOLDERS = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()) if SA
 T = TypeVar("T")
 EDITED = 'Edited → "quoted" \\ <b>&amp; é😀 end'
 _LARGEST_DAMAGED = 1 << 20 if LARGE else 150 << 10
+_SPOILED = 2000 if LARGE else 100
 _MOST_DAMAGED = 1000 if LARGE else 5
 _EDITS = 60 if LARGE else 6
 _MOST_EDITED = 1000 if LARGE else 12
@@ -206,6 +208,42 @@ def test_damaged_samples_are_read_and_written(store: Store, tmp_path: Path, fold
                     check_events(apart, conversation)
                     check_export(apart, conversation, there, what)
     assert claimed >= total * 0.7
+
+
+ODD = (b'"', b"{", b"}", b"[", b"]", b"\n", b"\\", b"\0", b"\xff", b",", b":", b"\r\n", b"}{", b'"}', b"\n\n")
+
+
+def spoiled(data: bytes, random: Random) -> bytes:
+    """Return a file with one to four pieces of it gone, doubled, moved, or replaced."""
+    for _ in range(random.randint(1, 4)):
+        start = random.randrange(len(data) + 1)
+        end, other = start + random.randint(1, 400), random.randrange(len(data) + 1)
+        data = random.choice(
+            (
+                data[:start] + data[end:],
+                data[:end] + data[start:],
+                data[:start],
+                data[:start] + random.choice(ODD) + data[start:],
+                data[:start] + random.randbytes(1) + data[start + 1 :],
+                data[:start] + data[other : other + 3000] + data[start:],
+                data[:start] + data[start:].replace(b"\n", b"", 1),
+            )
+        )
+    return data
+
+
+def test_samples_spoiled_at_random_are_read_and_written(store: Store, tmp_path: Path) -> None:
+    random = Random(1)
+    sources = [source for folder in FOLDERS for source in some(found(SAMPLES / folder), 8)]
+    small = [source for source in sources if 0 < source.main.stat().st_size <= _LARGEST_DAMAGED]
+    for number in range(_SPOILED):
+        source = random.choice(small)
+        there = _copied(source, tmp_path / str(number), spoiled(source.main.read_bytes(), random))
+        with _for_itself(store, there, tmp_path / f"store {number}") as apart:
+            Importer(apart).run([there.path])
+            for conversation in some(of(apart, there), 3):
+                check_events(apart, conversation)
+                check_export(apart, conversation, there, f"spoiled {number}")
 
 
 @contextmanager
