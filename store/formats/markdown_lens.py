@@ -96,6 +96,6 @@ class MarkdownLens(EditableLens):
             now = self.passage(edited.decode())
             if not change.text.strip():
                 raise UsageError("an empty text would not be shown any more: write something, or delete the event")
-            if (now.kind, now.text, now.header) != (passage.kind, change.text, passage.header):
-                raise UsageError("the text holds a line that begins as another part of the file does: indent that line")
+            if now.text != change.text:
+                raise UsageError("the text begins as another part of the file does: indent its first line")
         return edited

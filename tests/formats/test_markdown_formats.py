@@ -51,7 +51,7 @@ def shown(format_: Format, text: str) -> list[tuple[Kind, str]]:
 
 def test_passages_of_aider() -> None:
     assert shown(AIDER, HISTORY) == [
-        (Kind.NOTE, "aider chat started at 2026-03-05 19:31:54"),
+        (Kind.NOTE, "# aider chat started at 2026-03-05 19:31:54"),
         (Kind.NOTE, "Aider v0.86.1\n> Main model: m"),
         (Kind.USER, "Fix the login\n> now"),
         (Kind.ASSISTANT, "It returns *nothing*.\n\n```py\n# a comment\n    x = 1\n```"),
@@ -97,7 +97,9 @@ def test_older_passages_of_specstory() -> None:
     [
         (AIDER, HISTORY, 2, "Fix the login\nand the\n> now", "#### Fix the login  \n#### and the  \n#### > now  "),
         (AIDER, HISTORY, 2, "Fix it", "#### Fix it  "),
-        (AIDER, HISTORY, 3, "It does.", "It does."),
+        (AIDER, HISTORY, 0, "A note", "A note"),
+        (AIDER, HISTORY, 3, "It does.\n> or not", "It does.\n> or not"),
+        (SPECSTORY, STORY, 4, "No call", "_**Agent (claude-9 2026-01-29 16:26:47Z)**_\n\nNo call"),
         (
             AIDER,
             HISTORY,
@@ -129,7 +131,7 @@ def test_a_text_is_edited_and_the_other_lines_stay(
         (AIDER, HISTORY, 3, "> mine", "indent"),
         (AIDER, HISTORY, 3, " ", "empty"),
         (AIDER, HISTORY, 3, "a \ud800 b", "Unicode"),
-        (SPECSTORY, STORY, 3, '<tool-use data-tool-type="x" data-tool-name="Other">', "indent"),
+        (SPECSTORY, STORY, 3, "\n", "empty"),
     ],
 )
 def test_a_text_that_would_be_something_else_is_refused(

@@ -16,7 +16,7 @@ class AiderLens(MarkdownLens):
     def passage(self, text: str) -> Passage:
         """Return what a passage holds; the first line says which kind it is."""
         if text.startswith(STARTED):
-            return Passage(Kind.NOTE, text[2:], "# ", time_ms=milliseconds(text.removeprefix(STARTED).strip()))
+            return Passage(Kind.NOTE, text, time_ms=milliseconds(text.removeprefix(STARTED).strip()))
         if text.startswith(ASKED):
             return Passage(Kind.USER, text, mark=ASKED, ending=LINE_BREAK)
         if text.startswith(PRINTED) or text.rstrip("\r") == PRINTED.strip():
