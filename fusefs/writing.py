@@ -47,6 +47,7 @@ class Writing(Reading):
             case SessionFile():
                 return self.gestures.sessions.open(node, flags)
             case ScratchFile():
+                _check_there(node)
                 fd = os.open(node.path, os.O_RDWR | os.O_CLOEXEC | flags & os.O_TRUNC)
                 return self.gestures.as_handle(node.ino, fd, flags)
             case OutputFile():
@@ -130,6 +131,7 @@ class Writing(Reading):
         elif isinstance(node, ScratchFile):
             if size > LARGEST_SCRATCH:
                 raise FUSEError(errno.EFBIG)
+            _check_there(node)
             os.truncate(node.path, size)
         elif isinstance(node, OutputFile):
             self.desk.outputs.truncate(node, size)
@@ -231,6 +233,12 @@ class Writing(Reading):
 def _refusal(node: Node) -> int:
     """Return the errno for what cannot be written: an earlier version never can, other things are not for programs."""
     return errno.EROFS if isinstance(node, ViewNode) else errno.EACCES
+
+
+def _check_there(node: ScratchFile) -> None:
+    """Raise ESTALE for a file that was removed because the store has it: told that, the kernel looks again."""
+    if not node.status().st_nlink:
+        raise FUSEError(errno.ESTALE)
 
 
 def _label(attribute: bytes) -> str:

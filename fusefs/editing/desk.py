@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fusefs.editing.appending import Appending
+from fusefs.editing.companions import Companions
 from fusefs.editing.drafts import Drafts, remove_quietly
 from fusefs.editing.handle import Handle
 from fusefs.editing.identities import Identities
@@ -48,6 +49,7 @@ class Desk:
         self.imports = Imports(self)
         self.native = NativeWriting(self)
         self.new_sessions = NewSessions(self)
+        self.companions = Companions(self)
         self.handles: dict[int, Handle] = {}
         """The files that are open for writing, by file handle."""
         self.invalidate: Callable[[Stale], None] = lambda stale: None
@@ -238,6 +240,7 @@ class Desk:
             if session.is_quiet(now):
                 session.settle()
         self.native.tick()
+        self.companions.tick()
 
     def settle_waiting(self, view_id: int) -> None:
         """Commit what was saved in a conversation before, and waits for room: what is saved now comes after it."""

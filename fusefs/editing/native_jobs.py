@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusefs.editing.spool import COPY
+from fusefs.tree.native_sidecars import GONE
 from store.importing import written
 from store.importing.native import NativeFile
+from store.importing.paths import path_text
+from store.importing.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fusefs.editing.spool import Spool
     from store.formats.format import Format
     from store.index.catalogue import Entry
@@ -23,6 +28,17 @@ _AT_ONCE = 1 << 20
 
 
 class Job(ABC):
+    """Something that is to be brought into the store."""
+
+    is_large = True
+    """Whether it takes long."""
+
+    @abstractmethod
+    def run(self) -> Entry:
+        """Do it, and return what the conversation is then. Raises ConvfsError and OSError."""
+
+
+class _UpTo(Job):
     """What is to be brought in up to offset ``end`` of a file; ``name`` is a path called as the session's is."""
 
     def __init__(self, store: Store, format_: Format, name: Path, end: int, size: int) -> None:
@@ -32,12 +48,8 @@ class Job(ABC):
         self.end = end
         self.is_large = size > LARGE
 
-    @abstractmethod
-    def run(self) -> Entry:
-        """Do it, and return what the conversation is then. Raises ConvfsError and OSError."""
 
-
-class Append(Job):
+class Append(_UpTo):
     """Appends what stands in a spool behind what the store has."""
 
     def __init__(self, store: Store, format_: Format, name: Path, spool: Spool, end: int) -> None:
@@ -51,7 +63,7 @@ class Append(Job):
         return written.go_on(self.store, self.format, self._lower, self.name, added)
 
 
-class Rewrite(Job):
+class Rewrite(_UpTo):
     """Compares all of a spool with what the store has, and brings in what differs."""
 
     def __init__(self, store: Store, format_: Format, name: Path, spool: Spool, end: int) -> None:
@@ -75,7 +87,7 @@ class Rewrite(Job):
             return written.write_anew(self.store, self.format, now, self.name, Path(copy.name))
 
 
-class Begin(Job):
+class Begin(_UpTo):
     """Makes a conversation of a new session's file, which lies at ``file`` and is to be known by ``path``.
 
     ``known`` is a conversation that had this file before, and was removed.
@@ -105,3 +117,31 @@ class Begin(Job):
         if self._known is None:
             return written.begin(self.store, self.format, self._path, self.name, data)
         return written.write_anew(self.store, self.format, NativeFile(self.store, self._known), self.name, data)
+
+
+class Beside(Job):
+    """Keeps files beside a conversation, each under the name that it is exported by."""
+
+    def __init__(self, store: Store, context: int, files: Mapping[str, Path]) -> None:
+        self._store = store
+        self._context = context
+        self._files = files
+
+    def run(self) -> Entry:
+        store = self._store
+        load = store.load()
+        found: dict[str, str] = {}
+        for name, path in self._files.items():
+            with Snapshot(path, store.root / "scratch") as snapshot:
+                data = snapshot.data
+                large = len(data) > LARGE
+                digest = load.huge(data, snapshot.passed) if large else load.blob(bytes(data))
+                found[path_text(name)] = digest.hex()
+        load.sync()
+        metadata = store.entry(self._context).metadata
+        known, gone = metadata.get("sidecars"), metadata.get(GONE)
+        changes: dict[str, object] = {"sidecars": {**(known if isinstance(known, dict) else {}), **found}}
+        if isinstance(gone, list):
+            changes[GONE] = [name for name in gone if name not in found] or None
+        store.set_metadata(self._context, changes)
+        return store.entry(self._context)

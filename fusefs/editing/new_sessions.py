@@ -77,6 +77,7 @@ class NewSessions:
     def named(self, node: ScratchFile, directory: NativeDirectory, name: bytes) -> None:
         """Take note of a name that a scratch file has below a tool's directory."""
         parts = (*directory.parts, os.fsdecode(name))
+        self._desk.companions.note(directory.tool, parts)
         known = self._files.get(node.ino)
         if known is None or known.parts != parts or known.tool != directory.tool:
             self._files[node.ino] = _New(directory.tool, parts)
@@ -217,14 +218,17 @@ class NewSessions:
 
     async def take_up(self) -> None:
         """Look at the files that are there when the mount begins: one may have been written and not looked at."""
-        for tool, parts in await trio.to_thread.run_sync(self._left):
+        for tool, parts, is_session in await trio.to_thread.run_sync(self._left):
             try:
-                self._take_up(tool, parts)
+                if is_session:
+                    self._take_up(tool, parts)
+                else:
+                    self._desk.companions.note(tool, parts)
             except (ConvfsError, OSError) as error:
                 self._desk.native.failed("/".join((tool, *parts)), error)
 
-    def _left(self) -> list[tuple[str, Parts]]:
-        """Return the files that may be sessions."""
+    def _left(self) -> list[tuple[str, Parts, bool]]:
+        """Return the files that lie on the disk, and whether each may be a session."""
         found = []
         root = self._tree.native.root
         for folder, _folders, names in os.walk(root):
@@ -232,8 +236,8 @@ class NewSessions:
                 path = Path(folder, name)
                 tool, *parts = path.relative_to(root).parts
                 with suppress(ConvfsError, OSError):
-                    if parts and path.is_file() and not path.is_symlink() and _is_session(format_named(tool), path):
-                        found.append((tool, tuple(parts)))
+                    if parts and path.is_file() and not path.is_symlink():
+                        found.append((tool, tuple(parts), _is_session(format_named(tool), path)))
         return found
 
     def _take_up(self, tool: str, parts: Parts) -> None:

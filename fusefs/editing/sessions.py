@@ -148,6 +148,7 @@ class Sessions:
             for piece in () if empty else self._tree.store.blob_pieces(node.digest):
                 file.write(piece)
         durable.replace(copy, path)
+        self._desk.companions.note(node.tool, node.parts)
         return self._desk.scratch.give(node.ino, os.fsencode(path), above)
 
     def remove_sidecar(self, tool: str, parts: Parts) -> None:

@@ -296,3 +296,24 @@ def test_outputs_that_were_imported_with_a_session_are_beside_it(outputs: Native
     folder.rmdir()
     folder.parent.rmdir()
     assert os.listdir(outputs.folder) == [NAME]
+
+
+def test_outputs_that_a_tool_writes_beside_a_session_are_kept_with_it(native: Native, store_path: Path) -> None:
+    folder = native.file.with_suffix("") / "tool-results"
+    folder.mkdir(parents=True)
+    data = os.urandom(3 << 20)
+    (folder / "one.txt").write_bytes(b"output")
+    (folder / "large.bin").write_bytes(data)
+    on_disk = store_path / "scratch/native/claude-code" / folder.relative_to(native.folder.parent)
+    until(lambda: not os.listdir(on_disk))
+    assert sorted(os.listdir(folder)) == ["large.bin", "one.txt"]
+    assert (folder / "large.bin").read_bytes() == data
+    with (folder / "one.txt").open("ab") as file:
+        file.write(b" and more")
+    assert (folder / "one.txt").read_bytes() == b"output and more"
+    until(lambda: not os.listdir(on_disk))
+    assert (folder / "one.txt").read_bytes() == b"output and more"
+    (folder / "one.txt").write_bytes(b"anew")
+    assert (folder / "one.txt").read_bytes() == b"anew"
+    (folder / "large.bin").unlink()
+    assert os.listdir(folder) == ["one.txt"]
