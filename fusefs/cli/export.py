@@ -52,6 +52,7 @@ def export(store: Path | None, conversations: tuple[str, ...], format_name: str,
     is there goes to PROJECT/NAME/ in the directory. CONV is PROJECT/NAME, an id, or a path in the mount.
     """
     from fusefs.cli.conversations import located
+    from fusefs.cli.progress import export_progress
     from store.exporting.event_json import encoded
     from store.exporting.losses import Loss
     from store.service.exporting import EXPORT_AS, ExportAsParams
@@ -65,7 +66,9 @@ def export(store: Path | None, conversations: tuple[str, ...], format_name: str,
             if format_name == "native":
                 files = backend.call(EXPORT, ExportParams(conversation.id, directory))
             else:
-                exported = backend.call(EXPORT_AS, ExportAsParams(conversation.id, directory, format_name))
+                params = ExportAsParams(conversation.id, directory, format_name)
+                with export_progress(conversation.name) as progress:
+                    exported = backend.call(EXPORT_AS, params, progress)
                 files, lost = exported.files, exported.lost
         paths = [os.fsdecode(path) for path in files]
         who = f"{conversation.project}/{conversation.name}"

@@ -1,4 +1,4 @@
-"""Progress of an import: a bar on a terminal, nothing in a pipe."""
+"""Progress of imports and exports: a bar on a terminal, nothing in a pipe."""
 
 import os
 import sys
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fusefs.cli.output import escape
+from store.service.exporting import ExportProgress
 from store.service.operations import ImportProgress
 
 _SESSION_SUFFIXES = (".jsonl", ".json")
@@ -45,6 +46,21 @@ def import_progress(paths: Sequence[Path]) -> Iterator[Callable[[ImportProgress]
             bars.update(task, completed=progress.bytes, description=name)
 
         yield show
+
+
+@contextmanager
+def export_progress(name: str) -> Iterator[Callable[[ExportProgress], None] | None]:
+    """Show how much of the conversation ``name`` is written; as :func:`import_progress`."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import FileSizeColumn, Progress, SpinnerColumn, TextColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), FileSizeColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(escape(name)[:_NAME_WIDTH].ljust(_NAME_WIDTH), total=None)
+        yield lambda progress: bars.update(task, completed=progress.bytes)
 
 
 def _size_of(paths: Sequence[Path]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path, PurePath
 
 from msgspec import Struct
@@ -54,8 +55,16 @@ class Exported(Struct, frozen=True):
     lost: tuple[Loss, ...] = ()
 
 
-def export(store: Store, conversation: Conversation, directory: Path, format_name: str) -> Exported:
+def export(
+    store: Store,
+    conversation: Conversation,
+    directory: Path,
+    format_name: str,
+    written: Callable[[int], None] = lambda size: None,
+) -> Exported:
     """Write a conversation into ``directory`` in the form that is called ``format_name``.
+
+    ``written`` is told how many bytes were written, again and again; not of the native form.
 
     Nothing is overwritten, and nothing appears under its name before it is whole and on disk: where a name is taken,
     all goes into ``PROJECT/NAME/`` instead, where that is taken too, Conflict. UsageError for a form that there is
@@ -67,7 +76,7 @@ def export(store: Store, conversation: Conversation, directory: Path, format_nam
     directory = target.above(directory)
     losses = Losses()
     with placing.staging(directory) as folder:
-        stage = Stage(folder)
+        stage = Stage(folder, written)
         target.write(Job(store, conversation, stage, losses))
         own = PurePath(conversation.project, conversation.name)
         where = placing.put(folder, directory, own, stage.units, stage.shared)

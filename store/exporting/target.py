@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePath
 from typing import Protocol
 
@@ -20,8 +20,10 @@ class Stage:
     Names are relative to the directory that is exported to.
     """
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, written: Callable[[int], None] = lambda size: None) -> None:
         self._folder = folder
+        self._written = written
+        """Is told how many bytes were written, with each piece."""
         self.files: list[PurePath] = []
         """All files, in the order in which they were written."""
         self.units: list[PurePath] = []
@@ -43,12 +45,17 @@ class Stage:
 
     def _write(self, name: PurePath, pieces: Iterable[bytes]) -> None:
         if self._folder is not None:
-            placing.write(self._folder / name, pieces)
+            placing.write(self._folder / name, self._counted(pieces))
         else:
             # what it is named after may only be known at its end, and so may what lies beside it
             for _piece in pieces:
                 pass
         self.files.append(name)
+
+    def _counted(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            yield piece
+            self._written(len(piece))
 
 
 class Job(Struct, frozen=True):

@@ -11,6 +11,9 @@ from store.exporting.losses import Loss
 from store.service.operation import Holder, Nothing, Operation
 from store.service.operations import outside_the_mount
 
+_TOLD_AFTER = 1 << 20
+"""Bytes written between two items of progress."""
+
 
 class ExportAsParams(Struct, frozen=True, forbid_unknown_fields=True):
     """``directory`` is an absolute path, ``format`` the name of a form."""
@@ -18,6 +21,12 @@ class ExportAsParams(Struct, frozen=True, forbid_unknown_fields=True):
     id: int
     directory: bytes
     format: str
+
+
+class ExportProgress(Struct, frozen=True):
+    """How far an export is: bytes written so far."""
+
+    bytes: int
 
 
 class ExportedAs(Struct, frozen=True):
@@ -34,11 +43,20 @@ class NamesParams(Struct, frozen=True, forbid_unknown_fields=True):
     format: str
 
 
-def _export(holder: Holder, params: ExportAsParams, emit: Callable[[Nothing], None]) -> ExportedAs:
+def _export(holder: Holder, params: ExportAsParams, emit: Callable[[ExportProgress], None]) -> ExportedAs:
     directory = Path(os.fsdecode(params.directory))
     outside_the_mount(holder, [directory])
-    done = export(holder.store, holder.store.conversation(params.id), directory, params.format)
-    return ExportedAs([os.fsencode(path) for path in done.files], list(done.lost))
+    done = told = 0
+
+    def written(size: int) -> None:
+        nonlocal done, told
+        done += size
+        if done - told >= _TOLD_AFTER:
+            told = done
+            emit(ExportProgress(done))
+
+    exported = export(holder.store, holder.store.conversation(params.id), directory, params.format, written)
+    return ExportedAs([os.fsencode(path) for path in exported.files], list(exported.lost))
 
 
 def _names(holder: Holder, params: NamesParams, emit: Callable[[Nothing], None]) -> list[bytes]:
@@ -46,7 +64,7 @@ def _names(holder: Holder, params: NamesParams, emit: Callable[[Nothing], None])
     return [os.fsencode(name) for name in found]
 
 
-EXPORT_AS = Operation(267, ExportAsParams, Nothing, ExportedAs, _export)
+EXPORT_AS = Operation(267, ExportAsParams, ExportProgress, ExportedAs, _export, progress=True)
 EXPORTED_NAMES = Operation(268, NamesParams, Nothing, list[bytes], _names)
 
 EXPORTING = (EXPORT_AS, EXPORTED_NAMES)
