@@ -63,7 +63,7 @@ def watching(cwd: Path | None, store: Store) -> Iterator[None]:
             raise _Ended
 
     def take(paths: Sequence[Path]) -> ImportReport:
-        return Importer(store).run(paths, progress=go_on)
+        return Importer(store).run(paths, by_hand=False, progress=go_on)
 
     follower = Watching(partial(_homes, cwd), take, store.root, lambda report: log.info("%s", _line(report)))
     thread = threading.Thread(target=_run, args=(follower.run, ended), name="watch", daemon=True)
@@ -100,7 +100,7 @@ def _take(root: Path, paths: Sequence[Path]) -> ImportReport:
     from store.service.operations import IMPORT, ImportParams
 
     with reach(root, create=True) as backend:
-        return backend.call(IMPORT, ImportParams(tuple(map(os.fsencode, paths))))
+        return backend.call(IMPORT, ImportParams(tuple(map(os.fsencode, paths)), watched=True))
 
 
 def _tell(report: ImportReport) -> None:

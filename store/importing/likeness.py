@@ -13,7 +13,7 @@ from store.formats.format import Format
 from store.formats.registry import lens_for
 from store.ids import Hash
 from store.importing.group import Group
-from store.importing.respelling import Change, difference, essence
+from store.importing.respelling import LARGEST, Change, difference, essence
 from store.index.catalogue import Entry
 from store.index.views import Run
 from store.store import Store
@@ -28,6 +28,7 @@ _FEWEST = 4
 """Fewer records than these are not worth saying how they differ."""
 
 _AT_ONCE = 64
+_BYTES_AT_ONCE = 8 << 20
 _KEY_SIZE = 8
 
 
@@ -87,11 +88,18 @@ class _Candidate:
         return True
 
     def _payload(self, turn: int) -> bytes:
-        if not self._payloads:
-            found = self._store.payloads([known for known, _digest in self._block])
-            # what is damaged is like nothing
-            self._payloads = {known: data for known, data in found if isinstance(data, bytes)}
-        return self._payloads.get(turn, b"")
+        """Return a payload of the block, nothing if it is damaged or very large: then nothing else is like it."""
+        if turn not in self._payloads:
+            some: list[int] = []
+            room = _BYTES_AT_ONCE
+            for known, digest in self._block:
+                size = self._store.blob_size(digest) if known >= turn else LARGEST + 1
+                room -= size if size <= LARGEST else 0
+                if size <= LARGEST and room > 0:
+                    some.append(known)
+            found = self._store.payloads(some)
+            self._payloads = {turn: b""} | {known: data for known, data in found if isinstance(data, bytes)}
+        return self._payloads[turn]
 
 
 class Likeness:
@@ -119,8 +127,16 @@ class Likeness:
         """Whether the session has turned out to be like no other."""
         return not self._candidates and (self.own == LOOKED_AT or not self._bookkeeping)
 
+    @property
+    def follows(self) -> bool:
+        """Whether the session is surely like another one so far, so that nothing more of it is held."""
+        return bool(self._candidates) and self._shared >= _FEWEST
+
     def see(self, payload: bytes, digest: Hash) -> bool:
-        """Say whether the next record is shared, or held; after a no, no more is to be seen."""
+        """Say whether the next record is shared, or held; after a no, no more is to be seen.
+
+        Of one that is too large to be held, as soon as it :attr:`follows`, the payload need not be given.
+        """
         if self._candidates:
             left = [candidate for candidate in self._candidates if candidate.follow(payload, digest)]
             if not left:

@@ -112,6 +112,9 @@ class Records:
         self.number += 1
         with data:
             if len(data) > MAX_CUT_BYTES:
+                like = self._likeness
+                if like is not None and like.follows and like.see(b"", _hash_of(data, passed)):
+                    return
                 self.settle()
                 if not self._comparing or not self._has(_hash_of(data, passed)):
                     self._diverge()

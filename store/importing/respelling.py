@@ -22,7 +22,7 @@ Step = tuple[str, str, str]
 Change = tuple[Step, ...]
 
 _SHORTEST_NAMED, _LONGEST_NAMED = 16, 128
-_LARGEST = 1 << 20
+LARGEST = 1 << 20
 """Of a record larger than this, copies are the same or are not."""
 
 
@@ -79,7 +79,7 @@ def difference(theirs: bytes, ours: bytes, volatile: Set[str]) -> Change | None:
     """Return what makes ``ours`` of the record ``theirs``; None where more differs than members that may."""
     if theirs == ours:
         return ()
-    if not volatile or max(len(theirs), len(ours)) > _LARGEST:
+    if not volatile or max(len(theirs), len(ours)) > LARGEST:
         return None
     old, new = _members(theirs), _members(ours)
     if old is None or new is None:
@@ -162,7 +162,7 @@ def _opening(record: bytes) -> int:
 
 
 def _kept(record: bytes, volatile: Set[str]) -> list[Member] | None:
-    if not volatile or len(record) > _LARGEST:
+    if not volatile or len(record) > LARGEST:
         return None
     found = _members(record)
     return None if found is None else [member for member in found if member.key not in volatile]

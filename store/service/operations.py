@@ -56,11 +56,15 @@ class FindParams(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ImportParams(Struct, frozen=True, forbid_unknown_fields=True):
-    """``paths`` are absolute, and bytes since not every path is text; ``format`` is the name of one ("": any)."""
+    """``paths`` are absolute, and bytes since not every path is text; ``format`` is the name of one ("": any).
+
+    ``watched``: they are imported as they grow, again and again.
+    """
 
     paths: tuple[bytes, ...]
     format: str = ""
     dry_run: bool = False
+    watched: bool = False
 
 
 class ImportProgress(Struct, frozen=True):
@@ -159,7 +163,13 @@ def _import(holder: Holder, params: ImportParams, emit: Callable[[ImportProgress
         emit(ImportProgress(done, session))
 
     importer = Importer(holder.store)
-    return importer.run(paths, format_name=params.format or None, dry_run=params.dry_run, progress=progress)
+    return importer.run(
+        paths,
+        format_name=params.format or None,
+        dry_run=params.dry_run,
+        by_hand=not params.watched,
+        progress=progress,
+    )
 
 
 def _export(holder: Holder, params: ExportParams, emit: Callable[[Nothing], None]) -> list[bytes]:

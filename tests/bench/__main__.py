@@ -19,6 +19,7 @@ BENCHMARKS = {
     "service": service.bench,
     "crowd": crowd.bench,
     "importing": importing.bench,
+    "kinds": importing.bench_kinds,
     "space": space.bench,
     "reading": reading.bench,
     "editing": editing.bench,

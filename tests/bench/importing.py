@@ -26,6 +26,7 @@ from tests.bench.harness import (
     seconds,
     timed,
 )
+from tests.bench.kinds import write_kinds
 
 COPY = "cp -r, then sync"
 
@@ -103,10 +104,36 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
     )
 
 
+def bench_kinds(directory: Path, *, quick: bool = False, rounds: int | None = None) -> None:
+    """Import the same content as files of every kind, and print the table, of processor time."""
+    note("importing: every kind of file")
+    work = fresh(directory / "kinds")
+    kinds = write_kinds(work, sessions=10 if quick else 60)
+    rows = []
+    for kind, source in kinds.items():
+        size = sum(path.stat().st_size for path in source.rglob("*") if path.is_file())
+        found = []
+        for _ in range(rounds or (1 if quick else 3)):
+            target = fresh(work / "target")
+            before = os.times()
+            convfs(source, target)
+            after = os.times()
+            spent = after.children_user + after.children_system - before.children_user - before.children_system
+            found.append(spent)
+        rows.append((kind, megabytes(size), seconds(median(found)), f"{size / 1e6 / median(found):.1f}"))
+    print_table(
+        "Importing every kind of file",
+        ("", "size", "processor time", "MB/s"),
+        rows,
+        "Whole commands, start to end. Of small inputs, much of it is the start.",
+    )
+
+
 def main() -> None:
     """Run by itself."""
     arguments = parse(options("Importing: megabytes a second."))
     bench(arguments.dir, quick=arguments.quick, rounds=arguments.rounds)
+    bench_kinds(arguments.dir, quick=arguments.quick, rounds=arguments.rounds)
 
 
 if __name__ == "__main__":

@@ -224,6 +224,19 @@ def test_a_shared_record_that_is_damaged_is_not_shared(
     assert imported(store, two).records == 11
 
 
+def test_a_very_large_record_is_shared_as_well(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from store.importing import records
+
+    monkeypatch.setattr(records, "MAX_CUT_BYTES", 2000)
+    large, larger = said(50, text="x" * 3000), said(51, text="y" * 3000)
+    one = write(tmp_path, "a", head(), *TALK[:6], large, *TALK[6:], larger)
+    two = write(tmp_path, "b", head(), *map(copy, TALK[:6]), large, *map(copy, TALK[6:]), copy(larger), said(20))
+    # what is too large to be looked into is a copy as it is, or none
+    assert imported(store, one, two).records == 13 + 2
+    assert turns(store, two)[:12] == turns(store, one)[:12]
+    assert native(store, two) == two.read_bytes()
+
+
 def test_a_fork_says_whose_it_is(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from store.formats.claude_code import ClaudeCode
     from tests.importing.sessions import SESSION, line, session

@@ -107,6 +107,23 @@ def test_a_file_of_many_lines(disk: Path, size: int) -> None:
     check(run(disk, path), records=count, opaque=0)
 
 
+@large
+@pytest.mark.timeout(2600)
+def test_a_session_of_two_gigabytes_with_a_very_long_line(disk: Path) -> None:
+    path = disk / f"{SESSION}.jsonl"
+    count = 0
+    with path.open("wb") as file:
+        while file.tell() < 1800 * MIB:
+            file.write(long_lines(1000, 3000, start=count))
+            count += 1000
+            if count == 300_000:
+                file.write(b'{"type": "user", "sessionId": "' + SESSION.encode() + b'", "uuid": "x", "text": "')
+                for number in range(200):
+                    file.write((f"{number:07} some text that goes on, ".encode() * 40_000)[:MIB])
+                file.write(b'"}\n')
+    check(run(disk, path), records=count + 1, opaque=1)
+
+
 @pytest.mark.timeout(1300)
 @pytest.mark.parametrize("size", [pytest.param(150, id="150"), pytest.param(1000, marks=large)])
 def test_a_file_of_nothing_but_blank_lines(disk: Path, size: int) -> None:
