@@ -1,17 +1,23 @@
 import json
 from collections.abc import Mapping
+from functools import partial
 
 import pytest
+from hypothesis import given
 
 from store.errors import UsageError
 from store.events.edit import EventEdit, FieldEdit
 from store.events.event import Block, Event, Kind
+from store.formats.chatgpt import ChatGpt
+from store.formats.chatgpt.assets import named_files
 from store.formats.chatgpt.lens import ChatGptLens
 from tests.formats.earlier import Earlier
-from tests.formats.edited import changed_paths, check_text_edit, edit_of
+from tests.formats.edited import changed_paths, check_text_edit, edit_of, made_or_refused
 from tests.formats.exports import PNG, WAV, Node, said
+from tests.formats.mutations import mutated
 from tests.formats.places import check
 
+CHATGPT = ChatGpt()
 LENS = ChatGptLens()
 NEW = 'Edited → "quoted" \\ back\nline <b>&amp; é😀 end'
 FILES = {b"file-AbC123": PNG, b"file_0001": WAV, b"file-Notes": "Ünïcode notes\n".encode()}
@@ -321,3 +327,56 @@ def test_a_person_may_add_messages() -> None:
     for kind, text in ((Kind.TOOL_CALL, "x"), (Kind.USER, "")):
         with pytest.raises(UsageError):
             LENS.compose(kind, text, before, 1)
+
+
+ASSETS = [
+    {
+        "content_type": "image_asset_pointer",
+        "asset_pointer": "file-service://file-AbC123",
+        "metadata": {"dalle": {"prompt": "p"}},
+    },
+    {
+        "content_type": "real_time_user_audio_video_asset_pointer",
+        "audio_asset_pointer": {"asset_pointer": "sediment://file_0001"},
+    },
+    "said",
+]
+METADATA = {
+    "attachments": [{"id": "file-Notes", "name": "n", "size": 3}],
+    "citations": [{"metadata": {"url": "u", "title": "t"}}],
+    "content_references": [{"items": [{"url": "a", "title": "b"}]}],
+    "search_result_groups": [{"entries": [{"url": "u", "title": "t"}]}],
+}
+THOUGHTS = {"content_type": "thoughts", "thoughts": [{"summary": "s", "content": "c d", "chunks": ["c"]}]}
+RUN = {"aggregate_result": {"messages": [{"text": "x"}]}}
+NODES = [
+    said("a", "b", "user", {"content_type": "multimodal_text", "parts": ASSETS}, metadata=METADATA),
+    said(
+        "t",
+        "c",
+        "assistant",
+        {"content_type": "thoughts", "thoughts": [{"summary": "s", "content": "c d", "chunks": ["c"]}]},
+    ),
+    said("t", "c", "assistant", '{"a": "b\\nc"}', recipient="x"),
+    said("q", "c", "tool", {"content_type": "tether_quote", "url": "u", "text": "t", "title": "x"}),
+    said(
+        "e",
+        "c",
+        "tool",
+        {"content_type": "execution_output", "text": "x"},
+        metadata={"aggregate_result": {"messages": [{"text": "x"}]}},
+    ),
+]
+
+
+@given(mutated(NODES))
+def test_whatever_a_node_holds_it_is_an_event_and_its_texts_are_edited_or_refused(record: bytes) -> None:
+    earlier = Earlier(FILES, "chatgpt-file")
+    event = LENS.view(record, earlier)
+    check(event)
+    assert all(isinstance(name, str) for name in named_files(record))
+    for block in event.blocks:
+        if block.text is not None:
+            new = '{"new": 1}' if block.type == "json" else NEW
+            made_or_refused(partial(LENS.edit, record, edit_of(block, new), earlier))
+    CHATGPT.without([record, payload(NODES[0])], {1})

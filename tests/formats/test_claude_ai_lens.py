@@ -1,15 +1,18 @@
 import base64
 import json
+from functools import partial
 
 import pytest
+from hypothesis import given
 
 from store.errors import UsageError
 from store.events.edit import EventEdit, FieldEdit
 from store.events.event import Event, Kind
 from store.formats.claude_ai.lens import ROOT, ClaudeAiLens
 from tests.formats.earlier import Earlier
-from tests.formats.edited import changed_paths, check_text_edit, edit_of
+from tests.formats.edited import changed_paths, check_text_edit, edit_of, made_or_refused
 from tests.formats.exports import PNG, message
+from tests.formats.mutations import mutated
 from tests.formats.places import check
 
 LENS = ClaudeAiLens()
@@ -196,3 +199,24 @@ def test_a_person_may_add_messages() -> None:
     for kind, text in ((Kind.TOOL_CALL, "x"), (Kind.USER, "")):
         with pytest.raises(UsageError):
             LENS.compose(kind, text, before, 1)
+
+
+CITED = {"type": "text", "text": "So", "citations": [{"url": "u", "title": "t"}, {"details": {"url": "v"}}]}
+ATTACHED = [{"file_name": "a", "extracted_content": "e", "file_size": 3}]
+MESSAGES = [
+    message(
+        "m", "assistant", THINKING, CITED, SEARCH, FOUND, parent="x", attachments=ATTACHED, files=[{"file_name": "f"}]
+    ),
+    message("m", "human", text="old"),
+]
+
+
+@given(mutated(MESSAGES))
+def test_whatever_a_message_holds_it_is_an_event_and_its_texts_are_edited_or_refused(record: bytes) -> None:
+    earlier = Earlier()
+    event = LENS.view(record, earlier)
+    check(event)
+    for block in event.blocks:
+        if block.text is not None:
+            new = '{"new": 1}' if block.type == "json" else NEW
+            made_or_refused(partial(LENS.edit, record, edit_of(block, new), earlier))

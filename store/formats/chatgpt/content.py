@@ -110,7 +110,7 @@ def _parts(parts: list[object], message: JsonObject, before: Before) -> Blocks:
 def _part(part: object, path: Path, message: JsonObject, before: Before) -> Blocks:
     if not isinstance(part, dict):
         return argument_blocks(part, path, numbered("part", path)), ()
-    what = part.get("content_type")
+    what = as_text(part.get("content_type"))
     if what in _ASSETS:
         return asset(part, path, message, before)
     if what == _CALL:
@@ -125,7 +125,7 @@ def _part(part: object, path: Path, message: JsonObject, before: Before) -> Bloc
     if what in ("audio_transcription", "text") and isinstance(text, str):
         return ((Block("text", text, path=(*path, "text")),) if text else ()), ()
     own = {key: value for key, value in part.items() if key != "content_type"}
-    return argument_blocks(own, path, numbered(as_text(what) or "part", path)), ()
+    return argument_blocks(own, path, numbered(what or "part", path)), ()
 
 
 def citations(message: JsonObject, before: Before) -> Blocks:
