@@ -15,6 +15,7 @@ from store.formats.lines import let_go
 from store.formats.look import Look
 from store.formats.message_tree import Branch, Node, branches
 from store.formats.outlines import RELEASED_AT_ONCE, outlines
+from store.ids import hash_bytes
 
 
 class Conversation(Struct, frozen=True):
@@ -118,10 +119,20 @@ class ExportFormat(Format):
         nodes, about = told.nodes, told.about
         linked = any(node.parent for node in nodes)
         ways = branches(nodes, told.current) if linked else [Branch(list(range(len(nodes))))]
+        session = told.session or _name_of(nodes, ways[0].nodes, records)
         for at, way in enumerate(ways):
             own = nodes[way.nodes[0]]
-            key = f"{told.session}/{own.id}" if at else told.session or own.id
+            key = f"{session}/{own.id}" if at else session
             started = round(own.time) if at and own.time else about.started_ms
             described = About(about.title, about.project, started, key, about.extra)
             places = [messages[node][0] for node in way.nodes]
             yield Part(key, places, described, before + way.base if way.base >= 0 else -1, way.shared)
+
+
+def _name_of(nodes: Sequence[Node], way: Sequence[int], records: Sequence[bytes]) -> str:
+    """Return an id for a conversation whose own is lost, as it stands behind the messages: that of its first one.
+
+    What others follow may be called alike in all conversations.
+    """
+    ids = (nodes[at].id for at in way if nodes[at].parent)
+    return next(filter(None, ids), "") or hash_bytes(records[way[0]]).hex()
