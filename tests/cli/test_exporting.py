@@ -1,10 +1,13 @@
 """``convfs export --format`` and ``convfs show --files``, here and through a daemon."""
 
 import json
+import os
 from pathlib import Path
 
 from fusefs.cli import export
 from store.exporting.export import FORMATS
+from store.service.client import Client
+from store.service.exporting import EXPORT_AS, ExportAsParams, ExportProgress
 from tests.cli.user import User, serving
 
 
@@ -60,6 +63,18 @@ def test_a_daemon_exports_too(user: User) -> None:
         (path,) = user.run("export", name, "--format", "html", "-o", "out").splitlines()
         assert "Fix the login" in Path(path).read_text()
         assert user.run("show", "--files", name).splitlines()[-1].endswith("/events.json")
+
+
+def test_a_long_export_says_how_far_it_is(user: User) -> None:
+    user.session("shop", "a", *(f"{number} " + "words " * 100_000 for number in range(4)))
+    user.run("import")
+    told: list[ExportProgress] = []
+    with serving(user), Client.of(user.store) as client:
+        params = ExportAsParams(1, os.fsencode(user.home / "out"), "json")
+        done = client.call(EXPORT_AS, params, told.append)
+    size = Path(os.fsdecode(done.files[0])).stat().st_size
+    assert told
+    assert all(1 << 20 <= progress.bytes <= size for progress in told)
 
 
 def test_wrong_usage(user: User) -> None:
