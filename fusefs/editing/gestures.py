@@ -292,6 +292,8 @@ class Gestures:
                 self.sessions.replace(source, Path(os.fsdecode(self._path(old, old_name))), target)
             case SessionFile(), None if isinstance(new, NativeDirectory) and new.tool:
                 self.sessions.move(source, new, new_name, Path(os.fsdecode(self._new_path(new, new_name))))
+            case SessionFile(), SessionFile() if isinstance(new, NativeDirectory):
+                self.sessions.move_onto(source, new, Path(os.fsdecode(self._new_path(new, new_name))), target)
             case ScratchFile(), SidecarFile():
                 self._move(source, self._path(old, old_name), new, new_name)
             case ((SessionFile() | SidecarFile() | NativeDirectory()), _):

@@ -136,7 +136,7 @@ class NewSessions:
         format_, path = paths.format_of(new.tool), paths.path(new.tool, new.parts)
         size = node.status().st_size
         known = self._known(new, path)
-        if not size or (known is None and not _is_session(format_, file)):
+        if not size or (known is None and not (self._may_be_one(new) and _is_session(format_, file))):
             return
         is_open = any(handle.ino == ino for handle in self._desk.handles.values())
         end = size if everything else _end(format_, file, size, is_open=is_open)
@@ -151,6 +151,11 @@ class NewSessions:
             return
         new.busy, new.lowest = True, end
         self._desk.native.later(job, partial(self._become, ino, new, end), partial(self._gave_up, new))
+
+    def _may_be_one(self, new: _New) -> bool:
+        """Say whether a file is called as sessions are, and not as one that is only written for a moment is."""
+        suffixes, name = self._tree.native.paths.tools[new.tool].suffixes, Path(new.parts[-1])
+        return not name.name.startswith(".") and (not suffixes or name.suffix in suffixes)
 
     def _known(self, new: _New, path: Path) -> Entry | None:
         """Return the conversation that had this file before, and is in the trash."""

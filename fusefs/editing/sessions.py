@@ -13,6 +13,7 @@ from pyfuse3 import FUSEError
 
 from fusefs.editing.handle import LARGEST_SCRATCH, ScratchHandle
 from fusefs.editing.native_handle import NewSessionHandle, SessionHandle
+from fusefs.editing.scratch import ScratchFile
 from fusefs.tree.native import KEY, NativeDirectory, SessionFile
 from fusefs.tree.native_paths import Parts
 from fusefs.tree.native_sidecars import GONE, SidecarFile
@@ -22,7 +23,7 @@ from store.importing.paths import path_text
 
 if TYPE_CHECKING:
     from fusefs.editing.desk import Desk
-    from fusefs.editing.scratch import ScratchFile, ScratchNode
+    from fusefs.editing.scratch import ScratchNode
     from fusefs.tree.node import Node
 
 _AT_ONCE = 1 << 20
@@ -104,6 +105,19 @@ class Sessions:
             self._tree.native.paths.move(tool, context, to)
             self._tree.renew(self._tree.view_id(context))
             return
+        self._make_scratch(node, directory, path)
+
+    def move_onto(self, node: SessionFile, directory: NativeDirectory, path: Path, target: SessionFile) -> None:
+        """Make the content of one session's file that of another, whose name is ``path`` on the disk."""
+        self._make_scratch(node, directory, path)
+        source = self._tree.bound(node.ino)
+        assert isinstance(source, ScratchFile)
+        self.replace(source, path, target)
+
+    def _make_scratch(self, node: SessionFile, directory: NativeDirectory, path: Path) -> None:
+        """Make a file of the disk of a session's, whose conversation goes into the trash."""
+        desk, context = self._desk, node.context
+        tool, parts = self._place(context)
         copy = self._temporary()
         time_ns = node.attributes().time_ns
         with copy.open("wb") as file:

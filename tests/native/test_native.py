@@ -142,13 +142,30 @@ def test_a_session_is_moved(native: Native) -> None:
     native.folder.rmdir()
 
 
-def test_a_file_of_another_session_is_renamed_over_one(native: Native) -> None:
-    other = native.folder / OTHER
-    other.write_bytes(text([user("Something else.")]))
-    assert errno_of(lambda: os.rename(other, native.file)) != 0
-    native.mount.shell(f"mv {FIRST}/{OTHER} {FIRST}/{NAME}")
-    assert native.file.read_bytes() == text([user("Something else.")])
-    assert os.listdir(native.folder) == [NAME]
+def test_a_session_is_renamed_over_another_one(native: Native) -> None:
+    for name in (OTHER, "temporary.jsonl"):
+        other = native.folder / name
+        data = text([*LINES[:3], user(f"This is in {name}.", 9)])
+        other.write_bytes(data)
+        with native.file.open("rb") as before, other.open("rb") as same:
+            held = native.file.read_bytes()
+            other.rename(native.file)
+            assert before.read() == held
+            assert same.read() == data
+        assert native.file.read_bytes() == data
+        assert os.listdir(native.folder) == [NAME]
+    assert len(os.listdir(native.mount.root / "conversations/project")) == 1
+    native.append(user("And on.", 10))
+
+
+def test_a_file_that_is_called_otherwise_is_no_session_whatever_it_holds(native: Native) -> None:
+    for name in (".hidden.jsonl", "session.tmp"):
+        (native.folder / name).write_bytes(text(LINES))
+    assert sorted(os.listdir(native.folder)) == [".hidden.jsonl", NAME, "session.tmp"]
+    assert len(os.listdir(native.mount.root / "conversations/project")) == 1
+    (native.folder / "session.tmp").rename(native.file)
+    (native.folder / ".hidden.jsonl").unlink()
+    assert native.file.read_bytes() == text(LINES)
 
 
 @pytest.mark.parametrize("size", [10, 3 << 20])
