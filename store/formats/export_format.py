@@ -77,9 +77,9 @@ class ExportFormat(Format):
         """Yield the messages of every conversation."""
         for _end, outline in outlines(data, self.holder):
             members = outline.members
-            for entry in outline.entries:
-                if entry.start >= start:
-                    yield _Message(entry.start, entry.end, members)
+            for message in outline.messages:
+                if message.start >= start:
+                    yield _Message(message.start, message.end, members)
 
     def about(self, source: Source, records: Sequence[bytes]) -> About:
         """Describe a file whose conversations say nothing of themselves."""

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from store.errors import UsageError
+from store.formats.format import Span
 from store.formats.json_spans import members, text_of, value_end
 from store.formats.json_view import decode
 from store.formats.lines import let_go
@@ -45,28 +46,20 @@ _MOST_WASTE = 16 << 20
 """How many bytes are read in vain, of a damaged conversation, before what is left of it is given up as one piece."""
 
 
-class Entry(NamedTuple):
-    """A message: where it stands, with its key where messages are members of an object.
+class Outline(NamedTuple):
+    """A conversation: the JSON of its other members, by key, and where its messages are, in the order of the file.
 
-    ``key`` is "" where they are elements of a list, and for bytes that make no sense.
+    Bytes among these that make no sense are a message too. Keys of messages are not part of them.
     """
 
-    key: str
-    start: int
-    end: int
-
-
-class Outline(NamedTuple):
-    """A conversation: the JSON of its other members, by key, and its messages in the order of the file."""
-
     members: dict[str, bytes]
-    entries: list[Entry]
+    messages: list[Span]
 
 
 def outlines(data: memoryview, holder: str) -> Iterator[tuple[int, Outline]]:
     """Yield the conversations of a file, each with where it ends; ``holder`` is the member that has the messages.
 
-    Objects without that member have no entries. What stands between objects is left out.
+    Objects without that member have no messages. What stands between objects is left out.
     """
     size = len(data)
     signature: re.Pattern[bytes] | None = None
@@ -125,22 +118,21 @@ def _outlined(text: bytes, base: int, holder: str) -> Outline | None:
         spans = _member_spans(text, fields)
         if spans is None:
             return None
-        entries: list[Entry] = []
+        found: list[Span] = []
         if holder in fields:
             start, end = spans[holder]
             held = text[start:end]
             if held.startswith(b"{"):
-                messages = _fields(held)
-                found = _member_spans(held, messages)
-                if found is None:
+                inside = _member_spans(held, _fields(held))
+                if inside is None:
                     return None
                 start += base
-                entries = [Entry(key, start + begin, start + stop) for key, (begin, stop) in found.items()]
+                found = [Span(start + begin, start + stop) for begin, stop in inside.values()]
             elif held.startswith(b"["):
-                entries = _elements(held, base + start, _items(held))
+                found = _elements(held, base + start, _items(held))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return Outline({key: text[slice(*span)] for key, span in spans.items() if key != holder}, entries)
+    return Outline({key: text[slice(*span)] for key, span in spans.items() if key != holder}, found)
 
 
 def _member_spans(text: bytes, fields: dict[str, Raw]) -> dict[str, tuple[int, int]] | None:
@@ -160,14 +152,14 @@ def _member_spans(text: bytes, fields: dict[str, Raw]) -> dict[str, tuple[int, i
     return spans if closed and closed[1] is None else None
 
 
-def _elements(text: bytes, base: int, items: list[Raw]) -> list[Entry]:
-    entries: list[Entry] = []
+def _elements(text: bytes, base: int, items: list[Raw]) -> list[Span]:
+    messages: list[Span] = []
     position = _end(_separator(text, 1))
     for raw in items:
         end = position + len(memoryview(raw))
-        entries.append(Entry("", base + position, base + end))
+        messages.append(Span(base + position, base + end))
         position = _end(_separator(text, end))
-    return entries
+    return messages
 
 
 # -- what is damaged -----------------------------------------------------------------------------------------------
@@ -178,9 +170,9 @@ def _followed(text: bytes, base: int, holder: str) -> Outline:
     opened = re.search(rb'(?<!\\)"%b"\s*+:\s*+[\[{]' % re.escape(holder.encode()), text)
     if opened is None:
         return Outline(_readable(text), [])
-    entries, end = _followed_entries(text, opened.end(), base)
+    messages, end = _followed_messages(text, opened.end(), base)
     told = _readable(text[: opened.start()]) | _readable(b"{" + text[end:].lstrip(b" \t\r\n,"))
-    return Outline(told, entries)
+    return Outline(told, messages)
 
 
 def _readable(text: bytes) -> dict[str, bytes]:
@@ -194,15 +186,15 @@ def _readable(text: bytes) -> dict[str, bytes]:
     return found
 
 
-def _followed_entries(text: bytes, position: int, base: int) -> tuple[list[Entry], int]:
-    """Return the entries of the object or list whose inside begins at ``position``, and where it ends."""
+def _followed_messages(text: bytes, position: int, base: int) -> tuple[list[Span], int]:
+    """Return the messages of the object or list whose inside begins at ``position``, and where it ends."""
     in_object = text[position - 1] == _OBJECT
-    entries: list[Entry] = []
+    messages: list[Span] = []
     sibling: re.Pattern[bytes] | None = None
     waste = 0
     while (position := _end(_separator(text, position))) < len(text):
         if text[position] in (_END_OF_OBJECT, _END_OF_LIST):
-            return entries, position + 1
+            return messages, position + 1
         named = _key(text, position) if in_object else None
         start = named.end() if named and named.end() < len(text) else position
         if sibling is None and text[start : start + 1] == b"{":
@@ -211,16 +203,16 @@ def _followed_entries(text: bytes, position: int, base: int) -> tuple[list[Entry
         bound = following.start() if following else len(text)
         end = _value_end(text, start)
         if end and (in_object <= (named is not None)) and (end <= bound or decode(text[start:end]) is not None):
-            entries.append(Entry(text_of(named[1]) if named else "", base + start, base + end))
+            messages.append(Span(base + start, base + end))
             position = end
             continue
         waste += (end or len(text)) - start
         if waste > _MOST_WASTE:
             bound = len(text)
         end = start + len(text[start:bound].rstrip(_TRAILING) or b" ")
-        entries.append(Entry("", base + start, base + end))
+        messages.append(Span(base + start, base + end))
         position = bound
-    return entries, len(text)
+    return messages, len(text)
 
 
 def _value_end(text: bytes | memoryview, start: int) -> int:

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -13,9 +14,16 @@ def outlined(data: bytes, holder: str = "mapping") -> list[Outline]:
 
 
 def entries(data: bytes, holder: str = "mapping") -> list[tuple[str, bytes]]:
-    return [
-        (entry.key, data[entry.start : entry.end]) for outline in outlined(data, holder) for entry in outline.entries
-    ]
+    """Return each message, with the key that stands before it, "" where there is none."""
+    found = []
+    for outline in outlined(data, holder):
+        for span in outline.messages:
+            key = key_before(data[max(0, span.start - 100) : span.start])
+            found.append((json.loads(key[1]) if key else "", data[span.start : span.end]))
+    return found
+
+
+key_before = re.compile(rb'("[^"]*")\s*:\s*\Z').search
 
 
 TWO = (asked("c1"), asked("c2", title='{"title": "no, [this] \\ is it", "create_time": 1'))
@@ -25,9 +33,9 @@ def check(data: bytes, holder: str = "mapping") -> None:
     """Fail unless spans rise and stay within."""
     position = 0
     for end, outline in outlines(memoryview(data), holder):
-        for entry in outline.entries:
-            assert position <= entry.start < entry.end <= end <= len(data)
-            position = entry.end
+        for span in outline.messages:
+            assert position <= span.start < span.end <= end <= len(data)
+            position = span.end
         assert position <= end
         position = end
 
@@ -58,7 +66,7 @@ def test_messages_may_be_the_elements_of_a_list() -> None:
     two = (talk("c1", message("m1", "human", "Hi"), message("m2", "assistant", "Ho")), talk("c2"))
     data = dumped(*two)
     assert [json.loads(record) for _key, record in entries(data, "chat_messages")] == two[0]["chat_messages"]
-    assert [len(outline.entries) for outline in outlined(data, "chat_messages")] == [2, 0]
+    assert [len(outline.messages) for outline in outlined(data, "chat_messages")] == [2, 0]
 
 
 def test_a_conversation_alone_and_files_without_any() -> None:
@@ -78,7 +86,7 @@ def test_a_conversation_alone_and_files_without_any() -> None:
         b"not JSON at all",
     ):
         assert entries(data) == []
-    assert [outline.entries for outline in outlined(b'[{"a": 1}, {"mapping": {}}, {"mapping": 3}, {}]')] == [
+    assert [outline.messages for outline in outlined(b'[{"a": 1}, {"mapping": {}}, {"mapping": 3}, {}]')] == [
         [],
         [],
         [],
@@ -136,7 +144,7 @@ def test_damage_costs_the_messages_that_it_is_in(damage: bytes) -> None:
 def test_after_damage_the_messages_that_follow_are_found() -> None:
     data = dumped(asked("c1")).replace(b'"Why is the sky', b"Why is the sky", 1)
     found = entries(data)
-    assert [key for key, _record in found] == ["root", "", "a1", "a2", "u2", "u3", "a3"]
+    assert [key for key, _record in found] == ["root", "u1", "a1", "a2", "u2", "u3", "a3"]
     assert b"Why is the sky" in found[1][1]
     assert json.loads(outlined(data)[0].members["current_node"]) == "a3"
 
@@ -163,7 +171,7 @@ def test_any_objects_are_taken_apart_as_a_parser_does(objects: list[dict[str, ob
     for outline, one in zip(found, objects, strict=True):
         held = one.get("mapping")
         expected = list(held.values()) if isinstance(held, dict) else held if isinstance(held, list) else []
-        assert [json.loads(data[entry.start : entry.end]) for entry in outline.entries] == expected
+        assert [json.loads(data[span.start : span.end]) for span in outline.messages] == expected
         assert outline.members.keys() == one.keys() - {"mapping"} or not isinstance(held, (dict, list))
 
 
@@ -171,4 +179,4 @@ def test_every_one_of_many_damaged_conversations_is_told_from_the_others() -> No
     data = dumped(*(asked(f"c{at}") for at in range(300))).replace(b'"role": "user"', b'"role: "user"')
     found = outlined(data)
     assert len(found) == 300
-    assert all(3 <= len(outline.entries) <= 7 for outline in found)
+    assert all(3 <= len(outline.messages) <= 7 for outline in found)
