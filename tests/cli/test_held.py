@@ -12,7 +12,9 @@ import pytest
 
 from fusefs.cli.main import COMMANDS, main
 from fusefs.text.render import FileRenderer
+from store.artifacts.artifacts import Artifacts
 from store.editing.editor import Editor
+from store.events.outputs import ARTIFACTS
 from store.store import Store
 from tests.cli.user import User, serving
 from tests.mount.mounting import can_mount, work_directory
@@ -25,6 +27,10 @@ SAME = [
     ["show", "1"],
     ["show", "2", "--json"],
     ["show", "nosuch"],
+    ["cat", "artifact://0"],
+    ["cat", "artifact://0", "--in", "1", "--offset", "2"],
+    ["cat", "artifact://7", "--in", "1"],
+    ["cat", "agent://0-Explore"],
     ["log", "1"],
     ["log", "1", "--json"],
     ["restore", "1", "1"],
@@ -53,6 +59,9 @@ ALONE = [["fsck"], ["reindex"], ["serve"], ["mount", "elsewhere"]]
 
 ABOUT = [["doctor"], ["stats", "--json"]]
 """What says who holds it."""
+
+ELSEWHERE = {"watch", "install-service"}
+"""What goes on until it is told to end, and what needs no store: tried in test_watch.py."""
 
 
 @pytest.fixture(params=["served", "mounted"])
@@ -97,11 +106,14 @@ def prepared(user: User) -> None:
     with Store.open(user.store, renderer=FileRenderer(), create=False) as store:
         [talk] = store.conversations("a-shop")
         [row] = [row for row in store.rows(talk.head) if row.number == 2]
+        artifacts = Artifacts(store)
+        artifacts.add(talk.id, ARTIFACTS, artifacts.begin(talk.id, ARTIFACTS, "make"), b"one\ntwo\n")
+        artifacts.end(talk.id, ARTIFACTS, "0.make.log")
         Editor(store).edit(talk.id, {row.number: store.payload(row.turn).replace(b"Done.", b"Not done.")})
 
 
 def test_every_command_is_tried() -> None:
-    assert {command for command, *_ in (*SAME, *ALONE, *ABOUT)} == set(COMMANDS)
+    assert {command for command, *_ in (*SAME, *ALONE, *ABOUT)} | ELSEWHERE == set(COMMANDS)
 
 
 def test_commands_do_the_same_whoever_holds_the_store(user: User, how: str, capsys: pytest.CaptureFixture[str]) -> None:
