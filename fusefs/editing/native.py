@@ -55,6 +55,8 @@ class NativeWriting:
         self._tries: dict[int, int] = {}
         """By conversation: how often what was written anew did not become what the store then had."""
         self._again_at = 0.0
+        self._noted: dict[str, str] = {}
+        """What was noted last of each thing that could not be committed."""
         self._large: list[tuple[Job, Callable[[Entry], None], Callable[[Exception], None]]] = []
         self._something = trio.Event()
 
@@ -206,8 +208,12 @@ class NativeWriting:
 
     def note(self, what: str, reason: str) -> None:
         """Note in ``.convfs/errors/`` why something is not in the store."""
-        self._tree.errors.add(f"native/{what}", reason)
-        log.warning("native/%s: %s", what, reason)
+        subject = f"native/{what}"
+        if self._noted.get(subject) != reason:
+            # it may be tried again every second
+            log.warning("%s: %s", subject, reason)
+        self._noted[subject] = reason
+        self._tree.errors.add(subject, reason)
 
     def _ready(self, spool: Spool, *, everything: bool) -> int:
         """Return the offset up to which a file can be committed, -1 if nothing can."""
