@@ -176,3 +176,11 @@ def test_no_record_makes_the_lens_fail(payload: bytes, text: str) -> None:
     for block in event.blocks:
         if block.text is not None:
             made_or_refused(lambda block=block: LENS.edit(payload, edit_of(block, text), Earlier()))  # type: ignore[misc]
+
+
+def test_where_runs_lie(tmp_path: Path) -> None:
+    assert list(FORMAT.homes(tmp_path, tmp_path)) == []
+    (tmp_path / "trajectories").mkdir()
+    (tmp_path / ".config" / "mini-swe-agent").mkdir(parents=True)
+    folders = [tmp_path / "trajectories", tmp_path / ".config" / "mini-swe-agent"]
+    assert list(FORMAT.homes(tmp_path, tmp_path)) == folders
