@@ -83,6 +83,44 @@ def test_a_trajectory_without_some_messages_is_one_still(
     assert json.loads(native(store, path)) == RUN | gone | {"history": history}
 
 
+def recorded(messages: list[object], answer: str) -> dict[str, object]:
+    request = {"method": "POST", "content": {"messages": messages}}
+    return {"request": request, "response": {"content": {"choices": [{"message": {"content": answer}}]}}}
+
+
+def test_a_recording_that_grows_stays_one_conversation(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "cassette.json"
+    first, second = recorded([ASKED], "It returns nothing."), recorded([ASKED, MORE], "Done.")
+    third = recorded([ASKED, MORE, {"role": "user", "content": "Thanks"}], "Good.")
+    for interactions, events in (([first], 2), ([first, second], 4), ([first, second, third], 6)):
+        write(path, {"interactions": interactions})
+        imported(store, path)
+        (conversation,) = store.conversations()
+        assert conversation.events == events
+        with exported(store, conversation) as files:
+            assert files == {path.name: path.read_bytes()}
+
+
+def test_lines_of_fine_tuning_are_conversations_each(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "tuning.jsonl"
+    lines = [{"messages": [ASKED, TOLD]}, {"messages": [MORE]}, {"messages": [ASKED, MORE]}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    imported(store, path)
+    assert sorted(conversation.records for conversation in store.conversations()) == [1, 2, 2]
+    (one,) = (conversation for conversation in store.conversations() if conversation.records == 1)
+    Editor(store).edit(one.id, {1: b'{"role": "user", "content": "Mend it."}'})
+    with exported(store, store.conversation(one.id)) as files:
+        assert files == {
+            path.name: path.read_bytes().replace(
+                b'[{"role": "user", "content": "Fix', b'[{"role": "user", "content": "Mend'
+            )
+        }
+    with path.open("a") as file:
+        file.write(json.dumps({"messages": [TOLD]}) + "\n")
+    assert imported(store, path).imported == 1
+    assert len(store.conversations()) == 4
+
+
 def test_a_line_of_messages_with_content_that_comes_later(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "app" / "conversations" / "c-1" / "messages.jsonl"
     path.parent.mkdir(parents=True)

@@ -4,6 +4,7 @@ Nobody's own format: whoever calls a model writes them, so they are claimed only
 keeps them in a place of their own. Of several documents in a file (lines for fine-tuning) each is a conversation.
 """
 
+import os
 import re
 from collections.abc import Iterator, Sequence, Set
 from itertools import groupby
@@ -21,6 +22,7 @@ from store.formats.look import Look
 from store.formats.titles import first_line
 
 _KEY_DIGITS = 32
+_RECORDING = ("interactions",)
 _may_be = re.compile(rb'"(?:parts|role)"').search
 
 
@@ -47,19 +49,25 @@ class ApiMessages(Format):
         return cut_spans(data, start, choose)
 
     def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part] | None:
-        """Say which document each record is of; what a later request of a recording says again belongs to none."""
+        """Say which line each record is of, if there are lines.
+
+        What a later request of a recording says again belongs to none.
+        """
         found = list(cuts(data, choose))
         if len(found) != len(spans):
             return None
         by_document = [list(group) for _, group in groupby(enumerate(found), lambda pair: pair[1].document)]
         own = [_said_first(data, group) for group in by_document]
-        if len(own) == 1 and len(own[0]) == len(found):
+        is_recording = any(cut.path[:1] == _RECORDING for cut in found)
+        if len(own) < 2 and not is_recording and source.path.suffix != ".jsonl":
             return None
         keys: dict[str, int] = {}
         parts: list[Part] = []
         for positions in own:
             records = [bytes(data[found[at].start : found[at].end]) for at in positions]
-            key = blake3(b"\n".join(records)).hexdigest()[:_KEY_DIGITS]
+            # a line is what it says; a recording may grow, and is the same as long as it lies where it does
+            told = [os.fsencode(os.path.abspath(source.path))] if is_recording and len(own) == 1 else records
+            key = blake3(b"\n".join(told)).hexdigest()[:_KEY_DIGITS]
             keys[key] = keys.get(key, 0) + 1
             key = f"{key}-{keys[key]}" if keys[key] > 1 else key
             parts.append(Part(key, positions, self.about(source, records)))

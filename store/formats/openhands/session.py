@@ -77,9 +77,10 @@ class OpenHands(Format):
         return cut_spans(data, start, _whole if alone else _choose)
 
     def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part] | None:
-        """Say which events are of the same line; a file of one document is one conversation."""
+        """Say which events are of the same line; a file of one document that is no line is one conversation."""
         found = list(cuts(data, _choose))
-        if len(found) != len(spans) or not found or found[-1].document == 0:
+        in_lines = source.path.suffix == ".jsonl"
+        if len(found) != len(spans) or not found or (found[-1].document == 0 and not in_lines):
             return None
         parts: list[Part] = []
         begun = 0
