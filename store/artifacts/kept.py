@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import PurePath
 from typing import Protocol
@@ -66,7 +66,9 @@ def told(digest: Hash, size: int, modified_ns: int) -> dict[str, object]:
 def kept_outputs(store: Sized, conversation: Described, outputs: Outputs) -> dict[str, Output]:
     """Return the outputs of a conversation that are whole, by their names; one that makes no sense is left out."""
     metadata = conversation.metadata
-    found = {name: _imported(store, conversation, name, blob) for name, blob in _beside(conversation, outputs).items()}
+    # of two of one name, the first
+    beside = dict(reversed([*_beside(conversation, outputs)]))
+    found = {name: _imported(store, conversation, name, blob) for name, blob in beside.items()}
     for key, value in metadata.items():
         if key.startswith(outputs.key) and (output := _named(key.removeprefix(outputs.key), value)) is not None:
             found[output.name] = output
@@ -78,13 +80,15 @@ def kept_output(store: Sized, conversation: Described, outputs: Outputs, name: s
     value = conversation.metadata.get(outputs.key + name)
     if value is not None and (output := _named(name, value)) is not None:
         return output
-    blob = _beside(conversation, outputs).get(name)
+    beside = (blob for named, blob in _beside(conversation, outputs, name) if named == name)
+    blob = next(beside, None)
     return None if blob is None else _imported(store, conversation, name, blob)
 
 
 def has_outputs(conversation: Described, outputs: Outputs) -> bool:
     """Say whether a conversation has any."""
-    return any(key.startswith(outputs.key) for key in conversation.metadata) or bool(_beside(conversation, outputs))
+    named = any(key.startswith(outputs.key) for key in conversation.metadata)
+    return named or next(_beside(conversation, outputs), None) is not None
 
 
 def files_beside(metadata: Mapping[str, object], sidecars: Mapping[str, str], folder: str) -> dict[str, str]:
@@ -130,15 +134,14 @@ def _imported(store: Sized, conversation: Described, name: str, digest: Hash) ->
     return Output(name, size, conversation.updated_ms * 1_000_000, digest, True)
 
 
-def _beside(conversation: Described, outputs: Outputs) -> dict[str, Hash]:
-    """Return the outputs that came beside an imported session, by name; of two of one name, the first."""
+def _beside(conversation: Described, outputs: Outputs, ending: str = "") -> Iterator[tuple[str, Hash]]:
+    """Yield the outputs that came beside an imported session, by name; those alone whose paths have an ``ending``."""
     sidecars = conversation.metadata.get("sidecars")
-    found: dict[str, Hash] = {}
     for path, digest in sidecars.items() if isinstance(sidecars, Mapping) else ():
-        if _is_beside(PurePath(path), outputs):
+        # there may be very many, and one is asked for at a time
+        if path.endswith(ending) and _is_beside(PurePath(path), outputs):
             with suppress(TypeError, ValueError):
-                found.setdefault(PurePath(path).name, Hash(bytes.fromhex(digest)))
-    return found
+                yield PurePath(path).name, Hash(bytes.fromhex(digest))
 
 
 def _is_beside(path: PurePath, outputs: Outputs) -> bool:
