@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
@@ -40,6 +40,9 @@ _AGAIN_SECONDS = 1.0
 _LOOKED_AT = 1 << 20
 _MOST_TRIES = 3
 
+T = TypeVar("T")
+_Later = tuple[Job[Any], Callable[[Any], None], Callable[[Exception], None]]
+
 
 class NativeWriting:
     """The sessions of one mount that are being written by their tools."""
@@ -57,7 +60,7 @@ class NativeWriting:
         self._again_at = 0.0
         self._noted: dict[str, str] = {}
         """What was noted last of each thing that could not be committed."""
-        self._large: list[tuple[Job, Callable[[Entry], None], Callable[[Exception], None]]] = []
+        self._large: list[_Later] = []
         self._something = trio.Event()
 
     # -- looking ---------------------------------------------------------------------------------------------------
@@ -286,7 +289,7 @@ class NativeWriting:
 
     # -- what a thread does ----------------------------------------------------------------------------------------
 
-    def later(self, job: Job, done: Callable[[Entry], None], failed: Callable[[Exception], None]) -> None:
+    def later(self, job: Job[T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
         """Have a thread do a job; ``done`` or ``failed`` is called in the loop then."""
         self._large.append((job, done, failed))
         self._something.set()
@@ -308,7 +311,7 @@ class NativeWriting:
             await self._something.wait()
             self._something = trio.Event()
 
-    async def _do(self, job: Job, done: Callable[[Entry], None], failed: Callable[[Exception], None]) -> None:
+    async def _do(self, job: Job[T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
         try:
             done(await trio.to_thread.run_sync(job.run))
         except (ConvfsError, OSError) as error:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import tempfile
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from fusefs.editing.spool import COPY
 from fusefs.tree.native_sidecars import GONE
 from store.importing import written
+from store.importing.importer import Importer, ImportReport
 from store.importing.native import NativeFile
 from store.importing.paths import path_text
 from store.importing.snapshot import Snapshot
@@ -22,23 +23,25 @@ if TYPE_CHECKING:
     from store.index.catalogue import Entry
     from store.store import Store
 
+T = TypeVar("T")
+
 LARGE = 1 << 20
 """What has more bytes than this to be gone through is done by a thread."""
 _AT_ONCE = 1 << 20
 
 
-class Job(ABC):
+class Job(ABC, Generic[T]):
     """Something that is to be brought into the store."""
 
     is_large = True
     """Whether it takes long."""
 
     @abstractmethod
-    def run(self) -> Entry:
-        """Do it, and return what the conversation is then. Raises ConvfsError and OSError."""
+    def run(self) -> T:
+        """Do it, and return what came of it. Raises ConvfsError and OSError."""
 
 
-class _UpTo(Job):
+class _UpTo(Job["Entry"]):
     """What is to be brought in up to offset ``end`` of a file; ``name`` is a path called as the session's is."""
 
     def __init__(self, store: Store, format_: Format, name: Path, end: int, size: int) -> None:
@@ -119,7 +122,7 @@ class Begin(_UpTo):
         return written.write_anew(self.store, self.format, NativeFile(self.store, self._known), self.name, data)
 
 
-class Beside(Job):
+class Beside(Job["Entry"]):
     """Keeps files beside a conversation, each under the name that it is exported by."""
 
     def __init__(self, store: Store, context: int, files: Mapping[str, Path]) -> None:
@@ -145,3 +148,14 @@ class Beside(Job):
             changes[GONE] = [name for name in gone if name not in found] or None
         store.set_metadata(self._context, changes)
         return store.entry(self._context)
+
+
+class Whole(Job[ImportReport]):
+    """Imports a file that holds many conversations, which stays where it is."""
+
+    def __init__(self, store: Store, file: Path) -> None:
+        self._store = store
+        self._file = file
+
+    def run(self) -> ImportReport:
+        return Importer(self._store).run([self._file])

@@ -20,16 +20,17 @@ from msgspec import Struct
 from fusefs.editing.drafts import remove_quietly
 from fusefs.editing.handle import ScratchHandle
 from fusefs.editing.native_handle import SessionHandle
-from fusefs.editing.native_jobs import Begin
+from fusefs.editing.native_jobs import Begin, Whole
 from fusefs.editing.scratch import ScratchFile
 from fusefs.tree.native import KEY, NativeDirectory
 from fusefs.tree.native_paths import Parts
 from store.disk import durable
 from store.editing.keeper import Keeper
 from store.errors import ConvfsError, UsageError
-from store.formats.format import Format
+from store.formats.format import Format, Source
 from store.formats.look import Look
 from store.formats.registry import format_named
+from store.importing.importer import ImportReport
 from store.importing.naming import free_name
 from store.importing.native import is_one_file
 from store.importing.paths import path_text
@@ -44,13 +45,16 @@ log = logging.getLogger(__name__)
 
 _LOOKED_AT = 1 << 20
 _SETTLED_SECONDS = 3.0
+_MANY_SECONDS = 1.0
+"""After so long without a write, a file of many conversations is imported."""
 
 
 class _New(Struct):
     """A file that may be a session: ``waits_since`` is when the first of what waits was written, 0 if nothing does.
 
-    ``lowest`` is the lowest offset that was written to since a thread began to make a conversation of it, and
-    ``is_partial`` says that it is a session whose first line is not complete.
+    ``lowest`` is the lowest offset that was written to since a thread began to make a conversation of it.
+    ``is_partial`` says that it is a session whose first line is not complete, ``is_many`` that it holds several
+    conversations and is to be imported.
     """
 
     tool: str
@@ -60,6 +64,7 @@ class _New(Struct):
     lowest: int = 0
     busy: bool = False
     is_partial: bool = False
+    is_many: bool = False
 
 
 class NewSessions:
@@ -120,6 +125,10 @@ class NewSessions:
             if new.is_partial and not is_open and now - new.changed_at >= _SETTLED_SECONDS:
                 new.is_partial = False
                 self.settle_quietly(ino, everything=True)
+            if new.is_many and not new.busy and now - new.changed_at >= _MANY_SECONDS:
+                new.busy, new.is_many = True, False
+                job = Whole(self._store, self._tree.native.on_disk(new.tool, new.parts))
+                self._desk.native.later(job, partial(self._imported, new), partial(self._gave_up, new))
 
     # -- becoming a session ----------------------------------------------------------------------------------------
 
@@ -136,7 +145,10 @@ class NewSessions:
         format_, path = paths.format_of(new.tool), paths.path(new.tool, new.parts)
         size = node.status().st_size
         known = self._known(new, path)
-        if not size or (known is None and not (self._may_be_one(new) and _is_session(format_, file))):
+        if not size or (known is None and not (self._may_be_one(new) and _claims(format_, file))):
+            return
+        new.is_many = known is None and _holds_many(format_, file)
+        if new.is_many:
             return
         is_open = any(handle.ino == ino for handle in self._desk.handles.values())
         end = size if everything else _end(format_, file, size, is_open=is_open)
@@ -162,6 +174,12 @@ class NewSessions:
         removed = self._tree.native.paths.removed.get((new.tool, new.parts))
         known = self._store.entry(removed) if removed else self._store.by_source(path_text(path))
         return known if known is not None and "trashed_ms" in known.metadata and is_one_file(known) else None
+
+    def _imported(self, new: _New, report: ImportReport) -> None:
+        """Take note that a file of many conversations was imported. It stays on the disk."""
+        new.busy = False
+        for error in report.errors:
+            self._desk.native.note("/".join((new.tool, *new.parts)), error)
 
     def settle_quietly(self, ino: int, *, everything: bool = False) -> None:
         """Do what :meth:`settle` does, when there is nobody to be told what is wrong."""
@@ -242,7 +260,7 @@ class NewSessions:
                 tool, *parts = path.relative_to(root).parts
                 with suppress(ConvfsError, OSError):
                     if parts and path.is_file() and not path.is_symlink():
-                        found.append((tool, tuple(parts), _is_session(format_named(tool), path)))
+                        found.append((tool, tuple(parts), _claims(format_named(tool), path)))
         return found
 
     def _take_up(self, tool: str, parts: Parts) -> None:
@@ -274,15 +292,18 @@ def _begins_with(file: BinaryIO, read: Callable[[int, int], bytes], size: int) -
     )
 
 
-def _is_session(format_: Format, file: Path) -> bool:
+def _claims(format_: Format, file: Path) -> bool:
     source = format_.claim(Look(file))
-    if source is None or source.path != source.main or source.first:
-        return False
+    return source is not None and source.path == source.main and not source.first
+
+
+def _holds_many(format_: Format, file: Path) -> bool:
+    """Say whether a file that a format claims is more than one conversation, or may become so."""
     if type(format_).parts is Format.parts:
-        return True
-    # of some tools one file is several conversations, and such a one is imported as a whole
+        return False
     data = memoryview(file.read_bytes())
-    return format_.parts(source, data, list(format_.spans(data, 0))) is None
+    source = Source(format_.name, file, file)
+    return format_.parts(source, data, list(format_.spans(data, 0))) is not None
 
 
 def _end(format_: Format, file: Path, size: int, *, is_open: bool) -> int:

@@ -334,3 +334,34 @@ def test_outputs_that_a_tool_writes_beside_a_session_are_kept_with_it(native: Na
     assert (folder / "one.txt").read_bytes() == b"anew"
     (folder / "large.bin").unlink()
     assert os.listdir(folder) == ["one.txt"]
+
+
+def test_a_tool_whose_file_holds_many_conversations_has_it_imported_as_it_grows(mount: Mounted) -> None:
+    file = mount.root / ".convfs/native/gemini-cli/shop/chats/session-2026-01-16T18-34-3739ef95.jsonl"
+    file.parent.mkdir(parents=True)
+    written = text([json.dumps({"sessionId": "3739ef95-0000-4000-8000-000000000000", "projectHash": "0" * 64})])
+    for number in range(2):
+        said = {"id": f"m{number}", "timestamp": "2026-01-16T18:34:01Z", "type": "user", "content": f"Say {number}."}
+        written += text([json.dumps(said)])
+        with file.open("ab") as opened:
+            opened.write(text([json.dumps(said)]) if number else written)
+        assert file.read_bytes() == written
+        until(
+            lambda expected=f"Say {number}.": expected in mount.shell("cat conversations/*/*/events/*-user.md || true")
+        )
+    assert len(mount.shell("ls -d conversations/*/*").split()) == 1
+
+
+def test_a_tool_whose_file_is_one_document(mount: Mounted) -> None:
+    file = mount.root / ".convfs/native/gemini-cli/shop/chats/session-2026-01-16T18-34-3739ef95.json"
+    file.parent.mkdir(parents=True)
+    talk: dict[str, object] = {"sessionId": "3739ef95-0000-4000-8000-000000000000", "projectHash": "0" * 64}
+    said: list[dict[str, str]] = []
+    for number in range(3):
+        what = {"id": f"m{number}", "timestamp": "2026-01-16T18:34:01Z", "type": "user", "content": f"Say {number}."}
+        said.append(what)
+        data = json.dumps({**talk, "messages": said}, indent=2).encode()
+        file.write_bytes(data)
+        assert file.read_bytes() == data
+        assert f"Say {number}." in mount.shell("cat $(ls -d conversations/*/*/events/*-user.md | tail -n 1)")
+    assert len(mount.shell("ls conversations/*/*/events").split()) == 3
