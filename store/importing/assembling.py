@@ -61,7 +61,8 @@ class Assembly:
         gaps = self._gaps
         stored = stored_records(self._store, (record.turn for record in self._ordered() if record.payload is None))
         for position, record in enumerate(self._records):
-            yield self._leaves.mended(position, gaps.opening(position))
+            is_empty = record is None and not self._added.get(position) and not self._added.get(~position)
+            yield self._leaves.mended(position, (gaps.instead if is_empty else gaps.opening)(position))
             for added in self._added.get(~position, ()):
                 yield gaps.between()
                 yield from self._with_key(added, stored)

@@ -83,6 +83,7 @@ class Gaps:
         ends = [_key_at(text) if keyed else len(text) for text in texts]
         self._texts = [text[:end] for text, end in zip(texts, ends, strict=True)]
         self._keys = [text[end:] for text, end in zip(texts, ends, strict=True)]
+        self._keyed = keyed
         self._mark = separator.strip()
         self._usual = next((text for text in reversed(self._texts[1:]) if text.strip() == self._mark), separator)
         self._begun = False
@@ -104,6 +105,20 @@ class Gaps:
             return b""
         self._begun = False
         return self._text(position)
+
+    def instead(self, position: int) -> bytes:
+        """Return what to write, instead of what :meth:`opening` gives, where a record is left out and none put in.
+
+        The value of a member is null then; what nobody's record is parted from the one left out is not parted.
+        """
+        text = self.opening(position)
+        said = text.rstrip()
+        if said.endswith(b":"):
+            return text + b"null"
+        if self._mark and said.endswith(self._mark) and not self._keyed:
+            self._begun = True
+            return said.removesuffix(self._mark)
+        return text
 
     def before(self, position: int) -> bytes:
         """Return what to write before a record of the file."""

@@ -99,6 +99,12 @@ def test_a_recording_that_grows_stays_one_conversation(store: Store, tmp_path: P
         assert conversation.events == events
         with exported(store, conversation) as files:
             assert files == {path.name: path.read_bytes()}
+    # what was answered to the first request, and what the second one asks
+    Editor(store).edit(conversation.id, {2: DELETED, 3: DELETED})
+    with exported(store, store.conversation(conversation.id)) as files:
+        left = json.loads(files[path.name])["interactions"]
+    assert left[0] == recorded([ASKED], "") | {"response": {"content": None}}
+    assert left[1] == recorded([ASKED], "Done.")
 
 
 def test_lines_of_fine_tuning_are_conversations_each(store: Store, tmp_path: Path) -> None:
