@@ -64,6 +64,7 @@ class Records:
         self.copied: Copied | None = files.copied if files else None
         """How the session says what it shares with another."""
         self._left_out = self.copied.left_out if self.copied else 0
+        self.number += self._left_out
         self._spelling: Spelling | None = None
         self._likeness: Likeness | None = None
         self.begins: list[str] = []

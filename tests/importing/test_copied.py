@@ -1,6 +1,7 @@
 """Sessions that copy another's beginning share its turns, and come back byte for byte."""
 
 import json
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -203,6 +204,16 @@ def test_a_copy_whose_beginning_is_written_anew(store: Store, tmp_path: Path, fi
         assert fsck(store) == []
 
 
+def test_a_copy_without_the_head_of_the_other_grows_otherwise(store: Store, tmp_path: Path) -> None:
+    one = write(tmp_path, "a", head(), *TALK[:4])
+    two = write(tmp_path, "b", *TALK[:4], said(20))
+    imported(store, one, two)
+    assert by_source(store, two).metadata["copied"] == {"records": 5, "left_out": 1}
+    write(tmp_path, "b", *TALK[:4], said(70), said(20))
+    assert imported(store, two).records == 2
+    assert native(store, two) == two.read_bytes()
+
+
 def test_a_copy_that_is_still_being_written(store: Store, tmp_path: Path) -> None:
     one = write(tmp_path, "a", head(), *TALK)
     whole = lines(head("A copy"), *map(copy, (head(), *TALK[:8])), said(20), said(21))
@@ -258,10 +269,11 @@ def test_a_fork_says_whose_it_is(store: Store, tmp_path: Path, monkeypatch: pyte
     assert [fork.id for fork in store.forks(parent.id)] == [by_source(store, two).id]
 
 
+EXAMPLES = 500 if "CONVFS_LARGE_TESTS" in os.environ else 15
 RECORDS = st.lists(st.integers(0, 6), min_size=3, max_size=9)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(RECORDS, st.data())
 def test_whatever_sessions_have_in_common(
     tmp_path_factory: pytest.TempPathFactory, base: list[int], data: st.DataObject

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from tests.importing.parted_formats import Braid, know
 from tests.importing.sessions import exported, imported
 
 slow = settings(
-    max_examples=40,
+    max_examples=500 if "CONVFS_LARGE_TESTS" in os.environ else 20,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
