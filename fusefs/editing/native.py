@@ -21,7 +21,7 @@ from fusefs.editing.native_target import NativeTarget
 from fusefs.editing.spool import Spool
 from fusefs.tree.changes import Stale
 from fusefs.tree.node import Content
-from store.errors import ConvfsError, StoreBusy
+from store.errors import Conflict, ConvfsError, StoreBusy
 from store.importing.native import NativeFile
 from store.index.catalogue import Entry
 
@@ -34,7 +34,7 @@ _FOLDER = ".native"
 _QUIET_SECONDS = 0.005
 _PATIENCE_SECONDS = 0.1
 """So long complete lines wait, at most, that a program appends without a pause."""
-_SETTLED_SECONDS = 3.0
+_SETTLED_SECONDS = 2.0
 """After so long without a write, what is no complete line is committed too, as is what was written anew and is open."""
 _AGAIN_SECONDS = 1.0
 _LOOKED_AT = 1 << 20
@@ -190,7 +190,14 @@ class NativeWriting:
                 job, lambda entry: self._finish(spool, job.end, entry), lambda error: self._gave_up(spool, error)
             )
             return
-        self._finish(spool, end, job.run())
+        try:
+            entry = job.run()
+        except Conflict:
+            # somebody has changed the conversation in this very moment
+            spool.waits_since = time.monotonic()
+            self.wake()
+            return
+        self._finish(spool, end, entry)
 
     def commit_quietly(self, context: int, *, everything: bool = False) -> None:
         """Commit what is ready, when there is nobody to be told what is wrong: it is tried again later."""

@@ -26,7 +26,7 @@ from fusefs.tree.native import KEY, NativeDirectory
 from fusefs.tree.native_paths import Parts
 from store.disk import durable
 from store.editing.keeper import Keeper
-from store.errors import ConvfsError, UsageError
+from store.errors import ConvfsError, StoreBusy, UsageError
 from store.formats.format import Format, Source
 from store.formats.look import Look
 from store.formats.registry import format_named
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LOOKED_AT = 1 << 20
-_SETTLED_SECONDS = 3.0
+_SETTLED_SECONDS = 2.0
+_BUSY_SECONDS = 0.1
 _MANY_SECONDS = 1.0
 """After so long without a write, a file of many conversations is imported."""
 
@@ -159,7 +160,14 @@ class NewSessions:
             self._bring_back(known)
         job = Begin(self._store, format_, file, path, end, known)
         if not job.is_large:
-            self._become(ino, new, end, job.run())
+            try:
+                entry = job.run()
+            except StoreBusy:
+                # something else is being imported: nobody is told of that, and it is tried again before long
+                new.waits_since = new.changed_at = time.monotonic() + _BUSY_SECONDS
+                self._desk.native.wake()
+                return
+            self._become(ino, new, end, entry)
             return
         new.busy, new.lowest = True, end
         self._desk.native.later(job, partial(self._become, ino, new, end), partial(self._gave_up, new))

@@ -323,6 +323,8 @@ class Scratch:
                 # the folders of tools are drawn, whatever lies in them
                 drawn = isinstance(directory, NativeDirectory)
                 names = [entry.name for entry in found if not (drawn and entry.is_dir(follow_symlinks=False))]
+            if isinstance(directory, NativeDirectory):
+                names = [name for name in names if not directory.has_session(os.fsdecode(name))]
         except FileNotFoundError:
             return
         for position, name in sorted((_position(name), name) for name in names):

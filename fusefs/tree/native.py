@@ -115,6 +115,10 @@ class NativeDirectory(Directory):
         """Return where what is no session in it lies on the disk."""
         return self.tree.native.on_disk(self.tool, self.parts)
 
+    def has_session(self, name: str) -> bool:
+        """Say whether a name in it is that of a conversation's file."""
+        return self.tree.native.paths.context(self.tool, (*self.parts, name)) > 0
+
     def _folder(self, name: str) -> Node:
         return self.tree.fixed((*self._key, name))
 

@@ -365,3 +365,21 @@ def test_a_tool_whose_file_is_one_document(mount: Mounted) -> None:
         assert file.read_bytes() == data
         assert f"Say {number}." in mount.shell("cat $(ls -d conversations/*/*/events/*-user.md | tail -n 1)")
     assert len(mount.shell("ls conversations/*/*/events").split()) == 3
+
+
+def test_a_new_session_while_something_else_is_imported(mount: Mounted) -> None:
+    file = mount.root / FIRST / NAME
+    file.parent.mkdir()
+    large = mount.root / "import/large.jsonl"
+    large.write_bytes(text([assistant(os.urandom(2000).hex(), number) for number in range(4000)]))
+    until(lambda: not errno_of(lambda: (mount.root / "import/large.jsonl").stat()) and _imports(mount))
+    for line in LINES:
+        with file.open("ab") as opened:
+            opened.write(text([line]))
+    assert file.read_bytes() == text(LINES)
+    until(lambda: len(mount.shell("ls -d conversations/*/* || true").split()) == 2)
+
+
+def _imports(mount: Mounted) -> bool:
+    """Say whether something is being imported."""
+    return (mount.store / "scratch/imported").exists() and any((mount.store / "scratch/imported").iterdir())
