@@ -74,31 +74,28 @@ def _numbers(store: Store, place: Place, entry: Entry) -> dict[int, int]:
 
     Those that came later are left out.
     """
-    forks: list[Entry] = []
-    while entry.id != place.context:
-        forks.append(entry)
+    numbers: dict[int, int] | None = None
+    then, context = store.runs(place.tip), place.context
+    for fork in _forks(store, place.context, entry):
+        at = store.runs(fork.imported_head)
+        places = store.lineage.places_then(context, then, at)
+        numbers = _through(numbers, {now: was for was, now in places.items()})
+        then, context = at, fork.id
+    here = store.lineage.places(context, then, store.runs(entry.head))
+    return _through(numbers, {now + step: was + step for was, now, count in here for step in range(count)})
+
+
+def _forks(store: Store, context: int, entry: Entry) -> list[Entry]:
+    """Return by which forks a conversation has come from another one, the first of them first."""
+    found: list[Entry] = []
+    while entry.id != context:
+        found.insert(0, entry)
         parent = entry.metadata.get("forked_from")
         above = parent.get("context") if isinstance(parent, dict) else None
         if not isinstance(above, int):
             break
         entry = store.entry(above)
-    else:
-        forks.append(entry)
-    numbers: dict[int, int] | None = None
-    then, context = store.runs(place.tip), place.context
-    for fork in reversed([fork for fork in forks if fork.id != place.context]):
-        at = store.runs(fork.imported_head)
-        places = store.lineage.places_then(context, then, at)
-        numbers = _through(numbers, {now: was for was, now in places.items()})
-        then, context = at, fork.id
-    return _through(
-        numbers,
-        {
-            now + step: was + step
-            for was, now, count in store.lineage.places(context, then, store.runs(forks[0].head))
-            for step in range(count)
-        },
-    )
+    return found
 
 
 def _through(first: dict[int, int] | None, second: dict[int, int]) -> dict[int, int]:

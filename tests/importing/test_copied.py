@@ -16,6 +16,8 @@ from store.formats import registry
 from store.formats.example import ChatLines, ChatLinesLens
 from store.formats.format import Source
 from store.formats.look import Look
+from store.importing.copied import Copied
+from store.importing.imported import read_files
 from store.store import Append, Store
 from store.upkeep.fsck import fsck
 from tests.importing.parted_formats import know
@@ -299,6 +301,47 @@ def test_whatever_sessions_have_in_common(
         imported(store, write(folder, f"s{grown}", *sessions[grown]))
         for at, records in enumerate(sessions):
             assert native(store, folder / f"s{at}.chatlines") == lines(*records)
+        assert fsck(store) == []
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_whatever_is_edited_of_copies(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    own = data.draw(st.sampled_from([[], [head("Own")], [head("Own"), head("Own again")]]))
+    left_out = data.draw(st.integers(0, 1))
+    shared = data.draw(st.integers(5, 8))
+    copies = [copy(record, data.draw(st.integers(31, 32))) for record in [head(), *TALK][left_out:shared]]
+    file = [*own, *copies, *(said(number) for number in range(20, 20 + data.draw(st.integers(0, 3))))]
+    expected: list[bytes | None] = list(file)
+    with Store.open(folder / "store", renderer=FileRenderer()) as store:
+        imported(store, write(folder, "a", head(), *TALK))
+        path = write(folder, "b", *file)
+        imported(store, path)
+        context = by_source(store, path).id
+        files = read_files(by_source(store, path).metadata)
+        assert files
+        copied = files.copied or Copied(0)
+        editor = Editor(store)
+        for number in range(1, by_source(store, path).records + 1):
+            what = data.draw(st.sampled_from(["keep", "keep", "edit", "delete"]))
+            at = copied.position(number)
+            if what == "delete":
+                editor.edit(context, {number: DELETED})
+                if at is not None:
+                    expected[at] = None
+            elif what == "edit":
+                turn = store.path_to_root(store.entry(context).head)[number - 1]
+                editor.edit(context, {number: store.payload(turn.turn_id).replace(b"Line", b"LINE")})
+                if at is not None:
+                    expected[at] = (expected[at] or b"").replace(b"Line", b"LINE")
+        if data.draw(st.booleans()):
+            editor.append(context, [Append(said(40), TYPE)])
+            expected.append(said(40))
+        left = [record for record in expected if record is not None]
+        found = native(store, path)
+        assert found == (lines(*left) if left else b"\n" if file else b"")
+        assert native(store, folder / "a.chatlines") == lines(head(), *TALK)
         assert fsck(store) == []
 
 
