@@ -171,12 +171,12 @@ class _Run:
             self._release()
 
     def _import(self, source: Source, format_: Format) -> None:
-        if self._unchanged(source.path) is not None:
+        known = self._known(source.path)
+        if self._as_it_was(source.path, known) is not None:
             self.report.unchanged += 1
             return
         if _may_be_parted(format_) and self._import_parts(source, format_):
             return
-        known = self._known(source.path)
         if self._dry_run:
             self._count(None, known is None)
             return
@@ -247,8 +247,11 @@ class _Run:
 
     def _unchanged(self, path: Path) -> list[Path] | None:
         """Return what belongs to the session at ``path``, or the file of many, if it is known and as it was."""
-        if (entry := self._known(path)) is not None:
-            imported = read_imported(entry.metadata)
+        return self._as_it_was(path, self._known(path))
+
+    def _as_it_was(self, path: Path, session: Entry | None) -> list[Path] | None:
+        if session is not None:
+            imported = read_imported(session.metadata)
             if imported is None or imported.missing:
                 return None
             return _beside(path, imported, imported.first)

@@ -10,6 +10,7 @@ bytes as Latin-1.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence, Set
+from contextlib import suppress
 
 import msgspec
 from blake3 import blake3
@@ -17,6 +18,7 @@ from msgspec import Struct
 
 from store.errors import UsageError
 from store.formats.json_spans import Member, members
+from store.formats.json_view import decode, is_object
 
 Step = tuple[str, str, str]
 Change = tuple[Step, ...]
@@ -68,11 +70,13 @@ def collected(changes: Iterable[tuple[int, Change]]) -> Changes:
 
 def essence(record: bytes, volatile: Set[str]) -> bytes:
     """Return a digest of what a copy of a record has in common with it: all but the volatile members."""
-    kept = _kept(record, volatile)
-    whole = blake3()
-    for member in kept if kept is not None else ():
-        whole.update(record[member.start : member.end] + b"\0")
-    return (whole if kept is not None else blake3(record)).digest()
+    decoded = decode(record) if volatile and len(record) <= LARGEST else None
+    if decoded is not None and is_object(decoded.value):
+        stable = {key: value for key, value in decoded.value.items() if key not in volatile}
+        # one that is nested too deeply is known as it is
+        with suppress(RecursionError):
+            record = msgspec.json.encode(stable)
+    return blake3(record).digest()
 
 
 def difference(theirs: bytes, ours: bytes, volatile: Set[str]) -> Change | None:
@@ -159,13 +163,6 @@ def _opening(record: bytes) -> int:
     """Return where the content of an object begins, 0 if it is none."""
     start = len(record) - len(record.lstrip(b" \t\r\n"))
     return start + 1 if record[start : start + 1] == b"{" else 0
-
-
-def _kept(record: bytes, volatile: Set[str]) -> list[Member] | None:
-    if not volatile or len(record) > LARGEST:
-        return None
-    found = _members(record)
-    return None if found is None else [member for member in found if member.key not in volatile]
 
 
 def _with_separator(found: Sequence[Member], at: int, gone: Collection[int]) -> tuple[int, int]:
