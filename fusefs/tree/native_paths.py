@@ -33,7 +33,7 @@ class NativePaths:
         """The directories that stand for those of the tools, by tool."""
         self._tools: dict[str, _Folders] | None = None
         self.removed: dict[tuple[str, Parts], int] = {}
-        """The conversations whose files were removed from these paths, since the mount began."""
+        """The conversations whose files were at these paths and are in the trash, or were since the mount began."""
 
     @property
     def tools(self) -> dict[str, _Folders]:
@@ -50,6 +50,8 @@ class NativePaths:
             # what lies where the tool looks for it has its name for certain
             for sourced in apart:
                 self._tools.setdefault(sourced.format, _Folders()).add(sourced.id, self._elsewhere(sourced))
+            for sourced in self._store.of_one_file(trashed=True):
+                self.removed[sourced.format, self._below(sourced) or self._elsewhere(sourced)] = sourced.id
         return self._tools
 
     def format_of(self, tool: str) -> Format:

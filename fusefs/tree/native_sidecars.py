@@ -28,12 +28,16 @@ class Sidecars:
         self._native = native
 
     def owner(self, tool: str, parts: Parts) -> tuple[int, str]:
-        """Return whose file a path is: a conversation, and its name in the session's folder; (0, "") for nobody's."""
-        folders = self._native.paths.tools[tool]
+        """Return whose file a path is: a conversation, and its name in the session's folder; (0, "") for nobody's.
+
+        Those of a session that was removed stay, as they would on a disk, until they are removed themselves.
+        """
+        folders, removed = self._native.paths.tools[tool], self._native.paths.removed
         for at in range(len(parts) - 1):
             names = folders.names(parts[:at])
             for suffix in folders.suffixes:
-                context = names.get(parts[at] + suffix, 0)
+                called = parts[at] + suffix
+                context = names.get(called, 0) or removed.get((tool, (*parts[:at], called)), 0)
                 if context > 0 and PurePath(parts[-1]).suffix != suffix:
                     return context, "/".join(parts[at + 1 :])
         return 0, ""

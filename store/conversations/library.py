@@ -120,10 +120,13 @@ class Library:
         self._settle()
         return self._catalogue.by_source(source)
 
-    def of_one_file(self) -> list[Sourced]:
-        """Return the conversations whose session is one file, by where that lay, oldest first; nothing of the trash."""
+    def of_one_file(self, *, trashed: bool = False) -> list[Sourced]:
+        """Return the conversations whose session is one file, by where that lay, oldest first; or those of the trash.
+
+        Nothing is measured for it.
+        """
         self._settle()
-        return self._catalogue.of_one_file()
+        return self._catalogue.of_one_file(trashed=trashed)
 
     def by_origin(self, kind: str, *names: str, most: int = 1) -> list[Entry]:
         """Return up to ``most`` contexts that an import finds by these names, the newest first.

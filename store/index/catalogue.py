@@ -136,13 +136,14 @@ class Catalogue:
         """Return the newest conversation that was imported from ``source``."""
         return self._first("source = ? AND source != '' ORDER BY id DESC", source)
 
-    def of_one_file(self) -> list[Sourced]:
-        """Return the conversations whose session is one file, by where that lay, oldest first.
+    def of_one_file(self, *, trashed: bool = False) -> list[Sourced]:
+        """Return the conversations whose session is one file, by where that lay, oldest first; or those in the trash.
 
         There may be very many, so their metadata is not parsed: what it has no key of stands nowhere in its text.
         """
+        which = "trashed_ms != 0" if trashed else "name IS NOT NULL"
         rows = self._db.query(
-            "SELECT id, format, source FROM contexts WHERE source != '' AND name IS NOT NULL"
+            f"SELECT id, format, source FROM contexts WHERE source != '' AND {which}"
             " AND instr(metadata, '\"cursor\":') AND NOT instr(metadata, '\"main\":')"
             " AND NOT instr(metadata, '\"first\":') ORDER BY id"
         )

@@ -332,6 +332,9 @@ def test_outputs_that_a_tool_writes_beside_a_session_are_kept_with_it(native: Na
     assert (folder / "one.txt").read_bytes() == b"output and more"
     (folder / "one.txt").write_bytes(b"anew")
     assert (folder / "one.txt").read_bytes() == b"anew"
+    native.file.unlink()
+    assert sorted(os.listdir(folder)) == ["large.bin", "one.txt"]
+    assert (folder / "large.bin").read_bytes() == data
     (folder / "large.bin").unlink()
     assert os.listdir(folder) == ["one.txt"]
 
