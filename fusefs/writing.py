@@ -14,8 +14,8 @@ from fusefs.editing.written import Written
 from fusefs.handler import handler
 from fusefs.reading import PREFIX, Reading
 from fusefs.tree.conversation import LABEL_ATTRIBUTE, ConversationDirectory
-from fusefs.tree.native import SessionFile
-from fusefs.tree.native_sidecars import SidecarFile
+from fusefs.tree.native.files import SessionFile
+from fusefs.tree.native.sidecars import SidecarFile
 from fusefs.tree.node import Directory, Node
 from fusefs.tree.outputs import OutputFile
 from fusefs.tree.view_node import ViewNode

@@ -10,7 +10,7 @@ from pyfuse3 import FUSEError
 from fusefs.editing.desk import Desk
 from fusefs.editing.labels import Labels
 from fusefs.editing.new_names import new_name
-from fusefs.editing.output_moves import OutputMoves
+from fusefs.editing.outputs.moves import OutputMoves
 from fusefs.editing.removal import Removals
 from fusefs.editing.vanishing import Vanishing
 from fusefs.inodes import Place

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fusefs.editing.appending import Appending
-from fusefs.editing.companions import Companions
 from fusefs.editing.drafts import Drafts, remove_quietly
 from fusefs.editing.handle import Handle
 from fusefs.editing.identities import Identities
 from fusefs.editing.imports import Imports
-from fusefs.editing.native import NativeWriting
-from fusefs.editing.new_sessions import NewSessions
+from fusefs.editing.native.companions import Companions
+from fusefs.editing.native.new_sessions import NewSessions
+from fusefs.editing.native.writing import NativeWriting
 from fusefs.editing.orphan import OrphanFile
-from fusefs.editing.outputs import OutputFiles
+from fusefs.editing.outputs.files import OutputFiles
 from fusefs.editing.records import Records
 from fusefs.editing.saving import FileHandle, Session
 from fusefs.editing.scratch import Scratch

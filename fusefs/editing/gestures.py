@@ -15,11 +15,11 @@ from fusefs.editing.buffer import check_size
 from fusefs.editing.conversations import Conversations
 from fusefs.editing.desk import Desk
 from fusefs.editing.handle import Handle, ScratchHandle
-from fusefs.editing.output_moves import OutputMoves
+from fusefs.editing.native.sessions import Sessions
+from fusefs.editing.outputs.moves import OutputMoves
 from fusefs.editing.placing import move_away, save_onto
 from fusefs.editing.removal import Removals
 from fusefs.editing.scratch import ScratchDirectory, ScratchFile, ScratchNode
-from fusefs.editing.sessions import Sessions
 from fusefs.inodes import Place
 from fusefs.text.names import parse_event_name
 from fusefs.tree.changes import Stale
@@ -27,8 +27,8 @@ from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.documents import EventsJson, MetadataFile
 from fusefs.tree.events import EventFile, EventsDirectory
 from fusefs.tree.labels import LabelDirectory
-from fusefs.tree.native import NativeDirectory, SessionFile
-from fusefs.tree.native_sidecars import SidecarFile
+from fusefs.tree.native.files import NativeDirectory, SessionFile
+from fusefs.tree.native.sidecars import SidecarFile
 from fusefs.tree.node import Directory, File, Link, Node
 from fusefs.tree.outputs import OutputFile, OutputsDirectory
 from fusefs.tree.resources import ResourceFile

@@ -9,7 +9,7 @@ from pathlib import Path
 from fusefs.editing.appending import Candidate, new_event
 from fusefs.editing.desk import Desk
 from fusefs.editing.drafts import NEW, Draft
-from fusefs.editing.native_recovery import take_up_spools
+from fusefs.editing.native.recovery import take_up_spools
 from fusefs.editing.target import Target
 from store.disk import durable
 from store.errors import NotFound, UsageError

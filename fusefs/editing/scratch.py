@@ -24,7 +24,7 @@ from fusefs.tree.disk_space import SCRATCH
 from fusefs.tree.events import EventsDirectory
 from fusefs.tree.fixed import RootDirectory
 from fusefs.tree.imports import IMPORT, ImportDirectory
-from fusefs.tree.native import NativeDirectory
+from fusefs.tree.native.files import NativeDirectory
 from fusefs.tree.node import SHORT, Attributes, Content, Directory, Entry, File, Node
 from fusefs.tree.outputs import OutputsDirectory
 from fusefs.tree.projects import ProjectDirectory, ProjectsDirectory

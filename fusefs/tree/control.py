@@ -14,8 +14,8 @@ from fusefs import inodes
 from fusefs.inodes import Place, Space
 from fusefs.text.names import safe_name, unique
 from fusefs.tree.conversation import conversation_attributes
-from fusefs.tree.native import NATIVE, native_node
-from fusefs.tree.native_sidecars import SIDECARS, SidecarFile
+from fusefs.tree.native.files import NATIVE, native_node
+from fusefs.tree.native.sidecars import SIDECARS, SidecarFile
 from fusefs.tree.node import (
     DERIVED_FILE,
     DIRECTORY,

@@ -20,7 +20,7 @@ from fusefs.tree.forks import ForksDirectory, fork_link
 from fusefs.tree.imports import IMPORT, ImportDirectory
 from fusefs.tree.labels import BY_LABEL, LabelDirectory, LabelsDirectory
 from fusefs.tree.links import BY_DATE, DatesDirectory, DayDirectory, RecentDirectory, make_link
-from fusefs.tree.native import Native, SessionFile
+from fusefs.tree.native.files import Native, SessionFile
 from fusefs.tree.node import Node
 from fusefs.tree.outputs import OutputFile, OutputNames, OutputsDirectory, output_node
 from fusefs.tree.overlay import EventOverlay, Served

@@ -11,7 +11,7 @@ from pyfuse3 import FUSEError
 from fusefs.editing.handle import LARGEST_SCRATCH, ScratchHandle
 from fusefs.editing.orphan import OrphanFile
 from fusefs.tree.changes import Stale
-from fusefs.tree.native import SessionFile
+from fusefs.tree.native.files import SessionFile
 
 if TYPE_CHECKING:
     from fusefs.editing.desk import Desk

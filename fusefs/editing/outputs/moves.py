@@ -16,8 +16,8 @@ from fusefs import inodes
 from fusefs.editing.drafts import remove_quietly
 from fusefs.editing.handle import ScratchHandle
 from fusefs.editing.orphan import OrphanFile
-from fusefs.editing.output_handle import OutputHandle
-from fusefs.editing.outputs import LARGEST_COPY, OutputFiles
+from fusefs.editing.outputs.files import LARGEST_COPY, OutputFiles
+from fusefs.editing.outputs.handle import OutputHandle
 from fusefs.inodes import Space
 from fusefs.tree.changes import Stale
 from fusefs.tree.node import Bytes, Content

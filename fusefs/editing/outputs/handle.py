@@ -10,7 +10,7 @@ from pyfuse3 import FUSEError
 from fusefs.editing.handle import ScratchHandle
 
 if TYPE_CHECKING:
-    from fusefs.editing.outputs import OutputFiles
+    from fusefs.editing.outputs.files import OutputFiles
     from fusefs.tree.node import Content
     from fusefs.tree.outputs import Key
 

@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from fusefs.editing.spool import COPY
-from fusefs.tree.native_sidecars import GONE
+from fusefs.editing.native.spool import COPY
+from fusefs.tree.native.sidecars import GONE
 from store.importing import written
 from store.importing.importer import Importer, ImportReport
 from store.importing.native import NativeFile
@@ -18,7 +18,7 @@ from store.importing.snapshot import Snapshot
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fusefs.editing.spool import Spool
+    from fusefs.editing.native.spool import Spool
     from store.formats.format import Format
     from store.index.catalogue import Entry
     from store.store import Store

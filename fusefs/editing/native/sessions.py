@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from pyfuse3 import FUSEError
 
 from fusefs.editing.handle import LARGEST_SCRATCH, ScratchHandle
-from fusefs.editing.native_handle import NewSessionHandle, SessionHandle
+from fusefs.editing.native.handle import NewSessionHandle, SessionHandle
 from fusefs.editing.scratch import ScratchFile
-from fusefs.tree.native import KEY, NativeDirectory, SessionFile
-from fusefs.tree.native_paths import Parts
-from fusefs.tree.native_sidecars import GONE, SidecarFile
+from fusefs.tree.native.files import KEY, NativeDirectory, SessionFile
+from fusefs.tree.native.paths import Parts
+from fusefs.tree.native.sidecars import GONE, SidecarFile
 from store.disk import durable
 from store.editing.keeper import Keeper
 from store.importing.paths import path_text

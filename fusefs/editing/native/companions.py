@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from fusefs.editing.drafts import remove_quietly
 from fusefs.editing.handle import ScratchHandle
-from fusefs.editing.native_jobs import Beside
+from fusefs.editing.native.jobs import Beside
 from fusefs.editing.scratch import ScratchNode
 from fusefs.tree.changes import Stale
-from fusefs.tree.native import KEY
-from fusefs.tree.native_paths import Parts
-from fusefs.tree.native_sidecars import SIDECARS
+from fusefs.tree.native.files import KEY
+from fusefs.tree.native.paths import Parts
+from fusefs.tree.native.sidecars import SIDECARS
 
 if TYPE_CHECKING:
     from fusefs.editing.desk import Desk

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from fusefs.inodes import Place
 from fusefs.tree.disk_space import SCRATCH
-from fusefs.tree.native_paths import NativePaths, Parts
-from fusefs.tree.native_sidecars import SIDECARS, Sidecars
+from fusefs.tree.native.paths import NativePaths, Parts
+from fusefs.tree.native.sidecars import SIDECARS, Sidecars
 from fusefs.tree.node import (
     DIRECTORY,
     FILE,

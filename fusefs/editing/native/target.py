@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fusefs.editing.target import WholeTarget
 from fusefs.inodes import Place
-from fusefs.tree.native import NATIVE, SessionFile
+from fusefs.tree.native.files import NATIVE, SessionFile
 
 if TYPE_CHECKING:
     from fusefs.editing.target import Prepared

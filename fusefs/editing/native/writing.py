@@ -1,6 +1,6 @@
 """Writing to the tools' own files: what is appended to a session's file, or written in the place of it, is committed.
 
-What is written goes to a spool (:mod:`fusefs.editing.spool`) and is shown at once. Lines that are complete are
+What is written goes to a spool (:mod:`fusefs.editing.native.spool`) and is shown at once. Lines that are complete are
 committed when the program closes the file or syncs it, and otherwise after some milliseconds of quiet; a file that is
 written anew, when it is closed for the last time. What takes long is done by a thread, while the spool goes on to be
 shown.
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
-from fusefs.editing.native_jobs import Append, Job, Rewrite
-from fusefs.editing.native_target import NativeTarget
-from fusefs.editing.spool import Spool
+from fusefs.editing.native.jobs import Append, Job, Rewrite
+from fusefs.editing.native.spool import Spool
+from fusefs.editing.native.target import NativeTarget
 from fusefs.tree.changes import Stale
 from fusefs.tree.node import Content
 from store.errors import Conflict, ConvfsError, StoreBusy

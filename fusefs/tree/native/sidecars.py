@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from fusefs.tree.native_paths import Parts
+from fusefs.tree.native.paths import Parts
 from fusefs.tree.node import FILE, SHORT, Attributes, Content, File, InParts
 from store.errors import NotFound
 from store.ids import Hash
 
 if TYPE_CHECKING:
-    from fusefs.tree.native import Native
+    from fusefs.tree.native.files import Native
     from fusefs.tree.tree import Tree
 
 SIDECARS = "native sidecars"

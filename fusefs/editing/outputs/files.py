@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from pyfuse3 import FUSEError
 
-from fusefs.editing.output_handle import OutputHandle
-from fusefs.editing.output_keeper import OutputKeeper
+from fusefs.editing.outputs.handle import OutputHandle
+from fusefs.editing.outputs.keeper import OutputKeeper
 from fusefs.tree.outputs import Key, OutputFile, OutputsDirectory, found
 from store.artifacts.names import may_name
 from store.disk import durable

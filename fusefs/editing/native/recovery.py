@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fusefs.editing.spool import COPY, Spool, noted
+from fusefs.editing.native.spool import COPY, Spool, noted
 from store.errors import ConvfsError
 from store.importing.native import NativeFile, is_one_file
 

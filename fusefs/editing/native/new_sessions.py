@@ -19,11 +19,11 @@ from msgspec import Struct
 
 from fusefs.editing.drafts import remove_quietly
 from fusefs.editing.handle import ScratchHandle
-from fusefs.editing.native_handle import SessionHandle
-from fusefs.editing.native_jobs import Begin, Whole
+from fusefs.editing.native.handle import SessionHandle
+from fusefs.editing.native.jobs import Begin, Whole
 from fusefs.editing.scratch import ScratchFile
-from fusefs.tree.native import KEY, NativeDirectory
-from fusefs.tree.native_paths import Parts
+from fusefs.tree.native.files import KEY, NativeDirectory
+from fusefs.tree.native.paths import Parts
 from store.disk import durable
 from store.editing.keeper import Keeper
 from store.errors import ConvfsError, StoreBusy, UsageError

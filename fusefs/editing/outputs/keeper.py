@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from fusefs.editing.output_handle import OutputHandle
+from fusefs.editing.outputs.handle import OutputHandle
 from fusefs.tree.outputs import Key
 from store.errors import NotFound
 

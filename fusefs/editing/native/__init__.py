@@ -1,0 +1,1 @@
+"""Writing to the tools' own files, in ``.convfs/native/``."""

@@ -1,0 +1,1 @@
+"""Writing outputs of tools and agents, in ``artifacts/`` and ``agents/``."""

@@ -1,0 +1,1 @@
+"""``.convfs/native/``: the tools' own files, byte for byte."""
