@@ -89,7 +89,7 @@ class Reading(pyfuse3.Operations):
 
     @handler
     def lookup(self, parent_inode: int, name: bytes, _ctx: RequestContext) -> EntryAttributes:
-        node = self.gestures.find(self._directory(parent_inode, name), name)
+        node = self.gestures.names.find(self._directory(parent_inode, name), name)
         if node is None:
             raise FUSEError(errno.ENOENT)
         return self._named(node, name)

@@ -10,19 +10,16 @@ from pathlib import Path
 
 from pyfuse3 import RENAME_NOREPLACE, FUSEError
 
-from fusefs.editing.appending import Candidate, new_event
 from fusefs.editing.buffer import check_size
 from fusefs.editing.conversations import Conversations
 from fusefs.editing.desk import Desk
 from fusefs.editing.handle import Handle, ScratchHandle
+from fusefs.editing.naming import Names, refusal
 from fusefs.editing.native.sessions import Sessions
 from fusefs.editing.outputs.moves import OutputMoves
 from fusefs.editing.placing import move_away, save_onto
 from fusefs.editing.removal import Removals
 from fusefs.editing.scratch import ScratchDirectory, ScratchFile, ScratchNode
-from fusefs.inodes import Place
-from fusefs.text.names import parse_event_name
-from fusefs.tree.changes import Stale
 from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.documents import EventsJson, MetadataFile
 from fusefs.tree.events import EventFile, EventsDirectory
@@ -49,102 +46,16 @@ class Gestures:
         self.outputs = OutputMoves(desk, desk.outputs)
         self.conversations = Conversations(desk, self.removals, self.outputs)
         self.sessions = Sessions(desk)
-
-    # -- finding ---------------------------------------------------------------------------------------------------
-
-    def find(self, directory: Directory, name: bytes) -> Node | None:
-        """Return what a name in a directory stands for, None if it is free."""
-        try:
-            node = directory.lookup(name.decode())
-        except UnicodeDecodeError:
-            node = None
-        if node is not None and not self.desk.tree.has_vanished(node.ino):
-            return node
-        node = self.desk.scratch.find(directory, name)
-        if isinstance(node, ScratchFile):
-            self._named(node, directory, name)
-        return node
-
-    def _named(self, node: ScratchNode, directory: Directory, name: bytes) -> Candidate | None:
-        """Take note of a name of a scratch file; return what it may become under it."""
-        if isinstance(directory, NativeDirectory) and isinstance(node, ScratchFile):
-            self.desk.new_sessions.named(node, directory, name)
-        else:
-            self.desk.new_sessions.forget(node.ino)
-        if not isinstance(directory, EventsDirectory):
-            self.desk.appending.forget(node.ino)
-            return None
-        return self.desk.appending.consider(node.ino, directory.view_id, name.decode(errors="replace"))
-
-    def _removed(self, directory: Directory, name: bytes) -> Node | None:
-        """Return the file that had this name and is being removed; or the event that had it, and was deleted."""
-        text = name.decode(errors="replace")
-        if not isinstance(directory, EventsDirectory):
-            tree = self.desk.tree
-            node = directory.lookup(text) if tree.vanished and isinstance(directory, ViewNode) else None
-            return node if node is not None and tree.has_vanished(node.ino) else None
-        overlay = self.desk.tree.overlays.get(directory.view_id)
-        number = (overlay and overlay.aliases.get(text)) or parse_event_name(text)
-        if number is None or not ((overlay and number in overlay.hidden) or self._is_deleted(directory, number)):
-            return None
-        return self.desk.tree.event(directory.view_id, number)
-
-    def _is_deleted(self, directory: EventsDirectory, number: int) -> bool:
-        return (
-            self.desk.is_head(directory.view_id)
-            and number <= directory.view.records
-            and directory.view.row(number).deleted
-        )
-
-    def _hide(self, node: ViewNode) -> None:
-        """Take note that a file has been removed, or moved away."""
-        if isinstance(node, EventFile):
-            self.removals.hide(node)
-        else:
-            self.conversations.vanishing.hide(node, node)
-
-    def _look_again(self, node: Node, name: bytes) -> None:
-        """Have the kernel look where the listed name of an event leads, if another one was moved or removed."""
-        if isinstance(node, EventFile) and node.name.encode() != name:
-            self.desk.invalidate(Stale(node.place(Place.EVENTS), node.name.encode()))
-
-    def _come_back(self, node: Node) -> bool:
-        """Take note that a file is there again; say whether it was being removed, or was gone."""
-        if isinstance(node, EventFile):
-            return self.removals.cancel(node.view_id, node.number) or node.row.deleted
-        return isinstance(node, ViewNode) and self.conversations.vanishing.cancel(node)
-
-    def _new_path(self, directory: Directory, name: bytes) -> bytes:
-        """Return the path on the disk for a new name. Raises what is wrong with making one here."""
-        path = self.desk.scratch.make_place(directory, name)
-        if path is None:
-            raise FUSEError(_refusal(directory))
-        if isinstance(directory, EventsDirectory):
-            self._check_number(directory, name.decode(errors="replace"))
-        return path
-
-    def _check_number(self, directory: EventsDirectory, name: str) -> None:
-        """Raise EEXIST for the name of a new event whose number is taken, EINVAL for one that no event can have."""
-        number = parse_event_name(name)
-        if number is not None and number <= directory.view.records:
-            raise FUSEError(errno.EEXIST)
-        if number is not None and new_event(name) is None:
-            raise FUSEError(errno.EINVAL)
-
-    def _node(self, path: bytes, directory: Directory) -> ScratchNode:
-        node = self.desk.scratch.node_at(path, directory.ino)
-        if node is None:
-            raise FUSEError(errno.ENOENT)
-        return node
+        self.names = Names(desk, self.removals, self.conversations.vanishing)
 
     # -- making ----------------------------------------------------------------------------------------------------
 
     def create(self, directory: Directory, name: bytes, mode: int, flags: int) -> tuple[Node, Handle]:
         """Make a file and open it."""
-        there = self._removed(directory, name) or self.find(directory, name)
+        there = self.names.removed(directory, name) or self.names.find(directory, name)
         target = self.desk.targets.of(there)
         if there is not None and target is not None:
-            if not self._come_back(there) and flags & os.O_EXCL:
+            if not self.names.come_back(there) and flags & os.O_EXCL:
                 raise FUSEError(errno.EEXIST)
             return there, self.desk.open(there.ino, target, anew=True)
         if there is None or isinstance(there, OutputFile):
@@ -155,13 +66,13 @@ class Gestures:
             return there, self.sessions.open(there, flags | os.O_TRUNC)
         if there is not None and not isinstance(there, ScratchFile):
             raise FUSEError(errno.EEXIST)
-        path = self._new_path(directory, name)
+        path = self.names.new_path(directory, name)
         kept = flags & (os.O_EXCL | os.O_TRUNC)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | kept, 0o600)
         if there is None:
             os.fchmod(fd, mode & _MODES)
-        node = self._node(path, directory)
-        self._named(node, directory, name)
+        node = self.names.node(path, directory)
+        self.names.named(node, directory, name)
         return node, self.as_handle(node.ino, fd, flags)
 
     def as_handle(self, ino: int, fd: int, flags: int) -> Handle:
@@ -175,10 +86,10 @@ class Gestures:
         self._check_free(directory, name)
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
             raise FUSEError(errno.EPERM)
-        path = self._new_path(directory, name)
+        path = self.names.new_path(directory, name)
         os.mknod(path, stat.S_IFMT(mode) | 0o600)
         os.chmod(path, mode & _MODES)
-        return self._node(path, directory)
+        return self.names.node(path, directory)
 
     def mkdir(self, directory: Directory, name: bytes, mode: int) -> Node:
         """Make a directory."""
@@ -188,19 +99,19 @@ class Gestures:
         made = self.conversations.make(directory, name)
         if made is not None:
             return made
-        path = self._new_path(directory, name)
+        path = self.names.new_path(directory, name)
         os.mkdir(path, 0o700)
         os.chmod(path, mode & _MODES)
-        return self._node(path, directory)
+        return self.names.node(path, directory)
 
     def symlink(self, directory: Directory, name: bytes, target: bytes) -> Node:
         """Make a symbolic link."""
         self._check_free(directory, name)
         if isinstance(directory, LabelDirectory):
             return self.conversations.labels.link(directory, name, target)
-        path = self._new_path(directory, name)
+        path = self.names.new_path(directory, name)
         os.symlink(target, path)
-        return self._node(path, directory)
+        return self.names.node(path, directory)
 
     def link(self, node: Node, directory: Directory, name: bytes) -> Node:
         """Give a scratch file one name more."""
@@ -208,28 +119,28 @@ class Gestures:
             raise FUSEError(errno.EPERM)
         self._check_free(directory, name)
         # only with a descriptor does this follow the link in /proc; the path is absolute, so which one does not matter
-        os.link(node.path, self._new_path(directory, name), src_dir_fd=node.fd, follow_symlinks=True)
+        os.link(node.path, self.names.new_path(directory, name), src_dir_fd=node.fd, follow_symlinks=True)
         if isinstance(directory, NativeDirectory):
-            self._named(node, directory, name)
+            self.names.named(node, directory, name)
             self._maybe_session(node)
         return node
 
     def _check_free(self, directory: Directory, name: bytes) -> None:
-        if self.find(directory, name) is not None:
+        if self.names.find(directory, name) is not None:
             raise FUSEError(errno.EEXIST)
 
     # -- removing --------------------------------------------------------------------------------------------------
 
     def unlink(self, directory: Directory, name: bytes) -> None:
         """Remove the name of a file."""
-        node = self.find(directory, name)
+        node = self.names.find(directory, name)
         match node:
             case None:
                 raise FUSEError(errno.ENOENT)
             case ScratchDirectory():
                 raise FUSEError(errno.EISDIR)
             case ScratchNode():
-                os.unlink(self._path(directory, name))
+                os.unlink(self.names.path(directory, name))
                 self.desk.new_sessions.forget(node.ino)
                 self.sessions.uncover(directory, name)
             case SessionFile():
@@ -247,21 +158,21 @@ class Gestures:
                 if target is not None:
                     self.desk.orphan(node.ino, target)
                     node = target.node(self.desk.identities.known(target))
-                self._hide(node)
-                self._look_again(node, name)
+                self.names.hide(node)
+                self.names.look_again(node, name)
             case Link():
                 self.conversations.unlink(directory, name, node)
             case _:
-                raise FUSEError(_refusal(node))
+                raise FUSEError(refusal(node))
 
     def rmdir(self, directory: Directory, name: bytes) -> None:
         """Remove an empty directory."""
-        node = self.find(directory, name)
+        node = self.names.find(directory, name)
         match node:
             case None:
                 raise FUSEError(errno.ENOENT)
             case ScratchDirectory():
-                os.rmdir(self._path(directory, name))
+                os.rmdir(self.names.path(directory, name))
             case NativeDirectory():
                 self.sessions.remove_folder(node)
             case Directory():
@@ -269,33 +180,28 @@ class Gestures:
             case _:
                 raise FUSEError(errno.ENOTDIR)
 
-    def _path(self, directory: Directory, name: bytes) -> bytes:
-        path = self.desk.scratch.at(directory, name)
-        assert path is not None
-        return path
-
     # -- moving ----------------------------------------------------------------------------------------------------
 
     def rename(self, old: Directory, old_name: bytes, new: Directory, new_name: bytes, flags: int) -> None:
         """Move a name. What a scratch file is moved onto, if it is an event, takes its content."""
         if flags & ~RENAME_NOREPLACE:
             raise FUSEError(errno.EINVAL)
-        source = self.find(old, old_name)
+        source = self.names.find(old, old_name)
         if source is None:
             raise FUSEError(errno.ENOENT)
-        removed = self._removed(new, new_name)
-        target = removed or self.find(new, new_name)
+        removed = self.names.removed(new, new_name)
+        target = removed or self.names.find(new, new_name)
         if flags & RENAME_NOREPLACE and target is not None and removed is None:
             raise FUSEError(errno.EEXIST)
         match source, target:
             case ScratchFile(), SessionFile():
-                self.sessions.replace(source, Path(os.fsdecode(self._path(old, old_name))), target)
+                self.sessions.replace(source, Path(os.fsdecode(self.names.path(old, old_name))), target)
             case SessionFile(), None if isinstance(new, NativeDirectory) and new.tool:
-                self.sessions.move(source, new, new_name, Path(os.fsdecode(self._new_path(new, new_name))))
+                self.sessions.move(source, new, new_name, Path(os.fsdecode(self.names.new_path(new, new_name))))
             case SessionFile(), SessionFile() if isinstance(new, NativeDirectory):
-                self.sessions.move_onto(source, new, Path(os.fsdecode(self._new_path(new, new_name))), target)
+                self.sessions.move_onto(source, new, Path(os.fsdecode(self.names.new_path(new, new_name))), target)
             case ScratchFile(), SidecarFile():
-                self._move(source, self._path(old, old_name), new, new_name)
+                self._move(source, self.names.path(old, old_name), new, new_name)
             case ((SessionFile() | SidecarFile() | NativeDirectory()), _):
                 # programs that can then copy it and remove it
                 raise FUSEError(errno.EXDEV)
@@ -307,29 +213,29 @@ class Gestures:
                 if isinstance(source, OutputFile):
                     self.outputs.move(source, new, asked)
                 else:
-                    self.outputs.take(source, self._path(old, old_name), new, asked)
+                    self.outputs.take(source, self.names.path(old, old_name), new, asked)
             case OutputFile(), (None | ScratchFile()):
-                self.outputs.give(source, self._new_path(new, new_name), new.ino)
+                self.outputs.give(source, self.names.new_path(new, new_name), new.ino)
             case ScratchFile(), File() if (saved_as := self.desk.targets.of(target)) is not None:
-                save_onto(self.desk, source, self._path(old, old_name), target, saved_as, self._come_back)
-                self._look_again(target, new_name)
+                save_onto(self.desk, source, self.names.path(old, old_name), target, saved_as, self.names.come_back)
+                self.names.look_again(target, new_name)
             case ScratchNode(), None | ScratchNode():
-                self._move(source, self._path(old, old_name), new, new_name)
+                self._move(source, self.names.path(old, old_name), new, new_name)
                 self.sessions.uncover(old, old_name)
             case ViewNode(), None | ScratchNode() if (saved_as := self.desk.targets.of(source)) is not None:
-                self._hide(move_away(self.desk, source, saved_as, self._new_path(new, new_name), new.ino))
-                self._look_again(source, old_name)
+                self.names.hide(move_away(self.desk, source, saved_as, self.names.new_path(new, new_name), new.ino))
+                self.names.look_again(source, old_name)
             case ScratchFile(), ViewNode() if not self.desk.is_head(target.view_id):
                 raise FUSEError(errno.EROFS)
             case ((Link() | LabelDirectory()), None):
                 self.conversations.labels.move(source, old, old_name, new, new_name)
             case _:
-                raise FUSEError(_refusal(source))
+                raise FUSEError(refusal(source))
 
     def _move(self, source: ScratchNode, path: bytes, directory: Directory, name: bytes) -> None:
         """Give a scratch file another name. One that asks for it makes an event of the file."""
-        to = self._new_path(directory, name)
-        candidate = self._named(source, directory, name) if isinstance(source, ScratchFile) else None
+        to = self.names.new_path(directory, name)
+        candidate = self.names.named(source, directory, name) if isinstance(source, ScratchFile) else None
         open_still = self.desk.appending.reopen(source.ino)
         if candidate is None or not isinstance(source, ScratchFile) or open_still or not source.status().st_size:
             os.rename(path, to)
@@ -392,8 +298,3 @@ class Gestures:
                 os.fsync(fd)
             finally:
                 os.close(fd)
-
-
-def _refusal(node: Node) -> int:
-    """Return the errno for a name that cannot be changed: in an earlier version none can."""
-    return errno.EROFS if isinstance(node, ViewNode) else errno.EPERM
