@@ -169,9 +169,12 @@ class Viewer:
 
         def backwards(earlier: int) -> Event | None:
             turn = self._turns.get(position(earlier))
+            # what it was told itself may be what it tells
+            known = next(iter(self._views.rows([(turn.turn_id, 1)], earlier)), None)
+            recorded = Recorded(known.tool, known.parent, self._blobs) if known else Recorded("", 0, self._blobs)
             for _turn, payload in self._payloads([turn]):
                 if isinstance(payload, bytes) and len(payload) <= LARGEST_VIEWED:
-                    return self.lens(turn).view(payload, Recorded("", 0, self._blobs))
+                    return self.lens(turn).view(payload, recorded)
             return None
 
         return Chain(number, backwards, blobs or self._blobs, reach)

@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 
 from store.editing.editor import DELETED, Editor
+from store.events.event import Kind
 from store.store import Store
-from tests.formats.rollouts import TIME, item, message, meta, written
+from tests.editing.measured import check_branch
+from tests.formats.rollouts import TIME, event, item, message, meta, written
 from tests.formats.test_codex_document import ITEMS, NAME, WHO, document
 from tests.importing.sessions import exported, imported
 
@@ -43,6 +45,24 @@ def test_a_fork_has_its_parent_turns(store: Store, tmp_path: Path) -> None:
     for conversation, records in ((first, parent), (second, fork)):
         with exported(store, conversation) as files:
             assert list(files.values()) == [written(*records)]
+
+
+def test_what_repeats_itself_is_told_apart_as_it_grows(store: Store, tmp_path: Path) -> None:
+    records = [meta()]
+    path = tmp_path / f"rollout-{TIME[:19].replace(':', '-')}-0.jsonl"
+    for _ in range(3):
+        for record in (
+            message("user", "continue"),
+            event("user_message", message="continue"),
+            message("assistant", "On."),
+        ):
+            records.append(record)
+            path.write_bytes(written(*records))
+            imported(store, path)
+    [conversation] = store.conversations()
+    check_branch(store, conversation.head)
+    kinds = [row.kind for row in store.rows(conversation.head)]
+    assert kinds.count(Kind.USER) == kinds.count(Kind.ASSISTANT) == 3
 
 
 def parent_id(records: list[dict[str, object]]) -> object:
