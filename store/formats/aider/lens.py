@@ -3,8 +3,8 @@
 from store.errors import UsageError
 from store.events.event import Kind
 from store.formats.aider.passages import ASKED, LINE_BREAK, PRINTED, STARTED
+from store.formats.composing import check_said
 from store.formats.markdown_lens import MarkdownLens, Passage
-from store.formats.new_literals import encoded
 from store.formats.times import milliseconds
 
 
@@ -25,13 +25,9 @@ class AiderLens(MarkdownLens):
 
     def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
         """Return a request or an answer."""
-        encoded(text)
-        if not text.strip():
-            raise UsageError("an empty message says nothing: write its text, then save again")
+        check_said(text.strip(), kind, (Kind.USER, Kind.ASSISTANT))
         passage = Passage(kind, "", mark=ASKED, ending=LINE_BREAK) if kind is Kind.USER else Passage(kind, "")
         written = "\n".join(f"{passage.mark}{line}{passage.ending}" for line in text.split("\n"))
-        if kind not in (Kind.USER, Kind.ASSISTANT):
-            raise UsageError(f"a {kind.name.lower()} cannot be written by hand here: write user or assistant")
         if self.passage(written).kind is not kind:
             raise UsageError("the text begins as another part of the file does: write it otherwise")
         return written.encode()

@@ -7,11 +7,12 @@ from store.events.edit import EventEdit
 from store.events.event import Block, Event, Kind
 from store.formats.chat_messages import gather_answer, gather_message, is_message, shown
 from store.formats.chat_parts import Gathered, gather
+from store.formats.composing import check_said, object_before
 from store.formats.editing import EditableLens, Place
 from store.formats.json_view import JsonObject, as_object, as_text, decode, is_object
 from store.formats.lens import Before
 from store.formats.nested import document_in, document_in_base64
-from store.formats.new_literals import encoded, spell
+from store.formats.new_literals import spell
 from store.formats.new_records import new_record
 from store.formats.shown import BOOKKEEPING, Shown
 from store.formats.splices import put
@@ -66,13 +67,8 @@ class ApiMessageLens(EditableLens):
 
     def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
         """Return a message, with ``parts`` where ``previous`` has them."""
-        if kind not in _COMPOSED:
-            raise UsageError(f"a {kind.name.lower()} cannot be written by hand here: write user, assistant or system")
-        encoded(text)
-        if not text:
-            raise UsageError("an empty message says nothing: write its text, then save again")
-        decoded = decode(previous) if previous else None
-        said = as_object(decoded.value) if decoded else {}
+        check_said(text, kind, _COMPOSED)
+        said = object_before(previous)
         if previous and (not is_message(said) or said.keys() & _ANSWERED):
             raise UsageError("what comes last is no message of a request: nothing can be written after it")
         role = _COMPOSED[kind]

@@ -4,10 +4,9 @@ import uuid
 
 import msgspec
 
-from store.errors import UsageError
 from store.events.event import Kind
+from store.formats.composing import check_said
 from store.formats.json_view import JsonObject, as_object, as_text, decode
-from store.formats.new_literals import encoded
 
 _ROLES = {Kind.ASSISTANT: "assistant", Kind.SYSTEM: "system", Kind.USER: "user"}
 _encode = msgspec.json.Encoder().encode
@@ -15,12 +14,8 @@ _encode = msgspec.json.Encoder().encode
 
 def compose(kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
     """Return a node that follows ``previous``. See :meth:`store.formats.lens.Lens.compose`."""
-    encoded(text)
-    role = _ROLES.get(kind)
-    if role is None:
-        raise UsageError(f"a {kind.name.lower()} cannot be written by hand: write user, assistant or system")
-    if not text:
-        raise UsageError("an empty message says nothing: write its text, then save again")
+    check_said(text, kind, _ROLES)
+    role = _ROLES[kind]
     decoded = decode(previous) if previous else None
     parent = as_text((as_object(decoded.value) if decoded else {}).get("id"))
     identifier = str(uuid.uuid4())

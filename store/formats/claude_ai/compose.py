@@ -4,10 +4,9 @@ import uuid
 
 import msgspec
 
-from store.errors import UsageError
 from store.events.event import Kind
-from store.formats.json_view import JsonObject, as_object, decode
-from store.formats.new_literals import encoded
+from store.formats.composing import check_said, object_before
+from store.formats.json_view import JsonObject
 from store.formats.times import in_iso
 
 _SENDERS = {Kind.ASSISTANT: "assistant", Kind.USER: "human"}
@@ -16,14 +15,9 @@ _encode = msgspec.json.Encoder().encode
 
 def compose(kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
     """Return a message that follows ``previous``. See :meth:`store.formats.lens.Lens.compose`."""
-    encoded(text)
-    sender = _SENDERS.get(kind)
-    if sender is None:
-        raise UsageError(f"a {kind.name.lower()} cannot be written by hand: write user or assistant")
-    if not text:
-        raise UsageError("an empty message says nothing: write its text, then save again")
-    decoded = decode(previous) if previous else None
-    before = as_object(decoded.value) if decoded else {}
+    check_said(text, kind, _SENDERS)
+    sender = _SENDERS[kind]
+    before = object_before(previous)
     time = in_iso(now_ms)
     part: JsonObject = {
         "start_timestamp": time,

@@ -6,8 +6,8 @@ import msgspec
 
 from store.errors import UsageError
 from store.events.event import Kind
-from store.formats.json_view import JsonObject, as_object, as_text, decode
-from store.formats.new_literals import encoded
+from store.formats.composing import check_text, object_before
+from store.formats.json_view import JsonObject, as_text
 from store.formats.times import in_iso
 
 _COPIED = ("userType", "entrypoint", "cwd", "sessionId", "version", "gitBranch", "agentId", "slug")
@@ -24,11 +24,8 @@ _encode = msgspec.json.Encoder().encode
 
 def compose(kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
     """Return a line that follows ``previous``. See :meth:`store.formats.lens.Lens.compose`."""
-    encoded(text)
-    if not text:
-        raise UsageError("an empty message says nothing: write its text, then save again")
-    decoded = decode(previous) if previous else None
-    before = as_object(decoded.value) if decoded else {}
+    check_text(text)
+    before = object_before(previous)
     parent = as_text(before.get("uuid")) or as_text(before.get("leafUuid")) or None
     line: JsonObject
     if kind is Kind.SUMMARY:

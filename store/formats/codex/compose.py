@@ -1,10 +1,9 @@
 """New lines for the end of a rollout, shaped as the program's own."""
 
-from store.errors import UsageError
 from store.events.event import Kind
 from store.formats.codex.records import object_of, said
+from store.formats.composing import check_said
 from store.formats.json_view import JsonObject
-from store.formats.new_literals import encoded
 from store.formats.new_records import new_record
 from store.formats.times import in_iso
 
@@ -20,11 +19,7 @@ def compose(kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes
 
     It is an item, so that the model is told; bare where the lines before are.
     """
-    encoded(text)
-    if not text:
-        raise UsageError("an empty message says nothing: write its text, then save again")
-    if kind not in _SPEAKERS:
-        raise UsageError(f"a {kind.name.lower()} cannot be written by hand: write user, assistant or system")
+    check_said(text, kind, _SPEAKERS)
     role, what = _SPEAKERS[kind]
     item: JsonObject = {"type": "message", "role": role, "content": [{"type": what, "text": text}]}
     before = object_of(previous) if previous else {}

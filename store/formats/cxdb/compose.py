@@ -4,17 +4,15 @@ import msgspec
 
 from store.errors import UsageError
 from store.events.event import Kind
+from store.formats.composing import check_text
 from store.formats.msgpack_spans import Family, token
-from store.formats.new_literals import encoded
 
 _Item = dict[int, object]
 
 
 def compose(kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
     """Return an item whose fields are numbered as in ``previous``. See :meth:`store.formats.lens.Lens.compose`."""
-    encoded(text)
-    if not text:
-        raise UsageError("an empty message says nothing: write its text, then save again")
+    check_text(text)
     what: tuple[str, int, _Item]
     match kind:
         case Kind.USER:

@@ -2,10 +2,9 @@
 
 import uuid
 
-from store.errors import UsageError
 from store.events.event import Kind
+from store.formats.composing import check_said
 from store.formats.json_view import JsonObject
-from store.formats.new_literals import encoded
 from store.formats.new_records import new_record
 from store.formats.times import in_iso
 
@@ -14,11 +13,7 @@ _TYPES = {Kind.ASSISTANT: "gemini", Kind.NOTE: "info", Kind.USER: "user"}
 
 def compose(kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
     """Return a message that follows ``previous``. See :meth:`store.formats.lens.Lens.compose`."""
-    encoded(text)
-    if not text:
-        raise UsageError("an empty message says nothing: write its text, then save again")
-    if kind not in _TYPES:
-        raise UsageError(f"a {kind.name.lower()} cannot be written by hand: write user, assistant or note")
+    check_said(text, kind, _TYPES)
     content: object = [{"text": text}] if kind is Kind.USER else text
     message: JsonObject = {
         "id": str(uuid.uuid4()),

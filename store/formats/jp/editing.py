@@ -5,11 +5,12 @@ import re
 
 from store.errors import UsageError
 from store.events.event import Kind, Path
+from store.formats.composing import check_said, object_before
 from store.formats.edit_checks import Value
 from store.formats.editing import Place
 from store.formats.json_spans import locate
 from store.formats.json_view import JsonObject, as_object, as_text, decode
-from store.formats.new_literals import encoded, spell
+from store.formats.new_literals import spell
 from store.formats.splices import with_members
 from store.formats.times import in_iso
 
@@ -62,13 +63,8 @@ def written(payload: bytes, path: Path, text: str) -> bytes:
 
 def compose(kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
     """Return a request or an answer in the layout of ``previous``. See :meth:`store.formats.lens.Lens.compose`."""
-    if kind not in _SAID:
-        raise UsageError(f"a {kind.name.lower()} cannot be written by hand in JP: write user or assistant")
-    encoded(text)
-    if not text:
-        raise UsageError("an empty message says nothing: write its text, then save again")
-    decoded = decode(previous) if previous else None
-    before = as_object(decoded.value) if decoded else {}
+    check_said(text, kind, _SAID)
+    before = object_before(previous)
     what, key = _SAID[kind]
     time = _stamp(in_iso(now_ms), as_text(before.get("timestamp")) or " ")
     layout = _indented(previous or b"\n  }")

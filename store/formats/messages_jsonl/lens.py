@@ -5,13 +5,14 @@ import json
 from store.errors import UsageError
 from store.events.event import Block, Event, Kind, Path, Resource
 from store.formats.chat_messages import ROLES, message
+from store.formats.composing import check_said
 from store.formats.editing import EditableLens, Place
 from store.formats.json_spans import locate
 from store.formats.json_view import JsonObject, as_object, as_text, decode, is_object
 from store.formats.lens import Before
 from store.formats.media import sniffed
 from store.formats.messages_jsonl.contents import ALGORITHM, digest_of, named_contents
-from store.formats.new_literals import encoded, spell
+from store.formats.new_literals import spell
 from store.formats.new_records import new_record
 from store.formats.shown import Shown
 from store.formats.splices import with_members
@@ -62,11 +63,7 @@ class MessageLineLens(EditableLens):
 
     def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
         """Return a message in the layout of ``previous``: its content a list, one object, or a text."""
-        if kind not in _COMPOSED:
-            raise UsageError(f"a {kind.name.lower()} cannot be written by hand here: write user, assistant or system")
-        encoded(text)
-        if not text:
-            raise UsageError("an empty message says nothing: write its text, then save again")
+        check_said(text, kind, _COMPOSED)
         decoded = decode(previous) if previous else None
         like = as_object(decoded.value).get("content") if decoded else None
         part = {"type": "text", "text": text}

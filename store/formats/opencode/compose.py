@@ -7,8 +7,8 @@ import msgspec
 
 from store.errors import UsageError
 from store.events.event import Kind
+from store.formats.composing import check_said
 from store.formats.json_view import JsonObject
-from store.formats.new_literals import encoded
 from store.formats.sqlite.rows import Row, decode_row, encode_row
 
 _DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
@@ -20,11 +20,7 @@ _encode = msgspec.json.Encoder().encode
 
 def compose(kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
     """Return a row of a part that follows ``previous``. See :meth:`store.formats.lens.Lens.compose`."""
-    encoded(text)
-    if kind not in _SAID:
-        raise UsageError(f"a {kind.name.lower()} cannot be written by hand in opencode: write user or assistant")
-    if not text:
-        raise UsageError("an empty message says nothing: write its text, then save again")
+    check_said(text, kind, _SAID)
     before = _row(previous)
     session = before.cells.get("session_id") or (before.key.get("id") if before.table == "session" else None)
     if not isinstance(session, str):

@@ -6,8 +6,8 @@ import msgspec
 
 from store.errors import UsageError
 from store.events.event import Kind
-from store.formats.json_view import JsonObject, as_object, as_text, decode
-from store.formats.new_literals import encoded
+from store.formats.composing import check_text, object_before
+from store.formats.json_view import JsonObject, as_object, as_text
 from store.formats.times import in_iso
 
 _NO_COST = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}
@@ -19,11 +19,8 @@ _encode = msgspec.json.Encoder().encode
 
 def compose(kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
     """Return a line that follows ``previous``. See :meth:`store.formats.lens.Lens.compose`."""
-    encoded(text)
-    if not text:
-        raise UsageError("an empty message says nothing: write its text, then save again")
-    decoded = decode(previous) if previous else None
-    before = as_object(decoded.value) if decoded else {}
+    check_text(text)
+    before = object_before(previous)
     parent = "" if before.get("type") == "session" else as_text(before.get("id"))
     said = _said(kind, text, before, parent, now_ms)
     line: JsonObject = {"type": said.pop("type")}

@@ -8,10 +8,9 @@ thought in ``<think>``.
 
 import re
 
-from store.errors import UsageError
 from store.events.event import Kind
+from store.formats.composing import check_said
 from store.formats.markdown_lens import MarkdownLens, Passage
-from store.formats.new_literals import encoded
 from store.formats.shown import Header
 from store.formats.times import in_iso, milliseconds
 
@@ -57,10 +56,6 @@ class SpecStoryLens(MarkdownLens):
 
     def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
         """Return a request or an answer."""
-        if kind not in _SPEAKERS:
-            raise UsageError(f"a {kind.name.lower()} cannot be written by hand here: write user or assistant")
-        encoded(text)
-        if not text.strip():
-            raise UsageError("an empty message says nothing: write its text, then save again")
+        check_said(text.strip(), kind, _SPEAKERS)
         stamp = in_iso(now_ms)[:19].replace("T", " ")
         return f"_**{_SPEAKERS[kind]} ({stamp}Z)**_\n\n{text}".encode()
