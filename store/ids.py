@@ -8,6 +8,7 @@ through a patch is named in the same way.
 import os
 import time
 from functools import lru_cache
+from struct import Struct
 from typing import NewType
 
 from blake3 import blake3
@@ -16,6 +17,7 @@ Hash = NewType("Hash", bytes)
 """BLAKE3-256 of some bytes: 32 bytes, the name of a blob."""
 
 HASH_SIZE = 32
+_KEY = Struct("<q")
 STORE_ID_SIZE = 16
 
 _TURN_BITS = 40
@@ -39,7 +41,8 @@ def type_tag(name: str) -> int:
 
 def hash_key(digest: bytes) -> int:
     """Return the first 8 bytes of a hash as the signed integer under which the index files it."""
-    return int.from_bytes(digest[:8], "little", signed=True)
+    key: int = _KEY.unpack_from(digest)[0]
+    return key
 
 
 def tip_of(turn: int, patch: int) -> int:

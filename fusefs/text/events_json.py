@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from blake3 import blake3
 
-from store.events.event import Block, Event
+from store.events.event import Block, Event, Path
 from store.formats import documents
 
 OPENING = b"["
@@ -134,34 +134,37 @@ def _with_references(native: object, blocks: Sequence[Block], *, hashed: bool) -
     A place that is not there, or that holds no string (arguments that are an object), stays as it is.
     """
     root: Any = native  # parsed JSON: only its own shape says what may be asked of it
-    copied: set[int] = set()
+    copies: dict[Path, Any] = {}
     for block in blocks:
-        if not block.path:
+        path = block.path
+        if not path:
             continue
-        holder = value = root
+        above, last = path[:-1], path[-1]
+        # the blocks of an event often stand beside each other
+        holder = copies.get(above)
         try:
-            for key in block.path:
-                holder, value = value, value[key]
+            if holder is None:
+                holder = root
+                for key in above:
+                    holder = holder[key]
+            value = holder[last]
         except (KeyError, IndexError, TypeError):
             continue
-        if (
-            type(value) is not str
-            or type(holder) is str
-            or (reference := _reference(value, block, hashed=hashed)) is None
-        ):
+        if type(value) is not str or type(holder) is str:
             continue
-        if not copied:
-            root = root.copy()
-            copied.add(id(root))
-        node = root
-        for key in block.path[:-1]:
-            child = node[key]
-            if id(child) not in copied:
-                child = child.copy()
-                copied.add(id(child))
-                node[key] = child
-            node = child
-        node[block.path[-1]] = reference
+        reference = _reference(value, block, hashed=hashed)
+        if reference is None:
+            continue
+        if above not in copies:
+            if not copies:
+                root = copies[()] = root.copy()
+            holder = root
+            for depth, key in enumerate(above, 1):
+                node = copies.get(above[:depth])
+                if node is None:
+                    node = holder[key] = copies[above[:depth]] = holder[key].copy()
+                holder = node
+        holder[last] = reference
     return root
 
 

@@ -46,9 +46,10 @@ class FileRenderer:
             return Sizes(0, 0, json)
         blocks = event.blocks
         head = grammar.head_size(number, event)
-        if any(block.text is None for block in blocks):
-            size = grammar.body_size(blocks, lambda block: _target(number, event, block, hashed=False))
-            return Sizes(head + size, transcript.section_size(number, event), json)
+        for block in blocks:
+            if block.text is None:
+                size = grammar.body_size(blocks, lambda block: _target(number, event, block, hashed=False))
+                return Sizes(head + size, transcript.section_size(number, event), json)
         size = grammar.body_size(blocks, transcript.unhashed_target)
         return Sizes(head + size, transcript.section_size(number, event, size), json)
 

@@ -69,7 +69,7 @@ def pack_group(members: Sequence[Member], dictionary: Dictionary | None = None) 
     """Return a record that holds several blobs, in order."""
     bodies = b"".join([member.body for member in members])
     table = blob_format.encode_group_table(
-        [blob_format.Member(member.hash, member.form, member.raw_len, len(member.body)) for member in members],
+        [(member.hash, member.form, member.raw_len, len(member.body)) for member in members],
         dictionary.hash if dictionary else None,
     )
     compression = Compression.GROUP_DICT if dictionary else Compression.GROUP
@@ -116,9 +116,10 @@ def pack_records(
 
 
 def _stands_alone(member: Member) -> bool:
-    length = len(member.body)
+    body = member.body
+    length = len(body)
     if length >= _ALONE:
         return True
     if member.form != Form.PLAIN:
         return False
-    return (length >= _BINARY_ALONE and not is_text(member.body)) or member.body.startswith(_DICTIONARY_MAGIC)
+    return (length >= _BINARY_ALONE and not is_text(body)) or body.startswith(_DICTIONARY_MAGIC)

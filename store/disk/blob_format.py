@@ -191,8 +191,11 @@ def decode_record(data: memoryview) -> Record:
     return Record(codec, raw_len, digest, data[HEAD_SIZE:end])
 
 
-def encode_group_table(members: Iterable[Member], dictionary: Hash | None = None) -> bytes:
-    """Return what the stored bytes of a group begin with; its zstd frame follows."""
+def encode_group_table(members: Iterable[tuple[Hash, Form, int, int]], dictionary: Hash | None = None) -> bytes:
+    """Return what the stored bytes of a group begin with; its zstd frame follows.
+
+    ``members`` need only be shaped as :class:`Member`.
+    """
     rows = [_MEMBER.pack(*member) for member in members]
     return b"".join((dictionary or b"", _COUNT.pack(len(rows)), *rows))
 

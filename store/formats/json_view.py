@@ -7,9 +7,10 @@ in JSON's numbers is marked as lossy.
 
 import json
 import math
-from typing import NamedTuple, TypeGuard
+from typing import TypeGuard
 
 import msgspec
+from msgspec import Struct
 
 JsonObject = dict[str, object]
 
@@ -20,7 +21,7 @@ PADDING = b"\0 \t\r\n"
 """What may stand around a document: a power loss leaves NULs."""
 
 
-class Decoded(NamedTuple):
+class Decoded(Struct, frozen=True, gc=False):
     """A parsed payload; ``lossy`` says that ``value`` differs from what the bytes say (U+FFFD, NaN as a string)."""
 
     value: object

@@ -47,6 +47,8 @@ class Index:
         """File where blobs lie."""
         rows = [(hash_key(digest), *place) for digest, place in places]
         if rows:
+            # in the order in which they lie, so that each page is gone to once
+            rows.sort()
             with self.db.writing() as sql:
                 sql.executemany("INSERT OR IGNORE INTO blobs VALUES (?, ?, ?, ?)", rows)
 

@@ -22,7 +22,7 @@ LONGEST_ID = 255
 _pointer = re.compile(r"(?:file-service://|sediment://(?=file))([^?#]+)").match
 _is_id = re.compile(r"file[-_][0-9A-Za-z_-]+").fullmatch
 _named_file = re.compile(r"file[-_][0-9A-Za-z]|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").match
-_MARKS = (b"file-service://", b"sediment://file", b'"file-', b'"file_')
+_names_any = re.compile(rb'"(?:file[-_]|sediment:)').search
 
 
 def file_id(pointer: object) -> str:
@@ -36,8 +36,7 @@ def file_id(pointer: object) -> str:
 
 def named_files(payload: bytes) -> list[str]:
     """Return the ids of the files that a node names, each once."""
-    # one search of each payload, and the others where that finds anything
-    if b"file" not in payload or not any(mark in payload for mark in _MARKS):
+    if b"file" not in payload or not _names_any(payload):
         return []
     decoded = decode(payload)
     message = as_object(as_object(decoded.value).get("message")) if decoded else {}

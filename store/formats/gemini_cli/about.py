@@ -20,6 +20,7 @@ PROJECT_MARKER, _REGISTRY = ".project_root", "projects.json"
 _is_hash = re.compile(r"[0-9a-f]{64}").fullmatch
 _LITERAL = rb'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"'
 _last_summary = re.compile(rb'\]\s*+,[^\[\]{}]*?("summary"\s*+:\s*+' + _LITERAL + rb")[^{}]*\}\s*\Z").search
+_tells = re.compile(rb'"(?:\$set|sessionId)"').search
 _TAIL = 16 << 10
 _LONGEST_PATH = 4096
 _DIGITS = 8
@@ -30,6 +31,9 @@ def describe(path: Path, records: Sequence[bytes]) -> About:
     said = _beside_messages(path)
     request = ""
     for record in records:
+        # parsing costs more than everything else
+        if request and not _tells(record):
+            continue
         decoded = decode(record)
         value = as_object(decoded.value) if decoded else {}
         if (changed := as_object(value.get("$set"))) or ("sessionId" in value and "projectHash" in value):
