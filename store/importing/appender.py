@@ -28,7 +28,7 @@ _BATCH_BYTES = 8 << 20
 _NO_HASH = Hash(bytes(HASH_SIZE))
 
 
-class _Record(Struct, frozen=True):
+class _Record(Struct, frozen=True, gc=False):
     """A record to be appended; of one too large to be held only the blob's ``digest`` is here."""
 
     type_name: str

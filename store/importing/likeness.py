@@ -65,6 +65,8 @@ class _Candidate:
         self._volatile = format_.volatile
         self._block: list[tuple[int, Hash]] = []
         self._payloads: dict[int, bytes] = {}
+        self._ahead = 1
+        """How many payloads are read at once: more and more, for most likenesses end with the next record."""
         self._from = 0
 
     def follow(self, payload: bytes, digest: Hash) -> bool:
@@ -92,11 +94,13 @@ class _Candidate:
         if turn not in self._payloads:
             some: list[int] = []
             room = _BYTES_AT_ONCE
-            for known, digest in self._block:
-                size = self._store.blob_size(digest) if known >= turn else LARGEST + 1
+            following = [(known, digest) for known, digest in self._block if known >= turn]
+            for known, digest in following[: self._ahead]:
+                size = self._store.blob_size(digest)
                 room -= size if size <= LARGEST else 0
                 if size <= LARGEST and room > 0:
                     some.append(known)
+            self._ahead = min(4 * self._ahead, _AT_ONCE)
             found = self._store.payloads(some)
             self._payloads = {turn: b""} | {known: data for known, data in found if isinstance(data, bytes)}
         return self._payloads[turn]

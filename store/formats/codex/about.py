@@ -20,8 +20,8 @@ _named = re.compile(r"rollout-(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)-(\d\d)-(.+)").full
 _KEPT_IN = ("sessions", "archived_sessions")
 _INDEX = "session_index.jsonl"
 _MOST_OF_INDEX = 4 << 20
-_NAMING = (b'"thread_name_updated"',)
-_TELLING = (b'"session_meta"', b'"user"', b'"user_message"', b'"instructions"', b'"git"', *_NAMING)
+_NAMING = b'"thread_name_updated"'
+_tells = re.compile(rb'"(?:session_meta|user|user_message|instructions|git|thread_name_updated)"').search
 _OF_IDE = "## My request for Codex:"
 
 
@@ -35,8 +35,8 @@ def describe(path: Path, records: Sequence[bytes]) -> About:
     begun = milliseconds(object_of(records[0]).get("timestamp")) if records else 0
     for at, record in enumerate(records):
         # parsing costs more than everything else
-        wanted = _NAMING if meta and request and directory else _TELLING
-        if at and not any(telling in record for telling in wanted):
+        complete = meta and request and directory
+        if at and not (_NAMING in record if complete else _tells(record)):
             continue
         line = said(object_of(record))
         match line.what:
@@ -71,7 +71,7 @@ def describe(path: Path, records: Sequence[bytes]) -> About:
 
 def may_title(record: bytes) -> bool:
     """Say whether a line may be one that names the session, without parsing it."""
-    return len(record) <= _LONGEST_TITLE_LINE and _NAMING[0] in record
+    return len(record) <= _LONGEST_TITLE_LINE and _NAMING in record
 
 
 def is_rollout_name(name: str) -> bool:
