@@ -124,6 +124,7 @@ class Store(Streaming):
             self._checkpointer.close()
             clean = True
         finally:
+            self._intake.close()
             self.files.close(clean=clean)
 
     def __enter__(self) -> Store:

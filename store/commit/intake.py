@@ -8,7 +8,9 @@ only its turns are journalled, after the packs are synced. Both do it by a :clas
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 from blake3 import blake3
 
@@ -30,6 +32,9 @@ _NOTHING: Mapping[Hash, Hash] = {}
 _REMEMBERED = 100_000
 _CACHE_BYTES = 8 << 20
 _CHUNKED_BYTES = MAX_BODY_BYTES // 2
+_GROUPS_AHEAD = 4
+
+_Packed = list[tuple[bytes, list[Hash]]]
 
 
 class Intake:
@@ -46,6 +51,7 @@ class Intake:
         self._packed = Resolver(StoredBlobs(Pending(writer.journal), writer.index, writer.packs), _CACHE_BYTES)
         self._sound: dict[Hash, None] = {}
         self._earlier: dict[Hash, Hash] = {}
+        self._packer = ThreadPoolExecutor(1, "convfs-packing")
         self._append_lock = threading.Lock()
         self._sync_lock = threading.Lock()
         self._unfiled: list[tuple[Hash, Place]] = []
@@ -77,12 +83,16 @@ class Intake:
         self._sound[digest] = None
 
     def load(self) -> Load:
-        """Begin to write blobs straight into the packs."""
-        return Load(self, self.held)
+        """Begin to write blobs straight into the packs. They are compressed beside whoever brings them."""
+        return Load(self, self.held, self._packer)
 
     def repack(self) -> Load:
         """Begin to move blobs from the journal into the packs."""
         return Load(self, self.packed)
+
+    def close(self) -> None:
+        """End what compresses."""
+        self._packer.shutdown()
 
     # -- versions --------------------------------------------------------------------------------------------------
 
@@ -183,12 +193,17 @@ class Load:
     StoreFailed, and the store takes no more.
     """
 
-    def __init__(self, intake: Intake, held: Callable[[Sequence[Hash]], set[Hash]]) -> None:
+    def __init__(
+        self, intake: Intake, held: Callable[[Sequence[Hash]], set[Hash]], packer: Executor | None = None
+    ) -> None:
         self._intake = intake
+        self._packer = packer
         self._held = held
         self._group: list[Member] = []
         self._group_bytes = 0
         self._new: set[Hash] = set()
+        self._packing: deque[Future[_Packed]] = deque()
+        """Groups that are being compressed, in order."""
         self._versions = intake.versions(lambda digest: digest in self._new or bool(intake.packed([digest])))
 
     def payloads(self, payloads: Sequence[bytes], earlier: Mapping[Hash, Hash] = _NOTHING) -> list[Hash]:
@@ -283,10 +298,22 @@ class Load:
         self._group.append(member)
         self._group_bytes += len(member.body)
         if self._group_bytes >= GROUP_BYTES:
-            self._flush()
+            self._pass_on()
 
     def _flush(self) -> None:
+        """Write what was added."""
+        self._pass_on()
+        while self._packing:
+            self._intake.write(self._packing.popleft().result())
+
+    def _pass_on(self) -> None:
+        """Have a group compressed, and write what has been."""
         if self._group:
             dictionary = self._intake.dictionary() if self._group_bytes < SMALL_GROUP_BYTES else None
             group, self._group, self._group_bytes = self._group, [], 0
-            self._intake.write(pack_records(group, dictionary))
+            if self._packer is None:
+                self._intake.write(pack_records(group, dictionary))
+            else:
+                self._packing.append(self._packer.submit(pack_records, group, dictionary))
+        while self._packing and (len(self._packing) > _GROUPS_AHEAD or self._packing[0].done()):
+            self._intake.write(self._packing.popleft().result())

@@ -12,7 +12,7 @@ from fusefs.text.render import FileRenderer
 from store import ids
 from store.commit import draft
 from store.commit.request import Request
-from store.conversations import library
+from store.conversations import records
 from store.disk.head_format import Patched
 from store.disk.head_log import HeadLog
 from store.editing.editor import DELETED, Editor
@@ -384,7 +384,7 @@ def test_many_at_once(store: Store, editor: Editor, switch: Callable[[str], None
 
 
 def test_what_is_remembered_is_bounded(store: Store, editor: Editor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "_CACHED_RUNS", 300)
+    monkeypatch.setattr(records, "_CACHED_RUNS", 300)
     monkeypatch.setattr(patches, "_REMEMBERED_TURNS", 100)
     lines = dialogue(60)
     context = conversation(store, lines)
