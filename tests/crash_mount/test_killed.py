@@ -10,6 +10,7 @@ import pytest
 from tests.crash_mount.faults import JUMPS, KILL, POWER, TORN, is_write
 from tests.crash_mount.harness import Bench, Fault, at_every_step
 from tests.crash_mount.ways import WAYS, Known, Way
+from tests.mount.mounting import until
 
 LARGE = os.environ.get("CONVFS_LARGE_TESTS") == "1"
 
@@ -54,6 +55,9 @@ def killed(here: Bench, known: Known, template: Path, fault: Fault) -> str:
         # a step more, so that the power can fail when the program has been told everything
         with suppress(OSError):
             (here.root / "the end").touch()
+    if fault.only:
+        # when the background has a moment
+        until(lambda: bool(here.fired))
     here.settle(removal=way.removal)
     fired = here.fired
     ended = here.wait() if fired else here.unmount()
