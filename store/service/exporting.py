@@ -6,7 +6,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from store.exporting.export import export, names
 from store.exporting.losses import Loss
 from store.service.operation import Holder, Nothing, Operation
 from store.service.operations import outside_the_mount
@@ -44,6 +43,9 @@ class NamesParams(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _export(holder: Holder, params: ExportAsParams, emit: Callable[[ExportProgress], None]) -> ExportedAs:
+    # here: most commands export nothing, and start sooner without all the forms
+    from store.exporting.export import export
+
     directory = Path(os.fsdecode(params.directory))
     outside_the_mount(holder, [directory])
     done = told = 0
@@ -60,6 +62,8 @@ def _export(holder: Holder, params: ExportAsParams, emit: Callable[[ExportProgre
 
 
 def _names(holder: Holder, params: NamesParams, emit: Callable[[Nothing], None]) -> list[bytes]:
+    from store.exporting.export import names
+
     found = names(holder.store, holder.store.conversation(params.id), params.format)
     return [os.fsencode(name) for name in found]
 
