@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from store.events.event import Block, Kind, Resource
+from store.events.event import Block, Event, Kind, Resource
 from store.formats.json_view import JsonObject
 from store.formats.lens import Before
 
@@ -23,6 +23,30 @@ class Shown(Struct, frozen=True, gc=False):
     header: Header = {}
     defines: tuple[tuple[str, str], ...] = ()
     resources: tuple[Resource, ...] = ()
+
+    def event(
+        self,
+        native: JsonObject,
+        time_ms: int,
+        *,
+        lossy: bool,
+        parent: int = 0,
+        header: Header | None = None,
+        defines: tuple[tuple[str, str], ...] | None = None,
+    ) -> Event:
+        """Return the event of a record that says ``native``; ``header`` and ``defines`` replace what is here."""
+        return Event(
+            self.kind,
+            self.tool,
+            self.header if header is None else header,
+            self.blocks,
+            time_ms,
+            parent,
+            self.defines if defines is None else defines,
+            self.resources,
+            native,
+            lossy,
+        )
 
 
 View = Callable[[JsonObject, Before], Shown]

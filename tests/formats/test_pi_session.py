@@ -88,7 +88,7 @@ def test_where_sessions_are_looked_for(tmp_path: Path, monkeypatch: pytest.Monke
     for name in ("PI_CODING_AGENT_SESSION_DIR", "PI_CODING_AGENT_DIR", "PI_CONFIG_DIR", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
     home = tmp_path / "home"
-    usual = [home / ".pi/agent/sessions", home / ".omp/agent/sessions", home / ".omp/profiles/work/agent/sessions"]
+    usual = [home / ".pi/agent/sessions", home / ".omp/agent/sessions", home / ".omp/profiles/office/agent/sessions"]
     usual.append(home / ".local/share/omp/sessions")
     moved = [tmp_path / "s", tmp_path / "agent/sessions"]
     for folder in (*usual, *moved, tmp_path / "data/omp/sessions"):

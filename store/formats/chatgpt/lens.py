@@ -67,18 +67,7 @@ class ChatGptLens(EditableLens):
             defines = ((identifier, shown.tool if shown.kind is Kind.TOOL_CALL else ""),)
             named = node.get("parent")
             parent = before.parent(named if isinstance(named, str) else None)
-        return Event(
-            shown.kind,
-            shown.tool,
-            shown.header,
-            shown.blocks,
-            time,
-            parent,
-            defines,
-            shown.resources,
-            node,
-            decoded.lossy,
-        )
+        return shown.event(node, time, lossy=decoded.lossy, parent=parent, defines=defines)
 
     def place(self, record: JsonObject, key: str) -> Place | None:
         """Return where a node holds field ``key``."""

@@ -42,17 +42,8 @@ class ClaudeAiLens(EditableLens):
             if "parent_message_uuid" in message:
                 named = message["parent_message_uuid"]
                 parent = before.parent(named if isinstance(named, str) and named != ROOT else None)
-        return Event(
-            shown.kind,
-            shown.tool,
-            shown.header,
-            shown.blocks,
-            milliseconds(message.get("created_at")),
-            parent,
-            defines,
-            shown.resources,
-            message,
-            decoded.lossy,
+        return shown.event(
+            message, milliseconds(message.get("created_at")), lossy=decoded.lossy, parent=parent, defines=defines
         )
 
     def place(self, record: JsonObject, key: str) -> Place | None:

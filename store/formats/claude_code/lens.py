@@ -52,17 +52,13 @@ class ClaudeCodeLens(EditableLens):
             if "parentUuid" in line:
                 named = line["parentUuid"]
                 parent = before.parent(named if isinstance(named, str) else None)
-        return Event(
-            shown.kind,
-            shown.tool,
-            header,
-            shown.blocks,
-            milliseconds(line.get("timestamp")),
-            parent,
-            defines,
-            shown.resources,
+        return shown.event(
             line,
-            decoded.lossy,
+            milliseconds(line.get("timestamp")),
+            lossy=decoded.lossy,
+            parent=parent,
+            header=header,
+            defines=defines,
         )
 
     def place(self, record: JsonObject, key: str) -> Place | None:

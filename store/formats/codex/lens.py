@@ -42,18 +42,7 @@ class CodexLens(EditableLens):
         shown = BOOKKEEPING if what in _QUIET else _VIEWS.get(what, items.unknown)(value, base, before)
         defines = (_IS_ITEM, *shown.defines) if what == "response_item" else shown.defines
         time_ms = milliseconds(line.get("timestamp"))
-        return Event(
-            shown.kind,
-            shown.tool,
-            shown.header,
-            shown.blocks,
-            time_ms,
-            0,
-            defines,
-            shown.resources,
-            line,
-            decoded.lossy,
-        )
+        return shown.event(line, time_ms, lossy=decoded.lossy, defines=defines)
 
     def place(self, record: JsonObject, key: str) -> Place | None:
         """Return where a line holds field ``key``."""

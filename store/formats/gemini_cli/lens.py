@@ -27,18 +27,7 @@ class GeminiCliLens(EditableLens):
         if not isinstance(record, dict):
             return Event(Kind.RECORD, native=record, lossy=decoded.lossy)
         shown, _ = messages.view(record, before)
-        return Event(
-            shown.kind,
-            shown.tool,
-            shown.header,
-            shown.blocks,
-            milliseconds(record.get("timestamp")),
-            0,
-            shown.defines,
-            shown.resources,
-            record,
-            decoded.lossy,
-        )
+        return shown.event(record, milliseconds(record.get("timestamp")), lossy=decoded.lossy)
 
     def edit(self, payload: bytes, edit: EventEdit, before: Before) -> bytes:
         """See :meth:`store.formats.lens.Lens.edit`."""

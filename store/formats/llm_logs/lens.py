@@ -44,18 +44,7 @@ class LlmLogsLens(EditableLens):
             case _:
                 shown = BOOKKEEPING
         time = milliseconds(as_object(row.get("about")).get("time"))
-        return Event(
-            shown.kind,
-            shown.tool,
-            shown.header,
-            shown.blocks,
-            time,
-            0,
-            shown.defines,
-            shown.resources,
-            row,
-            decoded.lossy,
-        )
+        return shown.event(row, time, lossy=decoded.lossy)
 
     def place(self, record: JsonObject, key: str) -> Place | None:
         """Return where a line holds field ``key``."""

@@ -36,18 +36,7 @@ class MessageLineLens(EditableLens):
             return as_it_is(payload)
         line = decoded.value
         seen = _with_contents(line, before) if named_contents(line) else message(line, before)
-        return Event(
-            seen.kind,
-            seen.tool,
-            seen.header,
-            seen.blocks,
-            milliseconds(line.get("timestamp")),
-            0,
-            seen.defines,
-            seen.resources,
-            line,
-            decoded.lossy,
-        )
+        return seen.event(line, milliseconds(line.get("timestamp")), lossy=decoded.lossy)
 
     def place(self, record: JsonObject, key: str) -> Place | None:
         """Return where a line holds field ``key``."""

@@ -60,18 +60,7 @@ class PiLens(EditableLens):
             if "parentId" in line:
                 named = line["parentId"]
                 parent = before.parent(named if isinstance(named, str) else None)
-        return Event(
-            shown.kind,
-            shown.tool,
-            header,
-            shown.blocks,
-            _time(line),
-            parent,
-            defines,
-            shown.resources,
-            line,
-            decoded.lossy,
-        )
+        return shown.event(line, _time(line), lossy=decoded.lossy, parent=parent, header=header, defines=defines)
 
     def edit(self, payload: bytes, edit: EventEdit, before: Before) -> bytes:
         """Return ``payload`` with the changes of ``edit``."""
