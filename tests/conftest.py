@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,3 +56,19 @@ def small_journals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make journals so small that a test fills them."""
     monkeypatch.setattr(recovery, "JOURNAL_BYTES", 64 << 10)
     monkeypatch.setattr(recovery, "JOURNALS", 3)
+
+
+SMALL_DISK = 12 << 20
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Path]:
+    """A disk of ``SMALL_DISK`` bytes."""
+    path = scratch()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "tmpfs", str(path)]
+    if os.geteuid() or subprocess.run(command, capture_output=True, timeout=20, check=False).returncode:
+        path.rmdir()
+        pytest.skip("only root may mount a small disk")
+    yield path
+    subprocess.run(["umount", str(path)], check=True, timeout=20)
+    path.rmdir()

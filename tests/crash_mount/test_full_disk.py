@@ -2,30 +2,10 @@
 
 import errno
 import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from tests.conftest import scratch as memory
 from tests.crash_mount.harness import NAME, PROJECT, Bench, look
 from tests.editing_mount.talk import FIRST, SECOND
-from tests.mount.mounting import PATIENCE
-
-SIZE = 12 << 20
-
-
-@pytest.fixture
-def small_disk() -> Iterator[Path]:
-    path = memory()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(path)]
-    if os.geteuid() or subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False).returncode:
-        path.rmdir()
-        pytest.skip("only root may mount a small disk")
-    yield path
-    subprocess.run(["umount", str(path)], check=True, timeout=PATIENCE)
-    path.rmdir()
 
 
 def fill(path: Path, left: int) -> None:

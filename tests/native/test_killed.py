@@ -7,14 +7,10 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from store.importing.exporter import export_native
 from store.upkeep.fsck import fsck
-from tests.conftest import scratch as memory
 from tests.mount.mounting import PATIENCE, Mounted, mounted, new_store, until, user
 
 NAME = "0b1f8d5e-7a55-4d0e-9c3d-2f4e6a1b7c90.jsonl"
@@ -127,18 +123,6 @@ def test_killed_at_any_moment(store_path: Path) -> None:
         [conversation] = store.conversations()
         [exported] = export_native(store, conversation, store_path.parent / "out")
         assert exported.read_bytes() == content
-
-
-@pytest.fixture
-def small_disk() -> Iterator[Path]:
-    path = memory()
-    command = ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(path)]
-    if os.geteuid() or subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False).returncode:
-        path.rmdir()
-        pytest.skip("only root may mount a small disk")
-    yield path
-    subprocess.run(["umount", str(path)], check=True, timeout=PATIENCE)
-    path.rmdir()
 
 
 def test_a_full_disk_is_told_of_and_what_was_taken_is_there(store_path: Path, small_disk: Path) -> None:
