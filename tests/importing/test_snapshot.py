@@ -72,7 +72,7 @@ def test_a_beginning_that_is_known_is_left_out(tmp_path: Path, offset: int) -> N
         prefix = Prefix(snapshot)
         for position in (snapshot.start, len(snapshot.data)):
             assert prefix.at(position) == blake3(content[: snapshot.base + position]).hexdigest()
-    for changed in (b"x" + content[1:], content[:offset], content[: offset - 1]):
+    for changed in (bytes([content[0] ^ 1]) + content[1:], content[:offset], content[: offset - 1]):
         path.write_bytes(changed)
         with Snapshot(path, tmp_path / "scratch", known) as snapshot:
             assert (snapshot.base, snapshot.start) == (0, 0)
