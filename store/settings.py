@@ -1,20 +1,46 @@
 """The settings of a store: ``convfs.toml`` in its directory, every key optional.
 
-The file is flat: one ``key = value`` a setting, the fields of :class:`Settings`.
+The file has one ``key = value`` a setting and a ``[section]`` for each group of them: the fields of :class:`Settings`.
 """
 
 import tomllib
 from pathlib import Path
 from typing import Literal
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from store.errors import UsageError
+from store.sections import merged
 
 FILE_NAME = "convfs.toml"
 _MIB = 1 << 20
-_TOO_LARGE = 1 << 63
-_CHOICES = {"edits": ("branch", "overlay")}
+
+
+class Deduplication(Struct, frozen=True):
+    """``[conversation.deduplication]``: what is not sent to a model a second time.
+
+    ``enabled``: whether anything is left out. ``min_bytes``: content below this size is always sent.
+    ``lookback_turns``: content that was sent this many exchanges ago, or fewer, is not sent again.
+    """
+
+    enabled: bool = True
+    min_bytes: int = 300
+    lookback_turns: int = 30
+
+
+class ConversationSettings(Struct, frozen=True):
+    """``[conversation]``: what holds for each conversation whose own metadata says nothing else."""
+
+    deduplication: Deduplication = Deduplication()
+
+
+class ToolSettings(Struct, frozen=True):
+    """``[tools.NAME]``: what holds for the results of the tool NAME.
+
+    ``deduplicate``: whether resources that it returns may be left out because they were sent before.
+    """
+
+    deduplicate: bool = True
 
 
 class Settings(Struct, frozen=True):
@@ -26,7 +52,7 @@ class Settings(Struct, frozen=True):
     mount looks for a next request before it sleeps (0: not at all); costs a little processor time, saves waking up.
     ``edits``: what an edit of records in their places appends: them and all after them (``branch``), or a patch
     (``overlay``). ``canonical_json``: payloads in JSON that are appended are stored in their canonical form, not as
-    they were spelled; what is imported stays as it is.
+    they were spelled; what is imported stays as it is. ``conversation`` and ``tools`` (by a tool's name) are sections.
     """
 
     inline_limit_bytes: int = 1024
@@ -35,6 +61,8 @@ class Settings(Struct, frozen=True):
     poll_microseconds: int = 50
     edits: Literal["branch", "overlay"] = "branch"
     canonical_json: bool = False
+    conversation: ConversationSettings = ConversationSettings()
+    tools: dict[str, ToolSettings] = {}
 
 
 def load(root: Path) -> tuple[Settings, list[str]]:
@@ -59,21 +87,4 @@ def parse(text: str, origin: str) -> tuple[Settings, list[str]]:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{origin}: not valid TOML ({error}): mend it or move it away") from error
-    known = {field.name: field for field in structs.fields(Settings)}
-    values = {key: value for key, value in table.items() if key in known}
-    for key, value in values.items():
-        if (choices := _CHOICES.get(key)) is not None:
-            if value not in choices:
-                which = " or ".join(f'"{choice}"' for choice in choices)
-                raise UsageError(f'{origin}: {key} must be {which}, not {value!r} (default "{choices[0]}")')
-            continue
-        if known[key].type is bool:
-            if type(value) is not bool:
-                raise UsageError(f"{origin}: {key} must be true or false, not {value!r} (default false)")
-            continue
-        # Not isinstance: true and false are integers to Python.
-        if type(value) is not int or not 0 <= value < _TOO_LARGE:
-            default = known[key].default
-            raise UsageError(f"{origin}: {key} must be a whole number from 0 up, not {value!r} (default {default})")
-    warnings = [f"{origin}: unknown setting {key!r} is ignored" for key in table if key not in known]
-    return Settings(**values), warnings
+    return merged(Settings(), table, origin)

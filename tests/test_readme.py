@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from msgspec import Struct, structs
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -90,17 +91,29 @@ def test_every_example_gives_what_the_readme_shows(home: Path) -> None:
 
 
 def test_the_table_of_settings_is_true() -> None:
-    from store.settings import Settings
+    from store.settings import Settings, ToolSettings
 
     units = {"": 1, "MiB": 1 << 20}
     rows = re.findall(
-        r'^\| `(\w+)` \| (\d*)(?: (\w+))?(?:`"?(\w+)"?`)? \|', README.read_text(encoding="utf-8"), re.MULTILINE
+        r'^\| `([\w.]+)` \| (\d*)(?: (\w+))?(?:`"?(\w+)"?`)? \|', README.read_text(encoding="utf-8"), re.MULTILINE
     )
-    words = {"false": False}
+    words = {"false": False, "true": True}
     documented = {
         name: words.get(word, word) if word else int(number) * units[unit] for name, number, unit, word in rows
     }
-    assert documented == {name: getattr(Settings(), name) for name in Settings.__struct_fields__}
+    named = Settings(tools={"NAME": ToolSettings()})
+    assert documented == dict(leaves("", named))
+
+
+def leaves(name: str, value: object) -> Iterator[tuple[str, object]]:
+    """Yield each setting in a section by its full name, with its value."""
+    if isinstance(value, Struct):
+        value = structs.asdict(value)
+    if not isinstance(value, dict):
+        yield name, value
+        return
+    for key, inner in value.items():
+        yield from leaves(f"{name}.{key}" if name else key, inner)
 
 
 def test_the_table_of_commands_names_them_all() -> None:

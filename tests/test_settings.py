@@ -4,7 +4,7 @@ import pytest
 
 from store import settings
 from store.errors import UsageError
-from store.settings import Settings
+from store.settings import ConversationSettings, Deduplication, Settings, ToolSettings
 
 
 def test_no_file_means_defaults(tmp_path: Path) -> None:
@@ -60,3 +60,53 @@ def test_a_file_that_is_no_toml_is_one_line(tmp_path: Path, content: bytes) -> N
         settings.load(tmp_path)
     assert "\n" not in str(caught.value)
     assert settings.FILE_NAME in str(caught.value)
+
+
+def test_a_section_is_taken_and_the_rest_of_it_has_its_defaults(tmp_path: Path) -> None:
+    (tmp_path / settings.FILE_NAME).write_text(
+        'edits = "overlay"\n[conversation.deduplication]\nmin_bytes = 5\n'
+        '[tools."fs.read"]\ndeduplicate = false\n[tools.grep]\n'
+    )
+    found, warnings = settings.load(tmp_path)
+    assert warnings == []
+    assert found == Settings(
+        edits="overlay",
+        conversation=ConversationSettings(Deduplication(min_bytes=5)),
+        tools={"fs.read": ToolSettings(deduplicate=False), "grep": ToolSettings()},
+    )
+
+
+def test_sections_have_the_documented_defaults() -> None:
+    assert Settings().conversation.deduplication == Deduplication(enabled=True, min_bytes=300, lookback_turns=30)
+    assert Settings().tools == {}
+    assert ToolSettings().deduplicate is True
+
+
+def test_an_unknown_key_in_a_section_warns_by_its_full_name() -> None:
+    text = "[conversation]\nx = 1\n[conversation.deduplication]\ny = 1\n[tools.grep]\nz = 1\n[nothing]\na = 1\n"
+    found, warnings = settings.parse(text, "mine")
+    assert found == Settings(tools={"grep": ToolSettings()})
+    assert warnings == [
+        f"mine: unknown setting {name!r} is ignored"
+        for name in ("conversation.x", "conversation.deduplication.y", "tools.grep.z", "nothing")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("conversation = 1", "conversation must be a section of its own, not 1"),
+        ("[conversation]\ndeduplication = true", "conversation.deduplication must be a section of its own, not True"),
+        ("tools = []", "tools must be a section of its own, not []"),
+        ("[tools]\ngrep = false", "tools.grep must be a section of its own, not False"),
+        ("[tools.grep]\ndeduplicate = 1", "tools.grep.deduplicate must be true or false, not 1 (default true)"),
+        (
+            "conversation.deduplication.min_bytes = -1",
+            "conversation.deduplication.min_bytes must be a whole number from 0 up, not -1 (default 300)",
+        ),
+    ],
+)
+def test_a_bad_value_in_a_section_is_one_line_with_its_full_name(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        settings.parse(text, "mine")
+    assert str(caught.value) == f"mine: {said}"
