@@ -9,7 +9,7 @@ something that was said::
     {"at": "2026-03-05T19:31:59Z", "from": "tool", "id": "c1", "text": "def login(): ...", "path": "/shop/login.py"}
     {"at": "2026-03-05T19:32:07Z", "from": "model", "text": "It returns nothing."}
 
-To add a format: copy this module, replace what it says of chat lines, and add one line to ``FORMATS`` in
+To add a format: copy this module, replace what it says of chat lines, and add one line to ``_KNOWN`` in
 ``registry.py``. Nothing else in convfs knows formats by name. What to keep in mind:
 
 * A lens never raises and never changes a payload. Look at values with ``as_text`` and its kin: files are damaged,

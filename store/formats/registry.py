@@ -1,59 +1,70 @@
 """The foreign tools that convfs knows, and the lenses for payloads of every type.
 
-A new tool is a module like ``example.py`` and one line in ``FORMATS``. Types of which programs append payloads, but no
-tool keeps files, have a lens only.
+A new tool is a module like ``example.py`` and one line in ``_KNOWN``. A tool's module is loaded when it is first asked
+for: a command that lists conversations needs none of them. Types of which programs append payloads, but no tool keeps
+files, have a lens only.
 """
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from functools import cache
+from typing import overload
 
 from store.disk.turn_format import Encoding
 from store.errors import UsageError
-from store.formats.aider import Aider
-from store.formats.api_messages import ApiMessages
-from store.formats.chatgpt import ChatGpt
-from store.formats.claude_ai import ClaudeAi
-from store.formats.claude_code import ClaudeCode
-from store.formats.codex import Codex, CodexDocument
-from store.formats.cxdb import LENSES as CXDB_LENSES
 from store.formats.format import Format
-from store.formats.gemini_cli import GeminiCli
-from store.formats.jp import Jp
 from store.formats.lens import Lens
-from store.formats.llm_json import LlmJson
-from store.formats.llm_logs import LlmLogs
-from store.formats.messages_jsonl import MessagesJsonl
 from store.formats.msgpack_lens import UnknownMsgpackLens
-from store.formats.opencode import Opencode
-from store.formats.openhands import OpenHands
-from store.formats.pi import Pi
 from store.formats.plain_text import TEXT_LENSES
-from store.formats.specstory import SpecStory
-from store.formats.swe_agent import SweAgent
 from store.formats.unknown import UnknownLens
 
-FORMATS: tuple[Format, ...] = (
-    ClaudeCode(),
-    Codex(),
-    CodexDocument(),
-    GeminiCli(),
-    ChatGpt(),
-    ClaudeAi(),
-    Jp(),
-    Pi(),
-    Opencode(),
-    LlmLogs(),
-    LlmJson(),
-    SweAgent(),
-    OpenHands(),
-    Aider(),
-    SpecStory(),
-    MessagesJsonl(),
-    ApiMessages(),
+# The name of each format, the family of its types (what stands before the first dot), its module and its class there.
+# Who comes first is asked first what a file is.
+_KNOWN = (
+    ("claude-code", "claude-code", "claude_code", "ClaudeCode"),
+    ("codex", "codex", "codex", "Codex"),
+    ("codex-json", "codex", "codex", "CodexDocument"),
+    ("gemini-cli", "gemini-cli", "gemini_cli", "GeminiCli"),
+    ("chatgpt", "chatgpt", "chatgpt", "ChatGpt"),
+    ("claude-ai", "claude-ai", "claude_ai", "ClaudeAi"),
+    ("jp", "jp", "jp", "Jp"),
+    ("pi", "pi", "pi", "Pi"),
+    ("opencode", "opencode", "opencode", "Opencode"),
+    ("llm-logs", "llm-logs", "llm_logs", "LlmLogs"),
+    ("llm-json", "llm-json", "llm_json", "LlmJson"),
+    ("swe-agent", "swe-agent", "swe_agent", "SweAgent"),
+    ("openhands", "openhands", "openhands", "OpenHands"),
+    ("aider", "aider", "aider", "Aider"),
+    ("specstory", "specstory", "specstory", "SpecStory"),
+    ("messages-jsonl", "messages-jsonl", "messages_jsonl", "MessagesJsonl"),
+    ("api-messages", "api", "api_messages", "ApiMessages"),
 )
+_FAMILIES = frozenset(known[1] for known in _KNOWN)
 
 _UNKNOWN = UnknownLens()
 _UNKNOWN_MSGPACK = UnknownMsgpackLens()
-_LENSES: dict[str, Lens] = {lens.type_name: lens for format_ in FORMATS for lens in format_.lenses}
-_LENSES |= {lens.type_name: lens for lens in TEXT_LENSES}
-_MSGPACK_LENSES: dict[str, Lens] = {lens.type_name: lens for lens in CXDB_LENSES}
+_TEXT_LENSES: dict[str, Lens] = {lens.type_name: lens for lens in TEXT_LENSES}
+
+
+class _Formats(Sequence[Format]):
+    """All formats, in the order in which they are asked what a file is."""
+
+    def __len__(self) -> int:
+        return len(_KNOWN)
+
+    @overload
+    def __getitem__(self, index: int) -> Format: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Format]: ...
+    def __getitem__(self, index: int | slice) -> Format | Sequence[Format]:
+        if isinstance(index, slice):
+            return [_loaded(*known) for known in _KNOWN[index]]
+        return _loaded(*_KNOWN[index])
+
+
+FORMATS: Sequence[Format] = _Formats()
 
 
 def lens_for(type_name: str, encoding: int = Encoding.JSON) -> Lens:
@@ -61,15 +72,34 @@ def lens_for(type_name: str, encoding: int = Encoding.JSON) -> Lens:
 
     Where nothing is registered for the type, it is one that shows any bytes.
     """
+    family = type_name.partition(".")[0]
     if encoding == Encoding.MSGPACK:
-        return _MSGPACK_LENSES.get(type_name, _UNKNOWN_MSGPACK)
-    return _LENSES.get(type_name, _UNKNOWN)
+        return _cxdb_lenses().get(type_name, _UNKNOWN_MSGPACK) if family == "cxdb" else _UNKNOWN_MSGPACK
+    return (_lenses(family) if family in _FAMILIES else _TEXT_LENSES).get(type_name, _UNKNOWN)
 
 
 def format_named(name: str) -> Format:
     """Return the format called ``name``. Raises UsageError where there is none."""
-    for format_ in FORMATS:
-        if format_.name == name:
-            return format_
-    known = ", ".join(format_.name for format_ in FORMATS)
-    raise UsageError(f"there is no format {name!r}; known are {known}")
+    for known in _KNOWN:
+        if known[0] == name:
+            return _loaded(*known)
+    names = ", ".join(known[0] for known in _KNOWN)
+    raise UsageError(f"there is no format {name!r}; known are {names}")
+
+
+@cache
+def _loaded(_name: str, _family: str, module: str, class_name: str) -> Format:
+    format_: Format = getattr(importlib.import_module(f"store.formats.{module}"), class_name)()
+    return format_
+
+
+@cache
+def _lenses(family: str) -> dict[str, Lens]:
+    return {lens.type_name: lens for known in _KNOWN if known[1] == family for lens in _loaded(*known).lenses}
+
+
+@cache
+def _cxdb_lenses() -> dict[str, Lens]:
+    from store.formats.cxdb import LENSES
+
+    return {lens.type_name: lens for lens in LENSES}

@@ -74,7 +74,7 @@ class Importer:
         What cannot be imported is an entry in the report's ``errors`` and stops nothing else, but for StoreFailed:
         then nothing more can be.
         """
-        formats: tuple[Format, ...] = (format_named(format_name),) if format_name else FORMATS
+        formats: Sequence[Format] = (format_named(format_name),) if format_name else FORMATS
         with _Run(self._store, formats, progress, dry_run=dry_run, by_hand=by_hand) as run:
             for path in paths:
                 run.take_all(path)
@@ -87,7 +87,7 @@ class _Run:
     """One import. While sessions wait for their commit, no other import of the store goes on."""
 
     def __init__(
-        self, store: Store, formats: tuple[Format, ...], progress: Progress | None, *, dry_run: bool, by_hand: bool
+        self, store: Store, formats: Sequence[Format], progress: Progress | None, *, dry_run: bool, by_hand: bool
     ) -> None:
         self.report = ImportReport()
         self._store = store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -48,7 +48,7 @@ Known = Callable[[Path], "Collection[Path] | None"]
 
 def walk(
     path: Path,
-    formats: tuple[Format, ...] = FORMATS,
+    formats: Sequence[Format] = FORMATS,
     known: Known = lambda _path: None,
     apart: frozenset[Path] = frozenset(),
 ) -> Iterator[Found]:
@@ -119,7 +119,7 @@ def own_mounts(table: Path = Path("/proc/self/mountinfo")) -> frozenset[Path]:
     return frozenset(mounts)
 
 
-def claim(path: Path, formats: tuple[Format, ...]) -> Source | None:
+def claim(path: Path, formats: Sequence[Format]) -> Source | None:
     """Return the session that stands at a path, None if none does. Raises OSError for what cannot be read."""
     look = Look(path)
     for format_ in formats:

@@ -17,7 +17,7 @@ from msgspec import json
 
 from store.errors import ConvfsError
 from store.events.change import Change
-from store.service import address, backoff, frames, watching
+from store.service import address, backoff, frames, watch_message
 from store.service.asks import Ask
 from store.service.async_facade import AsyncFacade
 from store.service.channel import Place, ServiceGone
@@ -166,9 +166,9 @@ class AsyncClient(AsyncFacade):
         """
         decoder, stream = Decoder(), await self._connect()
         async with stream:
-            params = json.encode(watching.WatchParams(tuple(contexts), texts))
+            params = json.encode(watch_message.WatchParams(tuple(contexts), texts))
             first = frames.encode(self._place.hello()) if self._place.tcp is not None else b""
-            await stream.send_all(first + frames.encode(Frame(watching.WATCH, 1, params)))
+            await stream.send_all(first + frames.encode(Frame(watch_message.WATCH, 1, params)))
             try:
                 while data := await stream.receive_some(_RECEIVE):
                     for frame in decoder.feed(data):

@@ -18,7 +18,7 @@ from msgspec import json
 
 from store.errors import ConvfsError
 from store.events.change import Change
-from store.service import address, backoff, frames, watching
+from store.service import address, backoff, frames, watch_message
 from store.service.asks import Ask
 from store.service.channel import Channel, Place, ServiceGone
 from store.service.facade import Facade
@@ -146,7 +146,7 @@ class Client(Facade):
         """
         channel = Channel(self._place)
         try:
-            request = Frame(watching.WATCH, 1, json.encode(watching.WatchParams(tuple(contexts), texts)))
+            request = Frame(watch_message.WATCH, 1, json.encode(watch_message.WatchParams(tuple(contexts), texts)))
             for frame in channel.answers(request):
                 if frame.msg_type == frames.ERROR:
                     raise frames.error_of(frame)

@@ -29,7 +29,8 @@ from store.service.operation import Holder
 from store.service.plane import Plane
 from store.service.streaming_operations import STREAMING_OPERATIONS
 from store.service.turn_operations import TURN_OPERATIONS
-from store.service.watching import WATCH, Watchers
+from store.service.watch_message import WATCH
+from store.service.watching import Watchers
 from store.store import Store
 
 _LOG = logging.getLogger(__name__)

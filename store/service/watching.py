@@ -8,30 +8,18 @@ from __future__ import annotations
 from functools import partial
 
 import trio
-from msgspec import Struct, json
+from msgspec import json
 
 from store.errors import UsageError
 from store.events.change import Change
 from store.service.hub import Hub
 from store.service.link import Link
 from store.service.protocol import Request
+from store.service.watch_message import LISTENING, WatchParams
 from store.service.wire_fields import parameters
 from store.store import Store
 
 _MOST_AT_ONCE = 1000
-
-WATCH = 290
-"""The message: its parameters are :class:`WatchParams`, every item is a list of changes, and it never ends."""
-
-LISTENING = Change(0, False)
-"""What comes first: from now on nothing is missed."""
-
-
-class WatchParams(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which contexts are watched; none named: all. ``texts``: also how open turns of them grow."""
-
-    contexts: tuple[int, ...] = ()
-    texts: bool = False
 
 
 class _Watcher:

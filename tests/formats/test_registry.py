@@ -1,4 +1,6 @@
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,15 @@ def test_every_format_is_found_by_its_names() -> None:
         assert not format_.first_type or lens_for(format_.first_type) in format_.lenses
     types = [lens.type_name for format_ in FORMATS for lens in format_.lenses]
     assert len(set(types)) == len(types)
+    assert all(lens_for(lens.type_name) is lens for format_ in FORMATS for lens in format_.lenses)
     assert isinstance(lens_for("none"), UnknownLens)
+
+
+def test_what_asks_for_no_format_loads_none() -> None:
+    script = "import sys, fusefs.cli.backend; print(*[name for name in sys.modules if name in ('trio', 'pyfuse3')])"
+    script += "; print(*[name for name in sys.modules if name.startswith('store.formats.') and '_code' in name])"
+    ran = subprocess.run([sys.executable, "-c", script], cwd=STORE.parent, capture_output=True, check=True)
+    assert ran.stdout == b"\n\n"
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:

@@ -18,7 +18,6 @@ from store.formats.json_view import as_list, as_object, as_text, decode
 from store.formats.lens import Lens
 from store.formats.lines import line_spans
 from store.formats.look import Look
-from store.importing import importer, walk
 
 _key = re.compile(rb"([a-z]+):").match
 _branch = re.compile(rb"#([a-z]+)=([a-z]+)/(\d+)").fullmatch
@@ -194,5 +193,6 @@ def _path(above: dict[int, int], position: int) -> list[int]:
 
 def know(patch: pytest.MonkeyPatch, *formats: Format) -> None:
     """Have these formats known, and no others."""
-    for module in (registry, importer, walk):
-        patch.setattr(module, "FORMATS", formats)
+    named = {format_.name: format_ for format_ in formats}
+    patch.setattr(registry, "_KNOWN", [(name, "", "", "") for name in named])
+    patch.setattr(registry, "_loaded", lambda name, *_where: named[name])

@@ -39,7 +39,8 @@ class Copying(ChatLines):
 @pytest.fixture(autouse=True, scope="module")
 def _formats() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(registry._LENSES, TYPE, ChatLinesLens())
+        patch.setattr(registry, "_FAMILIES", ())
+        patch.setitem(registry._TEXT_LENSES, TYPE, ChatLinesLens())
         know(patch, Copying())
         yield
 

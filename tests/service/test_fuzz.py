@@ -33,7 +33,7 @@ from store.service.protocol import (
 )
 from store.service.streaming_operations import STREAMING_OPERATIONS
 from store.service.turn_operations import TURN_OPERATIONS
-from store.service.watching import WATCH, WatchParams
+from store.service.watch_message import WATCH, WatchParams
 from store.service.wire import AppendTurn
 from store.store import Store
 from store.upkeep.fsck import fsck

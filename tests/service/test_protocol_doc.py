@@ -16,7 +16,7 @@ from store.service.operation import Nothing
 from store.service.protocol import MESSAGES
 from store.service.streaming_operations import STREAMING_OPERATIONS
 from store.service.turn_operations import TURN_OPERATIONS
-from store.service.watching import WATCH, WatchParams
+from store.service.watch_message import WATCH, WatchParams
 from store.service.wire_blobs import AttachFs, BlobAnswer, GetBlob, PutAnswer, PutBlob
 from store.service.wire_turns import (
     BeforeAnswer,
