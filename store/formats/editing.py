@@ -9,6 +9,7 @@ from typing import NamedTuple
 from store.errors import UsageError
 from store.events.edit import BlockEdit, EventEdit, FieldEdit
 from store.events.event import Block, Event, Kind, Path, Resource
+from store.events.usage import Running, Usage
 from store.formats import documents
 from store.formats.edit_checks import (
     Value,
@@ -21,7 +22,7 @@ from store.formats.edit_checks import (
     value_at,
 )
 from store.formats.json_spans import locate, spelled_path, text_of
-from store.formats.json_view import JsonObject, as_object, decode
+from store.formats.json_view import JsonObject, as_object, decode, is_object
 from store.formats.lens import Before
 from store.formats.media import as_data_url
 from store.formats.nested import string_before, within
@@ -47,9 +48,24 @@ class EditableLens(ABC):
     reach = 0
     """How many records before and after an edited one are looked at for what repeats it; see :meth:`echoes`."""
 
+    telling: tuple[bytes, ...] = ()
+    """What records hold, any of these, that tell what an answer took, or for whom: others are not parsed for it."""
+
     @abstractmethod
     def view(self, payload: bytes, before: Before) -> Event:
         """See :meth:`store.formats.lens.Lens.view`."""
+
+    def usage(self, payload: bytes, running: Running) -> tuple[Usage | None, Running]:
+        """See :meth:`store.formats.lens.Lens.usage`."""
+        if any(mark in payload for mark in self.telling):
+            decoded = decode(payload)
+            if decoded is not None and is_object(decoded.value):
+                return self.usage_told(decoded.value, running)
+        return None, running
+
+    def usage_told(self, record: JsonObject, running: Running) -> tuple[Usage | None, Running]:
+        """Return what :meth:`usage` does, of a record that may tell."""
+        return None, running
 
     def place(self, record: JsonObject, key: str) -> Place | None:
         """Return where field ``key`` of the head (or ``tool``) stands, None where nowhere.

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from store.events.edit import EventEdit
 from store.events.event import Event, Kind
+from store.events.usage import Running, Usage
 
 
 class Before(Protocol):
@@ -56,6 +57,12 @@ class Lens(Protocol):
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that ``payload`` tells of; never raises: what cannot be read is shown as it is."""
+
+    def usage(self, payload: bytes, running: Running) -> tuple[Usage | None, Running]:
+        """Return what the answer that ``payload`` tells of took, None where it tells of none, and what goes on to hold.
+
+        ``running`` is what this returned for the record before, ``NOTHING_RUNNING`` for the first. Never raises.
+        """
 
     def edit(self, payload: bytes, edit: EventEdit, before: Before) -> bytes:
         """Return ``payload`` with just the changes of ``edit``, and all other bytes as they are.

@@ -7,6 +7,7 @@ from typing import ClassVar
 from store.errors import UsageError
 from store.events.edit import BlockEdit, EventEdit, FieldEdit
 from store.events.event import Block, Event, Kind, Path
+from store.events.usage import Running, Usage
 from store.formats import documents
 from store.formats.blocks import argument_blocks
 from store.formats.edit_checks import (
@@ -41,6 +42,10 @@ class MsgpackLens(ABC):
         if decoded is None:
             return _UNREADABLE.view(payload, before)
         return self.shown(decoded, before)
+
+    def usage(self, payload: bytes, running: Running) -> tuple[Usage | None, Running]:
+        """See :meth:`store.formats.lens.Lens.usage`; no type in MessagePack that is known tells of any."""
+        return None, running
 
     @abstractmethod
     def shown(self, decoded: Decoded, before: Before) -> Event:

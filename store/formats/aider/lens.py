@@ -2,6 +2,8 @@
 
 from store.errors import UsageError
 from store.events.event import Kind
+from store.events.usage import Running, Usage
+from store.formats.aider import usage
 from store.formats.aider.passages import ASKED, LINE_BREAK, PRINTED, STARTED
 from store.formats.composing import check_said
 from store.formats.markdown_lens import MarkdownLens, Passage
@@ -22,6 +24,10 @@ class AiderLens(MarkdownLens):
         if text.startswith(PRINTED) or text.rstrip("\r") == PRINTED.strip():
             return Passage(Kind.NOTE, text, mark=PRINTED, ending=LINE_BREAK)
         return Passage(Kind.ASSISTANT, text)
+
+    def usage(self, payload: bytes, running: Running) -> tuple[Usage | None, Running]:
+        """Return what the answer before a passage took, where aider printed it."""
+        return usage.usage(payload.decode("utf-8", "replace"), running)
 
     def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
         """Return a request or an answer."""

@@ -5,6 +5,7 @@ import json
 from store.errors import UsageError
 from store.events.edit import EventEdit
 from store.events.event import Block, Event, Kind
+from store.events.usage import Running, Usage
 from store.formats.chat_messages import gather_answer, gather_message, is_message, shown
 from store.formats.chat_parts import Gathered, gather
 from store.formats.composing import check_said, object_before
@@ -17,6 +18,7 @@ from store.formats.new_records import new_record
 from store.formats.shown import BOOKKEEPING, Shown
 from store.formats.splices import put
 from store.formats.times import milliseconds
+from store.formats.token_counts import counted
 from store.formats.unknown import as_it_is
 
 _HOLDERS = ("data", "string", "text")
@@ -31,6 +33,7 @@ class ApiMessageLens(EditableLens):
     """Sees messages; what a request holds beside them is bookkeeping."""
 
     type_name = "api.message.v1"
+    telling = (b'"usage"', b'"usageMetadata"', *(b'"%s"' % key.encode() for key in _HOLDERS))
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that a record tells of; damaged ones are notes."""
@@ -43,6 +46,18 @@ class ApiMessageLens(EditableLens):
         return Event(
             seen.kind, seen.tool, seen.header, seen.blocks, time, 0, seen.defines, seen.resources, value, decoded.lossy
         )
+
+    def usage_told(self, record: JsonObject, running: Running) -> tuple[Usage | None, Running]:
+        """Return what an answer took, as it came or in a recording of HTTP."""
+        held = (_body(as_text(record.get(key))) for key in _HOLDERS if key in record)
+        for answer in (record, *filter(is_object, held)):
+            tokens = counted(as_object(answer.get("usage")) or as_object(answer.get("usageMetadata")))
+            if tokens.total:
+                named = as_text(answer.get("id")) or as_text(answer.get("responseId"))
+                return Usage(
+                    named, as_text(answer.get("model")) or as_text(answer.get("modelVersion")), tokens
+                ), running
+        return None, running
 
     def edit(self, payload: bytes, edit: EventEdit, before: Before) -> bytes:
         """Return ``payload`` with the changes of ``edit``; a record may be nothing but a text."""

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from store.events.event import Event, Kind, Path
-from store.formats.claude_code import compose, fields, messages, notes, twins
+from store.events.usage import Running, Usage
+from store.formats.claude_code import compose, fields, messages, notes, twins, usage
 from store.formats.editing import EditableLens, Place
 from store.formats.json_view import JsonObject, decode
 from store.formats.lens import Before
@@ -26,6 +27,7 @@ class ClaudeCodeLens(EditableLens):
 
     type_name = "claude-code.line.v1"
     one_line = True
+    telling = usage.MAY_TELL
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that a line tells of; a line that is no JSON object is a note with its text."""
@@ -60,6 +62,10 @@ class ClaudeCodeLens(EditableLens):
             header=header,
             defines=defines,
         )
+
+    def usage_told(self, record: JsonObject, running: Running) -> tuple[Usage | None, Running]:
+        """Return what the answer on a line took."""
+        return usage.usage(record), running
 
     def place(self, record: JsonObject, key: str) -> Place | None:
         """Return where a line holds field ``key``."""

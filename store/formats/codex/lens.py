@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from store.events.event import Event, Kind, Path
-from store.formats.codex import compose, echoes, events, fields, items, notes
+from store.events.usage import Running, Usage
+from store.formats.codex import compose, echoes, events, fields, items, notes, usage
 from store.formats.codex.records import said
 from store.formats.editing import EditableLens, Place
 from store.formats.json_view import JsonObject, decode
@@ -31,6 +32,7 @@ class CodexLens(EditableLens):
     type_name = "codex.line.v1"
     one_line = True
     reach = 32
+    telling = usage.MAY_TELL
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that a line tells of; a line that is no JSON object is a note with its text."""
@@ -43,6 +45,10 @@ class CodexLens(EditableLens):
         defines = (_IS_ITEM, *shown.defines) if what == "response_item" else shown.defines
         time_ms = milliseconds(line.get("timestamp"))
         return shown.event(line, time_ms, lossy=decoded.lossy, defines=defines)
+
+    def usage_told(self, record: JsonObject, running: Running) -> tuple[Usage | None, Running]:
+        """Return what the answer before a line took, and what session and model go on."""
+        return usage.usage(record, running)
 
     def place(self, record: JsonObject, key: str) -> Place | None:
         """Return where a line holds field ``key``."""

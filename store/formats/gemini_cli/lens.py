@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from store.errors import UsageError
 from store.events.edit import EventEdit
 from store.events.event import Event, Kind, Path
+from store.events.usage import Running, Usage
 from store.formats.editing import EditableLens, Place
-from store.formats.gemini_cli import compose, messages, twins
+from store.formats.gemini_cli import compose, messages, twins, usage
 from store.formats.json_view import JsonObject, decode
 from store.formats.lens import Before, Nothing
 from store.formats.times import milliseconds
@@ -17,6 +18,7 @@ class GeminiCliLens(EditableLens):
     """Sees messages. Of those with the same id the first one is shown: records are brought in in such an order."""
 
     type_name = "gemini-cli.record.v1"
+    telling = usage.MAY_TELL
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that a record tells of; what is no JSON is a note with its text, a list is bookkeeping."""
@@ -35,6 +37,10 @@ class GeminiCliLens(EditableLens):
         if b"\n" in edited and b"\n" not in payload:
             raise UsageError("this record is one line of its file: keep it on one line")
         return edited
+
+    def usage_told(self, record: JsonObject, running: Running) -> tuple[Usage | None, Running]:
+        """Return what a message took."""
+        return usage.usage(record), running
 
     def place(self, record: JsonObject, key: str) -> Place | None:
         """Return where a message holds field ``key``."""

@@ -1,12 +1,14 @@
 """A response as ``llm logs --json`` prints it, with the prompt that it answers: one event."""
 
 from store.events.event import Block, Event, Kind, Path
+from store.events.usage import Running, Usage
 from store.formats.blocks import argument_blocks
 from store.formats.editing import EditableLens, Place
 from store.formats.json_view import JsonObject, as_list, as_text, decode, is_object, scalar
 from store.formats.lens import Before
 from store.formats.shown import BOOKKEEPING, Header, Shown
 from store.formats.times import milliseconds
+from store.formats.token_counts import counted
 from store.formats.unknown import as_it_is
 
 _TEXTS = (("system", "system"), ("prompt", "prompt"), ("reasoning", "thinking"), ("response", ""))
@@ -18,6 +20,7 @@ class LlmJsonLens(EditableLens):
     """Sees responses; their prompts are blocks of their own."""
 
     type_name = "llm-json.response.v1"
+    telling = (b'"input_tokens"', b'"output_tokens"')
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that a response and its prompt make; damaged ones are notes."""
@@ -30,6 +33,12 @@ class LlmJsonLens(EditableLens):
         return Event(
             seen.kind, header=seen.header, blocks=seen.blocks, time_ms=time, native=record, lossy=decoded.lossy
         )
+
+    def usage_told(self, record: JsonObject, running: Running) -> tuple[Usage | None, Running]:
+        """Return what a response took."""
+        tokens = counted(record)
+        model = as_text(record.get("resolved_model")) or as_text(record.get("model"))
+        return (Usage(as_text(record.get("id")), model, tokens) if tokens.total else None), running
 
     def place(self, record: JsonObject, key: str) -> Place | None:
         """Return where a response holds field ``key``."""

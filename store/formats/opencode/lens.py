@@ -4,10 +4,11 @@ from collections.abc import Iterable
 
 from store.errors import UsageError
 from store.events.event import Block, Event, Kind, Path
+from store.events.usage import Running, Usage
 from store.formats.editing import EditableLens, Place
 from store.formats.json_view import JsonObject, as_object, as_text, decode
 from store.formats.lens import Before, Lens
-from store.formats.opencode import compose
+from store.formats.opencode import compose, usage
 from store.formats.opencode.views import Speaker, twins_of, view_message, view_part
 from store.formats.shown import BOOKKEEPING, Header, Shown
 from store.formats.unknown import as_it_is
@@ -22,6 +23,7 @@ class OpencodeRowLens(EditableLens):
 
     type_name = "opencode.row.v1"
     one_line = True
+    telling = usage.MAY_TELL
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that a row tells of."""
@@ -46,6 +48,12 @@ class OpencodeRowLens(EditableLens):
         created = as_object(row.get("cells")).get("time_created")
         return _event(shown, row, data, created, lossy=decoded.lossy)
 
+    def usage_told(self, record: JsonObject, running: Running) -> tuple[Usage | None, Running]:
+        """Return what the message in a row took; its parts say the same once more."""
+        if record.get("table") != "message":
+            return None, running
+        return usage.usage(as_object(as_object(record.get("json")).get("data"))), running
+
     def place(self, record: JsonObject, key: str) -> Place | None:
         """Return where a row holds field ``key``."""
         if key == "model":
@@ -67,6 +75,7 @@ class OpencodeMessageLens(EditableLens):
     """Sees the file of a message."""
 
     type_name = "opencode.message.v1"
+    telling = usage.MAY_TELL
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that a message tells of by itself."""
@@ -74,6 +83,10 @@ class OpencodeMessageLens(EditableLens):
         if decoded is None or not isinstance(decoded.value, dict):
             return as_it_is(payload)
         return _event(view_message(decoded.value, ()), decoded.value, decoded.value, None, lossy=decoded.lossy)
+
+    def usage_told(self, record: JsonObject, running: Running) -> tuple[Usage | None, Running]:
+        """Return what a message took."""
+        return usage.usage(record), running
 
     def place(self, record: JsonObject, key: str) -> Place | None:
         """Return where a message holds field ``key``."""

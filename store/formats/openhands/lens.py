@@ -4,11 +4,13 @@ from collections.abc import Iterable
 
 from store.errors import UsageError
 from store.events.event import Event, Path
+from store.events.usage import Running, Usage
 from store.formats.editing import EditableLens, Place
 from store.formats.json_view import JsonObject, as_list, as_object, as_text, decode, is_object
 from store.formats.lens import Before
 from store.formats.nested import document_in
 from store.formats.new_literals import spell
+from store.formats.openhands import usage
 from store.formats.openhands.events import CALL, TOOL, event
 from store.formats.shown import BOOKKEEPING
 from store.formats.splices import put
@@ -29,6 +31,7 @@ class OpenHandsLens(EditableLens):
     """Sees events; states, acknowledgements and what an evaluation measured are bookkeeping."""
 
     type_name = "openhands.event.v1"
+    telling = usage.MAY_TELL
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that a record tells of; damaged ones are notes."""
@@ -41,6 +44,10 @@ class OpenHandsLens(EditableLens):
         return Event(
             seen.kind, seen.tool, seen.header, seen.blocks, time, 0, seen.defines, seen.resources, record, decoded.lossy
         )
+
+    def usage_told(self, record: JsonObject, running: Running) -> tuple[Usage | None, Running]:
+        """Return what the answer behind an event took."""
+        return usage.usage(record), running
 
     def place(self, record: JsonObject, key: str) -> Place | None:
         """Return where an event holds field ``key``. Raises UsageError for what comes from another one."""

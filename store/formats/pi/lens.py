@@ -5,10 +5,11 @@ from collections.abc import Iterable
 
 from store.events.edit import EventEdit
 from store.events.event import Event, Kind, Path
+from store.events.usage import Running, Usage
 from store.formats.editing import EditableLens, Place
 from store.formats.json_view import JsonObject, as_object, decode
 from store.formats.lens import Before
-from store.formats.pi import compose, entries, fields, twins
+from store.formats.pi import compose, entries, fields, twins, usage
 from store.formats.pi.blobs import REFERENCE
 from store.formats.pi.content import CUT
 from store.formats.pi.title_slot import padded
@@ -27,6 +28,7 @@ class PiLens(EditableLens):
 
     type_name = "pi.entry.v1"
     one_line = True
+    telling = usage.MAY_TELL
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that a line tells of; a line that is no JSON object is a note with its text."""
@@ -61,6 +63,10 @@ class PiLens(EditableLens):
                 named = line["parentId"]
                 parent = before.parent(named if isinstance(named, str) else None)
         return shown.event(line, _time(line), lossy=decoded.lossy, parent=parent, header=header, defines=defines)
+
+    def usage_told(self, record: JsonObject, running: Running) -> tuple[Usage | None, Running]:
+        """Return what the message on a line took."""
+        return usage.usage(record), running
 
     def edit(self, payload: bytes, edit: EventEdit, before: Before) -> bytes:
         """Return ``payload`` with the changes of ``edit``."""

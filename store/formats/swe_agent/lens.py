@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from store.errors import UsageError
 from store.events.event import Block, Event, Kind, Path
+from store.events.usage import Running, Tokens, Usage
 from store.formats.blocks import argument_blocks
 from store.formats.chat_messages import gather_message, shown
 from store.formats.chat_parts import Gathered
@@ -11,6 +12,7 @@ from store.formats.editing import EditableLens, Place
 from store.formats.json_view import JsonObject, as_list, as_object, as_text, decode, is_object, scalar
 from store.formats.lens import Before
 from store.formats.shown import BOOKKEEPING, Header, Shown
+from store.formats.token_counts import count, dollars
 from store.formats.twins import carried
 from store.formats.unknown import as_it_is
 
@@ -24,6 +26,7 @@ class SweAgentLens(EditableLens):
     """Sees what a trajectory's ``history`` holds, or its steps where it has none; and how the run ended."""
 
     type_name = "swe-agent.record.v1"
+    telling = (b'"model_stats"',)
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that a record tells of; steps that the history repeats are bookkeeping."""
@@ -35,6 +38,13 @@ class SweAgentLens(EditableLens):
         return Event(
             seen.kind, seen.tool, seen.header, seen.blocks, 0, 0, seen.defines, seen.resources, record, decoded.lossy
         )
+
+    def usage_told(self, record: JsonObject, running: Running) -> tuple[Usage | None, Running]:
+        """Return what all answers of a run took, which its end tells."""
+        told = as_object(record.get("model_stats"))
+        tokens = Tokens(count(told, "tokens_sent"), count(told, "tokens_received"))
+        cost = dollars(told.get("instance_cost"))
+        return (Usage("", "", tokens, cost or None) if tokens.total or cost else None), running
 
     def place(self, record: JsonObject, key: str) -> Place | None:
         """Return where a message holds field ``key``. Raises UsageError for the tool of a result."""
