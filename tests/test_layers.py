@@ -24,7 +24,7 @@ LAYERS = (
     ("store.upkeep.fsck", "store.upkeep.head_checks", "store.upkeep.reindex"),
     ("store.editing", "store.artifacts"),
     ("store.importing",),
-    ("store.exporting",),
+    ("store.exporting", "store.comparing"),
     ("store.service",),
     ("fusefs.text",),
     ("fusefs.tree", "fusefs.inodes"),

@@ -27,6 +27,7 @@ COMMANDS = {
     "log": ("history", "List the versions of a conversation."),
     "restore": ("history", "Bring back an earlier version of a conversation."),
     "fork": ("history", "Branch off a conversation."),
+    "diff": ("diff", "Say what differs between two versions, forks or conversations."),
     "fsck": ("upkeep", "Check the store."),
     "reindex": ("upkeep", "Rebuild the index from the logs."),
     "stats": ("stats", "Say what the store holds and what it costs."),

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
+from fusefs.cli.comparing import DIFF
 from fusefs.text.render import FileRenderer
 from store.events.conversation import Conversation
 from store.exporting.event_json import document, shown_events
@@ -47,4 +48,4 @@ def _as_json(holder: Holder, conversation: Conversation) -> Iterator[str]:
 
 SHOW = Operation(263, ShowParams, str, Nothing, _show)
 
-ALL_OPERATIONS = (*OPERATIONS, *HISTORY, *EXPORTING, SHOW)
+ALL_OPERATIONS = (*OPERATIONS, *HISTORY, *EXPORTING, SHOW, DIFF)
