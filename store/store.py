@@ -99,6 +99,8 @@ class Store(Streaming):
         """Held while a session is imported."""
         self.numbering = threading.Lock()
         """Held while a number is given to an output of a tool."""
+        self.closing: list[Callable[[], None]] = []
+        """Called when the store is about to be closed."""
         self._closed = False
         self._checkpointer.start()
 
@@ -121,6 +123,8 @@ class Store(Streaming):
         self._closed = True
         clean = False
         try:
+            for close in self.closing:
+                close()
             self._checkpointer.close()
             clean = True
         finally:

@@ -25,6 +25,7 @@ LAYERS = (
     ("store.editing", "store.artifacts"),
     ("store.importing",),
     ("store.exporting", "store.comparing"),
+    ("store.search",),
     ("store.service",),
     ("fusefs.text",),
     ("fusefs.tree", "fusefs.inodes"),

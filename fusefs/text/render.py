@@ -7,6 +7,7 @@ from blake3 import blake3
 
 from fusefs.text import grammar, transcript
 from fusefs.text.events_json import element_size
+from fusefs.text.names import event_name
 from fusefs.text.resource_names import numbered_path, resource_path
 from store.errors import ConvfsError
 from store.events.conversation import Conversation, EventRow, Sizes
@@ -52,6 +53,17 @@ class FileRenderer:
                 return Sizes(head + size, transcript.section_size(number, event), json)
         size = grammar.body_size(blocks, transcript.unhashed_target)
         return Sizes(head + size, transcript.section_size(number, event, size), json)
+
+    def content(self, event: Event) -> str:
+        """Return the content of an event as a transcript shows it, valid Unicode; "" for a bookkeeping record."""
+        if event.kind is Kind.RECORD:
+            return ""
+        text = grammar.body(event.blocks, transcript.blob_target)
+        return text if text.isascii() else utf8(text).decode()
+
+    def path(self, row: EventRow, records: int) -> str:
+        """Return the path of an event's file: ``events/00007-user.md``."""
+        return f"events/{event_name(row, records)}"
 
     def transcript(
         self,

@@ -21,10 +21,14 @@ _DEEPEST = 64
 
 
 class Batch:
-    """Gathers blobs and everything that they are made of, then puts them together. Of one thread, used once."""
+    """Gathers blobs and everything that they are made of, then puts them together. Of one thread, used once.
 
-    def __init__(self, shelf: Shelf) -> None:
+    Without ``contents``, what is cut out of skeletons is not read: then they can only be asked what that is.
+    """
+
+    def __init__(self, shelf: Shelf, *, contents: bool = True) -> None:
         self._shelf = shelf
+        self._contents = contents
         self._at_hand: dict[Hash, Opened] = {}
         self._waiting: dict[Hash, tuple[Form, bytes]] = {}
         self._bodies: dict[Hash, bytes] = {}
@@ -51,6 +55,11 @@ class Batch:
                 except ConvfsError:
                     continue
             todo = [digest for digest in needs if digest not in seen]
+
+    def references(self, digest: Hash) -> list[Hash]:
+        """Return the contents that are cut out of a blob, each once, in order; none if it was not gathered."""
+        skeleton = self._skeletons.get(digest)
+        return list(dict.fromkeys(cut[3] for cut in skeleton.cuts)) if skeleton else []
 
     def assemble(self, digest: Hash, depth: int = 0) -> bytes:
         """Return a blob, not yet compared with its hash. Raises KeyError for what is missing, DamageError."""
@@ -169,7 +178,8 @@ class Batch:
         if form == Form.SKELETON:
             skeleton = skeleton_format.decode(body)
             self._skeletons[digest] = skeleton
-            for cut in skeleton.cuts:
-                needs[cut[3]] = None
+            if self._contents:
+                for cut in skeleton.cuts:
+                    needs[cut[3]] = None
         else:
             self._bodies[digest] = body

@@ -60,6 +60,15 @@ class Resolver:
                 results[digest] = error
         return results
 
+    def references(self, digests: Sequence[Hash]) -> dict[Hash, list[Hash]]:
+        """Return which contents are cut out of each of many payloads; of what cannot be read, none.
+
+        The contents themselves are not read.
+        """
+        batch = Batch(self._shelf, contents=False)
+        batch.gather(digests)
+        return {digest: batch.references(digest) for digest in digests}
+
     def check(self, digest: Hash) -> None:
         """Return if the blob is there and intact. Raises NotFound, DamageError, FormatTooNew."""
         for _piece in self.pieces(digest):

@@ -65,7 +65,10 @@ class Turns:
 
     def seen(self, tip: int, depth: int) -> int:
         """Return the turn at ``depth`` of the branch that ends in ``tip`` as it is seen there, 0 if there is none."""
-        turn = self.ancestor(tip, depth)
+        return self.shown(tip, self.ancestor(tip, depth))
+
+    def shown(self, tip: int, turn: int) -> int:
+        """Return a turn of the branch that ends in ``tip`` as it is seen there."""
         return tip_of(turn, self._patches.seen(patch_of(tip)).get(turn, 0))
 
     def at(self, tip: int, last: int) -> int:

@@ -23,6 +23,15 @@ class Renderer(Protocol):
         of the producer's own bytes (which a record that is not JSON shows).
         """
 
+    def content(self, event: Event) -> str:
+        """Return the content of an event as its file and a transcript show it, without what stands above it.
+
+        It is all that is searched. It ends in a newline, unless it is empty.
+        """
+
+    def path(self, row: EventRow, records: int) -> str:
+        """Return where the file of an event is in the directory of its conversation, one of ``records`` records."""
+
     def transcript(
         self, conversation: Conversation, events: Iterable[tuple[EventRow, Event | ConvfsError]], link: Link
     ) -> Iterator[bytes]:

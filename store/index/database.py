@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from store.errors import ConvfsError, DamageError, StoreFailed
 from store.index.schema import SCHEMA_VERSION, TABLES
@@ -29,6 +29,16 @@ _FAULTS = (sqlite3.Error, UnicodeDecodeError)
 
 Row = tuple[Any, ...]
 """A row of any table: what its columns hold is the schema's to say."""
+
+
+class Schema(NamedTuple):
+    """What a database holds: the statements that make its tables, ``state`` among them, and their version."""
+
+    version: int
+    tables: str
+
+
+INDEX = Schema(SCHEMA_VERSION, TABLES)
 
 
 class _Reader:
@@ -49,10 +59,10 @@ class Database:
     ``boot`` names this boot of the machine ("": no notes are kept, for a database that nobody opens again).
     """
 
-    def __init__(self, path: Path, boot: str = "") -> None:
+    def __init__(self, path: Path, boot: str = "", schema: Schema = INDEX) -> None:
         """Open the database. Raises DamageError if the file is none."""
         self.path = path
-        self._boot = boot
+        self.boot = boot
         self._local = threading.local()
         self._readers: weakref.WeakSet[_Reader] = weakref.WeakSet()
         self._lock = threading.RLock()
@@ -63,15 +73,15 @@ class Database:
         self._writer = self._connect(_CACHED_KIB)
         try:
             if not self._writer.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-                self._writer.executescript("BEGIN;" + TABLES + "COMMIT;")
-                self.set_state("schema", SCHEMA_VERSION)
+                self._writer.executescript("BEGIN;" + schema.tables + "COMMIT;")
+                self.set_state("schema", schema.version)
                 self.set_state("tables", self._tables())
                 self.set_state("boot", boot)
             noted = self._writer.execute("SELECT value FROM state WHERE key = 'boot'").fetchone()
             made = dict(
                 self._writer.execute("SELECT key, value FROM state WHERE key IN ('schema', 'tables')").fetchall()
             )
-            self.current = made == {"schema": SCHEMA_VERSION, "tables": self._tables()}
+            self.current = made == {"schema": schema.version, "tables": self._tables()}
             """Whether its tables are those of this version, as they were made."""
         except BaseException as error:
             self._writer.close()
@@ -186,7 +196,7 @@ class Database:
                 return
             try:
                 if not self._noted:
-                    self._note(self._boot)
+                    self._note(self.boot)
                     self._noted = True
                 self._writer.execute("BEGIN IMMEDIATE")
                 yield self._writer
@@ -232,7 +242,7 @@ class Database:
             for reader in list(self._readers):
                 reader.connection.close()
             try:
-                if sync and self._noted and self._boot:
+                if sync and self._noted and self.boot:
                     self._sync()
             finally:
                 self._writer.close()
@@ -240,7 +250,7 @@ class Database:
     def _sync(self) -> None:
         try:
             # the note once more, so that there is something to fold in: only then is the file itself synced
-            if self._note(self._boot):
+            if self._note(self.boot):
                 self._note("")
                 self._writer.execute("PRAGMA synchronous = FULL")
         except _FAULTS:

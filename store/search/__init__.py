@@ -1,0 +1,1 @@
+"""Finding things again: what every payload shows, indexed; and who holds what."""

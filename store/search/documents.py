@@ -1,0 +1,109 @@
+"""Documents: what payloads show, each text filed once, and what they hold.
+
+Documents are numbered so that those that a reader is likely to look for have the higher numbers: first by what kind of
+event they show, then by when they came. So the index, asked for its last hits first, gives the best first without
+having looked at them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from store.disk.turn_format import Turn
+from store.events.conversation import EventRow
+from store.events.event import Event, Kind
+from store.ids import Hash, hash_bytes, hash_key
+from store.index.database import Database
+from store.search.folding import indexed
+
+Key = tuple[int, int]
+"""What tells one document from all others: the key of its payload's hash, and a checksum of how it is seen."""
+
+_CLASS_BITS = 40
+_SAID = frozenset((Kind.USER, Kind.ASSISTANT, Kind.QUESTION, Kind.ANSWER, Kind.SUMMARY, Kind.NOTE))
+_RETURNED = frozenset((Kind.TOOL_RESULT, Kind.SYSTEM, Kind.CONFIG))
+_AT_ONCE = 400
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Document(Struct, frozen=True):
+    """What a turn shows: its text as it is drawn, the keys of the contents that it holds, and (URI, key) of resources.
+
+    ``rank`` is of :func:`rank_of`.
+    """
+
+    rank: int
+    text: str
+    contents: frozenset[int]
+    resources: frozenset[tuple[str, int]]
+
+
+def rank_of(kind: Kind) -> int:
+    """Return how likely a reader is to look for an event: 3 what people and models said to each other, 2 what models
+    thought and asked of tools, 1 what tools returned and what was set up, 0 what is not shown."""
+    if kind is Kind.RECORD:
+        return 0
+    return 3 if kind in _SAID else 1 if kind in _RETURNED else 2
+
+
+def key_of(turn: Turn, row: EventRow) -> Key:
+    """Return the key of the document that a turn shows."""
+    sight = (turn.type_tag, turn.encoding, row.kind, row.tool, row.deleted)
+    return hash_key(turn.payload_hash), zlib.crc32(_encode(sight))
+
+
+def document_of(row: EventRow, event: Event, text: str, references: Iterable[Hash]) -> Document:
+    """Return what a turn shows; ``references`` are the contents that are cut out of its payload."""
+    resources = frozenset((resource.uri, hash_key(hash_bytes(resource.data))) for resource in event.resources)
+    contents = {hash_key(digest) for digest in references}
+    contents.update(content for _uri, content in resources)
+    return Document(rank_of(row.kind), text, frozenset(contents), resources)
+
+
+def known(db: Database, keys: Iterable[Key]) -> dict[Key, int]:
+    """Return the documents of keys; those that have none are left out."""
+    wanted = set(keys)
+    payloads = list({payload for payload, _sight in wanted})
+    found: dict[Key, int] = {}
+    for start in range(0, len(payloads), _AT_ONCE):
+        some = payloads[start : start + _AT_ONCE]
+        for document, *key in db.query(
+            f"SELECT id, payload, sight FROM documents WHERE payload IN ({','.join('?' * len(some))})", some
+        ):
+            if (place := (key[0], key[1])) in wanted:
+                found[place] = document
+    return found
+
+
+def add(sql: sqlite3.Connection, documents: Mapping[Key, Document]) -> dict[Key, int]:
+    """File new documents; return their numbers."""
+    row = sql.execute("SELECT value FROM state WHERE key = 'documents'").fetchone()
+    count: int = row[0] if row else 0
+    numbers: dict[Key, int] = {}
+    for key, document in documents.items():
+        count += 1
+        numbers[key] = document.rank << _CLASS_BITS | count
+    sql.execute("INSERT OR REPLACE INTO state VALUES ('documents', ?)", (count,))
+    sql.executemany("INSERT INTO documents VALUES (?, ?, ?)", [(number, *key) for key, number in numbers.items()])
+    # the index wants rising numbers
+    texts = sorted((numbers[key], document.text) for key, document in documents.items() if document.text)
+    for number, text in texts:
+        sql.execute("INSERT INTO texts (rowid, text) VALUES (?, ?)", (number, indexed(text)))
+    contents = [(content, numbers[key]) for key, document in documents.items() for content in document.contents]
+    sql.executemany("INSERT INTO contents VALUES (?, ?)", sorted(contents))
+    resources = [
+        (uri, numbers[key], content) for key, document in documents.items() for uri, content in document.resources
+    ]
+    sql.executemany("INSERT INTO resources VALUES (?, ?, ?)", resources)
+    return numbers
+
+
+def give(sql: sqlite3.Connection, turns: Sequence[tuple[int, int]]) -> None:
+    """File of turns which documents they show."""
+    sql.executemany("INSERT OR REPLACE INTO turns VALUES (?, ?)", turns)

@@ -1,0 +1,32 @@
+"""Text without regard to case, so that whatever any way of ignoring case takes for equal is equal.
+
+Unicode's full case folding goes character by character, without regard to their neighbours, so a part of a text folds
+to a part of the folded text. Beside it, the Turkic i without a dot and İ with one count as i: so do ``grep -i`` and
+``re.IGNORECASE``.
+"""
+
+_DOTTED, _DOTLESS = "\u0130", "\u0131"
+_TURKIC = str.maketrans({_DOTTED: "i", _DOTLESS: "i"})
+
+
+def fold(text: str) -> str:
+    """Return ``text`` with case folded; it has the lines of ``text``, but may be longer."""
+    if text.isascii():
+        return text.lower()
+    if _DOTTED in text or _DOTLESS in text:
+        text = text.translate(_TURKIC)
+    return text.casefold()
+
+
+def indexed(text: str) -> str:
+    """Return ``text`` as the index has it: folded, and without NUL, at which SQLite's tokenizer would stop."""
+    return fold(text).replace("\0", "\1")
+
+
+def trigrams(text: str) -> list[str]:
+    """Return what the index is asked for to find ``text``: every three characters of it that follow each other.
+
+    Empty where there are less than three: then the index cannot tell.
+    """
+    text = indexed(text)
+    return list(dict.fromkeys(text[start : start + 3] for start in range(len(text) - 2)))

@@ -1,0 +1,231 @@
+"""``search.db`` of one store, kept up with what the store takes in.
+
+Where turns lie and where heads are (``store.search.lines``) is brought up to date by whoever asks: that is little work.
+Documents (``store.search.documents``) are filed a few at a time, by the background. Those turns that come after what is
+filed, and few others, have none yet: who asks for everything looks at these himself, see :meth:`Following.unfiled`.
+
+The file can be trusted as ``index.db`` can (``store.index.database``), and is deleted and made anew where it cannot be.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from store.disk.file_header import HEADER_SIZE, Damage
+from store.disk.head_format import Patched
+from store.disk.turn_format import Turn
+from store.errors import ConvfsError, DamageError, NotFound, UsageError
+from store.events.conversation import EventRow, ResourceRow
+from store.events.event import Event, Kind
+from store.events.renderer import Renderer
+from store.ids import Hash, tip_of
+from store.index.database import Database
+from store.search import documents, lines
+from store.search.documents import Document, Key
+from store.search.reading import Reading, Shown
+from store.search.schema import SEARCH
+from store.store import Store
+
+FILE_NAME = "search.db"
+_TURNS_AT_ONCE = 256
+_BYTES_AT_ONCE = 1 << 20
+
+
+class Following:
+    """Keeps ``search.db``. Safe to call from any thread."""
+
+    def __init__(self, store: Store) -> None:
+        renderer = store.viewer.renderer
+        if renderer is None:
+            raise UsageError("this store was opened without a renderer: nothing can be searched")
+        self.store = store
+        self.renderer: Renderer = renderer
+        self.reading = Reading(store)
+        self._lock = threading.RLock()
+        self._filing = threading.Lock()
+        self._db: Database | None = None
+
+    @property
+    def db(self) -> Database:
+        """The database, opened when it is first asked for."""
+        db = self._db
+        if db is None or db.damaged:
+            with self._lock:
+                db = self._db
+                if db is None or db.damaged:
+                    if db is not None:
+                        db.close()
+                    db = self._db = self._open(anew=db is not None)
+        return db
+
+    def close(self, *, sync: bool) -> None:
+        """Close the database; see :meth:`Database.close`."""
+        with self._filing, self._lock:
+            if self._db is not None:
+                self._db.close(sync=sync and not self._db.damaged)
+                if self._db.damaged:
+                    remove(self.store.root)
+
+    def _open(self, *, anew: bool) -> Database:
+        path = self.store.root / FILE_NAME
+        if not anew and path.exists() and (db := self._sound(path)) is not None:
+            return db
+        remove(self.store.root)
+        db = Database(path, self.store.files.index.db.boot, SEARCH)
+        path.chmod(0o600)
+        db.set_state("store", self.store.store_id.hex())
+        db.set_state("renderer", self.renderer.version)
+        return db
+
+    def _sound(self, path: Path) -> Database | None:
+        try:
+            db = Database(path, self.store.files.index.db.boot, SEARCH)
+        except DamageError:
+            return None
+        try:
+            own = db.state("store") == self.store.store_id.hex() and db.state("renderer") == self.renderer.version
+            # what it knows of may be gone where logs had to be cut
+            ahead = (
+                _number(db, "placed") > self.store.files.turns.count
+                or _number(db, "heads") > self.store.files.heads.length
+            )
+            if db.trusted and db.current and own and not ahead:
+                return db
+        except DamageError:
+            pass
+        db.close()
+        return None
+
+    # -- where turns and heads are -----------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Bring what is known of turns and heads up to the logs."""
+        store, db = self.store, self.db
+        if _number(db, "placed") == store.files.turns.count and _number(db, "heads") == store.files.heads.length:
+            return
+        with db.writing() as sql:
+            start = _number(db, "heads") or HEADER_SIZE
+            end = store.files.heads.length
+            moved: dict[int, None] = {}
+            patched: list[int] = []
+            for frame in store.files.heads.frames(start):
+                if isinstance(frame, Damage):
+                    continue
+                if frame.offset >= end:
+                    break
+                moved[frame.context] = None
+                if isinstance(body := frame.body, Patched):
+                    patched += [tip_of(turn, body.number) for turn, *_what in body.turns]
+            tips = {context: self._tip(context) for context in moved if context}
+            # not before: a head is never ahead of the turns
+            count = store.files.turns.count
+            lines.add_turns(sql, store.files.turns, _number(db, "placed"), count)
+            for context, tip in tips.items():
+                lines.set_head(sql, context, tip)
+            sql.executemany("INSERT OR IGNORE INTO waiting VALUES (?, 0)", [(turn,) for turn in patched])
+            db.set_state("placed", count)
+            db.set_state("heads", end)
+
+    def _tip(self, context: int) -> int:
+        try:
+            return self.store.head(context).tip
+        except NotFound:
+            return 0
+
+    # -- documents ---------------------------------------------------------------------------------------------------
+
+    def unfiled(self) -> list[int]:
+        """Return the turns that have no document: call :meth:`follow` before."""
+        db = self.db
+        waiting: list[int] = [turn for (turn,) in db.query("SELECT turn FROM waiting ORDER BY turn")]
+        return [*range(_number(db, "filed") + 1, _number(db, "placed") + 1), *waiting]
+
+    def unfiled_contents(self) -> Iterator[tuple[Turn, set[Hash], list[ResourceRow]]]:
+        """Yield the turns of :meth:`unfiled` with what they hold: contents by their hashes, and their resources.
+
+        Those that cannot be read are left out.
+        """
+        for ids in batched(self.unfiled(), _TURNS_AT_ONCE):
+            shown = [pair for pair in self.reading.rows(ids) if not isinstance(pair, ConvfsError)]
+            references = self.store.resolver.references([turn.payload_hash for turn, _row in shown])
+            resources: dict[int, list[ResourceRow]] = {}
+            for resource in self.store.views.resources([(turn.turn_id, 1) for turn, _row in shown], 1):
+                resources.setdefault(resource.turn, []).append(resource)
+            for turn, _row in shown:
+                own = resources.get(turn.turn_id, [])
+                yield turn, {*references[turn.payload_hash], *(Hash(resource.hash) for resource in own)}, own
+
+    def file_some(self) -> bool:
+        """File a few documents; return whether there are more to file."""
+        with self._filing:
+            self.follow()
+            db = self.db
+            filed, count = _number(db, "filed"), _number(db, "placed")
+            late: list[int] = [
+                turn for (turn,) in db.query("SELECT turn FROM waiting WHERE tried = 0 LIMIT ?", (_TURNS_AT_ONCE,))
+            ]
+            if not late and filed == count:
+                return False
+            ids = late or list(range(filed + 1, min(filed + _TURNS_AT_ONCE, count) + 1))
+            shown, failed = self._some(ids)
+            taken = [turn.turn_id for turn, _row in shown] + failed
+            keys = {turn.turn_id: documents.key_of(turn, row) for turn, row in shown}
+            found = documents.known(db, keys.values())
+            new = self._documents([pair for pair in shown if keys[pair[0].turn_id] not in found], keys)
+            with db.writing() as sql:
+                found |= documents.add(sql, new)
+                documents.give(sql, [(turn, found[key]) for turn, key in keys.items() if key in found])
+                tried = [turn for turn, key in keys.items() if key not in found] + failed
+                sql.executemany("DELETE FROM waiting WHERE turn = ?", [(turn,) for turn in taken])
+                sql.executemany("INSERT OR REPLACE INTO waiting VALUES (?, 1)", [(turn,) for turn in tried])
+                if not late:
+                    db.set_state("filed", ids[len(taken) - 1])
+            return True
+
+    def _some(self, ids: Sequence[int]) -> tuple[list[Shown], list[int]]:
+        """Return the first of some turns, as many as are read at once, and those among them that cannot be read."""
+        shown: list[Shown] = []
+        failed: list[int] = []
+        size = 0
+        for turn_id, pair in zip(ids, self.reading.rows(ids), strict=True):
+            if isinstance(pair, ConvfsError):
+                failed.append(turn_id)
+                continue
+            size += pair[1].payload_size
+            if shown and size > _BYTES_AT_ONCE:
+                break
+            shown.append(pair)
+        return shown, failed
+
+    def _documents(self, shown: Sequence[Shown], keys: Mapping[int, Key]) -> dict[Key, Document]:
+        """Return the documents of turns, each once; those that cannot be read are left out."""
+        one_each = {keys[pair[0].turn_id]: pair for pair in reversed(shown)}
+        references = self.store.resolver.references([turn.payload_hash for turn, _row in one_each.values()])
+        found: dict[Key, Document] = {}
+        for key, ((turn, row), event) in zip(one_each, self.reading.events([*one_each.values()]), strict=True):
+            if not isinstance(event, ConvfsError):
+                text = self.text(row, event)
+                found[key] = documents.document_of(row, event, text, references[turn.payload_hash])
+        return found
+
+    def text(self, row: EventRow, event: Event) -> str:
+        """Return what is searched of an event: the content of its file as a transcript shows it, "" if it has none."""
+        return "" if row.kind is Kind.RECORD else self.renderer.content(event)
+
+
+def batched(ids: Sequence[int], most: int) -> Iterator[Sequence[int]]:
+    """Yield ids, up to ``most`` at a time."""
+    return (ids[start : start + most] for start in range(0, len(ids), most))
+
+
+def remove(root: Path) -> None:
+    """Delete ``search.db`` of the store at ``root``, so that it is made anew."""
+    for suffix in ("", "-wal", "-shm"):
+        (root / f"{FILE_NAME}{suffix}").unlink(missing_ok=True)
+
+
+def _number(db: Database, key: str) -> int:
+    value = db.state(key)
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,45 @@
+"""The one facade of searching: what :class:`store.store.Store` is to conversations."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+
+from store.errors import ConvfsError
+from store.search.following import Following
+from store.search.holders import Holders
+from store.store import Store
+
+_OF: dict[Store, Search] = {}
+_MAKING = threading.Lock()
+
+
+class Search:
+    """Searches one store. Safe to call from any thread; :meth:`of` gives the same one to all who ask for it."""
+
+    def __init__(self, store: Store) -> None:
+        self._following = Following(store)
+        self.holders = Holders(self._following)
+        """Who holds what."""
+        store.closing.append(self.close)
+
+    @classmethod
+    def of(cls, store: Store) -> Search:
+        """Return the search of a store; UsageError where it was opened without a renderer."""
+        with _MAKING:
+            found = _OF.get(store)
+            if found is None:
+                found = _OF[store] = cls(store)
+            return found
+
+    def file_some(self) -> bool:
+        """Bring the index up a little further to what the store holds; return whether there is more to do."""
+        return self._following.file_some()
+
+    def close(self) -> None:
+        """Bring the index to disk and close it; the store does so when it is closed."""
+        with _MAKING:
+            _OF.pop(self._following.store, None)
+        with suppress(ConvfsError):
+            # it is made anew
+            self._following.close(sync=True)
