@@ -26,6 +26,7 @@ LAYERS = (
     ("store.importing",),
     ("store.exporting", "store.comparing"),
     ("store.search",),
+    ("store.redaction",),
     ("store.service",),
     ("fusefs.text",),
     ("fusefs.tree", "fusefs.inodes"),

@@ -1,0 +1,1 @@
+"""Redaction: making a secret disappear from a store, with all that would reveal it."""
