@@ -166,12 +166,22 @@ class Store(Streaming):
             if request.error is not None or request.repeated or not head.context:
                 continue
             streamed = bool(request.closes) or any(isinstance(note, TEXT_NOTES) for note in request.notes)
-            quiet = not (request.move_head or request.changes)
+            quiet = not (request.move_head or request.changes or request.deletes)
             if quiet and not streamed:
                 continue
             created, described = request.context is None, request.changes is not None
             moved = request.move_head and bool(created or request.turns or request.patches or request.parent != 0)
-            change = Change(head.context, created, moved, described, streamed, head.tip, head.depth, request.seq)
+            change = Change(
+                head.context,
+                created,
+                moved,
+                described,
+                streamed,
+                head.tip,
+                head.depth,
+                request.seq,
+                request.deletes,
+            )
             for callback, texts in listeners:
                 if texts or not quiet:
                     callback(change)

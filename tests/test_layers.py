@@ -22,7 +22,7 @@ LAYERS = (
     ("store.upkeep",),
     ("store",),
     ("store.upkeep.fsck", "store.upkeep.head_checks", "store.upkeep.reindex"),
-    ("store.editing", "store.artifacts"),
+    ("store.editing", "store.artifacts", "store.retention"),
     ("store.importing",),
     ("store.exporting", "store.comparing"),
     ("store.search",),

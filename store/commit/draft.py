@@ -41,6 +41,8 @@ class Draft:
         self.heads: dict[int, ContextHead] = {}
         self.frames: list[heads.Frame] = []
         self.blobs: list[JournalBlob] = []
+        self.deleted: set[int] = set()
+        """The contexts that are there no more."""
         self._log = turns
         self._first_turn = self._next_turn = turns.count + 1
         self._heads_offset = self._offset = heads_offset
@@ -67,6 +69,8 @@ class Draft:
         context = self.next_context if request.context is None else request.context
         head = ContextHead(context, 0, 0)
         if not created and context:
+            if context in self.deleted:
+                raise NotFound(f"there is no context {context}")
             head = self.heads.get(context) or self._head(context)
         place = request.place
         if request.key and (done := self._keys.get(place) or self._keyed.get(place)):
@@ -149,6 +153,8 @@ class Draft:
             self._names[request.name] = context
         if context:
             self.heads[context] = head
+        if request.deletes:
+            self.deleted.add(context)
         self.blobs += request.blobs
         request.written = written
         request.head = head
@@ -197,9 +203,12 @@ class Draft:
         self._offset += len(encoded)
 
     def _turn(self, turn_id: int) -> Turn:
-        """Return a turn, also one of this group."""
+        """Return a turn, also one of this group; NotFound if there is none, or it was reclaimed."""
         if turn_id < self._first_turn:
-            return self._log.get(turn_id)
+            turn = self._log.get(turn_id)
+            if turn.reclaimed:
+                raise NotFound(f"turn {turn_id} was pruned: nothing can follow it")
+            return turn
         position = turn_id - self._first_turn
         if position >= len(self._turns):
             raise NotFound(f"there is no turn {turn_id} to follow")

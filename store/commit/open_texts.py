@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from store.content.veil import veil
 from store.disk.file_header import Damage
-from store.disk.head_format import Frame, HeadMoved, Patched
+from store.disk.head_format import Deleted, Frame, HeadMoved, Patched
 from store.disk.note_format import TEXT_NOTES, Closed, Opened, TextAdded
 from store.ids import hash_bytes
 
@@ -32,7 +32,7 @@ class OpenText(Struct, frozen=True):
     touched_ms: int = 0
 
 
-FOLLOWED = (*TEXT_NOTES, HeadMoved, Patched)
+FOLLOWED = (*TEXT_NOTES, HeadMoved, Patched, Deleted)
 """What the frames tell of that open turns depend on."""
 
 
@@ -100,6 +100,9 @@ class OpenTexts:
             self._add(frame.seq, frame.context, body, frame.seq)
         elif isinstance(body, Closed):
             self._close(body.number)
+        elif isinstance(body, Deleted):
+            for number in self._of.get(frame.context, ()):
+                self._close(number)
         elif isinstance(body, HeadMoved | Patched) and frame.context in self._of:
             self._moved[frame.context] = frame.seq
 

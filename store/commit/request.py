@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from store.disk.head_format import Body, TextAdded
+from store.disk.head_format import Body, Deleted, TextAdded
 from store.disk.journal_format import JournalBlob
 from store.disk.turn_format import Turn
 from store.ids import Hash, patch_of, tip_of
@@ -164,6 +164,11 @@ class Request:
             self.expected_head = head
         else:
             self.expected_turn = head
+
+    @property
+    def deletes(self) -> bool:
+        """Whether its context is there no more after it."""
+        return any(isinstance(note, Deleted) for note in self.notes)
 
     @property
     def place(self) -> tuple[int, bytes]:

@@ -25,6 +25,7 @@ from store.commit.keys import Keys
 from store.commit.open_texts import FOLLOWED, OpenText, OpenTexts
 from store.commit.pending import Pending
 from store.commit.request import ContextHead, Request
+from store.commit.unshown import Unshown
 from store.disk import head_format as heads
 from store.disk.file_header import Damage
 from store.disk.head_log import HeadLog
@@ -112,6 +113,8 @@ class Writer:
         if opened := notes.open_turns():
             first = min(offset for _context, offset in opened.values())
             self.texts.replay(head_log.frames(first), {number: context for number, (context, _) in opened.items()})
+        self.unshown = Unshown()
+        """The turns that no branch shows yet."""
         self._heads: dict[int, ContextHead] = {}
         self._unapplied: list[heads.Frame] = []
         self._apply_lock = threading.Lock()
@@ -266,6 +269,25 @@ class Writer:
                 request.error = self.fail(error)
             raise
 
+    def submit_then(self, request: Request, before: Callable[[], bool], after: Callable[[], None]) -> bool:
+        """Make ``request`` durable by itself, if ``before`` says so; then do ``after``. No other commit comes between.
+
+        Returns whether it was done. Raises as :meth:`submit`; what ``after`` raises fails the store.
+        """
+        request.measure()
+        with self.commit_lock:
+            if not before():
+                return False
+            self._commit([request])
+            if request.error is not None:
+                raise request.error
+            try:
+                after()
+            except BaseException as error:
+                raise self.fail(error) from error
+        self.committed([request])
+        return True
+
     def _commit(self, group: list[Request]) -> None:
         if self._failure or self._closed:
             for request in group:
@@ -291,6 +313,7 @@ class Writer:
             return
         try:
             self._write(draft)
+            self.unshown.note(group)
         except StoreFull as error:
             # before anything was written
             for request in group:
@@ -331,6 +354,8 @@ class Writer:
                     if len(self._heads) >= _CACHED_HEADS:
                         self._heads = {}
             self._heads.update(draft.heads)
+            for context in draft.deleted:
+                del self._heads[context]
             for frame in texts:
                 self.texts.apply(frame)
         self.seq = draft.seq

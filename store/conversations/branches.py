@@ -28,13 +28,15 @@ class Branches(Library):
     def tip(self, context_id: int, seq: int | None = None) -> int:
         """Return the tip of a context, now or as of the frame ``seq`` of the head log; 0 if it was empty then.
 
-        NotFound if there is no such context.
+        NotFound if there is no such context, or it is not known any more what it was then.
         """
         if seq is None:
             return self.head(context_id).tip
         self.entry(context_id)
         earlier = [version.head for version in self.versions(context_id) if version.seq <= seq]
         if not earlier:
+            if self._catalogue.pruned_versions(context_id):
+                raise NotFound(f"what context {context_id} was at {seq} was pruned")
             return 0
         # a version goes on with what is appended: how far it had come
         turns, frames = self._head_log.group_at(seq)

@@ -121,6 +121,11 @@ class Library(Records):
         self._settle()
         return self._catalogue.by_origin(origin(kind, *names), most)
 
+    def pruned_ms(self, kind: str, *names: str) -> int:
+        """Return when the last context was deleted for good that had an origin, in Unix milliseconds; 0 if none was."""
+        self._settle()
+        return self._catalogue.pruned_ms(kind, *names)
+
     def layouts(self) -> list[Entry]:
         """Return the contexts that stand for files of many conversations."""
         self._settle()
@@ -180,7 +185,7 @@ class Library(Records):
         return self._catalogue.labelled(label)
 
     def versions(self, context_id: int) -> list[Version]:
-        """Return the states that a conversation has been in, oldest first."""
+        """Return the states that a conversation has been in, oldest first, but for those that were pruned."""
         self._settle()
         return self._catalogue.versions(context_id)
 

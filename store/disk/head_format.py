@@ -11,13 +11,17 @@ from struct import Struct as Layout
 
 from msgspec import Struct
 
-from store.disk import note_format
+from store.disk import note_format, retention_format
 from store.disk.note_format import Appended as Appended
 from store.disk.note_format import Closed as Closed
 from store.disk.note_format import FsRoot as FsRoot
 from store.disk.note_format import Note
 from store.disk.note_format import Opened as Opened
 from store.disk.note_format import TextAdded as TextAdded
+from store.disk.retention_format import Deleted as Deleted
+from store.disk.retention_format import Gone
+from store.disk.retention_format import Reclaimed as Reclaimed
+from store.disk.retention_format import VersionsPruned as VersionsPruned
 from store.errors import DamageError, UsageError
 from store.ids import Hash
 
@@ -131,7 +135,17 @@ class Patched(Struct, frozen=True, gc=False):
 
 
 Body = (
-    ContextCreated | HeadMoved | Metadata | TypeRegistered | Alias | Dictionary | Commit | Superseded | Patched | Note
+    ContextCreated
+    | HeadMoved
+    | Metadata
+    | TypeRegistered
+    | Alias
+    | Dictionary
+    | Commit
+    | Superseded
+    | Patched
+    | Note
+    | Gone
 )
 
 
@@ -178,6 +192,8 @@ def encode(seq: int, context: int, body: Body) -> bytes:
             kind = 9
             data = _PATCHED.pack(body.number, body.previous, body.time_ms, len(body.turns))
             data += b"".join(_TARGET.pack(*target) for target in body.turns) + body.action.encode()
+        case Deleted() | VersionsPruned() | Reclaimed():
+            kind, data = retention_format.encode(body)
         case _:
             kind, data = note_format.encode(body)
     size = MIN_FRAME + len(data)
@@ -205,7 +221,7 @@ def decode(buf: bytes | memoryview, offset: int = 0) -> Frame:
         raise DamageError("the checksum of a frame does not hold")
     decoder, data = _DECODERS.get(kind), bytes(buf[_HEAD.size : end])
     try:
-        decoded = decoder(data) if decoder else note_format.decode(kind, data)
+        decoded = decoder(data) if decoder else note_format.decode(kind, data) or retention_format.decode(kind, data)
     except (ValueError, TypeError, IndexError) as error:
         raise DamageError(f"a frame of kind {kind} makes no sense: {error}") from None
     if decoded is None:
@@ -284,5 +300,5 @@ _DECODERS: dict[int, Callable[[bytes], Body]] = {
     9: _patched,
 }
 
-# len < 2 ** 27, kind 1 to 14, seq < 2 ** 48; within a lookahead, so that places may overlap
-_POSSIBLE = re.compile(rb"(?s)(?=...[\x00-\x04][\x01-\x0e]\x00.{6}\x00\x00)")
+# len < 2 ** 27, kind 1 to 17, seq < 2 ** 48; within a lookahead, so that places may overlap
+_POSSIBLE = re.compile(rb"(?s)(?=...[\x00-\x04][\x01-\x11]\x00.{6}\x00\x00)")

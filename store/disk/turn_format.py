@@ -15,7 +15,7 @@ from struct import Struct as Layout
 from msgspec import Struct
 
 from store.errors import DamageError
-from store.ids import Hash
+from store.ids import HASH_SIZE, Hash
 
 RECORD_SIZE = 80
 
@@ -24,6 +24,9 @@ DELETED = 1
 
 EDITED = 2
 """The flag of a turn that took the place of another with other content: it was changed at ``created_ms``."""
+
+NO_PAYLOAD = Hash(bytes(HASH_SIZE))
+"""In the place of its payload's hash, a turn that was reclaimed has this, which is the hash of nothing."""
 
 _FIELDS = Layout("<QQIIQ32sIQ")
 _RECORD = Layout("<QQIIQ32sIQ4x")
@@ -81,6 +84,11 @@ class Turn(Struct, frozen=True, gc=False):
         return bool(self.flags & DELETED)
 
     @property
+    def reclaimed(self) -> bool:
+        """Whether nothing led to it any more, and so nothing is left of it but its place."""
+        return self.payload_hash == NO_PAYLOAD
+
+    @property
     def edited_ms(self) -> int:
         """When its record was given other content, in Unix milliseconds; 0 if it never was."""
         return self.created_ms if self.flags & EDITED else 0
@@ -106,6 +114,11 @@ def encode(turn: Turn) -> bytes:
         turn.created_ms,
     )
     return fields + _CRC.pack(zlib.crc32(fields))
+
+
+def blank(turn_id: int, parent: int, depth: int) -> bytes:
+    """Return the 80 bytes of a turn that was reclaimed: where it stood, and nothing else."""
+    return encode(Turn(turn_id, parent, depth, 0, 0, NO_PAYLOAD, 0, 0))
 
 
 def decode(buf: bytes | memoryview, offset: int = 0) -> Turn:

@@ -115,8 +115,20 @@ class TurnLog:
                 yield from turn_format.decode_each(data, first)
             first += n
 
+    def blank(self, first: int, count: int) -> None:
+        """Leave nothing of the turns ``first``, ``first + 1`` …, ``count`` of them, but their places; unsynced.
+
+        Of a turn whose record is damaged, not even that is known: it stands at no other turn.
+        """
+        if not (first > 0 and count > 0 and first + count - 1 <= self._count):
+            raise NotFound(f"there are no {count} turns from turn {first} on; the last is {self._count}")
+        for start in range(first, first + count, _SCAN):
+            links = enumerate(self.links(start, min(first + count - start, _SCAN)), start)
+            records = b"".join(turn_format.blank(turn_id, *(link or (0, 0))) for turn_id, link in links)
+            durable.pwrite_all(self._fd, records, HEADER_SIZE + (start - 1) * RECORD_SIZE)
+
     def sync(self) -> None:
-        """Return when everything appended before is on disk."""
+        """Return when everything appended, or blanked, before is on disk."""
         durable.fdatasync(self._fd)
 
     def cut(self, count: int) -> int:

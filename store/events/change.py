@@ -8,6 +8,7 @@ class Change(Struct, frozen=True):
 
     ``tip`` and ``depth`` are where its head was then; ``moved`` says that this is new (``created``: so is the context),
     ``described`` that its metadata changed, ``streamed`` that an open turn of it was begun, has grown, or ended.
+    ``deleted`` that it is there no more.
     ``seq`` rises from change to change of a context: one that is told later than another may have happened before.
     """
 
@@ -19,3 +20,4 @@ class Change(Struct, frozen=True):
     tip: int = 0
     depth: int = 0
     seq: int = 0
+    deleted: bool = False

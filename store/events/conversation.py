@@ -83,7 +83,7 @@ class ResourceRow(Struct, frozen=True, gc=False):
 
 
 class Version(Struct, frozen=True):
-    """One state that a conversation has been in; versions are numbered from 1, oldest first.
+    """One state that a conversation has been in; versions are numbered from 1, oldest first, pruned ones too.
 
     It began at ``time_ms`` with ``action``. What was appended since is part of it: ``head`` is the tip where it ends.
     """

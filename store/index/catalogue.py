@@ -7,6 +7,7 @@ from store.events.conversation import Version, labels_of
 from store.index.database import Database, Row
 from store.index.labels import PINNED, USUAL
 from store.index.origins import origin
+from store.index.pruning import Pruned
 
 _HEAD = "id, head, records, updated_ms, imported, head_sum"
 _COLUMNS = (
@@ -86,6 +87,7 @@ class Catalogue:
 
     def __init__(self, db: Database) -> None:
         self._db = db
+        self._pruned = Pruned(db)
 
     def _entry(self, row: Row) -> Entry:
         context, head, records, updated, imported = self._db.checked("contexts", row[:6])
@@ -260,12 +262,21 @@ class Catalogue:
         return {row[0] for row in rows}
 
     def versions(self, context_id: int) -> list[Version]:
-        """Return the states that a context has been in, oldest first."""
+        """Return the states that a context has been in, oldest first, but for those that were pruned."""
         rows = self._db.query(
             "SELECT context, seq, time_ms, head, records, action, sum FROM versions WHERE context = ? ORDER BY seq",
             (context_id,),
         )
-        return [Version(number, *self._db.checked("versions", row)[1:]) for number, row in enumerate(rows, 1)]
+        first = self.pruned_versions(context_id) + 1
+        return [Version(number, *self._db.checked("versions", row)[1:]) for number, row in enumerate(rows, first)]
+
+    def pruned_versions(self, context_id: int) -> int:
+        """Return how many versions of a context were pruned: the oldest."""
+        return self._pruned.versions(context_id)
+
+    def pruned_ms(self, kind: str, *names: str) -> int:
+        """Return when the last context was deleted that had an origin, in Unix milliseconds; 0 if none was."""
+        return self._pruned.by_origin(kind, *names)
 
     def superseded(self, context_id: int) -> list[Superseded]:
         """Return what became of turns that a context's branch no longer has, in the order in which it happened."""
@@ -285,6 +296,6 @@ class Catalogue:
         return Superseded(*self._db.checked("superseded", row)[1:]) if row else None
 
     def last_id(self) -> int:
-        """Return the highest context id, 0 if there is none."""
+        """Return the highest id that a context has or had, 0 if there was none."""
         row = self._db.one("SELECT coalesce(max(id), 0) FROM contexts")
-        return row[0] if row else 0
+        return max(row[0] if row else 0, self._pruned.last_context())

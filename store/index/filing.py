@@ -10,6 +10,7 @@ import msgspec
 
 import store.disk.head_format as heads
 from store.disk.note_format import NOTES
+from store.disk.retention_format import GONE
 from store.errors import DamageError
 from store.events.conversation import labels_of
 from store.ids import HASH_SIZE, patch_of, tip_of, turn_of
@@ -17,6 +18,7 @@ from store.index.database import Row
 from store.index.labels import file_labels, rank_of
 from store.index.notes import file_notes
 from store.index.origins import file_origins, origins_of
+from store.index.pruning import delete, forget_turns, prune_versions
 from store.index.sums import holds, sum_of
 
 _LARGEST = (1 << 63) - 1
@@ -51,6 +53,10 @@ def file_frames(sql: sqlite3.Connection, frames: Iterable[heads.Frame]) -> None:
             for context in list(moved) if patched else [frame.context]:
                 if (moves := moved.pop(context, None)) is not None:
                     _extend(sql, *moves)
+            if isinstance(body, GONE):
+                # and what was noted before it
+                file_notes(sql, notes)
+                notes = []
             _apply(sql, frame)
     for moves in moved.values():
         _extend(sql, *moves)
@@ -107,6 +113,14 @@ def _apply(sql: sqlite3.Connection, frame: heads.Frame) -> None:
         sql.executemany(
             "INSERT OR REPLACE INTO superseded VALUES (?, ?, ?, ?, ?, ?)", [(*row, sum_of(row)) for row in rows]
         )
+    elif isinstance(body, heads.Deleted):
+        row = _one(sql, "contexts", _DESCRIBED, context)
+        delete(sql, context, body.time_ms, msgspec.json.decode(row[-1]) if row else {})
+    elif isinstance(body, heads.VersionsPruned):
+        prune_versions(sql, context, body.last)
+    elif isinstance(body, heads.Reclaimed):
+        for first, count in body.runs:
+            forget_turns(sql, first, first + count - 1)
 
 
 def _records(move: heads.HeadMoved) -> int:

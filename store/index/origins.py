@@ -11,7 +11,7 @@ def origin(kind: str, *names: str) -> str:
 
     ``layout``: the path of a file of many conversations. ``part``: a format, and the id of a conversation in such a
     file. ``session``: a format, and the tool's id of a session. ``begins``: a format, and a digest of a record at a
-    conversation's beginning.
+    conversation's beginning. ``source``: the path of a session.
     """
     return "\0".join((kind, *names))
 
@@ -26,6 +26,15 @@ def origins_of(metadata: Mapping[str, object]) -> list[str]:
     begins = metadata.get("begins")
     ids += [("begins", key) for key in (dict.fromkeys(begins) if isinstance(begins, list) else ())]
     return [origin(kind, tool, own) for kind, own in ids if isinstance(own, str) and own]
+
+
+def pruned_origins(metadata: Mapping[str, object]) -> list[str]:
+    """Return what is remembered of a context that is deleted, so that no import takes it for a new one."""
+    found = origins_of({key: value for key, value in metadata.items() if key != "begins"})
+    source = metadata.get("source")
+    if isinstance(source, str) and "part" not in metadata:
+        found.append(origin("source", source))
+    return found
 
 
 def file_origins(sql: sqlite3.Connection, context: int, before: list[str], now: list[str]) -> None:

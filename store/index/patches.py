@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from store.errors import NotFound
-from store.ids import Hash
+from store.ids import TURNS_BEYOND, Hash, patch_of
 from store.index.database import Database, Row
 
 _REMEMBERED = 4096
@@ -58,6 +58,26 @@ class Patches:
             found = self._read(f"SELECT {_COLUMNS} FROM patches WHERE number = ?", number)
             known = found[number]
         return known
+
+    def in_force(self) -> Iterator[Patch]:
+        """Yield the patches through which any version of any context is seen, each with those turns that are."""
+        rows = self._db.query(
+            f"SELECT head FROM contexts WHERE head >= {TURNS_BEYOND}"
+            f" UNION SELECT head FROM versions WHERE head >= {TURNS_BEYOND}"
+        )
+        tips = {patch_of(head) for (head,) in rows}
+        before: dict[int, set[int]] = {}
+        for number in sorted(tips):
+            patch = self.get(number)
+            yield patch
+            # what is seen through one that is no version's own any more
+            if patch.previous and patch.previous not in tips:
+                for turn, earlier in self.seen(patch.previous).items():
+                    if turn not in patch.turns and earlier not in tips:
+                        before.setdefault(earlier, set()).add(turn)
+        for number, turns in before.items():
+            patch = self.get(number)
+            yield structs.replace(patch, turns={turn: patch.turns[turn] for turn in sorted(turns)})
 
     def seen(self, number: int) -> Mapping[int, int]:
         """Return through which patch each patched turn is seen where ``number`` is the last that holds (0: none)."""

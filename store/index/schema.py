@@ -7,7 +7,7 @@ size of the whole hash, and the whole one is checked where the location points a
 SQLite has no checksums, so rows that nothing else vouches for carry one: see ``store.index.sums``.
 """
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 TABLES = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -61,6 +61,15 @@ CREATE TABLE labels (
 CREATE TABLE origins (
     origin TEXT NOT NULL, context INTEGER NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (origin, context)
 ) WITHOUT ROWID;
+
+-- Of contexts that were deleted, what imports would find them by; and each under the name "".
+CREATE TABLE pruned (
+    origin TEXT NOT NULL, context INTEGER NOT NULL, time_ms INTEGER NOT NULL, sum INTEGER NOT NULL,
+    PRIMARY KEY (origin, context)
+) WITHOUT ROWID;
+
+-- How many of a context's versions were pruned, if any were.
+CREATE TABLE pruned_versions (context INTEGER PRIMARY KEY, count INTEGER NOT NULL, sum INTEGER NOT NULL);
 
 CREATE TABLE versions (
     context INTEGER NOT NULL, seq INTEGER NOT NULL, time_ms INTEGER NOT NULL,
@@ -119,6 +128,8 @@ DERIVED_FROM_LOGS = (
     "contexts",
     "labels",
     "origins",
+    "pruned",
+    "pruned_versions",
     "versions",
     "superseded",
     "patches",

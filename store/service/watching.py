@@ -34,7 +34,7 @@ class _Watcher:
     def note(self, change: Change) -> None:
         if self._contexts and change.context_id not in self._contexts:
             return
-        if change.created or change.moved or change.described or self._texts:
+        if change.created or change.moved or change.described or change.deleted or self._texts:
             before = self.pending.get(change.context_id)
             self.pending[change.context_id] = change if before is None else both(before, change)
             self.something.set()
@@ -102,4 +102,5 @@ def both(one: Change, other: Change) -> Change:
         last.tip,
         last.depth,
         last.seq,
+        one.deleted or other.deleted,
     )

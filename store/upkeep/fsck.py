@@ -32,6 +32,7 @@ from store.upkeep.head_checks import (
     check_patches,
     fault,
     frames,
+    reclaimed,
 )
 from store.upkeep.rebuild import rebuild
 
@@ -62,11 +63,18 @@ def _turns(store: Store) -> Iterator[tuple[int, Turn | DamageError]]:
 
 
 def check_turns(store: Store) -> Iterator[Finding]:
-    """Ids are those of the places; a parent is 0 or an earlier turn; a depth is the parent's and one."""
+    """Ids are those of the places; a parent is 0 or an earlier turn; a depth is the parent's and one.
+
+    Of a turn that was reclaimed, nothing but its place need be there.
+    """
+    gone = reclaimed(store)
     if store.files.turns.damage:
         yield fault("turns", str(store.files.turns.damage))
     depths = array("I")
     for turn_id, turn in _turns(store):
+        if turn_id in gone:
+            depths.append(_UNKNOWN)
+            continue
         if not isinstance(turn, Turn):
             yield fault("turns", str(turn))
             depths.append(_UNKNOWN)
@@ -76,6 +84,8 @@ def check_turns(store: Store) -> Iterator[Finding]:
             yield fault("turns", f"the record at the place of turn {turn_id} calls itself {turn.turn_id}")
         elif turn.parent >= turn_id:
             yield fault("turns", f"turn {turn_id} has the later turn {turn.parent} as its parent")
+        elif turn.reclaimed:
+            yield fault("turns", f"turn {turn_id} is blank, but nobody has reclaimed it")
         elif turn.parent == 0 and turn.depth != 0:
             yield fault("turns", f"turn {turn_id} is a root at depth {turn.depth}")
         elif turn.parent and depths[turn.parent - 1] not in (turn.depth - 1, _UNKNOWN):
@@ -109,7 +119,7 @@ def check_payloads(store: Store) -> Iterator[Finding]:
                 yield fault("payloads", f"turn {turn_id}: {bad[digest]}")
 
     for turn_id, turn in _turns(store):
-        if isinstance(turn, Turn):
+        if isinstance(turn, Turn) and not turn.reclaimed:
             batch.append((turn_id, turn.payload_hash))
             if len(batch) == _BATCH:
                 yield from resolve()

@@ -13,17 +13,21 @@ from store.disk.head_format import (
     Closed,
     Commit,
     ContextCreated,
+    Deleted,
     Frame,
     FsRoot,
     HeadMoved,
     Opened,
     Patched,
+    Reclaimed,
     Superseded,
     TextAdded,
 )
 from store.errors import ConvfsError
 from store.ids import patch_of, turn_of
+from store.index.patches import Patches
 from store.store import Store
+from store.upkeep.turn_runs import TurnRuns
 
 
 class Finding(Struct, frozen=True):
@@ -42,6 +46,12 @@ def fault(check: str, message: str) -> Finding:
 def frames(store: Store) -> Iterator[Frame | Damage]:
     """Yield the frames of the head log."""
     return store.files.heads.frames()
+
+
+def reclaimed(store: Store) -> TurnRuns:
+    """Return the turns that nothing leads to, as the head log says: what is wrong with one of them is no loss."""
+    bodies = (frame.body for frame in frames(store) if isinstance(frame, Frame))
+    return TurnRuns(run for body in bodies if isinstance(body, Reclaimed) for run in body.runs)
 
 
 def check_head_log(store: Store) -> Iterator[Finding]:
@@ -65,8 +75,10 @@ def check_head_log(store: Store) -> Iterator[Finding]:
 
 
 def check_heads(store: Store) -> Iterator[Finding]:
-    """A head is 0 or names a turn of its depth, and belongs to a context that was created."""
+    """A head is 0 or names a turn of its depth, and belongs to a context that was created, and is there."""
     created: set[int] = set()
+    deleted: set[int] = set()
+    gone = reclaimed(store)
     for frame in frames(store):
         if isinstance(frame, Damage):
             continue
@@ -75,10 +87,14 @@ def check_heads(store: Store) -> Iterator[Finding]:
             if frame.context in created:
                 yield fault("heads", f"context {frame.context} was created twice")
             created.add(frame.context)
+        elif frame.context in deleted:
+            yield fault("heads", f"frame {frame.seq} is of context {frame.context}, which was deleted before")
+        elif isinstance(body, Deleted):
+            deleted.add(frame.context)
         elif isinstance(body, HeadMoved):
             if frame.context not in created:
                 yield fault("heads", f"the head of context {frame.context} moved, but it was never created")
-            if turn := turn_of(body.tip):
+            if (turn := turn_of(body.tip)) and turn not in gone:
                 try:
                     depth = store.turn(turn).depth
                 except ConvfsError as error:
@@ -109,7 +125,10 @@ def check_edits(store: Store) -> Iterator[Finding]:
 
 
 def check_patches(store: Store) -> Iterator[Finding]:
-    """A patch gives turns that are there payloads that are there; one that is followed, or holds, was made before."""
+    """A patch is of turns that are there; one that is followed, or holds, was made before.
+
+    What is seen through it is there.
+    """
     made, last = {0}, 0
     for frame in frames(store):
         if isinstance(frame, Damage) or not isinstance(frame.body, HeadMoved | Patched):
@@ -125,13 +144,17 @@ def check_patches(store: Store) -> Iterator[Finding]:
             yield fault("patches", f"{where}: patch {body.number} comes after patch {last}")
         last = body.number
         made.add(last)
-        for turn, digest, _flags, _created in body.turns:
+        for turn, *_what in body.turns:
             if not 0 < turn <= store.files.turns.count:
                 yield fault("patches", f"{where}: patch {body.number} is of turn {turn}, which is not there")
+    gone = reclaimed(store)
+    for patch in Patches(store.files.index.db).in_force():
+        for turn, (digest, _flags, _created) in patch.turns.items():
             try:
-                store.resolver.check(digest)
+                if turn not in gone:
+                    store.resolver.check(digest)
             except ConvfsError as error:
-                yield fault("patches", f"{where}: patch {body.number} of turn {turn}: {error}")
+                yield fault("patches", f"patch {patch.number} of turn {turn}: {error}")
 
 
 def check_notes(store: Store) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from store.commit.versions import LEAST_BYTES
 from store.disk.head_format import Frame, Patched, Superseded
+from store.disk.turn_format import NO_PAYLOAD
 from store.errors import DamageError, NotFound
 from store.ids import Hash
 from store.upkeep.recovery import Files
@@ -26,7 +27,7 @@ def earlier(files: Files) -> dict[Hash, Hash]:
                 if digest in waiting:
                     with suppress(DamageError, NotFound):
                         before = files.turns.get(turn_id).payload_hash
-                        found |= {digest: before} if before != digest else {}
+                        found |= {digest: before} if before not in (digest, NO_PAYLOAD) else {}
         if not isinstance(frame.body, Superseded):
             continue
         for old, new, count in frame.body.turns:
@@ -37,6 +38,6 @@ def earlier(files: Files) -> dict[Hash, Hash]:
             except (DamageError, NotFound):
                 continue
             for was, turn in pairs:
-                if turn.payload_hash in waiting and was.payload_hash != turn.payload_hash:
+                if turn.payload_hash in waiting and was.payload_hash not in (turn.payload_hash, NO_PAYLOAD):
                     found[turn.payload_hash] = was.payload_hash
     return found

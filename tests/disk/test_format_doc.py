@@ -46,8 +46,11 @@ BODIES: dict[str, head_format.Body] = {
     "opened": head_format.Opened(TURN.type_tag, TURN.codec, TIME),
     "text added": head_format.TextAdded(12, 0, TIME, veil(b"Please fix ", hash_bytes(struct.pack("<QQ", 12, 0)))),
     "closed": head_format.Closed(12, 2),
+    "deleted": head_format.Deleted(TIME),
+    "versions pruned": head_format.VersionsPruned(2, TIME),
+    "reclaimed": head_format.Reclaimed(((2, 1),)),
 }
-OF_NONE = ("type registered", "alias", "dictionary", "commit")
+OF_NONE = ("type registered", "alias", "dictionary", "commit", "reclaimed")
 COMMIT = head_format.encode(3, 0, BODIES["commit"])
 ENTRY = Entry(
     3,

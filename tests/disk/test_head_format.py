@@ -15,6 +15,7 @@ from store.disk.head_format import (
     Closed,
     Commit,
     ContextCreated,
+    Deleted,
     Dictionary,
     Frame,
     FsRoot,
@@ -22,9 +23,11 @@ from store.disk.head_format import (
     Metadata,
     Opened,
     Patched,
+    Reclaimed,
     Superseded,
     TextAdded,
     TypeRegistered,
+    VersionsPruned,
 )
 from store.errors import DamageError, UsageError
 from store.ids import Hash
@@ -48,6 +51,9 @@ bodies: st.SearchStrategy[Body] = st.one_of(
     st.builds(Opened, u64, u32, u64),
     st.builds(TextAdded, u64, u64, u64, st.binary(max_size=60)),
     st.builds(Closed, u64, u64),
+    st.builds(Deleted, u64),
+    st.builds(VersionsPruned, u64, u64),
+    st.builds(Reclaimed, st.lists(st.tuples(u64, u64), max_size=3).map(tuple)),
 )
 EXAMPLES: list[Body] = [
     ContextCreated(0, 1_700_000_000_000, 0),
@@ -64,6 +70,9 @@ EXAMPLES: list[Body] = [
     Opened(77, 7, 1_700_000_000_000),
     TextAdded(12, 40, 1_772_739_114_356, b"and then"),
     Closed(12, 9),
+    Deleted(1_772_739_114_356),
+    VersionsPruned(7, 1_772_739_114_356),
+    Reclaimed(((2, 3), (9, 1))),
 ]
 
 
