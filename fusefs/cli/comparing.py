@@ -12,7 +12,7 @@ from fusefs.text.render import render_event
 from fusefs.tree.paths import conversation_path, event_path
 from store.comparing.pairing import Branch, pairs
 from store.comparing.unified import NOTHING, unified
-from store.errors import DamageError, NotFound
+from store.errors import DamageError
 from store.events.conversation import EventRow
 from store.service.operation import Holder, Operation
 from store.store import Store
@@ -79,13 +79,7 @@ class _Shown:
     def __init__(self, store: Store, state: State) -> None:
         self._store = store
         conversation = store.conversation(state.id)
-        version = None
-        if state.version:
-            versions = store.versions(state.id)
-            if not 0 < state.version <= len(versions):
-                name = f"{conversation.project}/{conversation.name}"
-                raise NotFound(f"{name} has no version {state.version}: `convfs log {name}` lists them")
-            version = versions[state.version - 1]
+        version = store.version(state.id, state.version) if state.version else None
         self.branch = Branch(state.id, conversation.head if version is None else version.head)
         self._records = conversation.records if version is None else version.records
         self._path = conversation_path(store, conversation, version)

@@ -319,7 +319,7 @@ class Tree:
             context_id, version = key
         conversation = self.store.conversation(context_id)
         if version:
-            return View(self.store, view_id, conversation, self.store.versions(context_id)[version - 1])
+            return View(self.store, view_id, conversation, self.store.version(context_id, version))
         shown = Shown(
             context_id,
             view_id,

@@ -37,16 +37,17 @@ class VersionsDirectory(ViewDirectory):
     def lookup(self, name: str) -> Node | None:
         found = _NUMBER.match(name)
         number = int(found[0]) if found else 0
-        versions = self._versions
         # a directory has one name only: no shorthands here
-        if not 0 < number <= len(versions) or version_name(versions[number - 1]) != name:
+        if all(version.number != number or version_name(version) != name for version in self._versions):
             return None
         view_id = self.tree.version_view(self.view.conversation.id, number)
         return ConversationDirectory(self.tree, inodes.base(Space.PLACE, view_id) + Place.CONVERSATION, view_id)
 
     def entries(self, after: int) -> Iterator[Entry]:
         context = self.view.conversation.id
-        for version in self._versions[max(0, after - FIRST_POSITION + 1) :]:
+        for version in self._versions:
+            if version.number + FIRST_POSITION - 1 <= after:
+                continue
             ino = inodes.base(Space.PLACE, self.tree.version_view(context, version.number)) + Place.CONVERSATION
             yield Entry(
                 version.number + FIRST_POSITION - 1,

@@ -189,6 +189,18 @@ class Library(Records):
         self._settle()
         return self._catalogue.versions(context_id)
 
+    def version(self, context_id: int, number: int) -> Version:
+        """Return a version of a conversation by its number; NotFound if there is none, or it was pruned."""
+        versions = self.versions(context_id)
+        at = number - versions[0].number if versions else 0
+        if 0 <= at < len(versions):
+            return versions[at]
+        entry = self.entry(context_id)
+        name = f"{entry.project}/{entry.name}"
+        if at < 0 < number:
+            raise NotFound(f"version {number} of {name} was pruned: `convfs log {name}` lists those that are left")
+        raise NotFound(f"{name} has no version {number}: `convfs log {name}` lists them")
+
     # -- sums ------------------------------------------------------------------------------------------------------
 
     def _complete(self, entries: Sequence[Entry]) -> list[Conversation]:

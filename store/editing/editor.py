@@ -105,10 +105,7 @@ class Editor(Keeper):
         store = self._store
         while True:
             base = self._base(context, expected_head)
-            versions = store.versions(context)
-            if not 0 < version <= len(versions):
-                raise NotFound(f"there is no version {version}: see convfs log")
-            head = versions[version - 1].head
+            head = store.version(context, version).head
             if head == base.head.tip:
                 return base.head
             request = Request(

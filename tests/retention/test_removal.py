@@ -258,3 +258,18 @@ def test_turn_runs() -> None:
     assert list(runs.batches(6)) == [[(1, 5), (10, 1)], [(11, 4), (30, 2)], [(32, 2)]]
     assert list(runs.batches(100)) == [[(1, 5), (10, 5), (30, 4)]]
     assert list(TurnRuns([]).batches(3)) == []
+
+
+def test_versions_keep_their_numbers(store: Store) -> None:
+    context = begun(store, "first")
+    for number in range(3):
+        Editor(store).edit(context, {2: line(f"edit {number}")})
+    versions = store.versions(context)
+    prune_versions(store, context, versions[1].seq)
+    assert store.version(context, 3) == versions[2]
+    assert Editor(store).restore(context, 3).tip == versions[2].head
+    for number in (0, 1, 2, 6):
+        with pytest.raises(NotFound, match="was pruned" if 0 < number < 3 else "has no version"):
+            store.version(context, number)
+        with pytest.raises(NotFound):
+            Editor(store).restore(context, number)
