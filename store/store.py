@@ -36,6 +36,7 @@ from store.index.patches import Patches
 from store.index.views import Views
 from store.settings import Settings, load
 from store.upkeep.recovery import cannot_open, open_files
+from store.upkeep.rewriting import Rewriting
 from store.upkeep.stats import Stats, collect
 from store.upkeep.waiting import earlier
 
@@ -63,6 +64,8 @@ class Store(Streaming):
             self._intake = Intake(self._writer, self.resolver, self.settings.inline_limit_bytes)
             self._checkpointer = Checkpointer(self._writer, self._intake, Learning(self._intake))
             self._checkpointer.packed = files.jumps.extend
+            self.rewriting = Rewriting(self._intake)
+            """Puts rewritten packs in the place of others."""
             self.views = Views(index.db)
             self.turns = Turns(files.turns, files.jumps, Patches(index.db, self._writer.settle))
             """The turns of the log, and as they are seen through patches."""
@@ -185,6 +188,11 @@ class Store(Streaming):
             for callback, texts in listeners:
                 if texts or not quiet:
                     callback(change)
+
+    @property
+    def activity(self) -> object:
+        """What is another value whenever something was committed or read since it was asked for."""
+        return self._writer.seq, self.resolver.asked
 
     def stats(self) -> Stats:
         """Return what the store holds and what it takes on disk."""

@@ -171,9 +171,12 @@ class Intake:
             with self._sync_lock:
                 with self._append_lock:
                     places = self._unfiled[:]
+                    end = writer.packs.end
                 if places:
                     writer.packs.sync()
-                    writer.index.add_blobs(places)
+                    packs = {number: writer.packs.length(number) for number in {place[0] for _digest, place in places}}
+                    # there may be more in the last by now
+                    writer.index.add_blobs(places, packs | dict((end,)))
                     with self._append_lock:
                         del self._unfiled[: len(places)]
                         for digest, _place in places:
@@ -181,6 +184,23 @@ class Intake:
                         self._written = {digest for digest, _place in self._unfiled}
         except Exception as error:
             raise writer.fail(error) from error
+
+    def cold(self, *, roll: bool) -> list[int]:
+        """Return the packs that nothing is written to any more and all of whose blobs are filed.
+
+        With ``roll``, these are all that there are now.
+        """
+        packs = self.writer.packs
+        with self._append_lock:
+            if roll:
+                packs.roll()
+            found = packs.cold()
+        self.sync()
+        return found
+
+    def forget_packed(self) -> None:
+        """Forget which blobs were seen intact in packs."""
+        self._sound = {}
 
     def _is_there(self, digest: Hash) -> bool:
         return digest in self._written or digest in self._sound

@@ -12,7 +12,7 @@ from store.content.opened import Opened
 from store.content.reader import Chunked, Reader, Whole
 from store.content.salvage import salvage
 from store.content.shelf import Shelf
-from store.content.source import BlobSource
+from store.content.source import BlobSource, Place
 from store.disk import skeleton_format
 from store.disk.blob_format import Chunk, Form
 from store.errors import ConvfsError, DamageError, NotFound
@@ -27,6 +27,8 @@ class Resolver:
     """
 
     def __init__(self, source: BlobSource, cache_bytes: int) -> None:
+        self.asked = 0
+        """How often blobs were asked for, by and large: threads do not wait for each other to count."""
         self._source = source
         self._shelf = Shelf(source, cache_bytes)
 
@@ -43,6 +45,7 @@ class Resolver:
         Reads in the order of the packs, once for the blobs and once more for contents that lie elsewhere. All of it is
         in memory at the same time.
         """
+        self.asked += 1
         batch = Batch(self._shelf)
         batch.gather(digests)
         results: dict[Hash, bytes | ConvfsError] = {}
@@ -123,16 +126,12 @@ class Resolver:
 
     def _find(self, digest: Hash) -> Opened:
         """Return an open record that has the blob."""
-        reason: ConvfsError = NotFound(f"no blob {digest.hex()} in this store")
-        for pack, offset, _member in self._source.locations((digest,)).get(digest, ()):
-            try:
-                opened = self._shelf.kept((pack, offset)) or self._shelf.open(self._source.read(pack, offset))
-            except ConvfsError as error:
-                reason = error
-                continue
-            if digest in opened.members:
-                return opened
-        raise reason
+
+        def take(place: Place) -> Opened | None:
+            opened = self._shelf.kept(place) or self._shelf.open(self._source.read(*place))
+            return opened if digest in opened.members else None
+
+        return self._shelf.search(digest, take, NotFound(f"no blob {digest.hex()} in this store"))
 
     def _chunks(self, digest: Hash) -> list[Chunk] | None:
         return None if self._source.pending(digest) is not None else self._find(digest).chunks

@@ -7,6 +7,7 @@ from store.content.shelf import Shelf
 from store.content.source import Place
 from store.disk import skeleton_format
 from store.disk.blob_format import Form
+from store.disk.pack import PackRemoved
 from store.errors import ConvfsError, DamageError, FormatTooNew, NotFound
 from store.ids import Hash, hash_bytes
 
@@ -49,18 +50,16 @@ class _Salvage:
         pending = source.pending(digest)
         if pending is not None:
             return _verified(self._spelt(*pending, depth), digest, "it waits to be packed, but")
-        reason: ConvfsError = NotFound(f"no blob {digest.hex()} in this store")
-        for pack, offset, _member in source.locations((digest,)).get(digest, ()):
+
+        def take(place: Place) -> bytes | None:
             try:
-                found = self._at((pack, offset), digest, depth)
-            except FormatTooNew as error:
-                reason = error
+                return self._at(place, digest, depth)
+            except (FormatTooNew, PackRemoved):
+                raise
             except ConvfsError as error:
-                reason = DamageError(f"blob {digest.hex()} cannot be read: {error}")
-            else:
-                if found is not None:
-                    return found
-        raise reason
+                raise DamageError(f"blob {digest.hex()} cannot be read: {error}") from error
+
+        return self._shelf.search(digest, take, NotFound(f"no blob {digest.hex()} in this store"))
 
     def _at(self, place: Place, digest: Hash, depth: int) -> bytes | None:
         """Return a blob from one place, read afresh; None if another blob lies there."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from store.content.cache import ByteCache
 from store.content.opened import Opened
 from store.content.source import BlobSource, Place
 from store.content.zstd import Dictionary
 from store.disk.blob_format import Form, Record
+from store.disk.pack import PackRemoved
 from store.errors import ConvfsError, DamageError, NotFound
 from store.ids import Hash, hash_bytes
 
 _DICTIONARIES = 8 << 20
+_Found = TypeVar("_Found")
 
 
 class Shelf:
@@ -33,6 +38,27 @@ class Shelf:
         """Keep an open record."""
         self._records.put(place, opened, opened.size)
 
+    def search(self, digest: Hash, take: Callable[[Place], _Found | None], missing: ConvfsError) -> _Found:
+        """Return what ``take`` makes of the first place that may hold a blob and does: it returns None where none does.
+
+        Raises ``missing``, or what ``take`` raised for the last place. Where a pack was removed since its place was
+        looked up, what it held lies elsewhere now, and is looked up once more.
+        """
+        while True:
+            reason, removed = missing, False
+            for pack, offset, _member in self.source.locations((digest,)).get(digest, ()):
+                try:
+                    found = take((pack, offset))
+                except PackRemoved:
+                    removed = True
+                except ConvfsError as error:
+                    reason = error
+                else:
+                    if found is not None:
+                        return found
+            if not removed:
+                raise reason
+
     def _dictionary(self, digest: Hash) -> Dictionary:
         found = self._dictionaries.get(digest)
         if found is None:
@@ -46,19 +72,18 @@ class Shelf:
         pending = self.source.pending(digest)
         if pending is not None and pending[0] == Form.PLAIN:
             return pending[1]
-        reason: ConvfsError = NotFound(f"no dictionary {digest.hex()} in this store")
-        for pack, offset, _member in self.source.locations((digest,)).get(digest, ()):
-            try:
-                opened = Opened(self.source.read(pack, offset), _no_dictionary)
-                entry = opened.members.get(digest)
-                if entry is not None and opened.chunks is None and entry[0] == Form.PLAIN:
-                    data = bytes(opened.body(entry))
-                    if hash_bytes(data) == digest:
-                        return data
-                    reason = DamageError(f"dictionary {digest.hex()} is damaged: its bytes do not have its hash")
-            except ConvfsError as error:
-                reason = error
-        raise reason
+
+        def take(place: Place) -> bytes | None:
+            opened = Opened(self.source.read(*place), _no_dictionary)
+            entry = opened.members.get(digest)
+            if entry is None or opened.chunks is not None or entry[0] != Form.PLAIN:
+                return None
+            data = bytes(opened.body(entry))
+            if hash_bytes(data) != digest:
+                raise DamageError(f"dictionary {digest.hex()} is damaged: its bytes do not have its hash")
+            return data
+
+        return self.search(digest, take, NotFound(f"no dictionary {digest.hex()} in this store"))
 
 
 def _no_dictionary(digest: Hash) -> Dictionary:

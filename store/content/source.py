@@ -4,11 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from store.disk.blob_format import Form, Record
+from store.disk.pack_files import Place as Place
 from store.errors import ConvfsError
 from store.ids import Hash
-
-Place = tuple[int, int]
-"""A record: the number of its pack, and its offset there."""
 
 
 class BlobSource(Protocol):
@@ -24,7 +22,7 @@ class BlobSource(Protocol):
         """Return (pack, offset, member) of the records that may hold each blob; unknown blobs are left out."""
 
     def read(self, pack: int, offset: int) -> Record:
-        """Read one record; DamageError or FormatTooNew if it cannot be."""
+        """Read one record; DamageError or FormatTooNew if it cannot be, PackRemoved if it is there no more."""
 
     def read_many(self, places: Sequence[Place]) -> Iterator[tuple[Place, Record | ConvfsError]]:
         """Read records in the order in which they lie; what cannot be read is yielded as its error."""

@@ -5,6 +5,7 @@ in the module's place. All functions raise OSError as the system gives it; whoev
 ``StoreFailed``. Nothing here is ever retried: after a failed sync the state of the disk is unknown.
 """
 
+import ctypes
 import fcntl
 import os
 from pathlib import Path
@@ -12,6 +13,8 @@ from pathlib import Path
 from store.errors import StoreBusy
 
 _ZEROS = bytes(1 << 20)
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2
+"""FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE of ``<linux/falloc.h>``."""
 
 
 def open_file(path: Path, *, create: bool = False, read_only: bool = False) -> int:
@@ -86,6 +89,21 @@ def fill_zeros(fd: int, size: int) -> None:
         step = min(size - offset, len(_ZEROS))
         pwrite_all(fd, memoryview(_ZEROS)[:step], offset)
         offset += step
+
+
+def overwrite(fd: int) -> None:
+    """Write zeros over all that the file holds."""
+    size = os.fstat(fd).st_size
+    for offset in range(0, size, len(_ZEROS)):
+        pwrite_all(fd, memoryview(_ZEROS)[: size - offset], offset)
+
+
+def discard(fd: int) -> None:
+    """Give the blocks of a file back to the system, which may then tell the disk; where it cannot, nothing happens."""
+    fallocate = ctypes.CDLL(None, use_errno=True).fallocate
+    fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    # whole blocks only, however large they are: so beyond the end
+    fallocate(fd, _KEEP_SIZE | _PUNCH_HOLE, 0, os.fstat(fd).st_size + len(_ZEROS))
 
 
 def free_bytes(fd: int) -> int:

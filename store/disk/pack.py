@@ -1,58 +1,33 @@
-"""Packs: ``blobs/00000001.pack`` and following, append-only segments of BlobRecords.
+"""Packs: ``blobs/00000001.pack`` and following, append-only segments of BlobRecords; and those rewritten from them.
 
 Any number of threads append (one after the other), sync and read. A reader takes the segment's open file out of a
 small cache and reads with pread; a file that the cache drops stays open until its last reader lets go of it.
+
+A pack that nothing is appended to any more is *cold*. Its records may be written once more, elsewhere and otherwise
+(:meth:`PackSet.rewrite`), and it is removed when the index names the new places. A number is never given twice in the
+life of a process, so whatever is remembered by places stays true.
 """
 
 import os
-import re
 import threading
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from store.disk import blob_format, durable, file_header
-from store.disk.blob_format import HEAD_SIZE, MAGIC, OVERHEAD, Record
+from store.disk import blob_format, durable, file_header, pack_files
+from store.disk.blob_format import HEAD_SIZE, OVERHEAD, Record
 from store.disk.file_header import HEADER_SIZE, PACK, Damage
-from store.disk.reading import Window, pread, pread_around
-from store.errors import ConvfsError, DamageError, FormatTooNew, StoreFailed, UsageError
+from store.disk.pack_files import REWRITTEN, PackWriter, Place
+from store.disk.reading import Window, pread
+from store.disk.segment import LONGEST_READ, Segment
+from store.errors import ConvfsError, DamageError, StoreFailed, UsageError
 
 _OPEN_SEGMENTS = 64
-_NAME = re.compile(r"([0-9]{8,})\.pack")
 _NEAR = 64 << 10
-_LONGEST_READ = 1 << 20
-
-Place = tuple[int, int]
-"""A record's place: the number of its pack, and its offset in the pack's file."""
 
 
-class _Segment:
-    """The open file of one pack; closed with the last reference to it."""
-
-    __slots__ = ("_size", "damage", "fd", "number")
-
-    def __init__(self, number: int, path: Path, store_id: bytes, *, read_only: bool) -> None:
-        self.number = number
-        self.fd = -1
-        try:
-            self.fd = durable.open_file(path, read_only=read_only)
-        except FileNotFoundError:
-            raise DamageError(f"{path}: the pack is missing") from None
-        except OSError as error:
-            raise DamageError(f"{path}: the pack cannot be opened: {error.strerror}") from error
-        self.damage = file_header.check(self.fd, PACK, store_id, path)
-        self._size = os.fstat(self.fd).st_size
-
-    def __del__(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
-
-    def holds(self, end: int) -> bool:
-        """Whether the file has bytes up to ``end``; asks the system only where it did not when last asked."""
-        if end <= self._size:
-            return True
-        self._size = os.fstat(self.fd).st_size
-        return end <= self._size
+class PackRemoved(DamageError):
+    """The pack was removed while it was open: what it held lies elsewhere now, or nowhere. Look it up once more."""
 
 
 class PackSet:
@@ -66,14 +41,17 @@ class PackSet:
         self._directory = directory
         self._store_id = store_id
         self._segment_bytes = segment_bytes
-        self._files: dict[int, _Segment] = {}
+        self._files: dict[int, Segment] = {}
         self._lock = threading.Lock()
         self._append_lock = threading.Lock()
         self._sync_lock = threading.Lock()
         self._failed = False
+        self._removed: set[int] = set()
         durable.make_directory(directory)
-        numbers = self.numbers()
-        self._tail = self._open_tail(numbers[-1]) if numbers else self._begin(1)
+        pack_files.clean(directory)
+        self._last_rewritten = max([REWRITTEN, *self.numbers()])
+        appended = self.appended()
+        self._tail = self._open_tail(appended[-1]) if appended else self._begin(1)
         self._end = (self._tail.number, max(os.fstat(self._tail.fd).st_size, HEADER_SIZE))
         self._synced = (1, HEADER_SIZE)
 
@@ -88,13 +66,26 @@ class PackSet:
         return self._synced
 
     def numbers(self) -> list[int]:
-        """Return the numbers of the packs that are there, rising."""
-        matches = map(_NAME.fullmatch, os.listdir(self._directory))
-        return sorted(int(match[1]) for match in matches if match)
+        """Return the numbers of the packs that are there, rising; those of rewritten ones come last."""
+        return pack_files.numbers_in(self._directory)
+
+    def appended(self) -> list[int]:
+        """Return the numbers of the packs that are there and were not rewritten."""
+        return [number for number in self.numbers() if number < REWRITTEN]
+
+    def cold(self) -> list[int]:
+        """Return the numbers of the packs that nothing is appended to any more."""
+        tail = self._end[0]
+        return [number for number in self.numbers() if number < tail or number > REWRITTEN]
+
+    def length(self, pack: int) -> int:
+        """Return how long a pack is, as far as it has been written."""
+        number, length = self._end
+        return length if pack == number else os.stat(self.path(pack)).st_size
 
     def path(self, pack: int) -> Path:
         """Return the path of a pack's file."""
-        return self._directory / f"{pack:08}.pack"
+        return self._directory / pack_files.file_name(pack)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -111,17 +102,43 @@ class PackSet:
             if length + len(record) > self._segment_bytes and length > HEADER_SIZE:
                 self._write(run)
                 run = []
-                # so that only the last pack ever has anything unsynced, whenever the process dies
-                self.sync()
-                number, length = number + 1, HEADER_SIZE
-                tail = self._begin(number)
-                with self._lock:
-                    self._tail, self._end = tail, (number, length)
+                self._roll()
+                number, length = self._end
             places.append((number, length))
             run.append(record)
             length += len(record)
         self._write(run)
         return places
+
+    def roll(self) -> None:
+        """Have what is appended from now on go into a new pack: all that there are are cold then."""
+        with self._append_lock:
+            if self._end[1] > HEADER_SIZE:
+                self._roll()
+
+    def _roll(self) -> None:
+        # so that only the last pack ever has anything unsynced, whenever the process dies
+        self.sync()
+        number = self._end[0] + 1
+        tail = self._begin(number)
+        with self._lock:
+            self._tail, self._end = tail, (number, HEADER_SIZE)
+
+    def rewrite(self) -> PackWriter:
+        """Begin a pack that will take the place of cold ones."""
+        with self._lock:
+            self._last_rewritten += 1
+            return PackWriter(self._directory, self._last_rewritten, self._store_id)
+
+    def remove(self, numbers: Sequence[int], *, overwrite: bool = False) -> None:
+        """Remove cold packs that the index names no more; see :func:`store.disk.pack_files.remove`."""
+        if self._end[0] in numbers:
+            raise UsageError(f"pack {self._end[0]} is being written to")
+        with self._lock:
+            self._removed.update(numbers)
+            for number in numbers:
+                self._files.pop(number, None)
+        pack_files.remove(map(self.path, numbers), overwrite=overwrite)
 
     def sync(self) -> None:
         """Return when everything appended before is on disk. May run beside :meth:`append`.
@@ -151,7 +168,7 @@ class PackSet:
         if pack < 1 or length < HEADER_SIZE:
             raise UsageError(f"packs cannot end at {length} of pack {pack}")
         went = 0
-        for number in self.numbers():
+        for number in self.appended():
             if number > pack:
                 went += os.stat(self.path(number)).st_size - HEADER_SIZE
                 durable.remove(self.path(number))
@@ -183,7 +200,7 @@ class PackSet:
         segment = self._segment(pack)
         try:
             size = OVERHEAD + blob_format.stored_length(pread(segment.fd, HEAD_SIZE, offset))
-            self._check_end(segment, offset + size)
+            segment.check_end(offset + size)
             return blob_format.decode_record(memoryview(pread(segment.fd, size, offset)))
         except ConvfsError as error:
             raise self._placed(error, pack, offset) from None
@@ -195,107 +212,65 @@ class PackSet:
         """
         ordered = sorted(set(places))
         window: Window | None = None
-        segment: _Segment | None = None
+        segment: Segment | None = None
         for index, (pack, offset) in enumerate(ordered):
             try:
                 if segment is None or window is None or segment.number != pack:
                     segment = self._segment(pack)
                     window = Window(segment.fd)
                 ahead = 0 if window.covers(offset, HEAD_SIZE) else _ahead(ordered, index)
-                record = self._record(segment, window, offset, ahead)
+                record = segment.record(window, offset, ahead)
             except ConvfsError as error:
                 yield (pack, offset), self._placed(error, pack, offset)
                 continue
             yield (pack, offset), record
 
-    def scan(self, start: Place | None = None) -> Iterator[tuple[int, int, Record | Damage]]:
-        """Yield every record from ``start`` (None: the first) to the end as it now is: pack, offset, record.
+    def scan(
+        self, start: Place | None = None, numbers: Sequence[int] | None = None
+    ) -> Iterator[tuple[int, int, Record | Damage]]:
+        """Yield every record of the packs ``numbers`` (None: of all) as they now are: pack, offset, record.
 
-        What is damaged is one Damage; reading goes on at the next sound record behind it.
+        Begins at ``start`` (None: with the first); packs with lower numbers are left out. What is damaged is one
+        Damage; reading goes on at the next sound record behind it.
         """
         last, length = self.end
         first, offset = start or (1, HEADER_SIZE)
-        for pack in range(first, last + 1):
+        for pack in self.numbers() if numbers is None else numbers:
+            if pack < first:
+                continue
             try:
                 segment = self._segment(pack)
             except DamageError as error:
                 yield pack, 0, Damage(0, 0, str(error))
                 continue
-            if segment.damage and start is None:
+            within = start is not None and pack == first
+            if segment.damage and not within:
                 yield pack, 0, Damage(0, HEADER_SIZE, str(segment.damage))
             end = length if pack == last else os.fstat(segment.fd).st_size
-            for place, found in self._scan_segment(segment, offset if pack == first else HEADER_SIZE, end):
+            for place, found in segment.scan(offset if within else HEADER_SIZE, end):
                 yield pack, place, found
-
-    def _scan_segment(self, segment: _Segment, offset: int, end: int) -> Iterator[tuple[int, Record | Damage]]:
-        window = Window(segment.fd, _LONGEST_READ)
-        while offset < end:
-            try:
-                record = self._record(segment, window, offset)
-            except FormatTooNew as error:
-                # it is whole, so its length is true
-                size = OVERHEAD + blob_format.stored_length(window.view(offset, HEAD_SIZE))
-                yield offset, Damage(offset, size, str(error))
-                offset += size
-                continue
-            except DamageError as error:
-                behind = self._next_record(segment, offset, end)
-                yield offset, Damage(offset, behind - offset, str(error))
-                offset = behind
-                continue
-            yield offset, record
-            offset += OVERHEAD + len(record.stored)
-
-    def _record(self, segment: _Segment, window: Window, offset: int, ahead: int | None = None) -> Record:
-        size = OVERHEAD + blob_format.stored_length(window.view(offset, HEAD_SIZE, ahead))
-        self._check_end(segment, offset + size)
-        # copied, so that a record that is kept does not keep the whole window
-        return blob_format.decode_record(memoryview(bytes(window.view(offset, size, ahead))))
-
-    def _check_end(self, segment: _Segment, end: int) -> None:
-        # before memory is taken: a damaged length must not cost more than the file has
-        if not segment.holds(end):
-            raise DamageError("a blob record reaches beyond the end of its pack")
-
-    def _next_record(self, segment: _Segment, damaged: int, end: int) -> int:
-        """Return where the first sound record after the one at ``damaged`` begins, or ``end``."""
-        # not by its length, which may be what is damaged
-        start = damaged + 1
-        while start + OVERHEAD <= end:
-            data = pread_around(segment.fd, min(_LONGEST_READ, end - start), start)
-            found = data.find(MAGIC)
-            while found >= 0:
-                if self._sound(segment, start + found):
-                    return start + found
-                found = data.find(MAGIC, found + 1)
-            start += max(len(data) - len(MAGIC) + 1, 1)
-        return end
-
-    def _sound(self, segment: _Segment, offset: int) -> bool:
-        try:
-            self._record(segment, Window(segment.fd, HEAD_SIZE), offset)
-        except FormatTooNew:
-            return True
-        except DamageError:
-            return False
-        return True
 
     # -- files -----------------------------------------------------------------------------------------------------
 
-    def _segment(self, pack: int) -> _Segment:
+    def _segment(self, pack: int) -> Segment:
         segment = self._files.get(pack)
         if segment is None:
-            segment = _Segment(pack, self.path(pack), self._store_id, read_only=True)
+            try:
+                segment = Segment(pack, self.path(pack), self._store_id, read_only=True)
+            except DamageError as error:
+                raise (PackRemoved if pack in self._removed else DamageError)(str(error)) from error
             with self._lock:
+                if pack in self._removed:
+                    raise PackRemoved(f"{self.path(pack)}: the pack was removed")
                 self._files[pack] = segment
                 while len(self._files) > _OPEN_SEGMENTS:
                     del self._files[next(iter(self._files))]
         return segment
 
-    def _open_tail(self, number: int) -> _Segment:
-        return _Segment(number, self.path(number), self._store_id, read_only=False)
+    def _open_tail(self, number: int) -> Segment:
+        return Segment(number, self.path(number), self._store_id, read_only=False)
 
-    def _begin(self, number: int) -> _Segment:
+    def _begin(self, number: int) -> Segment:
         file_header.create(self.path(number), PACK, self._store_id)
         return self._open_tail(number)
 
@@ -309,7 +284,9 @@ class PackSet:
         self._end = (number, length + len(data))
 
     def _placed(self, error: ConvfsError, pack: int, offset: int) -> ConvfsError:
-        return type(error)(f"{self.path(pack)}, offset {offset}: {error}")
+        # also where an open file reads as zeros: it is being erased
+        kind = PackRemoved if pack in self._removed else type(error)
+        return kind(f"{self.path(pack)}, offset {offset}: {error}")
 
 
 def _ahead(ordered: list[Place], index: int) -> int:
@@ -317,7 +294,7 @@ def _ahead(ordered: list[Place], index: int) -> int:
     pack, offset = ordered[index]
     reach = offset
     for other, behind in islice(ordered, index + 1, None):
-        if other != pack or behind - reach > _NEAR or behind - offset > _LONGEST_READ:
+        if other != pack or behind - reach > _NEAR or behind - offset > LONGEST_READ:
             break
         reach = behind
     # how long the last one is shows only in its head; where it is alone, its head is all to read blindly

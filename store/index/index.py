@@ -6,7 +6,7 @@ anew equals one that grew.
 
 import os
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import store.disk.head_format as heads
@@ -16,11 +16,15 @@ from store.ids import Hash, hash_key, type_tag
 from store.index.database import Database
 from store.index.filing import file_frames
 from store.index.schema import DERIVED_FROM_LOGS
+from store.index.sums import sum_of
 
 Place = tuple[int, int, int]
 """Where a blob lies: pack number, offset of the record in it, member of the group (0 if it is none)."""
 
 _LOOKUPS_AT_ONCE = 500
+_DROPPED_AT_ONCE = 20_000
+_LEAST_KEY, _GREATEST_KEY = -(1 << 63), (1 << 63) - 1
+_NONE: Mapping[int, int] = {}
 
 
 class Index:
@@ -43,14 +47,49 @@ class Index:
 
     # -- blobs ---------------------------------------------------------------------------------------------------
 
-    def add_blobs(self, places: Iterable[tuple[Hash, Place]]) -> None:
-        """File where blobs lie."""
+    def add_blobs(self, places: Iterable[tuple[Hash, Place]], packs: Mapping[int, int] = _NONE) -> None:
+        """File where blobs lie. Of ``packs``, by number, all blobs up to this length are filed then."""
         rows = [(hash_key(digest), *place) for digest, place in places]
-        if rows:
-            # in the order in which they lie, so that each page is gone to once
-            rows.sort()
+        if rows or packs:
             with self.db.writing() as sql:
-                sql.executemany("INSERT OR IGNORE INTO blobs VALUES (?, ?, ?, ?)", rows)
+                _add(sql, rows, packs)
+
+    def packs(self) -> dict[int, int]:
+        """Return up to where each pack is filed."""
+        rows = self.db.query("SELECT * FROM packs")
+        return {number: length for number, length in (self.db.checked("packs", row) for row in rows)}
+
+    def replace_packs(
+        self, places: Iterable[tuple[Hash, Place]], packs: Mapping[int, int], replaced: Sequence[int]
+    ) -> None:
+        """File what lies in ``packs``, as :meth:`add_blobs`, and count ``replaced`` as not filed: all or nothing.
+
+        The rows of these stay until :meth:`forget_packs`, and they are filed again if their files should still be
+        there when the store is opened.
+        """
+        rows = [(hash_key(digest), *place) for digest, place in places]
+        with self.db.writing() as sql:
+            _add(sql, rows, packs)
+            sql.executemany("DELETE FROM packs WHERE number = ?", [(number,) for number in replaced])
+
+    def forget_packs(self, numbers: Sequence[int]) -> None:
+        """Drop all rows of packs, a part at a time: others may write in between."""
+        marks = ",".join("?" * len(numbers))
+        after = _LEAST_KEY
+        while True:
+            # on a connection of its own, so that nobody waits meanwhile
+            row = self.db.one("SELECT key FROM blobs WHERE key >= ? LIMIT 1 OFFSET ?", (after, _DROPPED_AT_ONCE))
+            up_to = row[0] if row else _GREATEST_KEY
+            with self.db.writing() as sql:
+                sql.execute(
+                    f"DELETE FROM blobs WHERE key BETWEEN ? AND ? AND pack IN ({marks})", (after, up_to, *numbers)
+                )
+            if row is None:
+                break
+            # also where very many rows have the same key
+            after = max(up_to, after + 1)
+        with self.db.writing() as sql:
+            sql.executemany("DELETE FROM packs WHERE number = ?", [(number,) for number in numbers])
 
     def locate(self, digests: Sequence[Hash]) -> dict[Hash, list[Place]]:
         """Return, for each hash, the places that may hold it (usually one; hashes not filed are left out)."""
@@ -121,3 +160,12 @@ class Index:
             file_frames(sql, frames)
         except DamageError as error:
             raise self.db.damage(str(error)) from None
+
+
+def _add(sql: sqlite3.Connection, rows: list[tuple[int, int, int, int]], packs: Mapping[int, int]) -> None:
+    # in the order in which they lie, so that each page is gone to once
+    rows.sort()
+    sql.executemany("INSERT OR IGNORE INTO blobs VALUES (?, ?, ?, ?)", rows)
+    sql.executemany(
+        "INSERT OR REPLACE INTO packs VALUES (?, ?, ?)", [(*filed, sum_of(filed)) for filed in packs.items()]
+    )

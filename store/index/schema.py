@@ -7,7 +7,7 @@ size of the whole hash, and the whole one is checked where the location points a
 SQLite has no checksums, so rows that nothing else vouches for carry one: see ``store.index.sums``.
 """
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 TABLES = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -16,6 +16,9 @@ CREATE TABLE blobs (
     key INTEGER NOT NULL, pack INTEGER NOT NULL, offset INTEGER NOT NULL, member INTEGER NOT NULL,
     PRIMARY KEY (key, pack, offset, member)
 ) WITHOUT ROWID;
+
+-- Of which packs, and up to where, all blobs are in that table.
+CREATE TABLE packs (number INTEGER PRIMARY KEY, length INTEGER NOT NULL, sum INTEGER NOT NULL);
 
 CREATE TABLE aliases (
     algorithm TEXT NOT NULL, digest BLOB NOT NULL, hash BLOB NOT NULL, sum INTEGER NOT NULL,
@@ -137,7 +140,7 @@ DERIVED_FROM_LOGS = (
     "fs_roots",
     "open_turns",
 )
-"""Tables that follow from heads.log alone; with ``blobs`` (the packs) they are the index proper."""
+"""Tables that follow from heads.log alone; with ``blobs`` and ``packs`` (the packs) they are the index proper."""
 
 DERIVED_FROM_RENDERER = ("views", "resources", "measures")
 """Tables that follow from payloads and the renderer's version."""

@@ -220,7 +220,7 @@ def check_index(store: Store) -> Iterator[Finding]:
         if rebuild(fresh, store.files.heads, store.files.packs):
             # the index may know more than what is left of them
             return
-        for table in (*DERIVED_FROM_LOGS, "blobs"):
+        for table in (*DERIVED_FROM_LOGS, "blobs", "packs"):
             for place, row in differences(fresh, store.files.index.db.path, table):
                 yield fault("index", f"{table}: {place} has {row}: run convfs reindex")
     finally:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from store.disk.file_header import HEADER_SIZE
 from store.errors import DamageError
 from store.index.catalogue import Catalogue
 from store.index.index import Index
 from store.index.notes import Notes
 from store.index.patches import Patches
 from store.index.views import Views
-from store.upkeep.rebuild import blob_places, catch_up, rebuild
+from store.upkeep.rebuild import catch_up, file_packs, rebuild
 
 if TYPE_CHECKING:
     from store.upkeep.recovery import Files
@@ -46,12 +45,10 @@ def _sound_index(files: Files, path: Path, boot: str) -> Index | None:
         index = Index(path, boot)
         reached = index.seq
         if index.usable and index.db.state("store") == files.store_id.hex() and reached <= files.seq:
-            noted = files.journal.checkpoint
-            # who was killed before the first change to the index may have written to the packs
-            unfiled = noted is None or files.packs.end > (noted.pack, noted.pack_length)
-            if reached < files.seq or not index.db.clean or unfiled:
+            if reached < files.seq or not index.db.clean:
                 catch_up(index, files.heads)
-                index.add_blobs(blob_places(files.packs, _last_filed_pack(index)))
+            # who was killed before the first change to the index may have written to the packs, or removed some
+            file_packs(index, files.packs, [])
             # a small one is looked through, which takes a millisecond; of any, what opening asks for
             if path.stat().st_size <= _LOOKED_THROUGH and list(index.db.problems()):
                 raise index.db.damage("its pages are damaged")
@@ -67,11 +64,6 @@ def _sound_index(files: Files, path: Path, boot: str) -> Index | None:
     if index is not None:
         index.close()
     return None
-
-
-def _last_filed_pack(index: Index) -> tuple[int, int]:
-    row = index.db.one("SELECT max(pack) FROM blobs")
-    return (row[0] if row and row[0] else 1), HEADER_SIZE
 
 
 def remove_index(root: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from store.disk import blob_format
 from store.disk.blob_format import Compression
-from store.disk.file_header import Damage
+from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.head_format import Frame
 from store.disk.head_log import HeadLog
 from store.disk.pack import PackSet
@@ -21,8 +21,21 @@ def rebuild(index: Index, heads: HeadLog, packs: PackSet) -> list[str]:
     """Fill an empty index; return what was found damaged, a line each."""
     damage: list[str] = []
     index.apply(_frames(heads, 0, damage))
-    index.add_blobs(blob_places(packs, None, damage))
+    file_packs(index, packs, damage)
     return damage
+
+
+def file_packs(index: Index, packs: PackSet, damage: list[str]) -> None:
+    """Have the index say what lies in the packs that are there: of those that it knows nothing is read again."""
+    filed, there = index.packs(), packs.numbers()
+    if gone := [number for number in filed if number not in there]:
+        index.forget_packs(gone)
+    for number in there:
+        known, length = filed.get(number, HEADER_SIZE), packs.length(number)
+        if known < length:
+            # what opening reports of a header is said where the pack is read from there
+            start = (number, known) if known > HEADER_SIZE else None
+            index.add_blobs(blob_places(packs, [number], damage, start), {number: length})
 
 
 def catch_up(index: Index, heads: HeadLog) -> None:
@@ -39,20 +52,18 @@ def _frames(heads: HeadLog, after: int, damage: list[str]) -> Iterator[Frame]:
 
 
 def blob_places(
-    packs: PackSet, start: tuple[int, int] | None, damage: list[str] | None = None
+    packs: PackSet, numbers: Sequence[int], damage: list[str], start: tuple[int, int] | None = None
 ) -> Iterator[tuple[Hash, Place]]:
-    """Yield every blob in the packs from ``start`` on, and where it lies; nothing is decompressed."""
-    for pack, offset, found in packs.scan(start):
+    """Yield every blob in some packs, from ``start`` on, and where it lies; nothing is decompressed."""
+    for pack, offset, found in packs.scan(start, numbers):
         if isinstance(found, Damage):
-            if damage is not None:
-                damage.append(f"{packs.path(pack).name}, offset {found.offset}: {found.reason}")
+            damage.append(f"{packs.path(pack).name}, offset {found.offset}: {found.reason}")
             continue
         if found.compression in _GROUPS:
             try:
                 table = blob_format.decode_group_table(found.compression, found.stored)
             except DamageError as error:
-                if damage is not None:
-                    damage.append(f"{packs.path(pack).name}, offset {offset}: {error}")
+                damage.append(f"{packs.path(pack).name}, offset {offset}: {error}")
                 continue
             for member, entry in enumerate(table.members):
                 yield entry.hash, (pack, offset, member)

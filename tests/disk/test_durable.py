@@ -129,3 +129,18 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
         holder.kill()
         holder.wait()
         os.close(durable.lock_exclusive(lock))
+
+
+def test_overwritten_and_discarded(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    size = (2 << 20) + 5
+    path.write_bytes(b"x" * size)
+    fd = durable.open_file(path)
+    try:
+        durable.overwrite(fd)
+        assert path.read_bytes() == bytes(size)
+        durable.fdatasync(fd)
+        durable.discard(fd)
+        assert path.read_bytes() == bytes(size)
+    finally:
+        os.close(fd)

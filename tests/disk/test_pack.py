@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.disk import blob_format, durable, file_header, pack
+from store.disk import blob_format, durable, file_header, pack, segment
 from store.disk.blob_format import Compression, Form, Record
 from store.disk.file_header import HEADER_SIZE, PACK, Damage
-from store.disk.pack import PackSet
+from store.disk.pack import PackRemoved, PackSet
+from store.disk.pack_files import REWRITTEN
 from store.errors import DamageError, FormatTooNew, StoreFailed, UsageError
 from store.ids import hash_bytes
 
@@ -237,7 +238,7 @@ def test_overwritten_stretches_are_read_around(
 
 
 def test_a_hole_longer_than_a_read_is_searched_through(packs: PackSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pack, "_LONGEST_READ", 100)
+    monkeypatch.setattr(segment, "LONGEST_READ", 100)
     packs.append([record(b"first")])
     length = packs.end[1]
     # at every distance from where a read ends
@@ -266,7 +267,7 @@ def test_blocks_that_cannot_be_read_are_read_around(packs: PackSet, monkeypatch:
         if offset >= 12288 or offset + 1052 <= 8192
     ]
     monkeypatch.setattr(os, "pread", failing)
-    monkeypatch.setattr(pack, "_LONGEST_READ", 4096)
+    monkeypatch.setattr(segment, "LONGEST_READ", 4096)
     found = [item for _, _, item in packs.scan()]
     assert [content_of(item) for item in found if isinstance(item, Record)] == spared
     [damage] = [item for item in found if isinstance(item, Damage)]
@@ -320,9 +321,8 @@ def test_cut_makes_room_for_what_is_missing(packs: PackSet) -> None:
     [place] = packs.append([record(b"behind")])
     assert place == (3, 500)
     found = [(number, item) for number, _, item in packs.scan()]
-    assert [number for number, _ in found] == [1, 2, 3, 3]
-    assert [isinstance(item, Damage) for _, item in found] == [False, True, True, False]
-    assert "missing" in str(found[1][1])
+    assert [number for number, _ in found] == [1, 3, 3]
+    assert [isinstance(item, Damage) for _, item in found] == [False, True, False]
     for number, length in ((0, 100), (1, HEADER_SIZE - 1)):
         with pytest.raises(UsageError):
             packs.cut(number, length)
@@ -500,4 +500,95 @@ def test_names_that_are_no_packs_are_left_alone(packs: PackSet, directory: Path,
         (directory / name).write_bytes(b"")
     again = PackSet(directory, store_id)
     assert again.numbers() == [1]
+    again.close()
+
+
+def test_rewritten_packs_lie_beside_the_others(packs: PackSet, directory: Path, store_id: bytes) -> None:
+    packs.append([record(b"appended")])
+    assert packs.cold() == []
+    packs.roll()
+    packs.roll()
+    assert packs.cold() == [1]
+    assert packs.end == (2, HEADER_SIZE)
+    assert packs.synced == (1, packs.length(1))
+    writer = packs.rewrite()
+    places = [writer.append(record(content)) for content in (b"one", bytes(2 << 20), b"two")]
+    assert packs.numbers() == [1, 2]
+    writer.finish(modified_ns=12_000_000_000)
+    assert packs.numbers() == [1, 2, REWRITTEN + 1]
+    assert packs.appended() == [1, 2]
+    assert packs.cold() == [1, REWRITTEN + 1]
+    assert (directory / "r00000001.pack").stat().st_mtime == 12
+    assert packs.length(writer.number) == writer.length
+    assert content_of(packs.read(*places[2])) == b"two"
+    packs.append([record(b"more")])
+    assert [number for number, _, _ in packs.scan()] == [1, 2, *[REWRITTEN + 1] * 3]
+    assert [content_of(found) for _, _, found in packs.scan((2, HEADER_SIZE), packs.appended())] == [b"more"]
+    again = PackSet(directory, store_id)
+    assert again.end == packs.end
+    other = again.rewrite()
+    assert other.number == REWRITTEN + 2
+    other.abandon()
+    assert again.rewrite().number == REWRITTEN + 3
+    again.close()
+
+
+def test_an_unfinished_pack_goes_when_packs_are_opened(packs: PackSet, directory: Path, store_id: bytes) -> None:
+    packs.rewrite().append(record(b"x"))
+    assert (directory / "r00000001.pack.new").exists()
+    PackSet(directory, store_id).close()
+    assert [path.name for path in directory.iterdir()] == ["00000001.pack"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_packs_are_removed(packs: PackSet, directory: Path, store_id: bytes, overwrite: bool) -> None:
+    [gone] = packs.append([record(b"a secret")])
+    packs.roll()
+    [kept] = packs.append([record(b"kept")])
+    assert content_of(packs.read(*gone)) == b"a secret"
+    kept_open = os.open(directory / "00000001.pack", os.O_RDONLY)
+    packs.remove([1], overwrite=overwrite)
+    assert packs.numbers() == [2]
+    for _ in range(2):
+        with pytest.raises(PackRemoved):
+            packs.read(*gone)
+    found = dict(packs.read_many([gone, kept]))
+    assert isinstance(found[gone], PackRemoved)
+    assert content_of(found[kept]) == b"kept"
+    size = os.fstat(kept_open).st_size
+    assert (b"a secret" in os.pread(kept_open, size, 0)) is not overwrite
+    if overwrite:
+        assert os.pread(kept_open, size, 0) == bytes(size)
+        assert os.fstat(kept_open).st_blocks == 0
+    os.close(kept_open)
+    with pytest.raises(UsageError):
+        packs.remove([2])
+    again = PackSet(directory, store_id)
+    assert again.end == packs.end
+    assert [content_of(item) for _, _, item in again.scan()] == [b"kept"]
+    # recovery may ask for what lies behind a place in a pack that is gone
+    assert [content_of(item) for _, _, item in again.scan((1, 500), again.appended())] == [b"kept"]
+    again.close()
+
+
+def test_a_reader_of_a_pack_that_is_erased_is_sent_away(packs: PackSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    [gone] = packs.append([record(b"x")])
+    packs.roll()
+    reading = packs._segment(1)
+    packs.remove([1], overwrite=True)
+    monkeypatch.setattr(packs, "_segment", lambda _pack: reading)
+    with pytest.raises(PackRemoved):
+        packs.read(*gone)
+
+
+def test_who_was_killed_while_erasing_goes_on(packs: PackSet, directory: Path, store_id: bytes) -> None:
+    packs.append([record(b"a secret")])
+    packs.roll()
+    (directory / "00000001.pack").rename(directory / "00000001.pack.erased")
+    kept_open = os.open(directory / "00000001.pack.erased", os.O_RDONLY)
+    again = PackSet(directory, store_id)
+    assert again.numbers() == [2]
+    assert not os.pread(kept_open, 1000, 0).strip(b"\0")
+    assert not (directory / "00000001.pack.erased").exists()
+    os.close(kept_open)
     again.close()

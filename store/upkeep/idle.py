@@ -1,0 +1,135 @@
+"""Work that is done while nobody asks anything of the store, a slice at a time.
+
+The jobs run in one thread, one after the other, in slices of some hundredths of a second. Between two slices the
+thread sleeps at least as long as the last one took: so jobs never take more than half of one processor, and what
+others ask for meanwhile shows (``activity``). Then it waits until nothing has been asked for a while, but not for ever:
+on a store that is always busy, a slice is done now and then all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct
+
+_LOG = logging.getLogger(__name__)
+
+SLICE_SECONDS = 0.05
+"""How long a slice should take at most."""
+
+_QUIET_SECONDS = 0.5
+_HELD_BACK_SECONDS = 30.0
+_LEAST_BREATH_SECONDS = 0.01
+_NEVER = float("inf")
+
+
+class Job(Protocol):
+    """Something to be done in the background."""
+
+    def step(self) -> bool:
+        """Do a slice of the work, some :data:`SLICE_SECONDS` long, and return whether there is more.
+
+        What it needs until the next slice it keeps itself. Anything that it raises is logged, and ends this round.
+        """
+
+
+class _Round(Struct):
+    """A job, how long it rests after it had nothing to do, and when it is to be asked again."""
+
+    job: Job
+    every: float
+    due: float
+
+
+class Idle:
+    """Runs jobs. ``activity`` returns another value whenever something was asked of the store. Safe to share."""
+
+    def __init__(self, activity: Callable[[], object]) -> None:
+        self._activity = activity
+        self._changed = threading.Condition()
+        self._rounds: list[_Round] = []
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="convfs-idle", daemon=True)
+
+    def add(self, job: Job, every: float, *, at_once: bool = False) -> None:
+        """Run ``job`` whenever ``every`` seconds have passed since it had nothing to do; ``at_once`` the first time."""
+        with self._changed:
+            due = time.monotonic() + (0 if at_once else every)
+            self._rounds.append(_Round(job, every, due))
+            self._changed.notify_all()
+
+    def wake(self, job: Job) -> None:
+        """Have a job run at the next opportunity: there is something to do for it."""
+        with self._changed:
+            for one in self._rounds:
+                if one.job is job:
+                    one.due = 0.0
+            self._changed.notify_all()
+
+    def start(self) -> None:
+        """Begin to run jobs."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End, after the slice that is being done."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    # -- the thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (one := self._next()) is not None:
+            if not self._quiet():
+                return
+            began = time.monotonic()
+            one.due = _NEVER
+            try:
+                more = one.job.step()
+            except Exception:
+                _LOG.exception("work in the background failed; it is tried again in %d s", one.every)
+                more = False
+            ended = time.monotonic()
+            with self._changed:
+                # behind those that wait as well; who was woken meanwhile is not to rest
+                one.due = min(one.due, ended if more else ended + one.every)
+            if not self._rest(max(ended - began, _LEAST_BREATH_SECONDS)):
+                return
+
+    def _next(self) -> _Round | None:
+        """Wait for a job that is due; None to end."""
+        with self._changed:
+            while not self._closing:
+                first = min(self._rounds, key=lambda one: one.due, default=None)
+                wait = first.due - time.monotonic() if first is not None else _NEVER
+                if first is not None and wait <= 0:
+                    return first
+                self._changed.wait(min(wait, threading.TIMEOUT_MAX))
+        return None
+
+    def _quiet(self) -> bool:
+        """Wait until nothing is asked of the store; False to end."""
+        began = since = time.monotonic()
+        seen = self._activity()
+        while since - began < _HELD_BACK_SECONDS:
+            if not self._rest(_LEAST_BREATH_SECONDS if since == began else _QUIET_SECONDS):
+                return False
+            before, seen = seen, self._activity()
+            if seen == before:
+                return True
+            since = time.monotonic()
+        return True
+
+    def _rest(self, seconds: float) -> bool:
+        """Sleep; False to end."""
+        until = time.monotonic() + seconds
+        with self._changed:
+            while not self._closing and (left := until - time.monotonic()) > 0:
+                self._changed.wait(left)
+            return not self._closing
