@@ -27,6 +27,7 @@ LAYERS = (
     ("store.exporting", "store.comparing"),
     ("store.search",),
     ("store.redaction",),
+    ("store.backlinks",),
     ("store.service",),
     ("fusefs.text",),
     ("fusefs.tree", "fusefs.inodes"),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from fusefs.cli.comparing import DIFF
+from fusefs.cli.holding import WHERE
 from fusefs.text.render import FileRenderer
 from store.events.conversation import Conversation
 from store.exporting.event_json import document, shown_events
@@ -48,4 +49,4 @@ def _as_json(holder: Holder, conversation: Conversation) -> Iterator[str]:
 
 SHOW = Operation(263, ShowParams, str, Nothing, _show)
 
-ALL_OPERATIONS = (*OPERATIONS, *HISTORY, *EXPORTING, SHOW, DIFF)
+ALL_OPERATIONS = (*OPERATIONS, *HISTORY, *EXPORTING, SHOW, DIFF, WHERE)

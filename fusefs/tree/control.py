@@ -34,6 +34,7 @@ from store.errors import NotFound
 from store.events.conversation import Conversation
 from store.ids import HASH_SIZE, Hash, now_ms
 from store.settings import FILE_NAME
+from store.store import Store
 
 if TYPE_CHECKING:
     from fusefs.tree.tree import Tree
@@ -235,6 +236,14 @@ class BlobsDirectory(ControlPart):
         return iter(())
 
 
+def trash_names(store: Store) -> dict[str, Conversation]:
+    """Return what is in the trash by the names of its directories."""
+    names: dict[str, Conversation] = {}
+    for trashed in store.trash():
+        names[unique(safe_name(trashed.name), names)] = trashed
+    return names
+
+
 class TrashDirectory(ControlPart):
     """``trash/``: the conversations that were removed. Moved back into ``conversations/``, they are there again."""
 
@@ -243,21 +252,15 @@ class TrashDirectory(ControlPart):
     def attributes(self) -> Attributes:
         return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 1, timeout=0.0)
 
-    def _names(self) -> dict[str, Conversation]:
-        names: dict[str, Conversation] = {}
-        for trashed in self.tree.store.trash():
-            names[unique(safe_name(trashed.name), names)] = trashed
-        return names
-
     def _ino(self, trashed: Conversation) -> int:
         return inodes.base(Space.PLACE, self.tree.view_id(trashed.id)) + Place.CONVERSATION
 
     def lookup(self, name: str) -> Node | None:
-        trashed = self._names().get(name)
+        trashed = trash_names(self.tree.store).get(name)
         return self.tree.node(self._ino(trashed)) if trashed else None
 
     def entries(self, after: int) -> Iterator[Entry]:
-        for name, trashed in sorted(self._names().items(), key=lambda item: item[1].id):
+        for name, trashed in sorted(trash_names(self.tree.store).items(), key=lambda item: item[1].id):
             position = trashed.id + FIRST_POSITION - 1
             if position > after:
                 yield Entry(position, name.encode(), conversation_attributes(self._ino(trashed), trashed.updated_ms))

@@ -23,7 +23,7 @@ class RecordsDirectory(ViewDirectory):
             return None
         view = self.view
         number = int(stem)
-        if not 0 < number <= view.records or stem != _stem(number, view.records):
+        if not 0 < number <= view.records or name != record_name(number, view.records):
             return None
         return RecordFile(self.tree, inodes.base(Space.RECORD, self.view_id) + number, self.view_id)
 
@@ -33,13 +33,14 @@ class RecordsDirectory(ViewDirectory):
         for row in view.rows[max(0, after - FIRST_POSITION + 1) :]:
             yield Entry(
                 row.number + FIRST_POSITION - 1,
-                (_stem(row.number, view.records) + _EXTENSION).encode(),
+                record_name(row.number, view.records).encode(),
                 Attributes(first + row.number, DERIVED_FILE, row.payload_size, view.time_of(row)),
             )
 
 
-def _stem(number: int, records: int) -> str:
-    return f"{number:0{names.number_width(records)}}"
+def record_name(number: int, records: int) -> str:
+    """Return the name of a record's file in a conversation of so many."""
+    return f"{number:0{names.number_width(records)}}{_EXTENSION}"
 
 
 class RecordFile(RowNode, File):

@@ -136,6 +136,11 @@ class Library(Records):
         self._settle()
         return [entry for entry in self._catalogue.having(key) if key in entry.metadata]
 
+    def mentioning(self, text: str) -> list[Entry]:
+        """Return the contexts in whose metadata, as it is written in JSON, a text stands."""
+        self._settle()
+        return self._catalogue.mentioning(text)
+
     def nameless(self) -> list[int]:
         """Return the contexts that have turns and are no conversations, since nobody gave them a name."""
         self._settle()
@@ -200,6 +205,11 @@ class Library(Records):
         if at < 0 < number:
             raise NotFound(f"version {number} of {name} was pruned: `convfs log {name}` lists those that are left")
         raise NotFound(f"{name} has no version {number}: `convfs log {name}` lists them")
+
+    def with_versions(self) -> list[int]:
+        """Return the contexts that have been in more than one state, by id."""
+        self._settle()
+        return self._catalogue.with_versions()
 
     # -- sums ------------------------------------------------------------------------------------------------------
 

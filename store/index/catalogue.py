@@ -172,6 +172,10 @@ class Catalogue:
         """Return the contexts whose metadata has ``key``, or a value that looks so; reads all metadata."""
         return self._entries("metadata LIKE ? ORDER BY id", f'%"{key}":%')
 
+    def mentioning(self, text: str) -> list[Entry]:
+        """Return the contexts in whose metadata, as it is written in JSON, a text stands; reads all metadata."""
+        return self._entries("instr(metadata, ?) ORDER BY id", text)
+
     def page(self, project: str | None, after: str, limit: int | None) -> list[Entry]:
         """Return conversations with names beyond ``after``, by project and name; of all projects if it is None."""
         count = -1 if limit is None else limit
@@ -277,6 +281,11 @@ class Catalogue:
     def pruned_ms(self, kind: str, *names: str) -> int:
         """Return when the last context was deleted that had an origin, in Unix milliseconds; 0 if none was."""
         return self._pruned.by_origin(kind, *names)
+
+    def with_versions(self) -> list[int]:
+        """Return the contexts that have been in more than one state, by id."""
+        rows = self._db.query("SELECT context FROM versions GROUP BY context HAVING count(*) > 1 ORDER BY context")
+        return [row[0] for row in rows]
 
     def superseded(self, context_id: int) -> list[Superseded]:
         """Return what became of turns that a context's branch no longer has, in the order in which it happened."""

@@ -1,0 +1,1 @@
+"""Backlinks: which conversations and events hold a content or a resource."""
