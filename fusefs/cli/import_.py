@@ -20,12 +20,15 @@ DEMO = Path(__file__).parent / "demo"
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--format", "format_name", metavar="FORMAT", default="", help="Take every PATH for this tool's.")
 @click.option("--dry-run", is_flag=True, help="Say what would be imported, and import nothing.")
+@click.option("--pruned", is_flag=True, help="Also what was here before and was pruned.")
 @click.option("--demo", is_flag=True, help="Where no session is found, import a small demo set.")
 @click.pass_obj
-def import_(store: Path | None, paths: tuple[Path, ...], format_name: str, dry_run: bool, demo: bool) -> None:
+def import_(
+    store: Path | None, paths: tuple[Path, ...], format_name: str, dry_run: bool, pruned: bool, demo: bool
+) -> None:
     """Import session files, or directories of them. Without a PATH: your own sessions, where the tools keep them.
 
-    What was imported before costs nothing again; a session that grew gets its new records.
+    What was imported before costs nothing again; a session that grew gets its new records. What was pruned stays away.
     """
     if paths and demo:
         raise click.UsageError("--demo goes without a PATH")
@@ -36,7 +39,7 @@ def import_(store: Path | None, paths: tuple[Path, ...], format_name: str, dry_r
     chosen = _named(paths) if paths else _own_sessions(demo)
     if not chosen:
         return
-    params = ImportParams(tuple(map(os.fsencode, chosen)), format_name, dry_run)
+    params = ImportParams(tuple(map(os.fsencode, chosen)), format_name, dry_run, pruned=pruned)
     with ExitStack() as stack:
         root = store_root(store)
         if dry_run and not exists(root):
@@ -88,6 +91,8 @@ def _summary(report: "ImportReport", dry_run: bool) -> str:
         f"{report.grown} grown",
         f"{report.unchanged} unchanged",
     ]
+    if report.pruned:
+        counts.append(f"{report.pruned} pruned before (--pruned brings them back)")
     if report.skipped:
         counts.append(f"{report.skipped} other files skipped")
     line = "Conversations: " + ", ".join(counts)

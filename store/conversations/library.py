@@ -121,10 +121,13 @@ class Library(Records):
         self._settle()
         return self._catalogue.by_origin(origin(kind, *names), most)
 
-    def pruned_ms(self, kind: str, *names: str) -> int:
-        """Return when the last context was deleted for good that had an origin, in Unix milliseconds; 0 if none was."""
+    def pruned(self, kind: str, *names: str) -> int:
+        """Return the id that the newest context found by these names had which was deleted for good, 0 if none was.
+
+        What kinds there are, and of what, says :func:`store.index.origins.origin`.
+        """
         self._settle()
-        return self._catalogue.pruned_ms(kind, *names)
+        return self._catalogue.pruned(kind, *names)
 
     def layouts(self) -> list[Entry]:
         """Return the contexts that stand for files of many conversations."""

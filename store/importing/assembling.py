@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from store.errors import UsageError
+from store.errors import NotFound, UsageError
 from store.formats.registry import format_named
 from store.formats.splices import new_key
 from store.importing.layout import Gaps, Layout, Place
@@ -33,8 +33,8 @@ class Assembly:
     """The bytes of the file that the context ``file`` stands for.
 
     Each record is as one conversation has it: the first of ``chosen`` that has it, else the one whose own it is.
-    A conversation that came in another file since is as it was in this one, one in the trash is left out. A fork of a
-    conversation among ``chosen`` takes that one's place.
+    A conversation that came in another file since is as it was in this one; one in the trash, or one that was deleted,
+    is left out. A fork of a conversation among ``chosen`` takes that one's place.
     """
 
     def __init__(self, store: Store, file: Entry, layout: Layout, chosen: Sequence[Entry]) -> None:
@@ -106,15 +106,19 @@ class Assembly:
     def _resolve(self, places: Sequence[Place]) -> None:
         """Find out what conversations that branch off each other make of the records that are theirs."""
         store, layout = self._store, self._layout
+        there = [self._is_there(place) for place in places]
         entries = [self._entry(place) for place in places]
-        if all(entry is None for entry in entries):
+        if all(there) and all(entry is None for entry in entries):
             for place in places:
                 standing = as_imported(store, layout, place)
                 for position in place.positions():
                     self._records[position] = _Record(position, False, standing.claims[position].turn)
             return
         self.edited = True
-        imported = [as_imported(store, layout, place) for place in places]
+        imported = [
+            as_imported(store, layout, place) if is_there else Standing({})
+            for place, is_there in zip(places, there, strict=True)
+        ]
         standings = [
             was if entry is None else Standing({}) if self._is_gone(entry) else as_it_is(store, layout, place, entry)
             for place, entry, was in zip(places, entries, imported, strict=True)
@@ -129,10 +133,12 @@ class Assembly:
                 sequence += added.get(~position, ())
                 said = (standings[at].claims.get(position) for at in (*chosen, owner, *ranked))
                 claim = next((claim for claim in said if claim is not None), None)
-                if claim is None or claim.deleted:
-                    deleted.add(len(sequence))
-                turn = (claim or imported[owner].claims[position]).turn
-                sequence.append(_Record(position, False, turn))
+                was = claim or imported[owner].claims.get(position)
+                # of what was in a conversation that was deleted, and is in no other, nothing is known
+                if was is not None and (there[owner] or not was.deleted):
+                    if claim is None or claim.deleted:
+                        deleted.add(len(sequence))
+                    sequence.append(_Record(position, False, was.turn))
                 sequence += added.get(position, ())
         if deleted or added:
             sequence = list(self._left(sequence, deleted))
@@ -195,12 +201,25 @@ class Assembly:
     # -- whose records count ---------------------------------------------------------------------------------------
 
     def _entry(self, place: Place) -> Entry | None:
-        """Return what a conversation is now, None if that is what it was in the file, or is in another file."""
+        """Return what a conversation is now, None if that is what it was in the file, it is in another one, or gone."""
         rank = self._rank(place)
-        entry = self._chosen[rank] if rank < len(self._chosen) else self._store.entry(place.context)
+        if rank < len(self._chosen):
+            entry = self._chosen[rank]
+        elif self._is_there(place):
+            entry = self._store.entry(place.context)
+        else:
+            return None
         if entry.metadata.get("file") != self._file.id:
             return None
         return None if entry.head == place.tip and not self._is_gone(entry) else entry
+
+    def _is_there(self, place: Place) -> bool:
+        """Say whether the conversation of a place was not deleted."""
+        try:
+            self._store.head(place.context)
+        except NotFound:
+            return False
+        return True
 
     def _is_gone(self, entry: Entry) -> bool:
         return "trashed_ms" in entry.metadata and entry.id not in self._ids

@@ -34,6 +34,7 @@ Progress = Callable[[int, str], None]
 class ImportReport(Struct):
     """What an import did; counts of sessions, but ``skipped`` of files and ``records`` of records.
 
+    ``pruned`` counts those that were here, were deleted for good, and so were left out.
     ``opaque`` counts records too large to be looked into. ``errors`` says, a line each, what could not be imported,
     or was left out of a session that was; ``warnings``, a line a session, that content which it refers to is not there:
     it stays a reference. ``conversations`` are the names of those that are new or have changed.
@@ -49,6 +50,7 @@ class ImportReport(Struct):
     errors: list[str] = []
     conversations: list[str] = []
     warnings: list[str] = []
+    pruned: int = 0
 
 
 class Importer:
@@ -64,18 +66,19 @@ class Importer:
         format_name: str | None = None,
         dry_run: bool = False,
         by_hand: bool = True,
+        pruned: bool = False,
         progress: Progress | None = None,
     ) -> ImportReport:
         """Import the sessions at or under ``paths``; ``dry_run`` only counts them.
 
         ``by_hand``: databases and archives are kept whole, so that an export gives back the very same file. What is
-        imported again and again, as it grows, should not be.
+        imported again and again, as it grows, should not be. ``pruned``: also what was here and was deleted for good.
 
         What cannot be imported is an entry in the report's ``errors`` and stops nothing else, but for StoreFailed:
         then nothing more can be.
         """
         formats: Sequence[Format] = (format_named(format_name),) if format_name else FORMATS
-        with _Run(self._store, formats, progress, dry_run=dry_run, by_hand=by_hand) as run:
+        with _Run(self._store, formats, progress, dry_run=dry_run, by_hand=by_hand, pruned=pruned) as run:
             for path in paths:
                 run.take_all(path)
             run.commit()
@@ -87,13 +90,21 @@ class _Run:
     """One import. While sessions wait for their commit, no other import of the store goes on."""
 
     def __init__(
-        self, store: Store, formats: Sequence[Format], progress: Progress | None, *, dry_run: bool, by_hand: bool
+        self,
+        store: Store,
+        formats: Sequence[Format],
+        progress: Progress | None,
+        *,
+        dry_run: bool,
+        by_hand: bool,
+        pruned: bool,
     ) -> None:
         self.report = ImportReport()
         self._store = store
         self._formats = formats
         self._dry_run = dry_run
         self._by_hand = by_hand
+        self._pruned = pruned
         self._progress = progress
         self._apart = frozenset([Path(os.path.abspath(store.root))])
         self._group = Group(store)
@@ -175,6 +186,9 @@ class _Run:
         if self._as_it_was(source.path, known) is not None:
             self.report.unchanged += 1
             return
+        if known is None and not self._pruned and self._store.pruned("source", path_text(source.path)):
+            self.report.pruned += 1
+            return
         if _may_be_parted(format_) and self._import_parts(source, format_):
             return
         if self._dry_run:
@@ -191,13 +205,14 @@ class _Run:
         """Import a file of many conversations; say whether it is one."""
         self._commit_waiting()
         file = self._file(source.path)
-        parted = PartedImport(self._store, format_, source, file, by_hand=self._by_hand)
+        parted = PartedImport(self._store, format_, source, file, by_hand=self._by_hand, pruned=self._pruned)
         found = parted.survey() if self._dry_run else parted.run(self._progress)
         if found is None:
             return False
         self.report.errors += parted.problems
+        self.report.pruned += parted.left_out
         self._arrived |= parted.arrived
-        if not found:
+        if not found and not parted.left_out:
             self.report.unchanged += 1
         for done in found:
             self._count(done, done.new)
@@ -257,7 +272,7 @@ class _Run:
             return _beside(path, imported, imported.first)
         if (entry := self._file(path)) is not None:
             file = read_file(entry.metadata)
-            if file is None or file.incomplete or (self._by_hand and not file.has_original):
+            if file is None or file.incomplete or self._pruned or (self._by_hand and not file.has_original):
                 return None
             return _beside(path, file)
         return None

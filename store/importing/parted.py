@@ -41,7 +41,7 @@ _TOUCHED = frozenset(("file", "updated_ms"))
 
 
 class _Brought(Struct):
-    """A conversation of the file that has been gone through."""
+    """A conversation of the file that has been gone through, or left out: then it has no ``tip``."""
 
     done: Done
     known: Entry | None
@@ -50,20 +50,32 @@ class _Brought(Struct):
     tip: int = 0
 
 
+_NOTHING = Done("", "", False, 0, 0, 0, [])
+
+
 class PartedImport:
     """Imports a file of many conversations into ``store``; ``file`` is the context that stands for it. Used once.
 
-    ``by_hand``: of a file that is rendered, the original is to be kept.
+    ``by_hand``: of a file that is rendered, the original is to be kept. ``pruned``: also conversations that were here
+    and were deleted for good are brought in.
     """
 
     def __init__(
-        self, store: Store, format_: Format, source: Source, file: Entry | None, *, by_hand: bool = True
+        self,
+        store: Store,
+        format_: Format,
+        source: Source,
+        file: Entry | None,
+        *,
+        by_hand: bool = True,
+        pruned: bool = False,
     ) -> None:
         self._store = store
         self._group = Group(store)
         self._format = format_
         self._source = source
         self._by_hand = by_hand
+        self._with_pruned = pruned
         self._scratch = store.root / "scratch"
         self._file = file.id if file else 0
         self._imported = read_file(file.metadata) if file else None
@@ -71,6 +83,8 @@ class PartedImport:
         self._waiting: list[tuple[_Brought, Records]] = []
         self.problems: list[str] = []
         """What was left out, or could not be brought in, a line each."""
+        self.left_out = 0
+        """How many conversations were left out since they had been deleted."""
 
     def run(self, progress: Callable[[int, str], None] | None) -> list[Done] | None:
         """Bring in what is new, and return what came of each conversation; nothing if the file is as it was.
@@ -87,7 +101,8 @@ class PartedImport:
             Snapshot(rendered or source.main, self._scratch) as snapshot,
         ):
             data, prefix = snapshot.data, _hash_of(snapshot)
-            if imported and not imported.incomplete and imported.cursor.prefix == prefix:
+            as_it_was = imported and not imported.incomplete and imported.cursor.prefix == prefix
+            if imported and as_it_was and not self._with_pruned:
                 cursor = msgspec.structs.replace(imported.cursor, stamp=main)
                 now = msgspec.structs.replace(imported, cursor=cursor, beside=beside, sidecars=self._sidecars(beside))
                 self._note(self._with_original(now, rendered, before))
@@ -97,6 +112,11 @@ class PartedImport:
             if parts is None:
                 return None
             if not self._file:
+                pruned = sum(1 for part in parts if self._pruned(part))
+                if pruned and pruned == len(parts):
+                    # of all that it holds nothing is to be here
+                    self.left_out = pruned
+                    return []
                 self._file = self._stand_for()
             places = self._bring(snapshot, spans, parts, modified, progress)
             layout = Layout(_between(snapshot, spans, positions(parts)), tuple(places))
@@ -125,7 +145,11 @@ class PartedImport:
         ):
             spans = list(self._format.spans(snapshot.data, 0))
             parts = self._parts(snapshot.data, spans, rendered)
-            return None if parts is None else [self._surveyed(snapshot.data, spans, part) for part in parts]
+            if parts is None:
+                return None
+            left = [part for part in parts if not self._pruned(part)]
+            self.left_out = len(parts) - len(left)
+            return [self._surveyed(snapshot.data, spans, part) for part in left]
 
     def _parts(self, data: memoryview, spans: Sequence[Span], rendered: Path | None) -> list[Part] | None:
         """Return the conversations of the file, None if its records are but one."""
@@ -136,9 +160,19 @@ class PartedImport:
             told = [Part(path_text(self._source.path), range(len(spans)), about)]
         return None if told is None else settled(told, len(spans))
 
+    def _known(self, part: Part) -> Entry | None:
+        """Return the conversation that a part of the file is."""
+        return next(iter(self._store.by_origin("part", self._source.format, clean(part.key))), None)
+
+    def _pruned(self, part: Part) -> int:
+        """Return the id that a part of the file had which is to be left out, since it was deleted; 0 for another."""
+        if self._with_pruned or self._known(part) is not None:
+            return 0
+        return self._store.pruned("part", self._source.format, clean(part.key))
+
     def _surveyed(self, data: memoryview, spans: Sequence[Span], part: Part) -> Done:
         """Say whether a conversation is new, or has other records than it had, or another last one."""
-        known = next(iter(self._store.by_origin("part", self._source.format, clean(part.key))), None)
+        known = self._known(part)
         count = part.shared + len(part.records)
         changed = known is None or branch.length(self._store.runs(known.imported_head)) != count
         if known is not None and not changed and part.records:
@@ -169,6 +203,14 @@ class PartedImport:
                     # what could not be brought in has said why
                     found[number] = base
                     continue
+                gone = self._pruned(part)
+                if base is not None and not base.tip and self._known(part) is None:
+                    # what it begins with was deleted
+                    gone = base.context
+                if gone:
+                    found[number] = _Brought(_NOTHING, None, False, gone)
+                    self.left_out += 1
+                    continue
                 found[number] = brought = self._part(snapshot, spans, part, base, modified_ms)
                 self._brought.append(brought)
                 if progress:
@@ -194,11 +236,13 @@ class PartedImport:
     ) -> _Brought:
         """Go through one conversation; what is new of it waits to be committed."""
         store, source, key = self._store, self._source, clean(part.key)
-        known = next(iter(store.by_origin("part", source.format, key)), None)
+        known = self._known(part)
         records = Records(store, self._group, self._format, source, known)
         shared: tuple[tuple[int, int], ...] = ()
         if base is not None:
-            shared = tuple(branch.part(store.runs(base.tip), 0, part.shared))
+            # where that was deleted, what branched off from it still has what they shared
+            above = base.tip or (known.imported_head if known else 0)
+            shared = tuple(branch.part(store.runs(above), 0, part.shared))
             records.follow(shared)
         size = 0
         for record in part.records:

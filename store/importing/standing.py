@@ -92,7 +92,7 @@ def _forks(store: Store, context: int, entry: Entry) -> list[Entry]:
         found.insert(0, entry)
         parent = entry.metadata.get("forked_from")
         above = parent.get("context") if isinstance(parent, dict) else None
-        if not isinstance(above, int):
+        if not isinstance(above, int) or above == context:
             break
         entry = store.entry(above)
     return found

@@ -278,8 +278,8 @@ class Catalogue:
         """Return how many versions of a context were pruned: the oldest."""
         return self._pruned.versions(context_id)
 
-    def pruned_ms(self, kind: str, *names: str) -> int:
-        """Return when the last context was deleted that had an origin, in Unix milliseconds; 0 if none was."""
+    def pruned(self, kind: str, *names: str) -> int:
+        """Return the id that the newest context with an origin had which was deleted, 0 if none was."""
         return self._pruned.by_origin(kind, *names)
 
     def with_versions(self) -> list[int]:

@@ -21,12 +21,11 @@ class Pruned:
         self._db = db
 
     def by_origin(self, kind: str, *names: str) -> int:
-        """Return when the last context was deleted that was found by an origin, in Unix milliseconds; 0 for never.
-
-        Of a context that is there with the same origin nothing is told.
-        """
-        rows = self._db.query("SELECT * FROM pruned WHERE origin = ?", (origin(kind, *names),))
-        return max((self._db.checked("pruned", row)[2] for row in rows), default=0)
+        """Return the id of the newest context that was deleted and was found by an origin, 0 if none was."""
+        row = self._db.one(
+            "SELECT * FROM pruned WHERE origin = ? ORDER BY context DESC LIMIT 1", (origin(kind, *names),)
+        )
+        return self._db.checked("pruned", row)[1] if row else 0
 
     def versions(self, context: int) -> int:
         """Return how many of a context's versions are gone."""
@@ -35,13 +34,12 @@ class Pruned:
 
     def last_context(self) -> int:
         """Return the highest id of a context that was deleted, 0 if none was."""
-        row = self._db.one("SELECT * FROM pruned WHERE origin = '' ORDER BY context DESC LIMIT 1")
-        return self._db.checked("pruned", row)[1] if row else 0
+        return self.by_origin("")
 
 
 def delete(sql: sqlite3.Connection, context: int, time_ms: int, metadata: Mapping[str, object]) -> None:
     """Drop all that is filed of a context, and remember what it was found by: ``metadata`` is what was said of it."""
-    rows = [(name, context, time_ms) for name in dict.fromkeys(("", *pruned_origins(metadata)))]
+    rows = [(name, context, time_ms) for name in dict.fromkeys((origin(""), *pruned_origins(metadata)))]
     sql.executemany("INSERT OR REPLACE INTO pruned VALUES (?, ?, ?, ?)", [(*row, sum_of(row)) for row in rows])
     for table in _OF_CONTEXT:
         sql.execute(f"DELETE FROM {table} WHERE context = ?", (context,))

@@ -58,13 +58,14 @@ class FindParams(Struct, frozen=True, forbid_unknown_fields=True):
 class ImportParams(Struct, frozen=True, forbid_unknown_fields=True):
     """``paths`` are absolute, and bytes since not every path is text; ``format`` is the name of one ("": any).
 
-    ``watched``: they are imported as they grow, again and again.
+    ``watched``: they are imported as they grow, again and again. ``pruned``: also those that were deleted for good.
     """
 
     paths: tuple[bytes, ...]
     format: str = ""
     dry_run: bool = False
     watched: bool = False
+    pruned: bool = False
 
 
 class ImportProgress(Struct, frozen=True):
@@ -168,6 +169,7 @@ def _import(holder: Holder, params: ImportParams, emit: Callable[[ImportProgress
         format_name=params.format or None,
         dry_run=params.dry_run,
         by_hand=not params.watched,
+        pruned=params.pruned,
         progress=progress,
     )
 

@@ -73,8 +73,8 @@ def test_a_deleted_context_is_nowhere(root: Path) -> None:
             assert [entry.id for entry in store.entries()] == [second]
             assert store.labelled("a")[0].id == second
             assert store.by_source("/first") is None
-            assert store.pruned_ms("source", "/first") > 0
-            assert store.pruned_ms("source", "/second") == 0
+            assert store.pruned("source", "/first") == first
+            assert store.pruned("source", "/second") == 0
             assert store.open_turns() == []
             assert store.versions(first) == []
             for question in (store.entry, store.head, store.tip, store.conversation):
