@@ -61,6 +61,10 @@ class FileRenderer:
         text = grammar.body(event.blocks, transcript.blob_target)
         return text if text.isascii() else utf8(text).decode()
 
+    def first_line(self, number: int, event: Event) -> int:
+        """Return the line of an event's file that follows its head."""
+        return grammar.head(number, event).count("\n") + 1
+
     def path(self, row: EventRow, records: int) -> str:
         """Return the path of an event's file: ``events/00007-user.md``."""
         return f"events/{event_name(row, records)}"

@@ -83,6 +83,11 @@ class Library(Records):
         self._settle()
         return self._catalogue.every()
 
+    def heads_in(self, project: str) -> list[tuple[int, int, int]]:
+        """Return (id, tip, records) of the conversations of a project: there may be very many."""
+        self._settle()
+        return self._catalogue.heads_in(project)
+
     def forks(self, context_id: int) -> list[Entry]:
         """Return the conversations that branched off another, oldest first, without their sums."""
         self._settle()

@@ -183,6 +183,11 @@ class Catalogue:
             return self._entries("name IS NOT NULL ORDER BY project, name LIMIT ?", count)
         return self._entries("project = ? AND name > ? ORDER BY name LIMIT ?", project, after, count)
 
+    def heads_in(self, project: str) -> list[tuple[int, int, int]]:
+        """Return (id, tip, records) of the conversations of a project: there may be very many."""
+        rows = self._db.query(f"SELECT {_HEAD} FROM contexts WHERE project = ? AND name IS NOT NULL", (project,))
+        return [self._db.checked("contexts", row)[:3] for row in rows]
+
     def forks(self, context_id: int) -> list[Entry]:
         """Return the conversations that branched off another, oldest first."""
         said = f'"forked_from":{{"context":{context_id},'

@@ -24,7 +24,7 @@ from store.search.folding import indexed
 Key = tuple[int, int]
 """What tells one document from all others: the key of its payload's hash, and a checksum of how it is seen."""
 
-_CLASS_BITS = 40
+_RANK_BITS = 40
 _SAID = frozenset((Kind.USER, Kind.ASSISTANT, Kind.QUESTION, Kind.ANSWER, Kind.SUMMARY, Kind.NOTE))
 _RETURNED = frozenset((Kind.TOOL_RESULT, Kind.SYSTEM, Kind.CONFIG))
 _AT_ONCE = 400
@@ -44,6 +44,14 @@ class Document(Struct, frozen=True):
     resources: frozenset[tuple[str, int]]
 
 
+HIGHEST_RANK = 3
+
+
+def first_of(rank: int) -> int:
+    """Return what the numbers of the documents of a rank are beyond."""
+    return rank << _RANK_BITS
+
+
 def rank_of(kind: Kind) -> int:
     """Return how likely a reader is to look for an event: 3 what people and models said to each other, 2 what models
     thought and asked of tools, 1 what tools returned and what was set up, 0 what is not shown."""
@@ -54,7 +62,7 @@ def rank_of(kind: Kind) -> int:
 
 def key_of(turn: Turn, row: EventRow) -> Key:
     """Return the key of the document that a turn shows."""
-    sight = (turn.type_tag, turn.encoding, row.kind, row.tool, row.deleted)
+    sight = (turn.type_tag, turn.encoding, row.kind, row.tool, row.parent != 0, row.deleted)
     return hash_key(turn.payload_hash), zlib.crc32(_encode(sight))
 
 
@@ -88,7 +96,7 @@ def add(sql: sqlite3.Connection, documents: Mapping[Key, Document]) -> dict[Key,
     numbers: dict[Key, int] = {}
     for key, document in documents.items():
         count += 1
-        numbers[key] = document.rank << _CLASS_BITS | count
+        numbers[key] = first_of(document.rank) | count
     sql.execute("INSERT OR REPLACE INTO state VALUES ('documents', ?)", (count,))
     sql.executemany("INSERT INTO documents VALUES (?, ?, ?)", [(number, *key) for key, number in numbers.items()])
     # the index wants rising numbers

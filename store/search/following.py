@@ -10,8 +10,9 @@ The file can be trusted as ``index.db`` can (``store.index.database``), and is d
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.head_format import Patched
@@ -27,6 +28,8 @@ from store.search.documents import Document, Key
 from store.search.reading import Reading, Shown
 from store.search.schema import SEARCH
 from store.store import Store
+
+T = TypeVar("T")
 
 FILE_NAME = "search.db"
 _TURNS_AT_ONCE = 256
@@ -134,6 +137,11 @@ class Following:
         except NotFound:
             return 0
 
+    @property
+    def placed(self) -> int:
+        """The last turn that is known of."""
+        return _number(self.db, "placed")
+
     # -- documents ---------------------------------------------------------------------------------------------------
 
     def unfiled(self) -> list[int]:
@@ -141,6 +149,27 @@ class Following:
         db = self.db
         waiting: list[int] = [turn for (turn,) in db.query("SELECT turn FROM waiting ORDER BY turn")]
         return [*range(_number(db, "filed") + 1, _number(db, "placed") + 1), *waiting]
+
+    def turns_of(self, some: Sequence[int]) -> list[list[int]]:
+        """Return the turns of documents, by id."""
+        turns: dict[int, list[int]] = {document: [] for document in some}
+        for ids in batched(some, _TURNS_AT_ONCE):
+            marks = ",".join("?" * len(ids))
+            for turn, document in self.db.query(
+                f"SELECT turn, document FROM turns WHERE document IN ({marks}) ORDER BY turn", ids
+            ):
+                turns[document].append(turn)
+        return [*turns.values()]
+
+    def documents_with(self, wanted: Callable[[str], bool]) -> set[int]:
+        """Return the documents that have a resource with one of the URIs that are wanted."""
+        uris = [uri for (uri,) in self.db.query("SELECT DISTINCT uri FROM resources") if wanted(uri)]
+        found: set[int] = set()
+        for some in batched(uris, _TURNS_AT_ONCE):
+            marks = ",".join("?" * len(some))
+            rows = self.db.query(f"SELECT document FROM resources WHERE uri IN ({marks})", some)
+            found.update(document for (document,) in rows)
+        return found
 
     def unfiled_contents(self) -> Iterator[tuple[Turn, set[Hash], list[ResourceRow]]]:
         """Yield the turns of :meth:`unfiled` with what they hold: contents by their hashes, and their resources.
@@ -215,8 +244,8 @@ class Following:
         return "" if row.kind is Kind.RECORD else self.renderer.content(event)
 
 
-def batched(ids: Sequence[int], most: int) -> Iterator[Sequence[int]]:
-    """Yield ids, up to ``most`` at a time."""
+def batched(ids: Sequence[T], most: int) -> Iterator[Sequence[T]]:
+    """Yield what is given, up to ``most`` at a time."""
     return (ids[start : start + most] for start in range(0, len(ids), most))
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 
 from store.errors import ConvfsError
+from store.ids import now_ms
+from store.search.finding import Finding
 from store.search.following import Following
+from store.search.hits import Hit
 from store.search.holders import Holders
+from store.search.query import parse
 from store.store import Store
 
 _OF: dict[Store, Search] = {}
@@ -31,6 +37,15 @@ class Search:
             if found is None:
                 found = _OF[store] = cls(store)
             return found
+
+    def run(self, query: str, limit: int | None = None, *, lines: int = 100) -> Iterator[Hit]:
+        """Yield up to ``limit`` hits of a query (``store.search.query``), best first (``store.search.finding``).
+
+        Each is told with up to ``lines`` lines. Nothing is held while no hit is asked for. UsageError, at once, where
+        the query cannot be understood.
+        """
+        asked = parse(query, now_ms())
+        return islice(Finding(self._following, self.holders, asked, lines).hits(), limit)
 
     def file_some(self) -> bool:
         """Bring the index up a little further to what the store holds; return whether there is more to do."""

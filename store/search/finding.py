@@ -1,0 +1,204 @@
+"""Finding what a query asks for: candidates from the index, each looked at before it is called a hit.
+
+**What is searched** is the content of every event's file (``Renderer.content``), of every conversation as it now is.
+
+**Exact.** The index says which documents can be hits; whether they are, their text says. What is not in the index yet
+is looked at without it.
+
+**Best first.** Documents come in the order of their numbers, the highest first: what people and models said to each
+other, then what models thought and asked of tools, then what tools returned; the latest that came in first within
+each. Some dozens of them are looked at at once, more from time to time, and of what is found among these
+
+1. what people and models said comes first, as above;
+2. then what has everything that was asked for on one line,
+3. and in whole words;
+4. then what happened last.
+
+An event that is in several conversations, in a fork or a copy, comes with the one that changed last, and with the
+others after everything that was looked at together with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from store.errors import ConvfsError
+from store.events.event import Event, Kind
+from store.ids import turn_of
+from store.index.catalogue import Entry
+from store.search.documents import HIGHEST_RANK, first_of, key_of, rank_of
+from store.search.following import Following, batched
+from store.search.hits import Hit, Line
+from store.search.holders import Holders, Place
+from store.search.needs import expression
+from store.search.query import Query
+from store.search.reading import Shown
+from store.search.scope import Scope
+from store.search.terms import Text
+
+_FIRST = 48
+_MOST = 1024
+_LATE = 512
+"""So many turns that are not in the index are looked at before what is; if there are more, after it."""
+
+
+_Placed = tuple[Place, Entry]
+
+
+class _Found(Struct):
+    """A document that is what was asked for: how good it is, the best first, and where it is."""
+
+    order: tuple[int, ...]
+    hits: list[Hit]
+
+
+class Finding:
+    """One query. ``lines`` is how many lines of a hit are told at most."""
+
+    def __init__(self, following: Following, holders: Holders, query: Query, lines: int) -> None:
+        self._following = following
+        self._holders = holders
+        self._query = query
+        self._lines = lines
+        self._scope = Scope(following.store, query)
+
+    def hits(self) -> Iterator[Hit]:
+        """Yield what is found, best first. Holds nothing while it waits to be asked for more."""
+        following = self._following
+        following.follow()
+        last, unfiled = following.placed, following.unfiled()
+        late = set(unfiled)
+        if len(unfiled) <= _LATE:
+            yield from self._late(unfiled)
+        for page in self._pages():
+            turns = following.turns_of(page)
+            # what has come since was not asked for
+            yield from self._best([[t for t in some if t not in late and turn_of(t) <= last] for some in turns])
+        if len(unfiled) > _LATE:
+            yield from self._late(unfiled)
+
+    def _late(self, unfiled: Sequence[int]) -> Iterator[Hit]:
+        for ids in batched(unfiled[::-1], _LATE):
+            shown = [pair for pair in self._following.reading.rows(ids) if not isinstance(pair, ConvfsError)]
+            alike: dict[object, list[int]] = {}
+            for turn, row in shown:
+                alike.setdefault(key_of(turn, row), []).append(turn.turn_id)
+            yield from self._best(list(alike.values()))
+
+    def _pages(self) -> Iterator[Sequence[int]]:
+        """Yield the documents that may be hits, the highest numbers first."""
+        db, query = self._following.db, self._query
+        ranks = [rank_of(kind) for kind in query.kinds] if query.kinds is not None else [HIGHEST_RANK, 1]
+        if not ranks:
+            return
+        first, below = first_of(max(min(ranks), 1)), first_of(max(ranks) + 1)
+        meant = self._meant()
+        need, size = query.need, _FIRST
+        if meant is not None and need.vacuous:
+            some = sorted((one for one in meant if first <= one < below), reverse=True)
+            yield from batched(some, _FIRST)
+            return
+        table, where = ("documents", "id") if need.vacuous else ("texts", "rowid")
+        asked = "" if need.vacuous else "texts MATCH ? AND "
+        matching = [] if need.vacuous else [expression(need)]
+        while True:
+            page = [
+                number
+                for (number,) in db.query(
+                    f"SELECT {where} FROM {table} WHERE {asked}{where} >= ? AND {where} < ?"
+                    f" ORDER BY {where} DESC LIMIT ?",
+                    (*matching, first, below, size),
+                )
+            ]
+            yield page if meant is None else [number for number in page if number in meant]
+            if len(page) < size:
+                return
+            below, size = page[-1], min(2 * size, _MOST)
+
+    def _meant(self) -> set[int] | None:
+        """Return all documents that conditions leave over, and perhaps some more; None: too many to say."""
+        meant = self._scope.documents(self._following.db)
+        uris = [one for one in self._query.uris if not one.negated]
+        if not uris:
+            return meant
+        held = self._following.documents_with(lambda uri: all(one.fits(uri) for one in uris[:1]))
+        return held if meant is None else meant & held
+
+    # -- looking at candidates -----------------------------------------------------------------------------------------
+
+    def _best(self, candidates: Sequence[Sequence[int]]) -> Iterator[Hit]:
+        """Yield the hits among some candidates, each of which is turns that all show the same."""
+        meant = [list(self._meant_places(turns)) for turns in candidates]
+        ids = list(dict.fromkeys(place.turn for places in meant for place, _entry in places))
+        rows = {
+            pair[0].turn_id: pair
+            for pair in self._following.reading.rows(ids)
+            if not isinstance(pair, ConvfsError) and self._fits(pair)
+        }
+        asked = [some for places in meant if (some := [place for place in places if place[0].turn in rows])]
+        found: list[_Found] = []
+        shown = [rows[places[0][0].turn] for places in asked]
+        for places, (_pair, event) in zip(asked, self._following.reading.events(shown), strict=True):
+            if not isinstance(event, ConvfsError):
+                found += self._look(event, places, rows)
+        found.sort(key=lambda one: one.order)
+        yield from (one.hits[0] for one in found)
+        yield from (hit for one in found for hit in one.hits[1:])
+
+    def _meant_places(self, turns: Sequence[int]) -> Iterator[_Placed]:
+        for place in self._holders.places(turns):
+            entry = self._scope.entry(place.context)
+            if entry is not None:
+                yield place, entry
+
+    def _fits(self, shown: Shown) -> bool:
+        """Say whether a turn is what is asked for, as far as can be told without reading it."""
+        query, (_turn, row) = self._query, shown
+        if row.kind is Kind.RECORD or (query.kinds is not None and row.kind not in query.kinds):
+            return False
+        return all(one.fits(row.tool) for one in query.tools) and query.in_time(_time_of(shown))
+
+    def _look(self, event: Event, places: list[_Placed], rows: dict[int, Shown]) -> Iterator[_Found]:
+        """Yield what was found of an event that is in some places, if it is what was asked for."""
+        query = self._query
+        uris = [resource.uri for resource in event.resources]
+        if not all(one.fits(*uris) for one in query.uris):
+            return
+        row = rows[places[0][0].turn][1]
+        text = Text(self._following.text(row, event))
+        if any(True for term in query.without for _line in term.lines(text)):
+            return
+        lines = [list(term.lines(text)) for term in query.terms]
+        if not all(lines):
+            return
+        together = set(lines[0]).intersection(*lines[1:]) if lines else set()
+        told = sorted(set().union(*lines), key=lambda line: (line not in together, line))[: self._lines]
+        whole = sum(term.whole(text, found[0]) for term, found in zip(query.terms, lines, strict=True))
+        places.sort(key=lambda place: (place[1].updated_ms, place[1].id), reverse=True)
+        hits = [self._hit(event, text, sorted(told), place, rows[place[0].turn]) for place in places]
+        yield _Found((-rank_of(row.kind), not together, -whole, -hits[0].time_ms), hits)
+
+    def _hit(self, event: Event, text: Text, lines: Sequence[int], placed: _Placed, shown: Shown) -> Hit:
+        (place, entry), (_turn, row) = placed, shown
+        renderer = self._following.renderer
+        first = renderer.first_line(place.number, event)
+        return Hit(
+            f"conversations/{entry.project}/{entry.name}/{renderer.path(row, entry.records)}",
+            entry.id,
+            entry.project,
+            entry.name,
+            entry.title,
+            place.number,
+            place.turn,
+            row.kind.name.lower(),
+            row.tool,
+            _time_of(shown),
+            tuple(Line(first + line, text.lines[line]) for line in lines),
+        )
+
+
+def _time_of(shown: Shown) -> int:
+    turn, row = shown
+    return row.time_ms or turn.created_ms

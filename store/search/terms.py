@@ -1,0 +1,136 @@
+"""What texts are searched for: literals and regular expressions, each line by line as ``grep`` does."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Protocol
+
+from store.errors import UsageError
+from store.search.folding import fold
+from store.search.needs import Every, line_by_line, literal, needs_of
+
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
+
+
+class Text:
+    """A text that is searched: as it is, and folded once that is asked for."""
+
+    __slots__ = ("_folded", "_lines", "plain")
+
+    def __init__(self, plain: str) -> None:
+        self.plain = plain
+        self._folded: str | None = None
+        self._lines: list[str] | None = None
+
+    @property
+    def folded(self) -> str:
+        """The text without regard to case; it has the same lines."""
+        if self._folded is None:
+            self._folded = fold(self.plain)
+        return self._folded
+
+    @property
+    def lines(self) -> list[str]:
+        """Its lines, without their ends."""
+        if self._lines is None:
+            self._lines = self.plain.split("\n")
+            if not self._lines[-1]:
+                self._lines.pop()
+        return self._lines
+
+
+class Term(Protocol):
+    """Something to search for."""
+
+    need: Every
+    """What a text must hold to have it."""
+
+    def lines(self, text: Text) -> Iterator[int]:
+        """Yield the lines that have it, the first of all is 0, each once, in order."""
+
+    def whole(self, text: Text, line: int) -> bool:
+        """Say whether it stands on a line that has it without being part of a longer word."""
+
+
+class Literal:
+    """A text as it stands. One that goes over several lines is found on the first of them."""
+
+    def __init__(self, text: str, *, ignore_case: bool) -> None:
+        self.need = literal(text)
+        self._text = fold(text) if ignore_case else text
+        self._ignore_case = ignore_case
+
+    def lines(self, text: Text) -> Iterator[int]:
+        """See :class:`Term`."""
+        searched = text.folded if self._ignore_case else text.plain
+        line = start = 0
+        while (found := searched.find(self._text, start)) >= 0:
+            line += searched.count("\n", start, found)
+            yield line
+            start = searched.find("\n", found) + 1
+            if not start:
+                return
+            line += 1
+
+    def whole(self, text: Text, line: int) -> bool:
+        """See :class:`Term`."""
+        return _between_words(re.escape(self._text), self._ignore_case).search(text.lines[line]) is not None
+
+
+class Regex:
+    """A regular expression of Python's, found within lines. Raises UsageError if it is none."""
+
+    def __init__(self, pattern: str, *, ignore_case: bool) -> None:
+        flags = re.MULTILINE | (re.IGNORECASE if ignore_case else 0)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                self._pattern = re.compile(pattern, flags)
+            self.need = needs_of(pattern)
+            self._by_line = line_by_line(pattern)
+        except (re.error, OverflowError, RecursionError, Warning) as error:
+            raise UsageError(f"/{pattern}/ is no regular expression: {error}") from error
+
+    def lines(self, text: Text) -> Iterator[int]:
+        """See :class:`Term`."""
+        if not self._by_line:
+            found = self._in_whole(text.plain)
+            if found is not None:
+                yield from found
+                return
+        search = self._pattern.search
+        yield from (number for number, line in enumerate(text.lines) if search(line))
+
+    def whole(self, text: Text, line: int) -> bool:
+        """See :class:`Term`: who writes an expression says where words end."""
+        return True
+
+    def _in_whole(self, text: str) -> list[int] | None:
+        """Return the lines that have a match; None where one goes over several, so that this does not tell."""
+        found: list[int] = []
+        line = start = 0
+        for match in self._pattern.finditer(text):
+            begin, end = match.span()
+            if begin == len(text) and text[-1:] in ("\n", ""):
+                break
+            if text.find("\n", begin, end) >= 0:
+                return None
+            line += text.count("\n", start, begin)
+            start = begin
+            if not found or found[-1] != line:
+                found.append(line)
+        return found
+
+
+@lru_cache(maxsize=64)
+def _between_words(pattern: str, ignore_case: bool) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){pattern}(?!\w)", re.IGNORECASE if ignore_case else 0)
+
+
+def has_capitals(pattern: str) -> bool:
+    """Say whether a pattern has capital letters, but for those that a backslash gives a meaning of their own."""
+    text = _ESCAPED.sub("", pattern)
+    return text != text.lower()
