@@ -7,7 +7,6 @@ from blake3 import blake3
 
 from fusefs.text import grammar, transcript
 from fusefs.text.events_json import element_size
-from fusefs.text.names import event_name
 from fusefs.text.resource_names import numbered_path, resource_path
 from store.errors import ConvfsError
 from store.events.conversation import Conversation, EventRow, Sizes
@@ -64,10 +63,6 @@ class FileRenderer:
     def first_line(self, number: int, event: Event) -> int:
         """Return the line of an event's file that follows its head."""
         return grammar.head(number, event).count("\n") + 1
-
-    def path(self, row: EventRow, records: int) -> str:
-        """Return the path of an event's file: ``events/00007-user.md``."""
-        return f"events/{event_name(row, records)}"
 
     def transcript(
         self,

@@ -32,9 +32,6 @@ class Renderer(Protocol):
     def first_line(self, number: int, event: Event) -> int:
         """Return the line of the file of event ``number`` that its content begins on; the first of all is 1."""
 
-    def path(self, row: EventRow, records: int) -> str:
-        """Return where the file of an event is in the directory of its conversation, one of ``records`` records."""
-
     def transcript(
         self, conversation: Conversation, events: Iterable[tuple[EventRow, Event | ConvfsError]], link: Link
     ) -> Iterator[bytes]:

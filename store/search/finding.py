@@ -181,22 +181,10 @@ class Finding:
         yield _Found((-rank_of(row.kind), not together, -whole, -hits[0].time_ms), hits)
 
     def _hit(self, event: Event, text: Text, lines: Sequence[int], placed: _Placed, shown: Shown) -> Hit:
-        (place, entry), (_turn, row) = placed, shown
-        renderer = self._following.renderer
-        first = renderer.first_line(place.number, event)
-        return Hit(
-            f"conversations/{entry.project}/{entry.name}/{renderer.path(row, entry.records)}",
-            entry.id,
-            entry.project,
-            entry.name,
-            entry.title,
-            place.number,
-            place.turn,
-            row.kind.name.lower(),
-            row.tool,
-            _time_of(shown),
-            tuple(Line(first + line, text.lines[line]) for line in lines),
-        )
+        place, entry = placed
+        first = self._following.renderer.first_line(place.number, event)
+        told = tuple(Line(first + line, text.lines[line]) for line in lines)
+        return Hit(entry, shown[1], _time_of(shown), told)
 
 
 def _time_of(shown: Shown) -> int:
