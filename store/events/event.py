@@ -84,6 +84,25 @@ class Resource(Struct, frozen=True, gc=False):
         return utf8(self.content) if isinstance(self.content, str) else self.content
 
 
+class Compaction(Struct, frozen=True, gc=False):
+    """What a model is sent in place of what stands before an event; the records stay as they are.
+
+    ``summary`` is what it reads instead (None: nothing takes a place). That stands for all that comes before the event,
+    but for what begins with the record that defines the key ``kept_from``; or for the ``exchanges`` alone, the first
+    and the last of them, counted from 0. Where there is no summary, what the model thought in these exchanges may be
+    left out (``reasoning``), and of calls what was asked (``requests``), what came back (``responses``), or all
+    (``calls``).
+    """
+
+    summary: tuple[Block, ...] | None = None
+    kept_from: str = ""
+    exchanges: tuple[int, int] | None = None
+    reasoning: bool = False
+    requests: bool = False
+    responses: bool = False
+    calls: bool = False
+
+
 class Event(Struct, frozen=True, gc=False):
     """One event, fully resolved.
 
@@ -94,6 +113,7 @@ class Event(Struct, frozen=True, gc=False):
     conversation. ``defines`` names what later records may refer to: (key, tool name or "") pairs, such as a
     message's uuid or a tool call's id. ``native`` is the parsed payload in JSON's terms (None
     where it has none). ``lossy`` says that some text is not valid Unicode and is shown with U+FFFD in its place.
+    ``compaction`` says what a model is no longer sent from here on.
     """
 
     kind: Kind
@@ -106,3 +126,4 @@ class Event(Struct, frozen=True, gc=False):
     resources: tuple[Resource, ...] = ()
     native: object = None
     lossy: bool = False
+    compaction: Compaction | None = None

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from store.events.event import Kind
-from store.exporting.dialogue import OF_THE_MODEL, Dialogue
+from store.exporting.dialogue import Dialogue, Sendable
 from store.exporting.event_json import encoded
 from store.exporting.losses import Losses
 from store.exporting.naming import file_name
 from store.exporting.openai import written
 from store.exporting.spoken import Piece, as_object, lost_kind, pieces_of, tool_name
-from store.exporting.steps import Step
+from store.exporting.steps import OF_THE_MODEL, Step
 from store.exporting.target import Job, Target
 from store.formats.json_view import JsonObject
 
@@ -27,7 +27,7 @@ class Anthropic(Target):
         """Write one file."""
         dialogue = Dialogue(job.store, job.conversation, job.losses)
         head = f'"system":{encoded(dialogue.prompt)},' if dialogue.prompt else ""
-        messages = _messages(dialogue, job.losses)
+        messages = messages_of(dialogue, job.losses)
         job.stage.write(file_name(job.conversation, ".anthropic.json"), written(head, messages))
 
 
@@ -52,7 +52,8 @@ def parts_of(step: Step, losses: Losses) -> list[JsonObject]:
     return []
 
 
-def _messages(dialogue: Dialogue, losses: Losses) -> Iterator[JsonObject]:
+def messages_of(dialogue: Sendable, losses: Losses) -> Iterator[JsonObject]:
+    """Yield the messages that say what is sent; the system prompt is not one of them."""
     role, content = "user", list[object]()
     for step in dialogue.steps():
         parts = parts_of(step, losses)

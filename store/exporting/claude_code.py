@@ -8,9 +8,8 @@ from pathlib import PurePath
 from store.events.conversation import Conversation
 from store.events.event import Kind
 from store.exporting.anthropic import parts_of
-from store.exporting.dialogue import OF_THE_MODEL
 from store.exporting.sessions import NewSession, SessionTarget, worked_in
-from store.exporting.steps import Step
+from store.exporting.steps import OF_THE_MODEL, Step
 from store.formats.claude_code.about import folder_name
 from store.formats.claude_code.compose import NO_TOKENS, SYNTHETIC
 from store.formats.json_view import JsonObject

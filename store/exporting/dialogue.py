@@ -6,28 +6,28 @@ interrupted, results after what was said later. Other tools and models take none
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from operator import attrgetter
+from typing import NamedTuple, Protocol
 
 from msgspec import structs
 
 from store.conversations.viewer import LARGEST_VIEWED
 from store.errors import ConvfsError
 from store.events.conversation import Conversation, EventRow
-from store.events.event import Block, Event, Kind
+from store.events.event import Block, Compaction, Event, Kind
+from store.exporting.call_ids import CallIds
+from store.exporting.exchanges import Requests, Spoken, spoken_by
 from store.exporting.losses import DAMAGED, TOO_LARGE, Losses
-from store.exporting.steps import Step, steps_of
+from store.exporting.steps import OF_THE_MODEL, Step, steps_of
 from store.store import Store
 
-OF_THE_MODEL = frozenset((Kind.ASSISTANT, Kind.REASONING, Kind.TOOL_CALL))
 _INTERRUPTING = frozenset((Kind.USER, Kind.SYSTEM, Kind.SUMMARY))
 """What no model takes between a call and its result."""
 _NO_RESULT = "[no result of this call was recorded]"
 
-_LONGEST_ID = 56
-"""Characters of a call's id: all take 64, and what tells two of the same apart must fit."""
-_unfit = re.compile(r"[^A-Za-z0-9_-]").sub
+_number = attrgetter("number")
 
 _Place = tuple[int, int]
 """A step: its event's number, and its index there."""
@@ -40,6 +40,16 @@ class _Fact(NamedTuple):
     is_call: bool
     id: str
     tool: str
+
+
+class Sendable(Protocol):
+    """What is sent to a model."""
+
+    prompt: str
+    """The system prompt, "" for none."""
+
+    def steps(self) -> Iterator[Step]:
+        """Yield the steps in order, the results of calls after all that the model said at once."""
 
 
 class Dialogue:
@@ -55,17 +65,43 @@ class Dialogue:
         self._rows = store.rows(conversation.head) if conversation.head else ()
         self._inner: set[int] = set()
         self._ids: dict[_Place, str] = {}
-        self._tools: dict[str, str] = {}
         self._results: dict[str, _Place] = {}
+        self.calls = CallIds()
         self.prompt = ""
         """The system prompt: what stands before anything that was said."""
         self._prompted = 0
+        self.requests = Requests()
+        """Those of the branch."""
+        self.compactions: list[tuple[int, Compaction]] = []
+        """What tells, and the numbers of the events that do, that a model is not sent all that was said."""
+        self.places: dict[str, int] = {}
+        """Which event defines a key."""
+        self._spoken: list[Spoken] = []
         facts = list(self._facts(is_agent="agent" in conversation.metadata))
         branch = _branch(self._rows, self._inner)
         self._pair(facts, branch)
+        self._spoken = [spoken for spoken in self._spoken if spoken.number in branch]
+        for spoken in self._spoken:
+            self.requests.add(spoken)
+        self.compactions = [found for found in self.compactions if found[0] in branch]
+        self._gone: Collection[int] = ()
         answered = {number for number, _index in self._ids}
         self._left = {row.number for row in self._rows} - branch - self._inner - answered
         """Events of branches that are not the one that goes on."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all of it is one branch, without a subagent within it."""
+        return not self._inner and not self._left
+
+    def is_silent(self, first: int, last: int) -> bool:
+        """Say whether neither the user nor the model says anything after event ``first`` and before event ``last``."""
+        after = bisect_right(self._spoken, first, key=_number)
+        return after == len(self._spoken) or self._spoken[after].number >= last
+
+    def leave_out(self, numbers: Collection[int]) -> None:
+        """Have :meth:`steps` pass over these events, and over the results of their calls."""
+        self._gone = numbers
 
     def steps(self) -> Iterator[Step]:
         """Yield the steps in order: all that a model said and called at once, then the results of these calls."""
@@ -93,7 +129,7 @@ class Dialogue:
                 self._losses.add(TOO_LARGE, row.number)
             elif row.number in self._left:
                 self._losses.add("a branch that the conversation did not go on from", row.number)
-            elif event.kind is Kind.SUMMARY and not event.time_ms:
+            elif event.kind is Kind.SUMMARY and not event.time_ms and event.compaction is None:
                 # nobody said it: tools keep such for their lists of sessions
                 self._losses.add("a summary that is not part of the conversation", row.number)
             else:
@@ -111,7 +147,7 @@ class Dialogue:
     def _is_told(self, row: EventRow) -> bool:
         if row.kind is Kind.SYSTEM and row.number <= self._prompted:
             return False
-        return row.kind is not Kind.RECORD and row.number not in self._inner
+        return row.kind is not Kind.RECORD and row.number not in self._inner and row.number not in self._gone
 
     def _answers(self, calls: dict[str, Step], come: dict[str, Step]) -> Iterator[Step]:
         for call_id, call in calls.items():
@@ -134,7 +170,7 @@ class Dialogue:
 
     def _paired(self, step: Step) -> Step:
         own = self._ids[step.number, step.index]
-        return structs.replace(step, id=own, tool=self._tools[own])
+        return structs.replace(step, id=own, tool=self.calls.tools[own])
 
     # -- what belongs together ---------------------------------------------------------------------------------------
 
@@ -148,6 +184,11 @@ class Dialogue:
             if event.header.get("sidechain") is True and not is_agent:
                 self._inner.add(row.number)
                 continue
+            if spoken := spoken_by(row.number, event):
+                self._spoken.append(spoken)
+            if event.compaction:
+                self.compactions.append((row.number, event.compaction))
+            self.places |= ((key, row.number) for key, _tool in event.defines)
             if event.kind is Kind.SYSTEM and not said:
                 prompts += [block.text for block in event.blocks if block.text]
                 self._prompted = row.number
@@ -161,17 +202,10 @@ class Dialogue:
         self.prompt = "\n\n".join(prompts)
 
     def _pair(self, facts: Sequence[_Fact], branch: set[int]) -> None:
-        """Give every call an id that no other one has, and its result the same."""
-        waiting: dict[str, str] = {}
         for fact in facts:
             if fact.is_call and fact.place[0] in branch:
-                own = _unfit("_", fact.id)[:_LONGEST_ID] or f"call_{fact.place[0]}"
-                while own in self._tools:
-                    own += "_"
-                self._ids[fact.place] = own
-                self._tools[own] = fact.tool
-                waiting[fact.id or fact.tool] = own
-            elif not fact.is_call and (call := waiting.pop(fact.id or fact.tool, "")):
+                self._ids[fact.place] = self.calls.call(fact.place[0], fact.id, fact.tool)
+            elif not fact.is_call and (call := self.calls.result(fact.id, fact.tool)):
                 self._ids[fact.place] = call
                 self._results[call] = fact.place
 

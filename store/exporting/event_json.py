@@ -95,7 +95,7 @@ def event_object(row: EventRow, event: Event | ConvfsError) -> dict[str, object]
     if event.time_ms:
         head["timestamp"] = iso(event.time_ms)
     head["header"] = event.header
-    head["blocks"] = [_block_object(block) for block in event.blocks]
+    head["blocks"] = [block_object(block) for block in event.blocks]
     return head
 
 
@@ -123,7 +123,7 @@ def _head(conversation: Conversation) -> _Head:
     )
 
 
-def _block_object(block: Block) -> dict[str, object]:
+def block_object(block: Block) -> dict[str, object]:
     fields: dict[str, object] = {"type": block.type, "name": block.name, "uri": block.uri, "mime": block.mime}
     shown = {key: value for key, value in fields.items() if value}
     return shown | ({"text": block.text} if block.data is None else {"data": block.data})

@@ -9,10 +9,9 @@ from pathlib import PurePath
 
 from store.events.conversation import Conversation
 from store.events.event import Kind, utf8
-from store.exporting.dialogue import OF_THE_MODEL
 from store.exporting.sessions import NewSession, SessionTarget, worked_in
 from store.exporting.spoken import Piece, as_object, lost_kind, pieces_of, said, tool_name
-from store.exporting.steps import Step
+from store.exporting.steps import OF_THE_MODEL, Step
 from store.exporting.target import Job
 from store.formats.gemini_cli.about import PROJECT_MARKER
 from store.formats.json_view import JsonObject

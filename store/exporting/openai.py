@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from store.events.event import Kind
-from store.exporting.dialogue import OF_THE_MODEL, Dialogue
+from store.exporting.dialogue import Dialogue, Sendable
 from store.exporting.event_json import encoded
 from store.exporting.losses import Losses
 from store.exporting.naming import file_name
 from store.exporting.spoken import Piece, as_object, lost_kind, pieces_of, said, tool_name
-from store.exporting.steps import Step
+from store.exporting.steps import OF_THE_MODEL, Step
 from store.exporting.target import Job, Target
 from store.formats.json_view import JsonObject
 
@@ -22,7 +22,7 @@ class OpenAi(Target):
 
     def write(self, job: Job) -> None:
         """Write one file."""
-        messages = _messages(Dialogue(job.store, job.conversation, job.losses), job.losses)
+        messages = messages_of(Dialogue(job.store, job.conversation, job.losses), job.losses)
         job.stage.write(file_name(job.conversation, ".openai.json"), written("", messages))
 
 
@@ -36,7 +36,8 @@ def written(head: str, messages: Iterator[JsonObject]) -> Iterator[bytes]:
     yield b"\n]}\n"
 
 
-def _messages(dialogue: Dialogue, losses: Losses) -> Iterator[JsonObject]:
+def messages_of(dialogue: Sendable, losses: Losses) -> Iterator[JsonObject]:
+    """Yield the messages that say what is sent, the system prompt first."""
     if dialogue.prompt:
         yield {"role": "system", "content": dialogue.prompt}
     waiting: JsonObject = {}

@@ -7,11 +7,10 @@ from pathlib import PurePath
 
 from store.events.conversation import Conversation
 from store.events.event import Kind
-from store.exporting.dialogue import OF_THE_MODEL
 from store.exporting.losses import Losses
 from store.exporting.sessions import NewSession, SessionTarget, worked_in
 from store.exporting.spoken import as_object, lost_kind, pieces_of, said, tool_name
-from store.exporting.steps import Step
+from store.exporting.steps import OF_THE_MODEL, Step
 from store.exporting.target import Stage
 from store.formats.json_view import JsonObject
 from store.formats.pi.blobs import BLOBS

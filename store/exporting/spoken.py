@@ -37,17 +37,18 @@ class Piece(Struct, frozen=True):
         return f"data:{self.mime};base64,{self.data}"
 
 
+def is_said(block: Block) -> bool:
+    """Say whether a block is a piece of a message: not what is blank, nor content that no model takes."""
+    return bool(text_of(block).strip()) if block.data is None else block.mime in _IMAGES
+
+
 def pieces_of(step: Step, losses: Losses) -> list[Piece]:
     """Return what a step says, without what is blank, which no model takes."""
     pieces = []
     for block in step.blocks:
-        if block.data is None:
-            text = _text(block)
-            if text.strip():
-                pieces.append(Piece(text))
-        elif block.mime in _IMAGES:
-            pieces.append(Piece(mime=block.mime, data=b64encode(block.data).decode()))
-        else:
+        if is_said(block):
+            pieces.append(_piece(block))
+        elif block.data is not None:
             losses.add(f"content that is neither text nor an image of a usual kind ({block.mime})", step.number)
     return pieces
 
@@ -78,7 +79,14 @@ def as_object(arguments: object) -> dict[str, object]:
     return arguments if isinstance(arguments, dict) else {"input": arguments}
 
 
-def _text(block: Block) -> str:
+def _piece(block: Block) -> Piece:
+    if block.data is None:
+        return Piece(text_of(block))
+    return Piece(mime=block.mime, data=b64encode(block.data).decode())
+
+
+def text_of(block: Block) -> str:
+    """Return what is said of a block that holds no other content than text."""
     text = block.text or ""
     # whoever reads an attachment has to know which one it is
     return f"{block.uri}\n\n{text}" if block.type == "resource" and block.uri else text

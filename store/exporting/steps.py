@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 from msgspec import Struct, structs
 
-from store.events.event import Block, Event, Kind
+from store.events.event import Block, Event, Kind, Resource
 from store.exporting.arguments import joined
 from store.formats.jp.encoding import plain_text
 from store.formats.json_view import as_object, as_text
+
+OF_THE_MODEL = frozenset((Kind.ASSISTANT, Kind.REASONING, Kind.TOOL_CALL))
 
 _argument = re.compile(r"(?:call(\d+)\.)?arguments(?=$|[.\[])").match
 _result = re.compile(r"result(\d+)").fullmatch
@@ -26,6 +28,7 @@ class Step(Struct, frozen=True):
 
     ``id`` names a call, in the call and in its result ("" where the tool gave none), ``arguments`` are a call's, as
     parsed JSON, ``failed`` says that of a result. ``signature`` is what the model's maker signed a thought with.
+    ``resources`` are all those of the event.
     """
 
     number: int
@@ -39,6 +42,7 @@ class Step(Struct, frozen=True):
     failed: bool = False
     signature: str = ""
     model: str = ""
+    resources: tuple[Resource, ...] = ()
 
     @property
     def text(self) -> str:
@@ -63,7 +67,8 @@ def steps_of(number: int, event: Event) -> Iterator[Step]:
 
 
 def _placed(step: Step, number: int, index: int, event: Event) -> Step:
-    return structs.replace(step, number=number, index=index, time_ms=event.time_ms, model=_named(event, "model"))
+    about = {"time_ms": event.time_ms, "model": _named(event, "model"), "resources": event.resources}
+    return structs.replace(step, number=number, index=index, **about)
 
 
 def _of_the_model(event: Event) -> Iterator[Step]:

@@ -3,8 +3,10 @@
 Programs that stream what a model says append these: the text can be shown, and is the same, from its first word on.
 """
 
+from msgspec import structs
+
 from store.errors import UsageError
-from store.events.event import Event, Kind
+from store.events.event import Compaction, Event, Kind
 from store.formats.editing import EditableLens
 from store.formats.lens import Before
 from store.formats.unknown import as_it_is
@@ -22,7 +24,10 @@ class TextLens(EditableLens):
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event whose text is ``payload``."""
-        return as_it_is(payload, self.kind)
+        event = as_it_is(payload, self.kind)
+        if event.kind is Kind.SUMMARY:
+            return structs.replace(event, compaction=Compaction(event.blocks))
+        return event
 
     def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
         """Return the text, for a record of this lens's kind."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from store.events.event import Block, Event, Kind, Resource
+from store.events.event import Block, Compaction, Event, Kind, Resource
 from store.formats.json_view import JsonObject
 from store.formats.lens import Before
 
@@ -23,6 +23,7 @@ class Shown(Struct, frozen=True, gc=False):
     header: Header = {}
     defines: tuple[tuple[str, str], ...] = ()
     resources: tuple[Resource, ...] = ()
+    compaction: Compaction | None = None
 
     def event(
         self,
@@ -46,6 +47,7 @@ class Shown(Struct, frozen=True, gc=False):
             self.resources,
             native,
             lossy,
+            self.compaction,
         )
 
 

@@ -46,6 +46,23 @@ def carried(twin: str, old: str, new: str) -> str | None:
     return now
 
 
+def standing_in(text: str, said: str) -> tuple[str, str] | None:
+    """Return the lines before and after ``said`` in ``text``, which has its lines numbered, or is the same.
+
+    None where it is neither. Blanks around them do not count.
+    """
+    if not said.strip():
+        return None
+    if text.strip() == said.strip():
+        return "", ""
+    lines, plain = text.split("\n"), said.split("\n")
+    run = _numbered_run(lines, plain)
+    if run is None and not plain[-1]:
+        # the line that a last newline begins has no number
+        run = _numbered_run(lines, plain[:-1])
+    return None if run is None else ("\n".join(lines[: run[0]]), "\n".join(lines[run[1] :]))
+
+
 def texts_in(value: object, path: Path) -> Iterator[tuple[Path, str]]:
     """Yield every text in a parsed value that stands at ``path``, with its place, in order."""
     pending: list[tuple[Path, object]] = [(path, value)]

@@ -5,7 +5,7 @@ Shapes as in Anthropic's Messages API, one line a content block in files of toda
 
 import re
 
-from store.events.event import Block, BlockType, Kind, Path, Resource
+from store.events.event import Block, BlockType, Compaction, Kind, Path, Resource
 from store.formats.blocks import argument_blocks, numbered
 from store.formats.claude_code.results import pointers, read_resources
 from store.formats.json_view import JsonObject, as_list, as_object, as_text
@@ -80,7 +80,10 @@ def user(line: JsonObject, before: Before) -> Shown:
     content = as_object(line.get("message")).get("content")
     if isinstance(content, str):
         kind = _kind_of_text(line, content)
-        return Shown(kind, (Block("text", content, path=_CONTENT),)) if kind is not Kind.RECORD else BOOKKEEPING
+        if kind is Kind.RECORD:
+            return BOOKKEEPING
+        said = (Block("text", content, path=_CONTENT),)
+        return Shown(kind, said, compaction=_compaction(kind, said))
     header: Header = {}
     tool = ""
     results = 0
@@ -109,7 +112,8 @@ def user(line: JsonObject, before: Before) -> Shown:
         return BOOKKEEPING
     spoken = [block.text for block in blocks if block.text is not None and not block.name]
     kind = _kind_of_text(line, next(filter(None, spoken), "")) if spoken else Kind.USER
-    return Shown(kind or Kind.USER, tuple(blocks), "", header, (), tuple(resources))
+    compaction = _compaction(kind, tuple(blocks))
+    return Shown(kind or Kind.USER, tuple(blocks), "", header, (), tuple(resources), compaction)
 
 
 def prompt_blocks(line: JsonObject, prompt: object, path: Path) -> tuple[tuple[Block, ...], tuple[Resource, ...]]:
@@ -128,6 +132,10 @@ def _kind_of_text(line: JsonObject, text: str) -> Kind:
     if line.get("isMeta") is True or text.startswith(_INJECTED):
         return Kind.SYSTEM
     return Kind.USER
+
+
+def _compaction(kind: Kind, summary: tuple[Block, ...]) -> Compaction | None:
+    return Compaction(summary) if kind is Kind.SUMMARY else None
 
 
 def _model(message: JsonObject, line: JsonObject, header: Header) -> None:

@@ -1,6 +1,7 @@
 """Lines that are neither an item nor an event: what a session began with, and what was made of it when it grew long."""
 
-from store.events.event import Block, Kind, Path
+from store.events.event import Block, Compaction, Kind, Path
+from store.formats.codex.content import Content
 from store.formats.json_view import JsonObject, as_list, as_object, as_text, scalar
 from store.formats.lens import Before
 from store.formats.shown import Header, Shown
@@ -42,8 +43,20 @@ def compacted(value: JsonObject, base: Path, before: Before) -> Shown:
     if text := as_text(value.get("message")):
         blocks.append(Block("text", text, path=(*base, "message")))
     history = as_list(value.get("replacement_history"))
-    if any(as_text(as_object(item).get("type")).startswith("compaction") for item in history):
+    encrypted = any(as_text(as_object(item).get("type")).startswith("compaction") for item in history)
+    if encrypted:
         header["encrypted"] = True
     if history:
         header["kept"] = len(history)
-    return Shown(Kind.SUMMARY, tuple(blocks), header=header)
+    # what nobody else can read must not take the place of what they can
+    sent = () if encrypted else _requests(history) or tuple(blocks)
+    return Shown(Kind.SUMMARY, tuple(blocks), header=header, compaction=Compaction(sent) if sent else None)
+
+
+def _requests(history: list[object]) -> tuple[Block, ...]:
+    """Return what the user's messages in a history say; where the last is a summary, that is one, too."""
+    content = Content()
+    for item in map(as_object, history):
+        if item.get("type") == "message" and item.get("role") == "user":
+            content.add(item.get("content"), ())
+    return tuple(block for block in content.blocks if block.text)

@@ -1,6 +1,6 @@
 """JP's event types, each as what it says."""
 
-from store.events.event import Block, Kind
+from store.events.event import Block, Compaction, Kind
 from store.formats.blocks import argument_blocks
 from store.formats.jp.content import read_content, resource_blocks, result_blocks
 from store.formats.jp.encoding import plain_text
@@ -109,8 +109,28 @@ def _compaction(stored: JsonObject, before: Before) -> Shown:
         case str(text):
             blocks = (Block("text", text, path=("summary",)),)
             del policies["summary"]
+    said = blocks
     blocks += argument_blocks(policies, (), "policy")
-    return Shown(Kind.SUMMARY, blocks, header=header)
+    return Shown(Kind.SUMMARY, blocks, header=header, compaction=_policy(stored, said))
+
+
+def _policy(stored: JsonObject, summary: tuple[Block, ...]) -> Compaction | None:
+    """Return what a compaction leaves out; None where it does not say of which exchanges."""
+    first, last = stored.get("from_turn"), stored.get("to_turn")
+    if not isinstance(first, int) or not isinstance(last, int):
+        return None
+    if summary:
+        return Compaction(summary, exchanges=(first, last))
+    calls = stored.get("tool_calls")
+    table = as_object(calls)
+    named = as_text(calls) or as_text(table.get("policy"))
+    return Compaction(
+        exchanges=(first, last),
+        reasoning=stored.get("reasoning") is not None,
+        requests=named == "strip-requests" or (named == "strip" and table.get("request") is not False),
+        responses=named == "strip-responses" or (named == "strip" and table.get("response") is not False),
+        calls=named == "omit",
+    )
 
 
 def unknown(stored: JsonObject, before: Before) -> Shown:

@@ -30,9 +30,7 @@ class JpEventLens(EditableLens):
         if (time := milliseconds(stamp)) and isinstance(stamp, str) and shown.kind is not Kind.RECORD:
             # JP counts microseconds; the event's own time would lose them.
             header = {**header, "timestamp": _in_iso(stamp)}
-        return Event(
-            shown.kind, shown.tool, header, shown.blocks, time, 0, shown.defines, shown.resources, stored, decoded.lossy
-        )
+        return shown.event(stored, time, lossy=decoded.lossy, header=header)
 
     def place(self, record: JsonObject, key: str) -> Place | None:
         """Return where an event holds field ``key``."""

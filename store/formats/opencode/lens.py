@@ -132,7 +132,8 @@ def _event(shown: Shown, native: JsonObject, data: JsonObject, created: object, 
     stamp = next((time for time in (times.get("start"), times.get("created"), created) if isinstance(time, int)), 0)
     header: Header = shown.header
     said = shown.kind, shown.tool, header, shown.blocks
-    return Event(*said, stamp if 0 < stamp < 1 << 48 else 0, 0, shown.defines, shown.resources, native, lossy)
+    time_ms = stamp if 0 < stamp < 1 << 48 else 0
+    return Event(*said, time_ms, 0, shown.defines, shown.resources, native, lossy, shown.compaction)
 
 
 def _place(path: Path, key: str) -> Place | None:

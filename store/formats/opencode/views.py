@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from enum import Enum
 
-from store.events.event import Block, BlockType, Kind, Path, Resource
+from store.events.event import Block, BlockType, Compaction, Kind, Path, Resource
 from store.formats.blocks import argument_blocks
 from store.formats.json_view import JsonObject, as_list, as_object, as_text, scalar
 from store.formats.media import from_base64
@@ -79,7 +79,8 @@ def _text(part: JsonObject, path: Path, speaker: Speaker) -> Shown:
     kind = {Speaker.USER: Kind.USER, Speaker.MODEL: Kind.ASSISTANT, Speaker.SUMMARY: Kind.SUMMARY}[speaker]
     if speaker is Speaker.USER and part.get("synthetic") is True:
         kind = Kind.SYSTEM
-    return Shown(kind, (Block("text", text, path=(*path, "text")),))
+    said = (Block("text", text, path=(*path, "text")),)
+    return Shown(kind, said, compaction=Compaction(said) if kind is Kind.SUMMARY else None)
 
 
 def _reasoning(part: JsonObject, path: Path, speaker: Speaker) -> Shown:

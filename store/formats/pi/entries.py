@@ -1,6 +1,8 @@
 """Lines that are no messages: summaries, labels, what extensions add, the session's own settings."""
 
-from store.events.event import Block, Kind, Path
+from msgspec import structs
+
+from store.events.event import Block, Compaction, Kind, Path
 from store.formats.blocks import argument_blocks
 from store.formats.json_view import JsonObject, as_list, as_text, scalar
 from store.formats.lens import Before
@@ -54,7 +56,10 @@ def _compaction(line: JsonObject, before: Before) -> Shown:
     header: Header = {}
     if (tokens := scalar(line.get("tokensBefore"))) is not None:
         header["tokens_before"] = tokens
-    return _summary(line, header)
+    shown = _summary(line, header)
+    if shown.kind is not Kind.SUMMARY:
+        return shown
+    return structs.replace(shown, compaction=Compaction(shown.blocks[:1], as_text(line.get("firstKeptEntryId"))))
 
 
 def _branch_summary(line: JsonObject, before: Before) -> Shown:
