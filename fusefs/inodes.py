@@ -57,6 +57,7 @@ class Place(IntEnum):
     ARTIFACTS = 13
     AGENTS = 14
     NATIVE = 15
+    CONTEXT = 16
 
 
 def base(space: Space, view: int) -> int:

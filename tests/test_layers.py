@@ -25,6 +25,7 @@ LAYERS = (
     ("store.editing", "store.artifacts", "store.retention"),
     ("store.importing",),
     ("store.exporting", "store.comparing"),
+    ("store.delivery",),
     ("store.search",),
     ("store.redaction",),
     ("store.backlinks",),

@@ -116,6 +116,28 @@ def leaves(name: str, value: object) -> Iterator[tuple[str, object]]:
         yield from leaves(f"{name}.{key}" if name else key, inner)
 
 
+def test_what_programs_do_can_be_done(memory_path: Path) -> None:
+    from tests.cli.user import User, serving
+
+    user = User(memory_path)
+    user.run("import", ROOT / "fusefs/cli/demo")
+    programs = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert len(programs) == 2
+    with serving(user):
+        said = [
+            subprocess.run(
+                [sys.executable, "-c", program],
+                env=user.environment,
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=60,
+            ).stdout
+            for program in programs
+        ]
+    assert said == ['b\'{"text": "hello"}\'\n', "total = sum(prices)\n\n"]
+
+
 def test_the_table_of_commands_names_them_all() -> None:
     from fusefs.cli.main import COMMANDS
 

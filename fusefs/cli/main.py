@@ -23,6 +23,7 @@ COMMANDS = {
     "ls": ("ls", "List the conversations."),
     "show": ("show", "Print a conversation."),
     "cat": ("cat", "Print what a URL in a conversation leads to."),
+    "context": ("context", "Print what a model should be sent of a conversation."),
     "export": ("export", "Write conversations as files: those they came from, or other forms."),
     "log": ("history", "List the versions of a conversation."),
     "restore": ("history", "Bring back an earlier version of a conversation."),

@@ -9,7 +9,15 @@ from msgspec import Struct
 
 from fusefs.editing.target import WholeTarget
 from fusefs.inodes import Place
-from fusefs.text.metadata import SETTABLE, line_of, metadata_changes, metadata_said, metadata_table, metadata_text
+from fusefs.text.metadata import (
+    ADDABLE,
+    SETTABLE,
+    line_of,
+    metadata_changes,
+    metadata_said,
+    metadata_table,
+    metadata_text,
+)
 from fusefs.text.parse import ParseError
 from fusefs.tree.documents import MetadataFile
 from store.editing.editor import Editor
@@ -99,7 +107,7 @@ class PreparedMetadata(Struct, frozen=True):
 
 def _state(conversation: Conversation) -> str:
     table = metadata_table(conversation)
-    settable = msgspec.json.encode([table[key] for key in SETTABLE])
+    settable = msgspec.json.encode([table.get(key) for key in (*SETTABLE, *ADDABLE)])
     return f"{hash_bytes(settable).hex()} {hash_bytes(metadata_text(conversation)).hex()}"
 
 

@@ -76,6 +76,7 @@ Programs that walk directories do not meet these; name them to enter them.
 
     conversations/PROJECT/NAME/.versions/     every state that the conversation has been in, a directory each
     conversations/PROJECT/NAME/.records/      every record, bookkeeping too, in the tool's own JSON
+    conversations/PROJECT/NAME/context.json   what a model should be sent of it: messages, nothing twice
     .convfs/stats.json                        numbers about the store
     .convfs/settings.toml                     its settings
     .convfs/errors/                           what went wrong, and why

@@ -27,7 +27,11 @@ _LISTED: Mapping[str, Place] = {
     "metadata.json": Place.METADATA,
     "resources": Place.RESOURCES,
 }
-_UNLISTED: Mapping[str, Place] = {".records": Place.RECORDS, ".versions": Place.VERSIONS}
+_UNLISTED: Mapping[str, Place] = {
+    ".records": Place.RECORDS,
+    ".versions": Place.VERSIONS,
+    "context.json": Place.CONTEXT,
+}
 _OF_THE_HEAD = (Place.VERSIONS, *OUTPUTS)
 """What earlier versions do not have."""
 

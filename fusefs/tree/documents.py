@@ -1,12 +1,16 @@
-"""The files of a conversation as a whole: ``events.json``, ``metadata.json`` and the transcript."""
+"""The files of a conversation as a whole: ``events.json``, ``metadata.json``, ``context.json`` and the transcript."""
 
 from __future__ import annotations
 
 from fusefs.text import transcript
 from fusefs.text.metadata import metadata_text
-from fusefs.tree.node import DERIVED_FILE, FILE, Attributes, Content, File, Through
+from fusefs.tree.node import DERIVED_FILE, FILE, Attributes, Content, Drawn, File, Through
 from fusefs.tree.view_node import ViewNode
+from store.delivery.context import Context
 from store.events.conversation import Conversation
+
+_MESSAGES = "anthropic"
+"""The form that ``context.json`` has messages in."""
 
 
 class MetadataFile(ViewNode, File):
@@ -40,6 +44,26 @@ class EventsJson(ViewNode, File):
 
     def open(self) -> Content:
         return Through(self.shown(lambda offset, size: self.view.json.read(offset, size)))
+
+
+class ContextFile(ViewNode, File):
+    """``context.json``: what a model should be sent; drawn whenever it is read, so its size is known only then."""
+
+    __slots__ = ()
+
+    direct = True
+
+    def attributes(self) -> Attributes:
+        view = self.view
+        time_ms = view.time_ms if view.version else max(view.time_ms, view.conversation.described_ms)
+        return Attributes(self.ino, DERIVED_FILE, 0, time_ms)
+
+    def label(self) -> str:
+        return "context.json"
+
+    def open(self) -> Content:
+        store, conversation = self.tree.store, self.view.conversation
+        return Drawn(lambda: Context(store, conversation, _MESSAGES).document())
 
 
 class Transcript(ViewNode, File):

@@ -13,7 +13,7 @@ from fusefs.tree.changes import Shown, Stale, stale_places
 from fusefs.tree.control import BLOBS, CONTROL, Errors, control_node
 from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.disk_space import DiskSpace, SpaceTaken
-from fusefs.tree.documents import EventsJson, MetadataFile, Transcript
+from fusefs.tree.documents import ContextFile, EventsJson, MetadataFile, Transcript
 from fusefs.tree.events import EventFile, EventsDirectory
 from fusefs.tree.fixed import README_NAME, RECENT, ReadmeFile, RootDirectory
 from fusefs.tree.forks import ForksDirectory, fork_link
@@ -65,6 +65,7 @@ _PLACES: dict[Place, Callable[[Tree, int, int], Node]] = {
     Place.ARTIFACTS: OutputsDirectory,
     Place.AGENTS: OutputsDirectory,
     Place.NATIVE: SessionFile,
+    Place.CONTEXT: ContextFile,
 }
 
 

@@ -21,6 +21,7 @@ from store.errors import ConvfsError
 from store.service import address
 from store.service.abandoned import end_abandoned
 from store.service.artifact_operations import ARTIFACT_OPERATIONS
+from store.service.delivery import DELIVERY_OPERATIONS
 from store.service.hub import MOST_CONNECTIONS, Hub
 from store.service.measuring import measuring
 from store.service.naming import naming
@@ -70,7 +71,13 @@ async def serve(service: Service, *, task_status: trio.TaskStatus[Place] = trio.
         place = Place(path, address.host_and_port(port) if port else "")
         address.note(store.root, path, place.tcp)
         stack.callback(address.note, store.root)
-        operations = (*service.operations, *TURN_OPERATIONS, *STREAMING_OPERATIONS, *ARTIFACT_OPERATIONS)
+        operations = (
+            *service.operations,
+            *TURN_OPERATIONS,
+            *STREAMING_OPERATIONS,
+            *ARTIFACT_OPERATIONS,
+            *DELIVERY_OPERATIONS,
+        )
         holder = Holder(store, service.mountpoint, str(path), service.stop)
         stack.enter_context(naming(store))
         stack.enter_context(measuring(store))

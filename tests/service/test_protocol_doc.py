@@ -11,6 +11,7 @@ from store.events.change import Change
 from store.ids import Hash
 from store.service import frames, wire
 from store.service.artifact_operations import ARTIFACT_OPERATIONS
+from store.service.delivery import DELIVERY_OPERATIONS
 from store.service.frames import Decoder, Frame
 from store.service.operation import Nothing
 from store.service.protocol import MESSAGES
@@ -128,7 +129,13 @@ def test_every_message_of_ours_is_listed_with_its_parameters() -> None:
     }
     known = {
         operation.number: set(() if operation.params is Nothing else operation.params.__struct_fields__)
-        for operation in (*ALL_OPERATIONS, *TURN_OPERATIONS, *STREAMING_OPERATIONS, *ARTIFACT_OPERATIONS)
+        for operation in (
+            *ALL_OPERATIONS,
+            *TURN_OPERATIONS,
+            *STREAMING_OPERATIONS,
+            *ARTIFACT_OPERATIONS,
+            *DELIVERY_OPERATIONS,
+        )
     }
     assert listed == known | {WATCH: set(WatchParams.__struct_fields__)}
     assert all(f"`{field}`" in DOC for field in Change.__struct_fields__)
@@ -155,7 +162,7 @@ def same(payload: bytes, kind: object) -> bool:
 
 def test_every_message_of_ours_is_shown_both_ways() -> None:
     shown = exchanges()
-    operations = (*ALL_OPERATIONS, *TURN_OPERATIONS, *STREAMING_OPERATIONS, *ARTIFACT_OPERATIONS)
+    operations = (*ALL_OPERATIONS, *TURN_OPERATIONS, *STREAMING_OPERATIONS, *ARTIFACT_OPERATIONS, *DELIVERY_OPERATIONS)
     assert set(shown) == {WATCH, *(operation.number for operation in operations)}
     for number, sent in shown.items():
         assert {frame.msg_type for _, frame in sent} == {number}

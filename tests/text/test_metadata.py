@@ -94,7 +94,11 @@ def test_what_has_gone_on_meanwhile_is_no_change() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "reason"),
     [
-        (with_changes(records=9), 1, '"records" cannot be changed: only title, labels, pinned, archived'),
+        (
+            with_changes(records=9),
+            1,
+            '"records" cannot be changed: only title, labels, pinned, archived, conversation, tools',
+        ),
         (with_changes(records="3"), 1, '"records" cannot be changed'),
         (with_changes(source="/t"), 1, '"source" cannot be changed'),
         (with_changes(context=True), 1, '"context" cannot be changed'),
