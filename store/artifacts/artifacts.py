@@ -148,11 +148,12 @@ class Artifacts:
             fd = self._growing(context, outputs, name)
         except NotFound:
             return self._found(context, outputs, name)
-        try:
-            output = self.take(fd, name)
-        finally:
-            os.close(fd)
-        self.keep(context, outputs, output)
+        with self.store.relying():
+            try:
+                output = self.take(fd, name)
+            finally:
+                os.close(fd)
+            self.keep(context, outputs, output)
         self.drop(context, outputs, name)
         return output
 
@@ -162,7 +163,10 @@ class Artifacts:
             durable.remove(self.path(context, outputs, name))
 
     def take(self, fd: int, name: str) -> Output:
-        """Bring the content of a file into the store, durably; nothing names it yet. Holds a few MB of it."""
+        """Bring the content of a file into the store, durably; holds a few MB of it.
+
+        Nothing names it yet: the caller is in ``store.relying()`` until something does.
+        """
         load = self.store.load()
         modified_ns = os.fstat(fd).st_mtime_ns
         digest, size = load.stream(_pieces(fd))

@@ -16,6 +16,7 @@ from blake3 import blake3
 
 from store.commit.blob_source import StoredBlobs
 from store.commit.pending import Pending
+from store.commit.reliance import Region, Reliance
 from store.commit.versions import Versions
 from store.commit.writer import Writer
 from store.content.chunking import chunk_list, chunks, chunks_of
@@ -54,27 +55,39 @@ class Intake:
         self._packer = ThreadPoolExecutor(1, "convfs-packing")
         self._append_lock = threading.Lock()
         self._sync_lock = threading.Lock()
+        self.reliance = Reliance(writer.packs)
+        """Who relies on which blobs."""
         self._unfiled: list[tuple[Hash, Place]] = []
         self._written: set[Hash] = set()
         """Those of ``_unfiled``."""
 
-    def held(self, digests: Sequence[Hash]) -> set[Hash]:
+    def held(self, digests: Sequence[Hash], region: Region) -> set[Hash]:
         """Return those blobs that the store has, intact, in a pack or in the journal, or will have after a sync."""
         pending, written = self.writer.pending, self._written
+        # these are on their way into the last pack: no sweep touches that
         waiting = {digest for digest in digests if digest in written or digest in pending}
-        return waiting | self.packed([digest for digest in digests if digest not in waiting])
+        self.reliance.note(region, waiting)
+        return waiting | self.packed([digest for digest in digests if digest not in waiting], region)
 
-    def packed(self, digests: Sequence[Hash]) -> set[Hash]:
-        """Return those blobs that a pack has, intact: a damaged one is not deduplicated onto, it is written anew."""
-        sound = {digest for digest in digests if digest in self._sound}
-        for digest in self.writer.index.locate([digest for digest in digests if digest not in sound]):
-            try:
-                self._packed.check(digest)
-            except ConvfsError:
-                continue
-            self.remember(digest)
-            sound.add(digest)
-        return sound
+    def packed(self, digests: Sequence[Hash], region: Region) -> set[Hash]:
+        """Return those blobs that a pack has, intact: a damaged one is not deduplicated onto, it is written anew.
+
+        They stay as long as ``region`` is held.
+        """
+        while True:
+            epoch = self.reliance.epoch
+            sound = {digest for digest in digests if digest in self._sound}
+            for digest in self.writer.index.locate([digest for digest in digests if digest not in sound]):
+                try:
+                    self._packed.check(digest)
+                except ConvfsError:
+                    continue
+                sound.add(digest)
+            noted = self.reliance.note(region, sound, epoch)
+            if noted is not None:
+                for digest in noted:
+                    self.remember(digest)
+                return noted
 
     def remember(self, digest: Hash) -> None:
         """Note that the blob was seen intact in a pack (for a while: the memory is bounded)."""
@@ -83,7 +96,11 @@ class Intake:
         self._sound[digest] = None
 
     def load(self) -> Load:
-        """Begin to write blobs straight into the packs. They are compressed beside whoever brings them."""
+        """Begin to write blobs straight into the packs. They are compressed beside whoever brings them.
+
+        Until the load is let go of, nothing is dropped that it has written, or found to be there. Whoever lets go of it
+        before the commit that names its blobs does both within ``reliance.relying()``.
+        """
         return Load(self, self.held, self._packer)
 
     def repack(self) -> Load:
@@ -139,7 +156,7 @@ class Intake:
 
     # -- packs -----------------------------------------------------------------------------------------------------
 
-    def write(self, records: Sequence[tuple[bytes, list[Hash]]]) -> None:
+    def write(self, records: Sequence[tuple[bytes, list[Hash]]], region: Region) -> None:
         """Append records, each with the hashes of its blobs, to the packs. Raises StoreFailed.
 
         But for those that somebody else has written since they were looked for: what many bring at once is there once.
@@ -148,7 +165,7 @@ class Intake:
         writer.check()
         try:
             with self._append_lock:
-                new = [one for one in records if not all(map(self._is_there, one[1]))]
+                new = [one for one in records if not self._are_there(one[1], region)]
                 at = writer.packs.append([record for record, _hashes in new])
                 for (pack, offset), (_record, hashes) in zip(at, new, strict=True):
                     self._unfiled += [(digest, (pack, offset, member)) for member, digest in enumerate(hashes)]
@@ -198,12 +215,22 @@ class Intake:
         self.sync()
         return found
 
+    def touch(self, digest: Hash) -> None:
+        """Have a blob that nothing names yet count as written just now."""
+        self.reliance.last(digest)
+        for pack, _offset, _member in self.writer.index.locate([digest]).get(digest, ()):
+            self.writer.packs.touch(pack)
+
     def forget_packed(self) -> None:
         """Forget which blobs were seen intact in packs."""
         self._sound = {}
 
-    def _is_there(self, digest: Hash) -> bool:
-        return digest in self._written or digest in self._sound
+    def _are_there(self, digests: Sequence[Hash], region: Region) -> bool:
+        epoch = self.reliance.epoch
+        if not all(digest in self._written or digest in self._sound for digest in digests):
+            return False
+        noted = self.reliance.note(region, digests, epoch)
+        return noted is not None and len(noted) == len(set(digests))
 
 
 class Load:
@@ -214,9 +241,10 @@ class Load:
     """
 
     def __init__(
-        self, intake: Intake, held: Callable[[Sequence[Hash]], set[Hash]], packer: Executor | None = None
+        self, intake: Intake, held: Callable[[Sequence[Hash], Region], set[Hash]], packer: Executor | None = None
     ) -> None:
         self._intake = intake
+        self._region = region = intake.reliance.region()
         self._packer = packer
         self._held = held
         self._group: list[Member] = []
@@ -224,7 +252,8 @@ class Load:
         self._new: set[Hash] = set()
         self._packing: deque[Future[_Packed]] = deque()
         """Groups that are being compressed, in order."""
-        self._versions = intake.versions(lambda digest: digest in self._new or bool(intake.packed([digest])))
+        new = self._new
+        self._versions = intake.versions(lambda digest: digest in new or bool(intake.packed([digest], region)))
 
     def payloads(self, payloads: Sequence[bytes], earlier: Mapping[Hash, Hash] = _NOTHING) -> list[Hash]:
         """Add payloads of turns, whose large strings become blobs of their own; return their hashes.
@@ -290,7 +319,7 @@ class Load:
         # or a power failure might leave a list of what is not there
         self._intake.sync()
         record = encode_record(codec(Compression.CHUNKS, Form.PLAIN), size, digest, listed)
-        self._intake.write([(record, [digest])])
+        self._intake.write([(record, [digest])], self._region)
         self._new.add(digest)
 
     def sync(self) -> None:
@@ -307,13 +336,13 @@ class Load:
 
     def _missing(self, digests: Sequence[Hash]) -> set[Hash]:
         unknown = {digest for digest in digests if digest not in self._new}
-        return unknown - self._held(list(unknown)) if unknown else unknown
+        return unknown - self._held(list(unknown), self._region) if unknown else unknown
 
     def _add(self, member: Member, earlier: Hash | None = None) -> None:
         record = self._versions.record(member, earlier) if earlier is not None else None
         self._new.add(member.hash)
         if record is not None:
-            self._intake.write([(record, [member.hash])])
+            self._intake.write([(record, [member.hash])], self._region)
             return
         self._group.append(member)
         self._group_bytes += len(member.body)
@@ -324,7 +353,7 @@ class Load:
         """Write what was added."""
         self._pass_on()
         while self._packing:
-            self._intake.write(self._packing.popleft().result())
+            self._intake.write(self._packing.popleft().result(), self._region)
 
     def _pass_on(self) -> None:
         """Have a group compressed, and write what has been."""
@@ -332,8 +361,8 @@ class Load:
             dictionary = self._intake.dictionary() if self._group_bytes < SMALL_GROUP_BYTES else None
             group, self._group, self._group_bytes = self._group, [], 0
             if self._packer is None:
-                self._intake.write(pack_records(group, dictionary))
+                self._intake.write(pack_records(group, dictionary), self._region)
             else:
                 self._packing.append(self._packer.submit(pack_records, group, dictionary))
         while self._packing and (len(self._packing) > _GROUPS_AHEAD or self._packing[0].done()):
-            self._intake.write(self._packing.popleft().result())
+            self._intake.write(self._packing.popleft().result(), self._region)

@@ -88,7 +88,9 @@ class Learning:
         digest = hash_bytes(data)
         record = pack_single(Member(digest, Form.PLAIN, len(data), data))
         # twice: one damaged block must not take every small group with it
-        self._intake.write([(record, [digest]), (record, [digest])])
+        # held until the dictionary is registered
+        region = self._intake.reliance.region()
+        self._intake.write([(record, [digest]), (record, [digest])], region)
         self._intake.sync()
         self._writer.submit(Request(0, dictionaries=((0, digest),)))
         self._intake.use_dictionary(digest, data)

@@ -154,6 +154,18 @@ class Appends(Submitting):
         root = None if fs_root is None else fs_root_of(fs_root)
         if self.canonical:
             items = [structs.replace(item, payload=self.in_form(item.payload, item.encoding)) for item in items]
+        with self.relying():
+            return self._append_items(context_id, items, parent, expected, key, root)
+
+    def _append_items(
+        self,
+        context_id: int,
+        items: Sequence[Append],
+        parent: int,
+        expected: int | None,
+        key: bytes,
+        root: Hash | None,
+    ) -> list[Turn]:
         turns = [self.described(item) for item in items]
         fresh = self.journalled([item.payload for item in items])
         types = self.types_for([item.type_name for item in items])
@@ -179,8 +191,8 @@ class Appends(Submitting):
     def journalled(self, payloads: Iterable[bytes], earlier: Mapping[Hash, Hash] | None = None) -> list[JournalBlob]:
         """Return what a request must bring for turns with these payloads: nothing where it is better packed at once.
 
-        ``earlier`` says of payloads, by their hashes, which one each takes the place of: so an edit of a large one
-        takes little. TooLarge if one is.
+        The request is made in the same :meth:`relying`. ``earlier`` says of payloads, by their hashes, which one each
+        takes the place of: so an edit of a large one takes little. TooLarge if one is.
         """
         earlier = earlier or {}
         blobs: dict[Hash, JournalBlob] = {}
@@ -201,10 +213,11 @@ class Appends(Submitting):
         return []
 
     def put_blob(self, data: bytes) -> Hash:
-        """Store ``data`` and return its name once it is durable."""
+        """Store ``data`` and return its name once it is durable. For a day at least nothing need name it."""
         load = self.load()
         digest = load.blob(data)
         load.sync()
+        self._intake.touch(digest)
         return digest
 
     def set_metadata(self, context_id: int, changes: dict[str, object]) -> None:

@@ -52,15 +52,11 @@ class Patching(Appends):
             plan = self._plan(head, changes)
             if not plan.turns:
                 return head
-            request = Request(
-                context_id,
-                blobs=self.journalled(plan.payloads, plan.earlier),
-                action=plan.action,
-                expected_head=head.tip,
-                patches=plan.turns,
-            )
+            request = Request(context_id, action=plan.action, expected_head=head.tip, patches=plan.turns)
             try:
-                return self.submit(request).head
+                with self.relying():
+                    request.blobs = self.journalled(plan.payloads, plan.earlier)
+                    return self.submit(request).head
             except Conflict:
                 # it is made to what the context is when it is committed, if that is what is expected
                 continue

@@ -171,14 +171,15 @@ class Streaming(Patching):
             if state.damaged:
                 raise DamageError(f"what was added to open turn {number} after {len(state.text)} bytes may be lost")
             payload = self.in_form(bytes(state.text), state.opened.codec & 0xFFFF)
-            fresh = self.journalled([payload])
             turn = self.coded_turn(payload, state.opened.tag, state.opened.codec)
-            request = Request(context_id, turns=[turn], blobs=fresh, closes=number, key=_key(number))
+            request = Request(context_id, turns=[turn], closes=number, key=_key(number))
             if expected_head is not None:
                 request.expect(expected_head)
             if fs_root is not None:
                 request.fs_root = fs_root_of(fs_root)
-            return self.submit(request).written[0]
+            with self.relying():
+                request.blobs = self.journalled([payload])
+                return self.submit(request).written[0]
 
     def drop_text(self, number: int) -> None:
         """See :meth:`OpenTurn.abort`."""

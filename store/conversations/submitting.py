@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 
 from store.commit.checkpointer import Checkpointer
 from store.commit.intake import Intake, Load
@@ -30,6 +31,13 @@ class Submitting(Contents):
     def load(self) -> Load:
         """Begin to write many blobs straight into the packs."""
         return self._intake.load()
+
+    def relying(self) -> AbstractContextManager[None]:
+        """Have what the block puts into the store, or finds there, be kept until its end, whatever is swept meanwhile.
+
+        For whoever puts blobs in and lets go of the load before the commit that names them.
+        """
+        return self._intake.reliance.relying()
 
     def new_turn(
         self, digest: Hash, type_name: str, encoding: int, type_version: int = 0, created_ms: int = 0

@@ -10,6 +10,7 @@ life of a process, so whatever is remembered by places stays true.
 
 import os
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -24,6 +25,7 @@ from store.errors import ConvfsError, DamageError, StoreFailed, UsageError
 
 _OPEN_SEGMENTS = 64
 _NEAR = 64 << 10
+_TOUCHED_NS = 3600 * 10**9
 
 
 class PackRemoved(DamageError):
@@ -82,6 +84,16 @@ class PackSet:
         """Return how long a pack is, as far as it has been written."""
         number, length = self._end
         return length if pack == number else os.stat(self.path(pack)).st_size
+
+    def modified_ns(self, pack: int) -> int:
+        """Return when a pack was last written to or touched."""
+        return os.stat(self.path(pack)).st_mtime_ns
+
+    def touch(self, pack: int) -> None:
+        """Have a pack count as written to just now, within the hour."""
+        now = time.time_ns()
+        if self.modified_ns(pack) < now - _TOUCHED_NS:
+            os.utime(self.path(pack), ns=(now, now))
 
     def path(self, pack: int) -> Path:
         """Return the path of a pack's file."""

@@ -41,6 +41,19 @@ def commit(
     ``types`` are the payload types of what is new, ``changes`` metadata. ``aside`` says of turns that were never in
     the branch where they now are in it: (first turn, how many, number or 0 for nowhere).
     """
+    with store.relying():
+        return _commit(store, context, plan, action, types, changes, aside)
+
+
+def _commit(
+    store: Store,
+    context: int,
+    plan: Plan,
+    action: str,
+    types: Sequence[str],
+    changes: bytes | None,
+    aside: Sequence[Superseded],
+) -> Committed:
     runs = list(branch.part(plan.base.runs, 0, plan.prefix))
     parent = branch.position(plan.base.runs, plan.prefix) or None
     blobs = store.journalled(plan.payloads, earlier_payloads(store, plan))

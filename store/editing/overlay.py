@@ -27,7 +27,6 @@ def patch(store: Store, context: int, plan: Plan, action: str) -> Committed:
     """Make a plan that :func:`fits` true by one patch. Conflict if the branch is no longer the plan's base."""
     request = Request(
         context,
-        blobs=store.journalled(plan.payloads, earlier_payloads(store, plan)),
         action=action,
         expected_head=plan.base.head.tip,
         patches=[
@@ -41,5 +40,7 @@ def patch(store: Store, context: int, plan: Plan, action: str) -> Committed:
             if isinstance(piece, Fresh)
         ],
     )
-    store.submit(request)
+    with store.relying():
+        request.blobs = store.journalled(plan.payloads, earlier_payloads(store, plan))
+        store.submit(request)
     return Committed(request.head, store.runs(request.head.tip))

@@ -74,8 +74,9 @@ class OutputKeeper:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             before = os.fstat(fd)
-            output = self._artifacts.take(fd, key.name)
-            trio.from_thread.run_sync(self._keep, key, before, output, trio_token=self._token)
+            with self._artifacts.store.relying():
+                output = self._artifacts.take(fd, key.name)
+                trio.from_thread.run_sync(self._keep, key, before, output, trio_token=self._token)
         finally:
             os.close(fd)
 
