@@ -37,6 +37,7 @@ from store.index.views import Views
 from store.settings import Settings, load
 from store.upkeep.recovery import cannot_open, open_files
 from store.upkeep.rewriting import Rewriting
+from store.upkeep.sealing import Sealer
 from store.upkeep.stats import Stats, collect
 from store.upkeep.waiting import earlier
 
@@ -66,6 +67,8 @@ class Store(Streaming):
             self._checkpointer.packed = files.jumps.extend
             self.rewriting = Rewriting(self._intake)
             """Puts rewritten packs in the place of others."""
+            self.sealer = Sealer(self._writer, self.rewriting, self._checkpointer.flush)
+            """Has packs rewritten so that what is read together lies together."""
             self.views = Views(index.db)
             self.turns = Turns(files.turns, files.jumps, Patches(index.db, self._writer.settle))
             """The turns of the log, and as they are seen through patches."""

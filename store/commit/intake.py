@@ -20,9 +20,8 @@ from store.commit.reliance import Region, Reliance
 from store.commit.versions import Versions
 from store.commit.writer import Writer
 from store.content.chunking import chunk_list, chunks, chunks_of
-from store.content.compression import GROUP_BYTES, SMALL_GROUP_BYTES, Member, pack_records
+from store.content.compression import GROUP_BYTES, MAX_BODY_BYTES, SMALL_GROUP_BYTES, Member, pack_records
 from store.content.cutting import cut
-from store.content.opened import MAX_BODY_BYTES
 from store.content.resolver import Resolver
 from store.disk.blob_format import Chunk, Compression, Form, codec, encode_chunks, encode_record
 from store.errors import ConvfsError

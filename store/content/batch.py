@@ -5,10 +5,11 @@ A content that is a delta takes one pass more for each base down to the one that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from store.content.cutting import join
 from store.content.opened import Opened
+from store.content.sealed import SealedGroup, is_inner
 from store.content.shelf import Shelf
 from store.content.source import Place
 from store.disk import skeleton_format
@@ -30,6 +31,7 @@ class Batch:
         self._shelf = shelf
         self._contents = contents
         self._at_hand: dict[Hash, Opened] = {}
+        self._sealed: dict[Hash, tuple[SealedGroup, int]] = {}
         self._waiting: dict[Hash, tuple[Form, bytes]] = {}
         self._bodies: dict[Hash, bytes] = {}
         self._skeletons: dict[Hash, Skeleton] = {}
@@ -128,19 +130,35 @@ class Batch:
                 self._waiting[digest] = waiting
         if missing:
             found = self._shelf.source.locations(missing)
-            self._read({location[:2] for locations in found.values() for location in locations})
+            sealed = self._read({location[:2] for locations in found.values() for location in locations})
+            if sealed:
+                self._note_sealed(found, sealed)
 
-    def _read(self, places: set[Place]) -> None:
+    def _note_sealed(
+        self, found: Mapping[Hash, Sequence[tuple[int, int, int]]], sealed: Mapping[Place, SealedGroup]
+    ) -> None:
+        """Note which blobs are in sealed groups, as far as the index knows: these do not say."""
+        for digest, locations in found.items():
+            if digest not in self._at_hand:
+                for pack, offset, member in locations:
+                    if (group := sealed.get((pack, offset))) is not None:
+                        self._sealed[digest] = group, member
+
+    def _read(self, places: set[Place]) -> dict[Place, SealedGroup]:
+        """Open the records at ``places``; return those that are sealed groups."""
         shelf, at_hand = self._shelf, self._at_hand
+        sealed: dict[Place, SealedGroup] = {}
         unread = []
         for place in places:
             opened = shelf.kept(place)
             if opened is None:
                 unread.append(place)
+            elif opened.sealed is not None:
+                sealed[place] = opened.sealed
             else:
                 at_hand.update(dict.fromkeys(opened.members, opened))
         if not unread:
-            return
+            return sealed
         unread.sort()
         for place, record in shelf.source.read_many(unread):
             if isinstance(record, ConvfsError):
@@ -150,12 +168,20 @@ class Batch:
             except ConvfsError:
                 continue
             shelf.keep(place, opened)
-            at_hand.update(dict.fromkeys(opened.members, opened))
+            if opened.sealed is not None:
+                sealed[place] = opened.sealed
+            else:
+                at_hand.update(dict.fromkeys(opened.members, opened))
+        return sealed
 
     def _take(self, digest: Hash, needs: dict[Hash, None]) -> None:
         """Take one blob apart that is at hand or waits, noting in ``needs`` what it is made of."""
         form: int
         opened = self._at_hand.get(digest)
+        sealed = self._sealed.get(digest)
+        if opened is None and sealed is not None:
+            self._unseal(digest, *sealed, needs)
+            return
         if opened is None:
             waiting = self._waiting.get(digest)
             if waiting is None:
@@ -183,3 +209,18 @@ class Batch:
                     needs[cut[3]] = None
         else:
             self._bodies[digest] = body
+
+    def _unseal(self, digest: Hash, group: SealedGroup, member: int, needs: dict[Hash, None]) -> None:
+        """Take one blob of a sealed group apart, as :meth:`_take`; what is in the group as well is at hand at once."""
+        if group.form(member) == Form.PLAIN:
+            self._bodies[digest] = group.plain(member)
+            return
+        skeleton = group.skeleton(member)
+        for cut in skeleton.cuts:
+            name = cut[3]
+            if is_inner(name):
+                if name not in self._bodies:
+                    self._bodies[name] = group.inner(name)
+            else:
+                needs[name] = None
+        self._skeletons[digest] = skeleton

@@ -24,6 +24,9 @@ GROUP_BYTES = 128 << 10
 SMALL_GROUP_BYTES = 48 << 10
 """Groups that stay smaller than this gain by a dictionary."""
 
+MAX_BODY_BYTES = 128 << 20
+"""No body is larger than this, nor are those of a group together; larger blobs are chunked."""
+
 _ALONE = 256 << 10
 _BINARY_ALONE = 8 << 10
 _DICTIONARY_MAGIC = b"\x37\xa4\x30\xec"
@@ -38,10 +41,20 @@ class Member(Struct, frozen=True, gc=False):
     body: bytes
 
 
-def pack_single(member: Member, dictionary: Dictionary | None = None) -> bytes:
-    """Return a record that holds one blob; content that is not text is stored raw if compressing gains nothing."""
+def is_dictionary(body: bytes) -> bool:
+    """Say whether a blob is a zstd dictionary, or may be one."""
+    return body.startswith(_DICTIONARY_MAGIC)
+
+
+def pack_single(member: Member, dictionary: Dictionary | None = None, frame: bytes | None = None) -> bytes:
+    """Return a record that holds one blob; content that is not text is stored raw if compressing gains nothing.
+
+    ``frame`` is the body compressed, where that has been done already.
+    """
     body = member.body
-    head, frame = b"", zstd.compress(body, LEVEL, dictionary)
+    head = b""
+    if frame is None:
+        frame = zstd.compress(body, LEVEL, dictionary)
     veiled = shows(frame)
     if len(frame) >= len(body) and not is_text(body):
         compression, frame = Compression.RAW, body
@@ -122,4 +135,4 @@ def _stands_alone(member: Member) -> bool:
         return True
     if member.form != Form.PLAIN:
         return False
-    return (length >= _BINARY_ALONE and not is_text(body)) or body.startswith(_DICTIONARY_MAGIC)
+    return (length >= _BINARY_ALONE and not is_text(body)) or is_dictionary(body)

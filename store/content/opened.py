@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from store.content import delta, zstd
+from store.content.compression import MAX_BODY_BYTES
+from store.content.sealed import SealedGroup
 from store.content.veil import veil
 from store.content.zstd import Dictionary
 from store.disk.blob_format import (
@@ -20,9 +22,6 @@ from store.disk.blob_format import (
 from store.errors import DamageError
 from store.ids import HASH_SIZE, Hash
 
-MAX_BODY_BYTES = 128 << 20
-"""No body is larger than this; larger blobs are chunked."""
-
 Entry = tuple[int, int, int, int]
 """One blob of a record: its form, its own length, and where its body begins and ends in the uncompressed bytes."""
 
@@ -34,9 +33,10 @@ class Opened:
 
     ``members`` has the record's blobs, ``size`` is about how many bytes it takes when it is decompressed. ``chunks`` is
     set, and there is no body, where the blob is stored in pieces; ``base`` names the blob that it is a delta against.
+    A ``sealed`` group has no ``members`` here: it does not say their names.
     """
 
-    __slots__ = ("_data", "_delta", "_dictionary", "_frame", "base", "chunks", "members", "size")
+    __slots__ = ("_data", "_delta", "_dictionary", "_frame", "base", "chunks", "members", "sealed", "size")
 
     def __init__(self, record: Record, dictionary: Callable[[Hash], Dictionary]) -> None:
         """Read the table of a record; errors are DamageError and what ``dictionary`` raises."""
@@ -47,7 +47,11 @@ class Opened:
         self.base: Hash | None = None
         self.chunks: list[Chunk] | None = None
         self.members: dict[Hash, Entry] = {}
-        if record.compression in _GROUPS:
+        self.sealed: SealedGroup | None = None
+        if record.compression == Compression.SEALED:
+            self.sealed = SealedGroup(record)
+            self.size = self.sealed.size
+        elif record.compression in _GROUPS:
             self._open_group(record, dictionary)
         else:
             self.members[record.hash] = (record.form, record.raw_len, 0, -1)

@@ -81,7 +81,8 @@ class Resolver:
         """Return the length of a blob, from the table of its record. Raises NotFound, DamageError, FormatTooNew."""
         pending = self._source.pending(digest)
         if pending is None:
-            return self._find(digest).members[digest][1]
+            opened, member = self._find(digest)
+            return opened.members[digest][1] if opened.sealed is None else opened.sealed.length(member)
         form, body = pending
         return skeleton_format.decode(body).payload_length if form == Form.SKELETON else len(body)
 
@@ -92,7 +93,7 @@ class Resolver:
         """
         found: list[Hash] = []
         at: Hash | None = digest
-        while at is not None and self._source.pending(at) is None and (at := self._find(at).base) is not None:
+        while at is not None and self._source.pending(at) is None and (at := self._find(at)[0].base) is not None:
             if at in found or at == digest:
                 raise DamageError(f"blob {digest.hex()} is made from itself")
             found.append(at)
@@ -124,17 +125,19 @@ class Resolver:
         chunks = self._chunks(digest)
         return Whole(self.blob(digest)) if chunks is None else Chunked(chunks, partial(self._chunk, digest))
 
-    def _find(self, digest: Hash) -> Opened:
-        """Return an open record that has the blob."""
+    def _find(self, digest: Hash) -> tuple[Opened, int]:
+        """Return an open record that has the blob, and which of its members that is, as far as the index knows."""
 
-        def take(place: Place) -> Opened | None:
+        def take(place: Place, member: int) -> tuple[Opened, int] | None:
             opened = self._shelf.kept(place) or self._shelf.open(self._source.read(*place))
-            return opened if digest in opened.members else None
+            if opened.sealed is None:
+                return (opened, member) if digest in opened.members else None
+            return (opened, member) if opened.sealed.is_called(member, digest) else None
 
         return self._shelf.search(digest, take, NotFound(f"no blob {digest.hex()} in this store"))
 
     def _chunks(self, digest: Hash) -> list[Chunk] | None:
-        return None if self._source.pending(digest) is not None else self._find(digest).chunks
+        return None if self._source.pending(digest) is not None else self._find(digest)[0].chunks
 
     def _chunk(self, whole: Hash, chunk: Chunk) -> bytes:
         try:

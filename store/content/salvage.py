@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from store.content.cutting import join
+from store.content.sealed import SealedGroup, is_inner
 from store.content.shelf import Shelf
 from store.content.source import Place
 from store.disk import skeleton_format
@@ -51,9 +52,9 @@ class _Salvage:
         if pending is not None:
             return _verified(self._spelt(*pending, depth), digest, "it waits to be packed, but")
 
-        def take(place: Place) -> bytes | None:
+        def take(place: Place, member: int) -> bytes | None:
             try:
-                return self._at(place, digest, depth)
+                return self._at(place, member, digest, depth)
             except (FormatTooNew, PackRemoved):
                 raise
             except ConvfsError as error:
@@ -61,9 +62,12 @@ class _Salvage:
 
         return self._shelf.search(digest, take, NotFound(f"no blob {digest.hex()} in this store"))
 
-    def _at(self, place: Place, digest: Hash, depth: int) -> bytes | None:
+    def _at(self, place: Place, member: int, digest: Hash, depth: int) -> bytes | None:
         """Return a blob from one place, read afresh; None if another blob lies there."""
         opened = self._shelf.open(self._shelf.source.read(*place))
+        where = f"in pack {place[0]} at offset {place[1]},"
+        if opened.sealed is not None:
+            return _verified(self._unsealed(opened.sealed, member, depth), digest, where)
         entry = opened.members.get(digest)
         if entry is None:
             return None
@@ -73,7 +77,17 @@ class _Salvage:
             if opened.base is not None:
                 opened.patch(self.blob(opened.base, depth + 1))
             data = self._spelt(entry[0], opened.body(entry), depth)
-        return _verified(data, digest, f"in pack {place[0]} at offset {place[1]},")
+        return _verified(data, digest, where)
+
+    def _unsealed(self, group: SealedGroup, member: int, depth: int) -> bytes:
+        """Return one blob of a sealed group."""
+        if group.form(member) == Form.PLAIN:
+            return group.plain(member)
+        skeleton = group.skeleton(member)
+        names = {cut[3] for cut in skeleton.cuts}
+        return join(
+            skeleton, {name: group.inner(name) if is_inner(name) else self.blob(name, depth + 1) for name in names}
+        )
 
     def _spelt(self, form: int, body: bytes, depth: int) -> bytes:
         """Return the blob that ``body`` spells."""

@@ -38,17 +38,19 @@ class Shelf:
         """Keep an open record."""
         self._records.put(place, opened, opened.size)
 
-    def search(self, digest: Hash, take: Callable[[Place], _Found | None], missing: ConvfsError) -> _Found:
+    def search(self, digest: Hash, take: Callable[[Place, int], _Found | None], missing: ConvfsError) -> _Found:
         """Return what ``take`` makes of the first place that may hold a blob and does: it returns None where none does.
+
+        It is given the record's place, and which of its members the blob would be.
 
         Raises ``missing``, or what ``take`` raised for the last place. Where a pack was removed since its place was
         looked up, what it held lies elsewhere now, and is looked up once more.
         """
         while True:
             reason, removed = missing, False
-            for pack, offset, _member in self.source.locations((digest,)).get(digest, ()):
+            for pack, offset, member in self.source.locations((digest,)).get(digest, ()):
                 try:
-                    found = take((pack, offset))
+                    found = take((pack, offset), member)
                 except PackRemoved:
                     removed = True
                 except ConvfsError as error:
@@ -73,7 +75,7 @@ class Shelf:
         if pending is not None and pending[0] == Form.PLAIN:
             return pending[1]
 
-        def take(place: Place) -> bytes | None:
+        def take(place: Place, _member: int) -> bytes | None:
             opened = Opened(self.source.read(*place), _no_dictionary)
             entry = opened.members.get(digest)
             if entry is None or opened.chunks is not None or entry[0] != Form.PLAIN:

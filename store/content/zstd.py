@@ -5,6 +5,7 @@ lock, so several threads do gain.
 """
 
 from collections import OrderedDict
+from collections.abc import Generator
 from threading import local
 
 import zstandard
@@ -16,6 +17,7 @@ LEVEL = 3
 _KEPT = 16
 _LEAST_HASH_BITS = 17
 _WINDOW_BYTES = 64 << 20
+_STEP_BYTES = 128 << 10
 
 
 class Dictionary:
@@ -53,6 +55,17 @@ def compress(data: bytes | memoryview, level: int = LEVEL, dictionary: Dictionar
         if len(kept) > _KEPT:
             kept.popitem(last=False)
     return compressor.compress(data)
+
+
+def compress_in_steps(data: bytes, level: int) -> Generator[None, None, bytes]:
+    """Return one frame that declares its size, pausing after each step of some hundredths of a second."""
+    tool = zstandard.ZstdCompressor(level=level).compressobj(size=len(data))
+    pieces = []
+    for start in range(0, len(data), _STEP_BYTES):
+        pieces.append(tool.compress(data[start : start + _STEP_BYTES]))
+        yield
+    pieces.append(tool.flush())
+    return b"".join(pieces)
 
 
 def declared_size(frame: bytes | memoryview, at_most: int) -> int:

@@ -6,13 +6,14 @@ stored[stored_len] | crc32 u32`` of all before it. The low byte of ``codec`` is 
 The top bit of the low byte, VEILED, says that the last part of the stored bytes (all that is not a hash or a table in
 front) has been combined with a stream of bytes that follows from ``hash``.
 
-``hash`` names the blob and ``raw_len`` is its length, whatever its form; a group has those of its uncompressed bodies,
-one after another. Where a record needs other blobs, its stored bytes begin with their hashes:
+``hash`` names the blob and ``raw_len`` is its length, whatever its form; a group, sealed or not, has those of its
+uncompressed bodies, one after another. Where a record needs other blobs, its stored bytes begin with their hashes:
 
 * ZSTD_DICT: ``dictionary[32] | frame``
 * GROUP: ``count u32 | count x (hash[32] | form u16 | raw_len u32 | body_len u32) | frame`` of all bodies
 * GROUP_DICT: ``dictionary[32]``, then as GROUP
 * CHUNKS: ``count u32 | count x (hash[32] | length u32)``
+* SEALED: as ``store.disk.sealed_format`` says; what it needs is named in its head
 * DELTA: ``base[32] | count u32 | count x (fresh u32 | offset u32 | length u32) | frame`` of all fresh bytes. So many
   fresh bytes, then ``length`` bytes of the blob ``base`` from ``offset`` on, and so forth; what is left of the fresh
   bytes is the end.
@@ -56,6 +57,7 @@ class Compression(IntEnum):
     GROUP_DICT = 4
     CHUNKS = 5
     DELTA = 6
+    SEALED = 7
 
 
 class Form(IntEnum):

@@ -7,11 +7,10 @@ have brought in, such as a reference to content that never was in the store.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from store.disk import blob_format
-from store.disk.blob_format import Compression
+from store.content.names import names_of
 from store.disk.file_header import Damage
 from store.disk.head_format import Alias, Dictionary
 from store.disk.turn_format import DELETED, Turn
@@ -135,17 +134,16 @@ def check_packs(store: Store) -> Iterator[Finding]:
         if isinstance(record, Damage):
             yield fault("packs", f"{where}: {record.length} bytes: {record.reason}")
             continue
-        for digest in _blobs_of(record):
+        try:
+            names = names_of(record)
+        except DamageError as error:
+            yield fault("packs", f"{where}: {error}")
+            continue
+        for digest in names:
             try:
                 store.resolver.check(digest)
             except ConvfsError as error:
                 yield fault("packs", f"{where}: {error}")
-
-
-def _blobs_of(record: blob_format.Record) -> Sequence[Hash]:
-    if record.compression in (Compression.GROUP, Compression.GROUP_DICT):
-        return [member.hash for member in blob_format.decode_group_table(record.compression, record.stored).members]
-    return [record.hash]
 
 
 def check_deleted(store: Store) -> Iterator[Finding]:

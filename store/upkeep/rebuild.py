@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from store.disk import blob_format
-from store.disk.blob_format import Compression
+from store.content.names import names_of
 from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.head_format import Frame
 from store.disk.head_log import HeadLog
@@ -13,8 +12,6 @@ from store.disk.pack import PackSet
 from store.errors import DamageError
 from store.ids import Hash
 from store.index.index import Index, Place
-
-_GROUPS = (Compression.GROUP, Compression.GROUP_DICT)
 
 
 def rebuild(index: Index, heads: HeadLog, packs: PackSet) -> list[str]:
@@ -54,18 +51,15 @@ def _frames(heads: HeadLog, after: int, damage: list[str]) -> Iterator[Frame]:
 def blob_places(
     packs: PackSet, numbers: Sequence[int], damage: list[str], start: tuple[int, int] | None = None
 ) -> Iterator[tuple[Hash, Place]]:
-    """Yield every blob in some packs, from ``start`` on, and where it lies; nothing is decompressed."""
+    """Yield every blob in some packs, from ``start`` on, and where it lies."""
     for pack, offset, found in packs.scan(start, numbers):
         if isinstance(found, Damage):
             damage.append(f"{packs.path(pack).name}, offset {found.offset}: {found.reason}")
             continue
-        if found.compression in _GROUPS:
-            try:
-                table = blob_format.decode_group_table(found.compression, found.stored)
-            except DamageError as error:
-                damage.append(f"{packs.path(pack).name}, offset {offset}: {error}")
-                continue
-            for member, entry in enumerate(table.members):
-                yield entry.hash, (pack, offset, member)
-        else:
-            yield found.hash, (pack, offset, 0)
+        try:
+            names = names_of(found)
+        except DamageError as error:
+            damage.append(f"{packs.path(pack).name}, offset {offset}: {error}")
+            continue
+        for member, name in enumerate(names):
+            yield name, (pack, offset, member)

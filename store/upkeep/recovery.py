@@ -207,7 +207,7 @@ class Files:
             return
         torn: tuple[int, int] | None = None
         behind: list[bytes] = []
-        for pack, offset, found in packs.scan(packed):
+        for pack, offset, found in packs.scan(packed, packs.appended()):
             if isinstance(found, Damage):
                 if torn is None:
                     _refuse_newer(packs, pack, offset)

@@ -7,13 +7,24 @@ from enum import IntEnum
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from store.content import chunking, delta
 from store.content.veil import veil
-from store.disk import blob_format, file_header, head_format, journal_format, jump_format, skeleton_format, turn_format
+from store.disk import (
+    blob_format,
+    file_header,
+    head_format,
+    journal_format,
+    jump_format,
+    sealed_format,
+    skeleton_format,
+    turn_format,
+)
 from store.disk.blob_format import Chunk, Compression, Form, Member, Stretch
 from store.disk.file_header import HEADER_SIZE
 from store.disk.journal_format import Checkpoint, Entry, JournalBlob, Slot
+from store.disk.sealed_format import Head
 from store.disk.skeleton_format import Spelling
 from store.disk.turn_format import Encoding, Turn
 from store.ids import Hash, hash_bytes, type_tag
@@ -67,6 +78,7 @@ GROUP = blob_format.encode_group_table(
         Member(hash_bytes(CONTENT), Form.PLAIN, len(CONTENT), len(CONTENT)),
     ]
 )
+SEALED = sealed_format.Table([len(PAYLOAD) - 26], [1], [len(CONTENT)], [CUT_AT], [26], [Spelling.JS], [1])
 LINES = CONTENT.ljust(25, b"\n") * 40
 EDITED = LINES[:475] + b"Please fix the sign-in bug\n" + LINES[500:]
 DELTA = delta.difference(LINES, EDITED)
@@ -82,6 +94,8 @@ EXAMPLES: dict[str, bytes] = {
     "blob record": blob_format.encode_record(RAW, 5, hash_bytes(b"hello"), b"hello"),
     "group table": GROUP,
     "delta": blob_format.encode_delta_table(hash_bytes(LINES), DELTA.stretches) + DELTA.frame,
+    "sealed head": sealed_format.encode_head(Head(1, 1, 1, [], [], 32, 44)),
+    "sealed table": sealed_format.encode_table(SEALED),
     "chunk table": blob_format.encode_chunks([Chunk(hash_bytes(b"a" * 65536), 65536), Chunk(hash_bytes(b"b"), 1)]),
     "skeleton": SKELETON,
     "journal entry": journal_format.frame(journal_format.encode_entry(ENTRY), 1, 4096, SEED),
@@ -116,6 +130,9 @@ def test_the_examples_are_read_back() -> None:
     table = blob_format.decode_delta_table(found["delta"])
     assert table.base == hash_bytes(LINES)
     assert delta.apply(LINES, table.stretches, found["delta"][table.frame_offset :], len(EDITED)) == EDITED
+    head = sealed_format.decode_head(memoryview(found["sealed head"] + bytes(76)))
+    sealed = sealed_format.decode_table(found["sealed table"], head)
+    assert [list(column) for column in structs.astuple(sealed)] == [list(column) for column in structs.astuple(SEALED)]
     skeleton = skeleton_format.decode(found["skeleton"])
     [(offset, length, spelling, digest)] = skeleton.cuts
     assert (spelling, digest) == (Spelling.JS, hash_bytes(CONTENT))
@@ -152,6 +169,7 @@ def test_fixed_sizes() -> None:
         jump_format.ENTRY_SIZE,
         len(blob_format.encode_group_table([Member(Hash(bytes(32)), Form.PLAIN, 1, 1)])),
         len(blob_format.encode_delta_table(Hash(bytes(32)), [Stretch(0, 0, 0)])),
+        Head(0, 0, 0, [], [], 0, 0).size,
         len(blob_format.encode_chunks([Chunk(Hash(bytes(32)), 1)])),
         journal_format.SLOT_SIZE,
     ]

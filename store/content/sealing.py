@@ -1,0 +1,112 @@
+"""Making sealed groups: what is read together, compressed together, with all the time that it takes.
+
+Records and contents are compressed apart: either resembles its own kind more than the other, so a frame of one kind
+says more about what comes next in it. A frame of some megabytes is decompressed in about a millisecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+
+from store.content import zstd
+from store.content.compression import Member
+from store.content.sealed import SealedGroup
+from store.content.veil import shows, veil
+from store.disk import sealed_format, skeleton_format
+from store.disk.blob_format import Compression, Form, codec, decode_record, encode_record
+from store.disk.sealed_format import Head, Table
+from store.errors import DamageError
+from store.ids import Hash, hash_bytes
+
+SEALED_BYTES = 4 << 20
+"""How much a sealed group holds, roughly: nothing is added to one that has reached this."""
+
+LEVEL = 19
+
+
+class Sealing:
+    """One sealed group in the making. No blob may be added twice."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        """How many bytes have been added."""
+        self._records: list[Member] = []
+        self._contents: list[Member] = []
+
+    def add_record(self, member: Member) -> None:
+        """Add the payload of a turn, or any skeleton; best behind what was cut out of it."""
+        self._records.append(member)
+        self.size += len(member.body)
+
+    def add_content(self, member: Member) -> None:
+        """Add a blob of another kind."""
+        self._contents.append(member)
+        self.size += len(member.body)
+
+    def finish(self) -> Generator[None, None, tuple[bytes, list[Hash]]]:
+        """Return the record, and the names of its blobs by their numbers; pauses now and then.
+
+        It is read back: DamageError if that does not give every blob with its name.
+        """
+        members = [*self._records, *self._contents]
+        rows = _Rows(members)
+        bodies = [rows.add(member) for member in self._records]
+        records, contents = b"".join(bodies), b"".join([member.body for member in self._contents])
+        table = sealed_format.encode_table(rows.table(bodies, self._contents))
+        frames = [zstd.compress(table, LEVEL)]
+        for data in (records, contents):
+            frames.append((yield from zstd.compress_in_steps(data, LEVEL)))
+        digest = hash_bytes(records + contents)
+        veiled = any(map(shows, frames))
+        joined = b"".join(frames)
+        head = rows.head(len(bodies), len(self._contents), [len(frame) for frame in frames])
+        record = encode_record(
+            codec(Compression.SEALED, Form.PLAIN, veiled=veiled),
+            len(records) + len(contents),
+            digest,
+            head + (veil(joined, digest) if veiled else joined),
+        )
+        names = [member.hash for member in members]
+        if SealedGroup(decode_record(memoryview(record))).names() != names:
+            raise DamageError("a blob that was to be sealed is damaged: its bytes do not have its hash")
+        return record, names
+
+
+class _Rows:
+    """The rows of the table: what of each record is in its frame, and what its cuts are."""
+
+    def __init__(self, members: Iterable[Member]) -> None:
+        listed = list(members)
+        self._count = len(listed)
+        self._numbers = {member.hash: number for number, member in enumerate(listed) if member.form == Form.PLAIN}
+        self._outside: dict[Hash, int] = {}
+        self._named: list[Hash] = []
+        self._counts: list[int] = []
+        self._cuts: list[tuple[int, int, int, int]] = []
+
+    def add(self, member: Member) -> bytes | memoryview:
+        """Add the next record; return the body that it has in the frame."""
+        if member.form == Form.PLAIN:
+            self._counts.append(0)
+            return member.body
+        skeleton = skeleton_format.decode(member.body)
+        self._counts.append(len(skeleton.cuts))
+        at = 0
+        for offset, length, spelling, name in skeleton.cuts:
+            number = self._numbers.get(name)
+            if number is None:
+                number = self._count + self._outside.setdefault(name, len(self._outside))
+            self._cuts.append((offset - at, length, spelling, number))
+            at = offset + length
+        if any(name not in self._numbers for _offset, _length, _spelling, name in skeleton.cuts):
+            self._named.append(member.hash)
+        return skeleton.rest
+
+    def table(self, bodies: Iterable[bytes | memoryview], contents: Iterable[Member]) -> Table:
+        columns = zip(*self._cuts, strict=True) if self._cuts else ((), (), (), ())
+        return Table([len(body) for body in bodies], self._counts, [len(member.body) for member in contents], *columns)
+
+    def head(self, records: int, contents: int, frames: list[int]) -> bytes:
+        return sealed_format.encode_head(
+            Head(records, contents, len(self._cuts), list(self._outside), self._named, frames[0], frames[1])
+        )

@@ -1,0 +1,299 @@
+"""Sealing whole stores: nothing is lost, all comes in the order in which it is read, and in less."""
+
+import json
+import os
+import shutil
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from store.disk.blob_format import Compression, Record
+from store.disk.pack_files import REWRITTEN
+from store.errors import DamageError, NotFound
+from store.ids import Hash, hash_bytes
+from store.store import Append, Store
+from store.upkeep.fsck import fsck
+from store.upkeep.reading_order import reading_order
+from store.upkeep.sealing import Sealed
+from tests.upkeep.everything import fill as fill_with_everything
+
+TEXT = "a line of what a tool returned, number %d of conversation %d\n"
+
+
+def payload(conversation: int, number: int) -> bytes:
+    text = TEXT % (number, conversation) * 40
+    return json.dumps({"uuid": f"{conversation:08}-{number:08}", "role": "user", "content": text}).encode()
+
+
+def finished(steps: Generator[None, None, Sealed]) -> Sealed:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: Sealed = done.value
+            return result
+
+
+def seal(store: Store) -> Sealed:
+    return finished(store.sealer.steps())
+
+
+def records(store: Store) -> list[Record]:
+    return [found for _pack, _offset, found in store.files.packs.scan() if isinstance(found, Record)]
+
+
+def fill(store: Store, conversations: int = 6, turns: int = 30) -> dict[Hash, bytes]:
+    """Have several conversations grow side by side."""
+    contexts = [store.create_context().context for _ in range(conversations)]
+    written = {}
+    for number in range(turns):
+        for context in contexts:
+            data = payload(context, number)
+            store.append(context, data, "test")
+            written[hash_bytes(data)] = data
+    return written
+
+
+def test_everything_is_there_in_less(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        written = fill(store)
+        sealed = seal(store)
+        assert sealed.bytes_after < 0.7 * sealed.bytes_before
+        assert store.files.packs.numbers() == [2, REWRITTEN + 1]
+        assert [record.compression for record in records(store)] == [Compression.SEALED]
+        assert store.resolver.blobs(list(written)) == written
+        assert fsck(store) == []
+    with Store.open(tmp_path / "store", reindex=True) as store:
+        assert store.resolver.blobs(list(written)) == written
+        assert fsck(store) == []
+
+
+def test_what_is_sealed_stays_sealed(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        fill(store)
+        seal(store)
+        assert seal(store) == Sealed()
+        before = store.files.packs.numbers()
+    with Store.open(tmp_path / "store") as store:
+        assert store.files.packs.numbers() == before
+        assert seal(store) == Sealed()
+
+
+def test_small_sealed_packs_are_sealed_together(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        written = {}
+        for _ in range(10):
+            written |= fill(store, 1, 10)
+            seal(store)
+        assert len(store.files.packs.numbers()) <= 4
+        assert store.resolver.blobs(list(written)) == written
+        assert fsck(store) == []
+
+
+def test_conversations_lie_in_the_order_in_which_they_are_read(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        fill(store)
+        seal(store)
+        for context in range(1, 7):
+            hashes = [hash_bytes(payload(context, number)) for number in range(30)]
+            found = store.files.index.locate(hashes)
+            members = [found[digest][0][2] for digest in hashes]
+            assert members == list(range(members[0], members[0] + 30))
+
+
+def test_branches_are_read_one_after_the_other(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        one, two = (store.create_context().context for _ in range(2))
+        for number in range(3):
+            store.append(one, b"%d" % number, "test")
+            store.append(two, b"%d" % -number, "test")
+        fork = store.create_context(3).context
+        store.append(fork, b"forked", "test")
+        store.append(one, b"goes on", "test")
+        assert list(reading_order(store.files.turns, 1)) == [1, 3, 5, 8, 2, 4, 6, 7]
+        assert list(reading_order(store.files.turns, 4)) == [4, 6, 5, 8, 7]
+
+
+def test_all_kinds_of_blobs_are_sealed(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    noise = os.urandom(50_000)
+    version = "".join(f"line {number}\n" for number in range(3000))
+    with Store.open(root) as store:
+        written = fill(store)
+        huge = b"".join(b"%d of a long log\n" % number for number in range(400_000))
+        load = store.load()
+        kept = {load.huge(memoryview(huge)): huge, load.blob(noise): noise, load.blob(b""): b""}
+        before = json.dumps({"text": version}).encode()
+        after = json.dumps({"text": version.replace("line 7\n", "line seven\n")}).encode()
+        [first] = load.payloads([before])
+        load.sync()
+        [second] = load.payloads([after], {hash_bytes(after): first})
+        kept |= {first: before, second: after}
+        load.sync()
+        assert Compression.DELTA in {record.compression for record in records(store)}
+        seal(store)
+        kinds = {record.compression for record in records(store)}
+        assert kinds == {Compression.SEALED, Compression.CHUNKS, Compression.DELTA, Compression.RAW}
+        assert store.resolver.blobs(list(kept)) == kept
+        assert store.resolver.part(hash_bytes(huge), 5_000_000, 40) == huge[5_000_000:5_000_040]
+        assert store.resolver.blobs(list(written)) == written
+        assert fsck(store) == []
+        # and once more, from what is sealed
+        assert finished(store.sealer.reseal(store.rewriting.cold(), {hash_bytes(noise), first}, overwrite=False))
+        del kept[hash_bytes(noise)], kept[first]
+        with pytest.raises(NotFound):
+            store.resolver.blob(hash_bytes(noise))
+        assert store.resolver.blobs(list(kept)) == kept
+        assert Compression.DELTA in {record.compression for record in records(store)}
+
+
+def test_deltas_are_encoded_anew_without_their_bases(tmp_path: Path) -> None:
+    version = "".join(f"line {number}\n" for number in range(3000))
+    texts = [version, version.replace("line 7\n", "line seven\n"), version.replace("line 9\n", "line nine\n")]
+    with Store.open(tmp_path / "store") as store:
+        load = store.load()
+        payloads = [json.dumps({"text": text}).encode() for text in texts]
+        first = load.payloads(payloads[:1])[0]
+        load.sync()
+        for data in payloads[1:]:
+            load.payloads([data], {hash_bytes(data): first})
+        load.sync()
+        assert Compression.DELTA in {record.compression for record in records(store)}
+        gone = {first, hash_bytes(version.encode())}
+        cold = store.rewriting.cold(roll=True)
+        finished(store.sealer.reseal(cold, gone, overwrite=True))
+        assert Compression.DELTA not in {record.compression for record in records(store)}
+        for data in payloads[1:]:
+            assert store.resolver.blob(hash_bytes(data)) == data
+        for digest in gone:
+            with pytest.raises(NotFound):
+                store.resolver.blob(digest)
+
+
+def test_a_run_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        written = fill(store)
+        steps = store.sealer.steps()
+        for _ in range(5):
+            next(steps)
+        steps.close()
+        assert store.files.packs.numbers() == [1, 2]
+        assert not list((tmp_path / "store" / "blobs").glob("r*"))
+        assert store.resolver.blobs(list(written)) == written
+        assert seal(store).packs == 1
+
+
+def test_what_comes_meanwhile_is_kept(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        written = fill(store)
+        steps = store.sealer.steps()
+        number = 0
+        while True:
+            try:
+                next(steps)
+            except StopIteration:
+                break
+            number += 1
+            data = payload(1, 100 + number % 50)
+            store.append(1, data, "test")
+            written[hash_bytes(data)] = data
+            if number % 4 == 0:
+                store.flush()
+            assert store.resolver.blobs(list(written)) == written
+        assert number > 3
+        assert store.resolver.blobs(list(written)) == written
+        store.quiesce()
+        assert fsck(store) == []
+
+
+def test_damaged_packs_are_left_alone(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with Store.open(root) as store:
+        fill(store)
+    path = root / "blobs" / "00000001.pack"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with Store.open(root) as store:
+        with pytest.raises(DamageError):
+            seal(store)
+        assert list(store.sealer.damaged) == [1]
+        assert path.exists()
+        written = fill(store)
+        assert seal(store).packs == 1
+        assert path.exists()
+        assert store.resolver.blobs(list(written)) == written
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("step", ["finish", "replace_packs", "forget_packs", "remove", "set_state"])
+@pytest.mark.parametrize("reindex", [False, True])
+def test_whoever_is_killed_loses_nothing(
+    tmp_path: Path, step: str, reindex: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(*_arguments: object, **_more: object) -> None:
+        raise Killed
+
+    root, left = tmp_path / "store", tmp_path / "left"
+    with Store.open(root) as store:
+        written = fill(store)
+        owner = {
+            "finish": "store.disk.pack_files.PackWriter",
+            "remove": "store.disk.pack.PackSet",
+            "set_state": "store.index.database.Database",
+        }.get(step, "store.index.index.Index")
+        with monkeypatch.context() as patched:
+            patched.setattr(f"{owner}.{step}", kill)
+            with pytest.raises(Killed):
+                seal(store)
+        # as a killed process leaves it: what it has written is there
+        shutil.copytree(root, left, ignore=lambda _folder, names: [name for name in names if name == "lock"])
+    with Store.open(left, reindex=reindex) as store:
+        assert store.resolver.blobs(list(written)) == written
+        assert fsck(store) == []
+        seal(store)
+        assert store.resolver.blobs(list(written)) == written
+        assert fsck(store) == []
+        assert len(store.files.packs.appended()) == 1
+
+
+def test_a_store_with_everything_in_it_is_sealed(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    fill_with_everything(root, tmp_path / "sessions")
+    with Store.open(root) as store:
+        hashes = [turn.payload_hash for _, turn in store.files.turns.scan() if not isinstance(turn, DamageError)]
+        before = store.resolver.blobs(hashes)
+        found = fsck(store)
+        seal(store)
+        assert store.resolver.blobs(hashes) == before
+        assert fsck(store) == found
+
+
+def test_a_damaged_sealed_group_is_found(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with Store.open(root) as store:
+        fill(store)
+        seal(store)
+    path = root / "blobs" / "r00000001.pack"
+    data = bytearray(path.read_bytes())
+    data[-20] ^= 1
+    path.write_bytes(data)
+    with Store.open(root) as store:
+        found = fsck(store)
+        assert {finding.check for finding in found} == {"packs", "payloads"}
+        with pytest.raises(DamageError):
+            store.payload(1)
+    with Store.open(root, reindex=True) as store:
+        assert any("r00000001.pack" in note for note in store.recovered)
+
+
+def test_appends_many_at_once(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        context = store.create_context().context
+        store.append_many(context, [Append(payload(1, number), "test") for number in range(500)])
+        seal(store)
+        assert [store.payload(turn) for turn in range(1, 501)] == [payload(1, number) for number in range(500)]
