@@ -43,6 +43,22 @@ class ToolSettings(Struct, frozen=True):
     deduplicate: bool = True
 
 
+class Retention(Struct, frozen=True):
+    """``[retention]``: what is deleted for good without being asked for; for each, None means never.
+
+    ``conversations_days``: conversations that have not changed for so many days. ``trash_days``: those that have been
+    in the trash for so many. ``versions_days``: earlier versions that have been over for so many. ``artifacts_days``:
+    outputs of tools and agents that were not written to for so many; not those that came beside a session.
+    ``keep_labels``: conversations with one of these labels, like those that are pinned, are never pruned.
+    """
+
+    conversations_days: float | None = None
+    trash_days: float | None = None
+    versions_days: float | None = None
+    artifacts_days: float | None = None
+    keep_labels: tuple[str, ...] = ("keep",)
+
+
 class Settings(Struct, frozen=True):
     """What a user may set. Sizes are bytes.
 
@@ -52,7 +68,8 @@ class Settings(Struct, frozen=True):
     mount looks for a next request before it sleeps (0: not at all); costs a little processor time, saves waking up.
     ``edits``: what an edit of records in their places appends: them and all after them (``branch``), or a patch
     (``overlay``). ``canonical_json``: payloads in JSON that are appended are stored in their canonical form, not as
-    they were spelled; what is imported stays as it is. ``conversation`` and ``tools`` (by a tool's name) are sections.
+    they were spelled; what is imported stays as it is. ``conversation``, ``tools`` (by a tool's name) and
+    ``retention`` are sections.
     """
 
     inline_limit_bytes: int = 1024
@@ -63,6 +80,7 @@ class Settings(Struct, frozen=True):
     canonical_json: bool = False
     conversation: ConversationSettings = ConversationSettings()
     tools: dict[str, ToolSettings] = {}
+    retention: Retention = Retention()
 
 
 def load(root: Path) -> tuple[Settings, list[str]]:

@@ -13,6 +13,7 @@ from store.service.exporting import EXPORTING
 from store.service.history import HISTORY
 from store.service.operation import Holder, Nothing, Operation
 from store.service.operations import OPERATIONS, line_of
+from store.service.pruning import PRUNING
 
 _CHUNK = 64 << 10
 
@@ -49,4 +50,4 @@ def _as_json(holder: Holder, conversation: Conversation) -> Iterator[str]:
 
 SHOW = Operation(263, ShowParams, str, Nothing, _show)
 
-ALL_OPERATIONS = (*OPERATIONS, *HISTORY, *EXPORTING, SHOW, DIFF, WHERE)
+ALL_OPERATIONS = (*OPERATIONS, *HISTORY, *EXPORTING, *PRUNING, SHOW, DIFF, WHERE)

@@ -11,6 +11,7 @@ from fusefs.inodes import Place, Space
 from fusefs.text.names import event_name
 from fusefs.tree.projects import MARKDOWN
 from fusefs.tree.shown_names import shown_name
+from store.errors import NotFound
 from store.events.conversation import EventRow
 from store.events.event import Kind
 from store.ids import Hash
@@ -53,12 +54,20 @@ def stale_places(view_id: int) -> Iterator[Stale]:
 
 def stale_since(store: Store, old: Shown) -> Iterator[Stale]:
     """Yield what else differs between what was shown of a conversation and what it is now."""
-    conversation = store.conversation(old.context)
+    try:
+        conversation = store.conversation(old.context)
+    except NotFound:
+        yield from _stale_names(old)
+        return
     if old.head and not store.goes_on(old.head, conversation.head):
         yield from _stale_events(store, old, conversation.head)
     if (old.project_name, old.name) != (conversation.project, shown_name(conversation)):
-        yield Stale(old.project, old.name.encode())
-        yield Stale(old.transcripts, (old.name + MARKDOWN).encode())
+        yield from _stale_names(old)
+
+
+def _stale_names(old: Shown) -> Iterator[Stale]:
+    yield Stale(old.project, old.name.encode())
+    yield Stale(old.transcripts, (old.name + MARKDOWN).encode())
 
 
 def _stale_events(store: Store, old: Shown, head: int) -> Iterator[Stale]:

@@ -1,0 +1,169 @@
+"""Planning: what a selection finds in a store, item by item, before anything is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Literal
+
+from msgspec import Struct
+
+from store.artifacts.kept import kept_outputs
+from store.events.conversation import Conversation
+from store.events.outputs import SORTS
+from store.retention.selection import DAY_MS, Selection
+from store.store import Store
+
+_PAGE = 500
+
+
+class Doomed(Struct, frozen=True, forbid_unknown_fields=True):
+    """One thing that is to be deleted for good: of the conversation ``id``, all, its oldest versions, or outputs.
+
+    ``count`` is how many records, versions or outputs that are, ``bytes`` the size of the transcript and the outputs
+    that go (0 for versions: they share most with what stays). ``why`` says by what it was chosen.
+
+    It holds for what was seen: a conversation whose state is ``tip``, in the trash since ``trashed_ms`` (0: it is
+    not); versions that began up to the seq ``last``; outputs by the ``keys`` of metadata that name them.
+    """
+
+    what: Literal["conversation", "versions", "artifacts"]
+    id: int
+    project: str
+    name: str
+    why: str
+    count: int
+    bytes: int
+    tip: int = 0
+    trashed_ms: int = 0
+    last: int = 0
+    keys: tuple[str, ...] = ()
+
+
+def plan(store: Store, selections: Sequence[Selection], keep_labels: Iterable[str], now_ms: int) -> Iterator[Doomed]:
+    """Yield what ``selections`` find as of ``now_ms``, each thing once.
+
+    What is pinned, or has one of ``keep_labels``, is not found, whatever is asked for.
+    """
+    kept = set(keep_labels)
+    gone: set[int] = set()
+    # whoever goes as a whole is not told of in parts
+    for selection in sorted(selections, key=lambda one: one.what in ("versions", "artifacts")):
+        for conversation in _chosen(store, selection):
+            if conversation.id in gone or _is_kept(conversation, kept):
+                continue
+            for doomed in _of(store, conversation, selection, now_ms):
+                if doomed.what == "conversation":
+                    gone.add(doomed.id)
+                yield doomed
+
+
+def size_of(store: Store, conversation: Conversation) -> int:
+    """Return how many bytes the transcript and the outputs of a conversation have."""
+    outputs = (output for sort in SORTS for output in kept_outputs(store, conversation, sort).values())
+    return conversation.transcript_size + sum(output.size for output in outputs)
+
+
+def every(store: Store) -> Iterator[Conversation]:
+    """Yield the conversations that have a name, a page at a time."""
+    for project in store.projects():
+        after = ""
+        while page := store.conversations(project, after=after, limit=_PAGE):
+            yield from page
+            after = page[-1].name
+
+
+def _is_kept(conversation: Conversation, labels: set[str]) -> bool:
+    return conversation.metadata.get("pinned") is True or not labels.isdisjoint(conversation.labels)
+
+
+def _chosen(store: Store, selection: Selection) -> Iterator[Conversation]:
+    """Yield the conversations that a selection speaks of, whatever their age is."""
+    if selection.what == "trash":
+        found: Iterable[Conversation] = store.trash()
+    elif selection.contexts:
+        found = map(store.conversation, selection.contexts)
+    else:
+        found = every(store)
+    for conversation in found:
+        if (
+            (not selection.contexts or conversation.id in selection.contexts)
+            and (not selection.label or selection.label in conversation.labels)
+            and selection.project in ("", conversation.project)
+            and (selection.larger_bytes is None or size_of(store, conversation) > selection.larger_bytes)
+        ):
+            yield conversation
+
+
+def _of(store: Store, conversation: Conversation, selection: Selection, now_ms: int) -> Iterator[Doomed]:
+    """Yield what of a conversation a selection finds."""
+    until = now_ms if selection.older_ms is None else now_ms - selection.older_ms
+    match selection.what:
+        case "versions":
+            yield from _versions(store, conversation, until, now_ms)
+        case "artifacts":
+            yield from _outputs(store, conversation, until, now_ms)
+        case _:
+            trashed = conversation.metadata.get("trashed_ms")
+            trashed_ms = trashed if isinstance(trashed, int) else 0
+            since = trashed_ms or conversation.updated_ms
+            if since <= until:
+                yield Doomed(
+                    "conversation",
+                    conversation.id,
+                    conversation.project,
+                    conversation.name,
+                    f"in the trash{_for(now_ms - since)}" if trashed_ms else f"unchanged{_for(now_ms - since)}",
+                    conversation.records,
+                    size_of(store, conversation),
+                    conversation.head,
+                    trashed_ms,
+                )
+
+
+def _versions(store: Store, conversation: Conversation, until: int, now_ms: int) -> Iterator[Doomed]:
+    versions = store.versions(conversation.id)
+    # one is over when the next begins
+    over = [version for version, after in pairwise(versions) if after.time_ms <= until]
+    if over:
+        ended = versions[len(over)].time_ms
+        yield Doomed(
+            "versions",
+            conversation.id,
+            conversation.project,
+            conversation.name,
+            f"over{_for(now_ms - ended)}",
+            len(over),
+            0,
+            last=over[-1].seq,
+        )
+
+
+def _outputs(store: Store, conversation: Conversation, until: int, now_ms: int) -> Iterator[Doomed]:
+    old = {
+        sort.key + output.name: output
+        for sort in SORTS
+        for output in kept_outputs(store, conversation, sort).values()
+        # those that came beside a session are part of its files
+        if not output.imported and output.modified_ns // 1_000_000 <= until
+    }
+    if old:
+        last = max(output.modified_ns for output in old.values()) // 1_000_000
+        yield Doomed(
+            "artifacts",
+            conversation.id,
+            conversation.project,
+            conversation.name,
+            f"unchanged{_for(now_ms - last)}",
+            len(old),
+            sum(output.size for output in old.values()),
+            keys=tuple(sorted(old)),
+        )
+
+
+def _for(age_ms: int) -> str:
+    """Say how long something has been so."""
+    days = age_ms // DAY_MS
+    if days < 1:
+        return ""
+    return " for a day" if days == 1 else f" for {days} days"
