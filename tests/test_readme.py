@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -93,16 +94,22 @@ def test_every_example_gives_what_the_readme_shows(home: Path) -> None:
 def test_the_table_of_settings_is_true() -> None:
     from store.settings import Settings, ToolSettings
 
-    units = {"": 1, "MiB": 1 << 20}
-    rows = re.findall(
-        r'^\| `([\w.]+)` \| (\d*)(?: (\w+))?(?:`"?(\w+)"?`)? \|', README.read_text(encoding="utf-8"), re.MULTILINE
-    )
-    words = {"false": False, "true": True}
-    documented = {
-        name: words.get(word, word) if word else int(number) * units[unit] for name, number, unit, word in rows
-    }
+    text = README.read_text(encoding="utf-8")
+    [table] = re.findall(r"^\| setting \| default \| \|\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
+    rows = re.findall(r"^\| `([\w.]+)` \| ([^|]+) \|", table, re.MULTILINE)
     named = Settings(tools={"NAME": ToolSettings()})
-    assert documented == dict(leaves("", named))
+    assert {name: default(text) for name, text in rows} == dict(leaves("", named))
+
+
+def default(text: str) -> object:
+    """Return the value that a cell of the table shows."""
+    if text == "never":
+        return None
+    number, _, unit = text.partition(" ")
+    if number.isdecimal():
+        return int(number) * {"": 1, "MiB": 1 << 20}[unit]
+    value = tomllib.loads(f"value = {text.strip('`')}")["value"]
+    return tuple(value) if isinstance(value, list) else value
 
 
 def leaves(name: str, value: object) -> Iterator[tuple[str, object]]:
