@@ -1,4 +1,7 @@
-"""What every handler has around it: whatever is raised becomes an errno, since anything else would end the mount."""
+"""What every handler has around it: whatever is raised becomes an errno, since anything else would end the mount.
+
+An answer that is to come later is waited for, and asked for again.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+import trio
 from pyfuse3 import FUSEError
 
+from fusefs.tree.waiting import Later, Work
 from store.errors import Conflict, ConvfsError, DamageError, NotFound, StoreBusy, StoreFailed, StoreFull, UsageError
 
 log = logging.getLogger(__name__)
@@ -25,6 +30,11 @@ ERRNO: dict[type[ConvfsError], int] = {
 }
 """What an error of the store is to programs; any other is EIO."""
 
+WAITING_AT_MOST = 48
+"""So many requests wait for something that takes long; further ones are told to try again."""
+
+_waiting = 0
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -34,28 +44,47 @@ def errno_of(error: ConvfsError) -> int:
     return next((ERRNO[kind] for kind in type(error).__mro__ if kind in ERRNO), errno.EIO)
 
 
+async def _wait(work: Work[Any]) -> None:
+    """Wait for what an answer depends on."""
+    global _waiting
+    if _waiting >= WAITING_AT_MOST:
+        raise FUSEError(errno.EAGAIN)
+    _waiting += 1
+    try:
+        await work.wait()
+    except trio.Cancelled:
+        # the loop that read this request is about to be begun anew, and whoever made it needs an answer
+        raise FUSEError(errno.EINTR) from None
+    finally:
+        _waiting -= 1
+
+
 def handler(answer: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Make a handler of a method that answers at once: whatever it raises becomes an errno."""
+    """Make a handler of a method that answers at once or raises Later: whatever else it raises becomes an errno."""
 
     # pyfuse3 passes positions only, and a mapping of keywords would cost something
     @wraps(answer)
     async def handle(*args: P.args, **_kwargs: P.kwargs) -> T:
-        try:
-            return answer(*args)  # type: ignore[call-arg]  # see above
-        except FUSEError:
-            raise
-        except ConvfsError as error:
-            code = errno_of(error)
-            if code == errno.EIO:
-                log.error("%s%r: %s", answer.__name__, args[1:], error)
-            raise FUSEError(code) from None
-        except OSError as error:
-            # of a file in scratch/, whose errors are the caller's own
-            if error.errno in (None, errno.EIO):
+        while True:
+            try:
+                return answer(*args)  # type: ignore[call-arg]  # see above
+            except Later as later:
+                work = later.work
+            except FUSEError:
+                raise
+            except ConvfsError as error:
+                code = errno_of(error)
+                if code == errno.EIO:
+                    log.error("%s%r: %s", answer.__name__, args[1:], error)
+                raise FUSEError(code) from None
+            except OSError as error:
+                # of a file in scratch/, whose errors are the caller's own
+                if error.errno in (None, errno.EIO):
+                    log.exception("%s%r failed", answer.__name__, args[1:])
+                raise FUSEError(error.errno or errno.EIO) from None
+            except Exception:
                 log.exception("%s%r failed", answer.__name__, args[1:])
-            raise FUSEError(error.errno or errno.EIO) from None
-        except Exception:
-            log.exception("%s%r failed", answer.__name__, args[1:])
-            raise FUSEError(errno.EIO) from None
+                raise FUSEError(errno.EIO) from None
+            await _wait(work)
 
     return handle

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from fusefs import polling
 from fusefs.editing.recovery import recover
+from fusefs.handler import WAITING_AT_MOST
 from fusefs.kernel import Invalidations, refresh
 from fusefs.mount_table import FSTYPE, mount_at, mounts
 from fusefs.operations import Operations
@@ -40,6 +41,8 @@ _OPTIONS = frozenset({"subtype=convfs", "default_permissions", "nosuid", "nodev"
 _FUSERMOUNT_SECONDS = 10
 _TICK_SECONDS = 0.25
 _DESCRIPTORS = 1 << 19
+_TASKS = WAITING_AT_MOST + 8
+"""More than handlers may wait: one always reads requests."""
 
 
 class Note(Struct, frozen=True):
@@ -89,6 +92,7 @@ def run(
         finally:
             operations.gestures.close()
             invalidations.end()
+            operations.tree.workers.end()
     log.info("unmounted from %s", target)
 
 
@@ -104,7 +108,7 @@ async def _serve(
     operations: Operations, invalidations: Invalidations, ready: Callable[[], object], background: Background | None
 ) -> None:
     async with trio.open_nursery() as nursery:
-        await nursery.start(_end_on_signal)
+        await nursery.start(_end_on_signal, operations)
         if background is not None:
             await nursery.start(background)
         invalidations.start()
@@ -135,13 +139,14 @@ async def _tell(ready: Callable[[], object]) -> None:
 async def _answer() -> None:
     """Answer requests until the mount ends.
 
-    One task does it: no handler waits. A request that was there may be gone when it is to be read, because whoever
-    made it was killed; the read then fails instead of waiting, and pyfuse3's loop ends and is begun again.
+    One task does it; while its handler waits for the work of a thread, another does. A request that was there may be
+    gone when it is to be read, because whoever made it was killed; the read then fails instead of waiting, and
+    pyfuse3's loop ends and is begun again.
     """
     while True:
         vanished = False
         try:
-            await pyfuse3.main(min_tasks=1, max_tasks=1)
+            await pyfuse3.main(min_tasks=1, max_tasks=_TASKS)
         except* BlockingIOError:
             vanished = True
         except* ConnectionAbortedError:
@@ -150,11 +155,12 @@ async def _answer() -> None:
             return
 
 
-async def _end_on_signal(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+async def _end_on_signal(operations: Operations, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         task_status.started()
         async for number in signals:
             log.info("ending on %s", signal.Signals(number).name)
+            operations.tree.workers.give_up()
             pyfuse3.terminate()
 
 

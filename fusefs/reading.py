@@ -139,8 +139,9 @@ class Reading(pyfuse3.Operations):
         node = self.tree.node(inode)
         if not isinstance(node, Directory):
             raise FUSEError(errno.ENOTDIR)
+        listed = node.opened()
         self._next_handle += 1
-        self._directories[self._next_handle] = OpenDirectory(node)
+        self._directories[self._next_handle] = OpenDirectory(listed)
         return self._next_handle
 
     @handler
@@ -261,7 +262,8 @@ class Reading(pyfuse3.Operations):
         if isinstance(node := self.tree.bound(inode), ScratchNode):
             return node.xattr(name)
         if name.startswith(PREFIX):
-            value = self.tree.node(inode).xattrs().get(name[len(PREFIX) :].decode(errors="replace"))
+            node, key = self.tree.node(inode), name[len(PREFIX) :].decode(errors="replace")
+            value = node.unlisted_xattr(key) or node.xattrs().get(key)
             if value is not None:
                 return value.encode(errors="replace")
         elif name.startswith(_ACL):

@@ -20,11 +20,17 @@ makes a version, and what was before stays in `.versions/`: nothing that you do 
     by-date/2026/03/05/             links to the conversations that began on that day (UTC)
     by-label/LABEL/                 links to the conversations that have a label
     recent/                         links to the conversations that changed last
+    search/QUERY/                   links to the events that match a query, and hits.txt with the lines that do
     import/                         copy session files, or directories of them, into it: they are imported
 
 ## How to find something
 
-- Search in `transcripts/`, it holds every text once:
+- `cat 'search/connection refused/hits.txt'` says which lines of which events have both words, and
+  `ls 'search/connection refused/'` links to these events, best first. What is searched for stands in an index, so this
+  is the fast way. Words match within words, without capitals whatever their case; `"exact phrase"`,
+  `%2Fregular expression%2F` (a slash is `%2F` in a name), `-without`, `project:`, `role:user`, `tool:Bash`, `label:`,
+  `uri:main.rs`, `after:2026-03-01`, `before:7` (days ago) can be combined.
+- Or search in `transcripts/`, it holds every text once:
   `grep -rn 'connection refused' transcripts/`. The nearest `## 7 · …` heading above a hit is the event's number.
 - Then read the event: `cat conversations/PROJECT/NAME/events/00007-*`.
 - `grep -rl PATTERN conversations/*/*/events/` gives the event files themselves. Do not search both trees: they hold

@@ -13,6 +13,7 @@ from fusefs.tree.labels import BY_LABEL
 from fusefs.tree.links import BY_DATE
 from fusefs.tree.node import DERIVED_FILE, DIRECTORY, SHORT, Attributes, Bytes, Content, Directory, Entry, File, Node
 from fusefs.tree.projects import CONVERSATIONS, TRANSCRIPTS
+from fusefs.tree.search import SEARCH
 from fusefs.tree.view import FIRST_POSITION
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 README_NAME = "README.md"
 RECENT = "recent"
 
-_DIRECTORIES = (BY_DATE, BY_LABEL, CONVERSATIONS, IMPORT, RECENT, TRANSCRIPTS)
+_DIRECTORIES = (BY_DATE, BY_LABEL, CONVERSATIONS, IMPORT, RECENT, SEARCH, TRANSCRIPTS)
 _LISTED = (README_NAME, *_DIRECTORIES)
 
 _README = README.encode()

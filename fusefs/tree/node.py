@@ -1,5 +1,7 @@
 """What every node of the tree can do: say its attributes, list and look up, open, point somewhere."""
 
+from __future__ import annotations
+
 import os
 import stat
 from abc import ABC, abstractmethod
@@ -157,6 +159,10 @@ class Node(ABC):
         """Return the extended attributes, without the ``user.convfs.`` before each name."""
         return {}
 
+    def unlisted_xattr(self, name: str) -> str | None:
+        """Return an extended attribute that is there when it is asked for by its name, since it costs work."""
+        return None
+
 
 class Directory(Node):
     """A node with others in it."""
@@ -171,6 +177,10 @@ class Directory(Node):
     @abstractmethod
     def lookup(self, name: str) -> Node | None:
         """Return the node with that name, listed or not; None if there is none."""
+
+    def opened(self) -> Directory:
+        """Return what is listed while the directory is open: itself, or what it is at this moment."""
+        return self
 
     @abstractmethod
     def entries(self, after: int) -> Iterator[Entry]:

@@ -34,11 +34,13 @@ from fusefs.tree.projects import (
 )
 from fusefs.tree.records import RecordFile, RecordsDirectory
 from fusefs.tree.resources import ResourceDirectory, resource_node
+from fusefs.tree.search import SEARCH, Searches, search_node
 from fusefs.tree.shown_names import shown_distinct, shown_name
 from fusefs.tree.streams import GrowingFile, Streams
 from fusefs.tree.versions import VersionsDirectory
 from fusefs.tree.view import View
 from fusefs.tree.view_node import ViewNode
+from fusefs.tree.waiting import Workers
 from store.errors import NotFound
 from store.ids import now_ms
 from store.store import Store
@@ -47,6 +49,8 @@ Key = tuple[str, ...]
 """What a handed-out inode is: the path of a directory or file that belongs to no conversation."""
 
 _DAY_LENGTH = len("2026-03-05")
+_UNCOUNTED: tuple[Key, ...] = ((CONTROL, BLOBS), (SEARCH,))
+"""What is below these may be very many, and gets another number when it is looked up again."""
 _VIEWS_KEPT = 256
 _VIEWED_RECORDS_KEPT = 1 << 18
 _ANONYMOUS = "/"
@@ -100,6 +104,10 @@ class Tree:
         """What tools and agents have put out."""
         self.native = Native(self, Path.home())
         """The tools' own files."""
+        self.workers = Workers()
+        """Threads for what takes long."""
+        self.searches = Searches(self)
+        """What was searched for lately."""
         self.unsettled: set[int] = set()
         """Inodes of files that have changed, of which the kernel has not been told yet."""
         self._space = SpaceTaken(store.root)
@@ -153,6 +161,12 @@ class Tree:
             node = self._fixed[ino] = self._make(ino, key)
         return node
 
+    def made(self, key: Key, make: Callable[[int], Node]) -> Node:
+        """Return a node that belongs to no conversation, made anew with the number that its path has."""
+        ino = self._keys.number(key)
+        node = self._fixed[ino] = make(ino)
+        return node
+
     def _make(self, ino: int, key: Key) -> Node:
         match key:
             case ():
@@ -176,6 +190,8 @@ class Tree:
             case (name, *rest) if name == BY_DATE:
                 date = rest[0] if rest else ""
                 return DayDirectory(self, ino, date) if len(date) == _DAY_LENGTH else DatesDirectory(self, ino, date)
+            case (name, *rest) if name == SEARCH:
+                return search_node(self, ino, tuple(rest))
             case (name, *rest) if name == CONTROL:
                 return control_node(self, ino, tuple(rest))
         raise NotFound(f"there is no {'/'.join(key)}")
@@ -250,9 +266,9 @@ class Tree:
             # it was moved while the kernel knew it
             self.unbind(ino)
         key = self._keys.key(ino)
-        if key is not None and key[:2] == (CONTROL, BLOBS) and len(key) > 2:
+        if key is not None and any(key[: len(above)] == above and len(key) > len(above) for above in _UNCOUNTED):
             self._keys.drop(ino)
-            del self._fixed[ino]
+            self._fixed.pop(ino, None)
 
     # -- views -----------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
-"""The examples of how to write in ``LAYOUT.md``, run as they stand there."""
+"""The examples in ``LAYOUT.md`` of how to write, and of what is looked up, run as they stand there."""
 
 import os
 import re
+from itertools import chain
 from pathlib import Path
 
 from store.importing.importer import Importer
@@ -9,16 +10,16 @@ from tests.mount.mounting import mounted, new_store
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LAYOUT = (ROOT / "fusefs/LAYOUT.md").read_text(encoding="utf-8")
-WRITING = LAYOUT.partition("\n## Writing\n")[2].partition("\n## ")[0]
-EXAMPLES = re.findall(r"^```console\n(.*?)^```$", WRITING, re.MULTILINE | re.DOTALL)
+SECTIONS = [LAYOUT.partition(f"\n## {name}\n")[2].partition("\n## ")[0] for name in ("search/", "Writing")]
+EXAMPLES = [re.findall(r"^```console\n(.*?)^```$", section, re.MULTILINE | re.DOTALL) for section in SECTIONS]
 
 
 def test_every_gesture_does_what_the_page_shows(store_path: Path) -> None:
     with new_store(store_path) as store:
         Importer(store).run([ROOT / "fusefs/cli/demo"])
-    assert len(EXAMPLES) >= 5
+    assert all(EXAMPLES)
     with mounted(store_path) as mount:
-        for example in EXAMPLES:
+        for example in chain(*EXAMPLES):
             directory = mount.root
             for step in re.split(r"^\$ ", example, flags=re.MULTILINE)[1:]:
                 command, _, output = step.partition("\n")

@@ -4,13 +4,15 @@ Says ``ready`` once it is mounted. Each line of input is a JSON object, ``{"appe
 ``{"metadata": [context, {…}]}`` or ``{"branch": [context, parent turn, payload]}`` or ``{"edit": [context, {number:
 payload or null}]}`` (null deletes) or ``{"restore": [context, version]}``, answered by a line ``done`` when it is
 committed. ``{"open": [context, type, encoding]}`` begins a turn, the first of them number 0, which ``{"add": [number,
-text, …]}``, ``{"seal": number}`` and ``{"abort": number}`` go on with. With ``serving``, others are answered on a
-socket, too.
+text, …]}``, ``{"seal": number}`` and ``{"abort": number}`` go on with. ``{"hold": true}`` has searches find nothing
+before ``{"hold": false}``, and ``{"searching": true}`` waits until somebody searches. With
+``serving``, others are answered on a socket, too.
 """
 
 import json
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import trio
@@ -18,10 +20,26 @@ import trio
 from fusefs import mount
 from fusefs.text.render import FileRenderer
 from store.editing.editor import DELETED, Editor
+from store.search.hits import Hit
+from store.search.search import Search
 from store.service.server import Service, serving_beside
 from store.store import Append, OpenTurn, Store
 
 TYPE = "claude-code.line.v1"
+
+held_up = threading.Event()
+held_up.set()
+searching = threading.Event()
+run_search = Search.run
+
+
+def search(self: Search, query: str, limit: int | None = None, *, lines: int = 100) -> Iterator[Hit]:
+    searching.set()
+    held_up.wait()
+    return run_search(self, query, limit, lines=lines)
+
+
+Search.run = search  # type: ignore[method-assign]
 
 
 def obey(store: Store) -> None:
@@ -48,6 +66,10 @@ def obey(store: Store) -> None:
                 turns[number].seal()
             case {"abort": number}:
                 turns[number].abort()
+            case {"hold": hold}:
+                held_up.clear() if hold else held_up.set()
+            case {"searching": True}:
+                searching.wait()
         print("done", flush=True)
 
 

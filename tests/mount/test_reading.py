@@ -56,6 +56,7 @@ def test_the_root_lists_what_people_need_and_nothing_that_costs(mount: Mounted) 
         "conversations",
         "import",
         "recent",
+        "search",
         "transcripts",
     ]
     assert (mount.root / "README.md").read_text() == README

@@ -1,0 +1,148 @@
+"""What takes long is done by a thread: who asked for it waits, and the mount goes on meanwhile.
+
+Nodes answer at once. One that needs what is not there yet has a thread get it and raises :class:`Later`; the handler
+that asked waits for the work and asks the node again. Nobody waits longer than some seconds: a process that waits for a
+file system cannot be interrupted.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+import trio
+
+from store.errors import StoreBusy
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 10.0
+_THREADS = 2
+_END_SECONDS = 1.0
+_OLD_SECONDS = 0.25
+
+
+class Work(Generic[T]):
+    """Something that a thread does, once. Made by :meth:`Workers.begin`, which is asked in the mount's loop."""
+
+    def __init__(self, do: Callable[[], T]) -> None:
+        self._do = do
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[trio.Event, trio.lowlevel.TrioToken]] = []
+        self._until = time.monotonic() + PATIENCE_SECONDS
+        self._given_up = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self.is_done = False
+        self.done_at = 0.0
+        """When it was done, by the monotonic clock."""
+
+    def await_done(self) -> bool:
+        """Return whether it is done; raise Later while it is not, and there is patience left."""
+        if self.is_done or self._given_up or time.monotonic() > self._until:
+            return self.is_done
+        raise Later(self)
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it was done some time ago: whoever waited for it has asked again since."""
+        return self.is_done and time.monotonic() > self.done_at + _OLD_SECONDS
+
+    def result(self) -> T:
+        """Return what came of it, or raise what went wrong. StoreBusy where it takes too long; Later before."""
+        if not self.await_done():
+            raise StoreBusy("this takes long: try again in a while")
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]  # it is one, by now
+
+    async def wait(self) -> None:
+        """Wait until it is done, or there is no patience left."""
+        event = trio.Event()
+        with self._lock:
+            if self.is_done or self._given_up:
+                return
+            self._waiting.append((event, trio.lowlevel.current_trio_token()))
+        with trio.move_on_after(self._until - time.monotonic()):
+            await event.wait()
+
+    def run(self) -> None:
+        """Do it; called by a thread."""
+        try:
+            self._value = self._do()
+        except BaseException as error:
+            self._error = error
+        self.done_at = time.monotonic()
+        self.is_done = True
+        self._wake()
+
+    def give_up(self) -> None:
+        """Let nobody wait any more."""
+        self._given_up = True
+        self._wake()
+
+    def _wake(self) -> None:
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        for event, token in waiting:
+            with suppress(trio.RunFinishedError):
+                token.run_sync_soon(event.set)
+
+
+class Later(Exception):
+    """Raised instead of an answer that depends on work that is not done."""
+
+    def __init__(self, work: Work[Any]) -> None:
+        super().__init__()
+        self.work = work
+
+
+class Workers:
+    """The threads of one mount. They end with the process, whatever they are at."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Work[Any] | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._begun: list[Work[Any]] = []
+        self._ended = False
+
+    def begin(self, do: Callable[[], T]) -> Work[T]:
+        """Have a thread do something."""
+        work = Work(do)
+        if self._ended:
+            work.give_up()
+            return work
+        self._begun = [one for one in self._begun if not one.is_done] + [work]
+        if len(self._threads) < min(_THREADS, len(self._begun)):
+            thread = threading.Thread(target=self._work, name="worker", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._queue.put(work)
+        return work
+
+    def _work(self) -> None:
+        while (work := self._queue.get()) is not None:
+            work.run()
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing is waited for any more: what is at work is to end soon."""
+        return self._ended
+
+    def give_up(self) -> None:
+        """Let nobody wait any more; whoever does is told that it takes too long."""
+        self._ended = True
+        for work in self._begun:
+            work.give_up()
+        for _thread in self._threads:
+            self._queue.put(None)
+
+    def end(self) -> None:
+        """Wait a little for the threads to end."""
+        self.give_up()
+        for thread in self._threads:
+            thread.join(_END_SECONDS)
