@@ -1,16 +1,13 @@
 """``convfs ls``."""
 
-import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from fusefs.cli.output import columns, escape, write_row
+from fusefs.cli.output import columns, escape, json_array, write_row
 
 if TYPE_CHECKING:
     from store.service.operations import ConversationLine
@@ -29,27 +26,12 @@ def ls(store: Path | None, project: str, as_json: bool) -> None:
 
     with reach(store_root(store)) as backend:
         if as_json:
-            with _json_array() as write:
+            with json_array() as write:
                 backend.call(LIST, ListParams(project), lambda page: write(map(msgspec.to_builtins, page)))
             return
         lines: list[ConversationLine] = []
         backend.call(LIST, ListParams(project), lines.extend)
     _table(lines)
-
-
-@contextmanager
-def _json_array() -> Iterator[Callable[[Iterable[object]], None]]:
-    """Write a JSON array to standard output, an element a line, as its elements come."""
-    separator = "[\n  "
-
-    def write(elements: Iterable[object]) -> None:
-        nonlocal separator
-        for element in elements:
-            sys.stdout.write(separator + json.dumps(element, ensure_ascii=False))
-            separator = ",\n  "
-
-    yield write
-    sys.stdout.write("[]\n" if separator.startswith("[") else "\n]\n")
 
 
 def _table(lines: "list[ConversationLine]") -> None:

@@ -30,6 +30,8 @@ COMMANDS = {
     "fork": ("history", "Branch off a conversation."),
     "diff": ("diff", "Say what differs between two versions, forks or conversations."),
     "where": ("where", "Say which conversations and events hold a content, a file or a URI."),
+    "search": ("search", "Find what was said."),
+    "grep": ("search", "Print the lines that a pattern is on."),
     "prune": ("prune", "Delete conversations, versions or artifacts for good."),
     "fsck": ("upkeep", "Check the store."),
     "reindex": ("upkeep", "Rebuild the index from the logs."),

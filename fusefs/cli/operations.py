@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from fusefs.cli.comparing import DIFF
 from fusefs.cli.holding import WHERE
+from fusefs.cli.searching import SEARCHING
 from fusefs.text.render import FileRenderer
 from store.events.conversation import Conversation
 from store.exporting.event_json import document, shown_events
@@ -50,4 +51,4 @@ def _as_json(holder: Holder, conversation: Conversation) -> Iterator[str]:
 
 SHOW = Operation(263, ShowParams, str, Nothing, _show)
 
-ALL_OPERATIONS = (*OPERATIONS, *HISTORY, *EXPORTING, *PRUNING, SHOW, DIFF, WHERE)
+ALL_OPERATIONS = (*OPERATIONS, *HISTORY, *EXPORTING, *PRUNING, SHOW, DIFF, WHERE, *SEARCHING)

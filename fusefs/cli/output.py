@@ -1,12 +1,14 @@
 """What goes to the terminal: control characters escaped, tables, JSON."""
 
+import json
 import os
 import re
 import shlex
 import shutil
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 # C0 and C1 controls, and the characters that change the direction of text around them.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -60,3 +62,18 @@ def size_text(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} TB"
+
+
+@contextmanager
+def json_array() -> Iterator[Callable[[Iterable[object]], None]]:
+    """Write a JSON array to standard output, an element a line, as its elements come."""
+    separator = "[\n  "
+
+    def write(elements: Iterable[object]) -> None:
+        nonlocal separator
+        for element in elements:
+            sys.stdout.write(separator + json.dumps(element, ensure_ascii=False))
+            separator = ",\n  "
+
+    yield write
+    sys.stdout.write("[]\n" if separator.startswith("[") else "\n]\n")

@@ -10,9 +10,12 @@ other, then what models thought and asked of tools, then what tools returned; th
 each. Some dozens of them are looked at at once, more from time to time, and of what is found among these
 
 1. what people and models said comes first, as above;
-2. then what has everything that was asked for on one line,
-3. and in whole words;
-4. then what happened last.
+2. within that, what has the words of the query one after the other;
+3. then what has them as whole words, not as parts of others;
+4. then what has all that was asked for on one line;
+5. then what happened last.
+
+Of an event, the lines that have all that was asked for are told; if there are none, those that have some of it.
 
 An event that is in several conversations, in a fork or a copy, comes with the one that changed last, and with the
 others after everything that was looked at together with it.
@@ -38,7 +41,7 @@ from store.search.reading import Shown
 from store.search.scope import Scope
 from store.search.terms import Text
 
-_FIRST = 48
+_FIRST = 128
 _MOST = 1024
 _LATE = 512
 """So many turns that are not in the index are looked at before what is; if there are more, after it."""
@@ -64,8 +67,11 @@ class Finding:
         self._lines = lines
         self._scope = Scope(following.store, query)
 
-    def hits(self) -> Iterator[Hit]:
-        """Yield what is found, best first. Holds nothing while it waits to be asked for more."""
+    def pages(self) -> Iterator[list[Hit]]:
+        """Yield what is found, best first, a page at a time, which may be empty.
+
+        Nothing is held while it waits to be asked for more.
+        """
         following = self._following
         following.follow()
         last, unfiled = following.placed, following.unfiled()
@@ -75,17 +81,17 @@ class Finding:
         for page in self._pages():
             turns = following.turns_of(page)
             # what has come since was not asked for
-            yield from self._best([[t for t in some if t not in late and turn_of(t) <= last] for some in turns])
+            yield self._best([[t for t in some if t not in late and turn_of(t) <= last] for some in turns])
         if len(unfiled) > _LATE:
             yield from self._late(unfiled)
 
-    def _late(self, unfiled: Sequence[int]) -> Iterator[Hit]:
+    def _late(self, unfiled: Sequence[int]) -> Iterator[list[Hit]]:
         for ids in batched(unfiled[::-1], _LATE):
             shown = [pair for pair in self._following.reading.rows(ids) if not isinstance(pair, ConvfsError)]
             alike: dict[object, list[int]] = {}
             for turn, row in shown:
                 alike.setdefault(key_of(turn, row), []).append(turn.turn_id)
-            yield from self._best(list(alike.values()))
+            yield self._best(list(alike.values()))
 
     def _pages(self) -> Iterator[Sequence[int]]:
         """Yield the documents that may be hits, the highest numbers first."""
@@ -128,8 +134,8 @@ class Finding:
 
     # -- looking at candidates -----------------------------------------------------------------------------------------
 
-    def _best(self, candidates: Sequence[Sequence[int]]) -> Iterator[Hit]:
-        """Yield the hits among some candidates, each of which is turns that all show the same."""
+    def _best(self, candidates: Sequence[Sequence[int]]) -> list[Hit]:
+        """Return the hits among some candidates, each of which is turns that all show the same."""
         meant = [list(self._meant_places(turns)) for turns in candidates]
         ids = list(dict.fromkeys(place.turn for places in meant for place, _entry in places))
         rows = {
@@ -144,8 +150,7 @@ class Finding:
             if not isinstance(event, ConvfsError):
                 found += self._look(event, places, rows)
         found.sort(key=lambda one: one.order)
-        yield from (one.hits[0] for one in found)
-        yield from (hit for one in found for hit in one.hits[1:])
+        return [one.hits[0] for one in found] + [hit for one in found for hit in one.hits[1:]]
 
     def _meant_places(self, turns: Sequence[int]) -> Iterator[_Placed]:
         for place in self._holders.places(turns):
@@ -174,11 +179,12 @@ class Finding:
         if not all(lines):
             return
         together = set(lines[0]).intersection(*lines[1:]) if lines else set()
-        told = sorted(set().union(*lines), key=lambda line: (line not in together, line))[: self._lines]
-        whole = sum(term.whole(text, found[0]) for term, found in zip(query.terms, lines, strict=True))
+        told = sorted(together or set().union(*lines))[: self._lines]
+        phrase = query.phrase is not None and query.phrase.whole(text)
+        whole = all(term.whole(text) for term in query.terms)
         places.sort(key=lambda place: (place[1].updated_ms, place[1].id), reverse=True)
-        hits = [self._hit(event, text, sorted(told), place, rows[place[0].turn]) for place in places]
-        yield _Found((-rank_of(row.kind), not together, -whole, -hits[0].time_ms), hits)
+        hits = [self._hit(event, text, told, place, rows[place[0].turn]) for place in places]
+        yield _Found((-rank_of(row.kind), not phrase, not whole, not together, -hits[0].time_ms), hits)
 
     def _hit(self, event: Event, text: Text, lines: Sequence[int], placed: _Placed, shown: Shown) -> Hit:
         place, entry = placed

@@ -18,8 +18,9 @@ class Line(Struct, frozen=True):
 class Hit(Struct, frozen=True):
     """An event of a conversation that is what was asked for.
 
-    ``time_ms`` is when it happened or, if it does not say so, when it came into the store. ``lines`` are those on which
-    something was found, in order, at most as many as were asked for; none where only filters were given.
+    ``time_ms`` is when it happened or, if it does not say so, when it came into the store. ``lines`` are those that
+    have all that was asked for, or else some of it, in order, at most as many as were wanted; none where only filters
+    were given.
     """
 
     conversation: Entry

@@ -70,9 +70,13 @@ class Filter(Struct, frozen=True):
 
 
 class Query(Struct, frozen=True):
-    """What is asked for, all of which must hold. Times are Unix milliseconds; ``kinds`` None: all."""
+    """What is asked for, all of which must hold. Times are Unix milliseconds; ``kinds`` None: all.
+
+    ``phrase`` is the words of the query in their order, None if there is but one.
+    """
 
     terms: tuple[Term, ...] = ()
+    phrase: Term | None = None
     without: tuple[Term, ...] = ()
     projects: tuple[Filter, ...] = ()
     labels: tuple[Filter, ...] = ()
@@ -123,8 +127,10 @@ def parse(text: str, now_ms: int) -> Query:
                 after = time if after is None else max(after, time)
             else:
                 before = time if before is None else min(before, time)
+    words = [token["word"] for token in spoken if token["word"] and not token["minus"]]
     query = Query(
         tuple(terms[False]),
+        Literal(" ".join(words), ignore_case=ignore_case) if len(words) > 1 else None,
         tuple(terms[True]),
         tuple(filters["project"]),
         tuple(filters["label"]),

@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice
+from itertools import chain
 
-from store.errors import ConvfsError
+from msgspec.structs import replace
+
+from store.errors import ConvfsError, UsageError
 from store.ids import now_ms
 from store.search.finding import Finding
 from store.search.following import Following
 from store.search.hits import Hit
 from store.search.holders import Holders
-from store.search.query import parse
+from store.search.query import Query, parse
+from store.search.terms import Term
 from store.store import Store
 
 _OF: dict[Store, Search] = {}
@@ -44,8 +47,31 @@ class Search:
         Each is told with up to ``lines`` lines. Nothing is held while no hit is asked for. UsageError, at once, where
         the query cannot be understood.
         """
-        asked = parse(query, now_ms())
-        return islice(Finding(self._following, self.holders, asked, lines).hits(), limit)
+        return chain.from_iterable(self.pages(query, limit, lines=lines))
+
+    def pages(self, query: str, limit: int | None = None, *, lines: int = 100) -> Iterator[list[Hit]]:
+        """As :meth:`run`, as many at a time as are looked at at once; some pages may be empty."""
+        return self._pages(parse(query, now_ms()), limit, lines)
+
+    def grep(self, term: Term, where: str = "", *, lines: int = 100) -> Iterator[list[Hit]]:
+        """As :meth:`pages`, for one term and the filters of a query."""
+        filters = parse(where, now_ms()) if where.strip() else Query()
+        if filters.terms or filters.without:
+            raise UsageError(f"{where}: a pattern is followed by filters alone (project:, role:, after:)")
+        return self._pages(replace(filters, terms=(term,)), None, lines)
+
+    def _pages(self, query: Query, limit: int | None, lines: int) -> Iterator[list[Hit]]:
+        left = limit
+        for page in Finding(self._following, self.holders, query, lines).pages():
+            yield page[:left]
+            if left is not None and (left := left - len(page)) <= 0:
+                return
+
+    @property
+    def unfiled(self) -> int:
+        """How many turns the index does not have."""
+        self._following.follow()
+        return len(self._following.unfiled())
 
     def file_some(self) -> bool:
         """Bring the index up a little further to what the store holds; return whether there is more to do."""

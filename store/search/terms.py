@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Protocol
 
 from store.errors import UsageError
@@ -51,8 +50,8 @@ class Term(Protocol):
     def lines(self, text: Text) -> Iterator[int]:
         """Yield the lines that have it, the first of all is 0, each once, in order."""
 
-    def whole(self, text: Text, line: int) -> bool:
-        """Say whether it stands on a line that has it without being part of a longer word."""
+    def whole(self, text: Text) -> bool:
+        """Say whether it is there without being part of a longer word."""
 
 
 class Literal:
@@ -61,6 +60,7 @@ class Literal:
     def __init__(self, text: str, *, ignore_case: bool) -> None:
         self.need = literal(text)
         self._text = fold(text) if ignore_case else text
+        self._word = re.compile(rf"(?<!\w){re.escape(self._text)}(?!\w)")
         self._ignore_case = ignore_case
 
     def lines(self, text: Text) -> Iterator[int]:
@@ -75,9 +75,9 @@ class Literal:
                 return
             line += 1
 
-    def whole(self, text: Text, line: int) -> bool:
+    def whole(self, text: Text) -> bool:
         """See :class:`Term`."""
-        return _between_words(re.escape(self._text), self._ignore_case).search(text.lines[line]) is not None
+        return self._word.search(text.folded if self._ignore_case else text.plain) is not None
 
 
 class Regex:
@@ -104,7 +104,7 @@ class Regex:
         search = self._pattern.search
         yield from (number for number, line in enumerate(text.lines) if search(line))
 
-    def whole(self, text: Text, line: int) -> bool:
+    def whole(self, text: Text) -> bool:
         """See :class:`Term`: who writes an expression says where words end."""
         return True
 
@@ -125,9 +125,14 @@ class Regex:
         return found
 
 
-@lru_cache(maxsize=64)
-def _between_words(pattern: str, ignore_case: bool) -> re.Pattern[str]:
-    return re.compile(rf"(?<!\w){pattern}(?!\w)", re.IGNORECASE if ignore_case else 0)
+def term_of(pattern: str, *, fixed: bool, ignore_case: bool, words: bool) -> Term:
+    """Return a term as ``grep`` takes it: a text if it is ``fixed``, in whole words if asked for. Raises UsageError."""
+    if not pattern:
+        raise UsageError("nothing to search for: every line has the empty pattern")
+    if fixed and not words:
+        return Literal(pattern, ignore_case=ignore_case)
+    pattern = re.escape(pattern) if fixed else pattern
+    return Regex(rf"\b(?:{pattern})\b" if words else pattern, ignore_case=ignore_case)
 
 
 def has_capitals(pattern: str) -> bool:
