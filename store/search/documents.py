@@ -1,15 +1,16 @@
 """Documents: what payloads show, each text filed once, and what they hold.
 
-Documents are numbered so that those that a reader is likely to look for have the higher numbers: first by what kind of
-event they show, then by when they came. So the index, asked for its last hits first, gives the best first without
-having looked at them.
+The number of a document is ``rank << 56 | block << 8 | place in the block``. Blocks are numbered as they come, each of
+documents of one rank: so those that a reader is likely to look for have the higher numbers, and the index, asked for
+its last hits first, gives the best first without having looked at them.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 import msgspec
 from msgspec import Struct
@@ -24,7 +25,10 @@ from store.search.folding import indexed
 Key = tuple[int, int]
 """What tells one document from all others: the key of its payload's hash, and a checksum of how it is seen."""
 
-_RANK_BITS = 40
+_RANK_SHIFT = 56
+_PLACES = 256
+_BLOCK_CHARACTERS = 4096
+"""So much text makes a block. Larger ones make the index smaller, and more to be looked at."""
 _SAID = frozenset((Kind.USER, Kind.ASSISTANT, Kind.QUESTION, Kind.ANSWER, Kind.SUMMARY, Kind.NOTE))
 _RETURNED = frozenset((Kind.TOOL_RESULT, Kind.SYSTEM, Kind.CONFIG))
 _AT_ONCE = 400
@@ -49,7 +53,17 @@ HIGHEST_RANK = 3
 
 def first_of(rank: int) -> int:
     """Return what the numbers of the documents of a rank are beyond."""
-    return rank << _RANK_BITS
+    return rank << _RANK_SHIFT
+
+
+def block_of(document: int) -> int:
+    """Return the block that a document is of, by which the index knows its text."""
+    return document // _PLACES
+
+
+def documents_of(block: int) -> tuple[int, int]:
+    """Return the first number that a document of a block may have, and the first beyond them."""
+    return block * _PLACES, (block + 1) * _PLACES
 
 
 def rank_of(kind: Kind) -> int:
@@ -91,18 +105,19 @@ def known(db: Database, keys: Iterable[Key]) -> dict[Key, int]:
 
 def add(sql: sqlite3.Connection, documents: Mapping[Key, Document]) -> dict[Key, int]:
     """File new documents; return their numbers."""
-    row = sql.execute("SELECT value FROM state WHERE key = 'documents'").fetchone()
-    count: int = row[0] if row else 0
+    row = sql.execute("SELECT value FROM state WHERE key = 'blocks'").fetchone()
+    last: int = row[0] if row else 0
     numbers: dict[Key, int] = {}
-    for key, document in documents.items():
-        count += 1
-        numbers[key] = first_of(document.rank) | count
-    sql.execute("INSERT OR REPLACE INTO state VALUES ('documents', ?)", (count,))
-    sql.executemany("INSERT INTO documents VALUES (?, ?, ?)", [(number, *key) for key, number in numbers.items()])
-    # the index wants rising numbers
-    texts = sorted((numbers[key], document.text) for key, document in documents.items() if document.text)
-    for number, text in texts:
-        sql.execute("INSERT INTO texts (rowid, text) VALUES (?, ?)", (number, indexed(text)))
+    # the index wants blocks in rising order
+    for rank, keys in groupby(sorted(documents, key=lambda key: documents[key].rank), lambda key: documents[key].rank):
+        for some in _blocks(keys, documents):
+            last += 1
+            start, _end = documents_of(block_of(first_of(rank)) + last)
+            numbers.update(zip(some, range(start, start + len(some)), strict=True))
+            if text := "".join(documents[key].text for key in some):
+                sql.execute("INSERT INTO texts (rowid, text) VALUES (?, ?)", (block_of(start), indexed(text)))
+    sql.execute("INSERT OR REPLACE INTO state VALUES ('blocks', ?)", (last,))
+    sql.executemany("INSERT INTO documents VALUES (?, ?, ?)", sorted((*key, own) for key, own in numbers.items()))
     contents = [(content, numbers[key]) for key, document in documents.items() for content in document.contents]
     sql.executemany("INSERT INTO contents VALUES (?, ?)", sorted(contents))
     resources = [
@@ -110,6 +125,19 @@ def add(sql: sqlite3.Connection, documents: Mapping[Key, Document]) -> dict[Key,
     ]
     sql.executemany("INSERT INTO resources VALUES (?, ?, ?)", resources)
     return numbers
+
+
+def _blocks(keys: Iterable[Key], documents: Mapping[Key, Document]) -> Iterator[list[Key]]:
+    block: list[Key] = []
+    size = 0
+    for key in keys:
+        block.append(key)
+        size += len(documents[key].text)
+        if size >= _BLOCK_CHARACTERS or len(block) == _PLACES:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
 
 
 def give(sql: sqlite3.Connection, turns: Sequence[tuple[int, int]]) -> None:

@@ -7,7 +7,7 @@ is looked at without it.
 
 **Best first.** Documents come in the order of their numbers, the highest first: what people and models said to each
 other, then what models thought and asked of tools, then what tools returned; the latest that came in first within
-each. Some dozens of them are looked at at once, more from time to time, and of what is found among these
+each. Some dozens of blocks of them are looked at at once, then more, and of what is found among these
 
 1. what people and models said comes first, as above;
 2. within that, what has the words of the query one after the other;
@@ -31,7 +31,7 @@ from store.errors import ConvfsError
 from store.events.event import Event, Kind
 from store.ids import turn_of
 from store.index.catalogue import Entry
-from store.search.documents import HIGHEST_RANK, first_of, key_of, rank_of
+from store.search.documents import HIGHEST_RANK, block_of, documents_of, first_of, key_of, rank_of
 from store.search.following import Following, batched
 from store.search.hits import Hit, Line
 from store.search.holders import Holders, Place
@@ -41,8 +41,8 @@ from store.search.reading import Shown
 from store.search.scope import Scope
 from store.search.terms import Text
 
-_FIRST = 128
-_MOST = 1024
+_FIRST = 32
+_MOST = 512
 _LATE = 512
 """So many turns that are not in the index are looked at before what is; if there are more, after it."""
 
@@ -79,9 +79,8 @@ class Finding:
         if len(unfiled) <= _LATE:
             yield from self._late(unfiled)
         for page in self._pages():
-            turns = following.turns_of(page)
             # what has come since was not asked for
-            yield self._best([[t for t in some if t not in late and turn_of(t) <= last] for some in turns])
+            yield self._best([[t for t in turns if t not in late and turn_of(t) <= last] for turns in page])
         if len(unfiled) > _LATE:
             yield from self._late(unfiled)
 
@@ -93,35 +92,51 @@ class Finding:
                 alike.setdefault(key_of(turn, row), []).append(turn.turn_id)
             yield self._best(list(alike.values()))
 
-    def _pages(self) -> Iterator[Sequence[int]]:
-        """Yield the documents that may be hits, the highest numbers first."""
-        db, query = self._following.db, self._query
+    def _pages(self) -> Iterator[list[list[int]]]:
+        """Yield what may be hits, the documents with the highest numbers first: the turns of each."""
+        query = self._query
         ranks = [rank_of(kind) for kind in query.kinds] if query.kinds is not None else [HIGHEST_RANK, 1]
         if not ranks:
             return
         first, below = first_of(max(min(ranks), 1)), first_of(max(ranks) + 1)
         meant = self._meant()
-        need, size = query.need, _FIRST
-        if meant is not None and need.vacuous:
-            some = sorted((one for one in meant if first <= one < below), reverse=True)
-            yield from batched(some, _FIRST)
-            return
-        table, where = ("documents", "id") if need.vacuous else ("texts", "rowid")
-        asked = "" if need.vacuous else "texts MATCH ? AND "
-        matching = [] if need.vacuous else [expression(need)]
-        while True:
-            page = [
-                number
-                for (number,) in db.query(
-                    f"SELECT {where} FROM {table} WHERE {asked}{where} >= ? AND {where} < ?"
-                    f" ORDER BY {where} DESC LIMIT ?",
-                    (*matching, first, below, size),
-                )
+        if not query.need.vacuous:
+            pages = self._indexed(expression(query.need), block_of(first), block_of(below))
+        elif meant is not None:
+            pages = batched(sorted({block_of(one) for one in meant if first <= one < below}, reverse=True), _FIRST)
+        else:
+            pages = self._all(first, below)
+        for blocks in pages:
+            yield [
+                turns
+                for block in blocks
+                for document, turns in self._following.turns_between(*documents_of(block)).items()
+                if meant is None or document in meant
             ]
-            yield page if meant is None else [number for number in page if number in meant]
+
+    def _indexed(self, asked: str, first: int, below: int) -> Iterator[Sequence[int]]:
+        """Yield the blocks that the index has for what is asked of it."""
+        size = _FIRST
+        query = "SELECT rowid FROM texts WHERE texts MATCH ? AND rowid >= ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
+        while True:
+            page = [block for (block,) in self._following.db.query(query, (asked, first, below, size))]
+            yield page
             if len(page) < size:
                 return
             below, size = page[-1], min(2 * size, _MOST)
+
+    def _all(self, first: int, below: int) -> Iterator[Sequence[int]]:
+        """Yield all blocks between two documents, a few at a time."""
+        query = "SELECT document FROM turns WHERE document >= ? AND document < ? ORDER BY document DESC LIMIT 1"
+        page: list[int] = []
+        while row := self._following.db.one(query, (first, below)):
+            block = block_of(row[0])
+            below, _beyond = documents_of(block)
+            page.append(block)
+            if len(page) == _FIRST:
+                yield page
+                page = []
+        yield page
 
     def _meant(self) -> set[int] | None:
         """Return all documents that conditions leave over, and perhaps some more; None: too many to say."""

@@ -32,7 +32,7 @@ from store.store import Store
 T = TypeVar("T")
 
 FILE_NAME = "search.db"
-_TURNS_AT_ONCE = 256
+_TURNS_AT_ONCE = 500
 _BYTES_AT_ONCE = 1 << 20
 
 
@@ -150,16 +150,13 @@ class Following:
         waiting: list[int] = [turn for (turn,) in db.query("SELECT turn FROM waiting ORDER BY turn")]
         return [*range(_number(db, "filed") + 1, _number(db, "placed") + 1), *waiting]
 
-    def turns_of(self, some: Sequence[int]) -> list[list[int]]:
-        """Return the turns of documents, by id."""
-        turns: dict[int, list[int]] = {document: [] for document in some}
-        for ids in batched(some, _TURNS_AT_ONCE):
-            marks = ",".join("?" * len(ids))
-            for turn, document in self.db.query(
-                f"SELECT turn, document FROM turns WHERE document IN ({marks}) ORDER BY turn", ids
-            ):
-                turns[document].append(turn)
-        return [*turns.values()]
+    def turns_between(self, first: int, beyond: int) -> dict[int, list[int]]:
+        """Return the turns of the documents with numbers from ``first`` to ``beyond``."""
+        turns: dict[int, list[int]] = {}
+        query = "SELECT document, turn FROM turns WHERE document >= ? AND document < ? ORDER BY document"
+        for document, turn in self.db.query(query, (first, beyond)):
+            turns.setdefault(document, []).append(turn)
+        return turns
 
     def documents_with(self, wanted: Callable[[str], bool]) -> set[int]:
         """Return the documents that have a resource with one of the URIs that are wanted."""

@@ -1,7 +1,9 @@
 """The schema of ``search.db``, which follows from the logs, the payloads and the renderer: deleted, it is made anew.
 
-A *document* is what one payload shows: however many turns carry that payload, its text is indexed once. Numbers of
-documents rise with how much a reader is likely to care (``store.search.documents``), then with when they were indexed.
+A *document* is what one payload shows: however many turns carry that payload, its text is indexed once. Texts are
+indexed in *blocks* of some documents that came together: which of them it is, looking tells, and small texts cost
+little. The numbers of documents (``store.search.documents``) say which block each is of, and rise with how much a
+reader is likely to care.
 
 A *line* is a branch as it grew: a turn that follows the last of a line goes on with it, one that branches off from
 further up begins a line of its own. A conversation's head is a place on a line, and so is every turn; so which
@@ -14,8 +16,9 @@ TABLES = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 
 -- payload: the key of its hash (store.ids); sight: what else decides on how it is seen, as a checksum.
-CREATE TABLE documents (id INTEGER PRIMARY KEY, payload INTEGER NOT NULL, sight INTEGER NOT NULL);
-CREATE UNIQUE INDEX documents_by_payload ON documents (payload, sight);
+CREATE TABLE documents (
+    payload INTEGER NOT NULL, sight INTEGER NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (payload, sight)
+) WITHOUT ROWID;
 
 -- The document of every turn; of one that is seen through a patch, under the id that it has then.
 CREATE TABLE turns (turn INTEGER PRIMARY KEY, document INTEGER NOT NULL);
@@ -44,6 +47,7 @@ CREATE TABLE heads (
 );
 CREATE INDEX heads_by_line ON heads (line, depth);
 
+-- By the number of the block.
 CREATE VIRTUAL TABLE texts USING fts5 (
     text, content = '', columnsize = 0, detail = none, tokenize = 'trigram case_sensitive 1'
 );

@@ -132,7 +132,7 @@ def term_of(pattern: str, *, fixed: bool, ignore_case: bool, words: bool) -> Ter
     if fixed and not words:
         return Literal(pattern, ignore_case=ignore_case)
     pattern = re.escape(pattern) if fixed else pattern
-    return Regex(rf"\b(?:{pattern})\b" if words else pattern, ignore_case=ignore_case)
+    return Regex(rf"(?<!\w)(?:{pattern})(?!\w)" if words else pattern, ignore_case=ignore_case)
 
 
 def has_capitals(pattern: str) -> bool:
