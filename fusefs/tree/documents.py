@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from fusefs.text import transcript
 from fusefs.text.metadata import metadata_text
 from fusefs.tree.node import DERIVED_FILE, FILE, Attributes, Content, Drawn, File, Through
@@ -62,7 +64,8 @@ class ContextFile(ViewNode, File):
         return "context.json"
 
     def open(self) -> Content:
-        store, conversation = self.tree.store, self.view.conversation
+        store, view = self.tree.store, self.view
+        conversation = structs.replace(view.conversation, head=view.head)
         return Drawn(lambda: Context(store, conversation, _MESSAGES).document())
 
 
