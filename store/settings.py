@@ -59,6 +59,13 @@ class Retention(Struct, frozen=True):
     keep_labels: tuple[str, ...] = ("keep",)
 
 
+class Sealing(Struct, frozen=True):
+    """``[sealing]``: whether a daemon seals by itself what was appended, and how much there must be of it."""
+
+    background: bool = True
+    at_bytes: int = 4 * _MIB
+
+
 class Settings(Struct, frozen=True):
     """What a user may set. Sizes are bytes.
 
@@ -68,8 +75,8 @@ class Settings(Struct, frozen=True):
     mount looks for a next request before it sleeps (0: not at all); costs a little processor time, saves waking up.
     ``edits``: what an edit of records in their places appends: them and all after them (``branch``), or a patch
     (``overlay``). ``canonical_json``: payloads in JSON that are appended are stored in their canonical form, not as
-    they were spelled; what is imported stays as it is. ``conversation``, ``tools`` (by a tool's name) and
-    ``retention`` are sections.
+    they were spelled; what is imported stays as it is. ``conversation``, ``tools`` (by a tool's name), ``retention``
+    and ``sealing`` are sections.
     """
 
     inline_limit_bytes: int = 1024
@@ -81,6 +88,7 @@ class Settings(Struct, frozen=True):
     conversation: ConversationSettings = ConversationSettings()
     tools: dict[str, ToolSettings] = {}
     retention: Retention = Retention()
+    sealing: Sealing = Sealing()
 
 
 def load(root: Path) -> tuple[Settings, list[str]]:

@@ -15,6 +15,7 @@ from store.service.history import HISTORY
 from store.service.operation import Holder, Nothing, Operation
 from store.service.operations import OPERATIONS, line_of
 from store.service.pruning import PRUNING
+from store.service.sealing import SEAL
 
 _CHUNK = 64 << 10
 
@@ -51,4 +52,4 @@ def _as_json(holder: Holder, conversation: Conversation) -> Iterator[str]:
 
 SHOW = Operation(263, ShowParams, str, Nothing, _show)
 
-ALL_OPERATIONS = (*OPERATIONS, *HISTORY, *EXPORTING, *PRUNING, SHOW, DIFF, WHERE, *SEARCHING)
+ALL_OPERATIONS = (*OPERATIONS, *HISTORY, *EXPORTING, *PRUNING, SEAL, SHOW, DIFF, WHERE, *SEARCHING)

@@ -43,8 +43,10 @@ class Sealing:
         self._contents.append(member)
         self.size += len(member.body)
 
-    def finish(self) -> Generator[None, None, tuple[bytes, list[Hash]]]:
+    def finish(self) -> Generator[int, None, tuple[bytes, list[Hash]]]:
         """Return the record, and the names of its blobs by their numbers; pauses now and then.
+
+        Yields as :func:`store.content.zstd.compress_in_steps`.
 
         It is read back: DamageError if that does not give every blob with its name.
         """

@@ -57,13 +57,17 @@ def compress(data: bytes | memoryview, level: int = LEVEL, dictionary: Dictionar
     return compressor.compress(data)
 
 
-def compress_in_steps(data: bytes, level: int) -> Generator[None, None, bytes]:
-    """Return one frame that declares its size, pausing after each step of some hundredths of a second."""
+def compress_in_steps(data: bytes, level: int) -> Generator[int, None, bytes]:
+    """Return one frame that declares its size, pausing after each step of some hundredths of a second.
+
+    Yields how many bytes each step has compressed.
+    """
     tool = zstandard.ZstdCompressor(level=level).compressobj(size=len(data))
     pieces = []
     for start in range(0, len(data), _STEP_BYTES):
-        pieces.append(tool.compress(data[start : start + _STEP_BYTES]))
-        yield
+        step = data[start : start + _STEP_BYTES]
+        pieces.append(tool.compress(step))
+        yield len(step)
     pieces.append(tool.flush())
     return b"".join(pieces)
 

@@ -7,7 +7,8 @@ blobs, what does not compress, dictionaries, lists of chunks, and deltas, which 
 Nothing is sealed that cannot be read back with its name; what is damaged stays where it is, and its whole pack with it.
 
 A run is a generator that pauses every few hundredths of a second, so that the background can do it in slices. Before
-its last step, which is the switch (``store.upkeep.rewriting``), nothing has changed; who gives up a run closes it.
+its last step, which is the switch (``store.upkeep.rewriting``), nothing has changed; who gives up a run closes it. It
+yields how many bytes of blobs each step has compressed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from store.content.text import is_text
 from store.content.zstd import compress, compress_in_steps
 from store.disk import skeleton_format
 from store.disk.blob_format import Form, Record, encode_record
-from store.disk.file_header import Damage
+from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.pack_files import REWRITTEN, PackWriter, Place
 from store.errors import DamageError
 from store.ids import Hash, hash_bytes
@@ -74,6 +75,11 @@ class Sealer:
         packs = self._writer.packs
         return sum(packs.length(number) for number in packs.appended() if number not in self.damaged)
 
+    def planned(self) -> list[int]:
+        """Return which packs would be sealed now, the one that is appended to among them."""
+        packs = self._writer.packs
+        return self.chosen(number for number in packs.numbers() if packs.length(number) > HEADER_SIZE)
+
     def chosen(self, cold: Iterable[int]) -> list[int]:
         """Return which of the packs ``cold`` to seal in one run: none where all are sealed.
 
@@ -96,7 +102,7 @@ class Sealer:
             total += sizes[number]
         return chosen if any(number < REWRITTEN for number in chosen) else []
 
-    def steps(self, *, wait: bool = True) -> Generator[None, None, Sealed]:
+    def steps(self, *, wait: bool = True) -> Generator[int, None, Sealed]:
         """Seal what has been appended up to now, and small sealed packs along with it; some of it if it is very much.
 
         If packs are being rewritten already, ``wait`` for that, or do nothing. Raises DamageError where something is
@@ -120,7 +126,7 @@ class Sealer:
 
     def reseal(
         self, numbers: Sequence[int], without: Collection[Hash], *, overwrite: bool
-    ) -> Generator[None, None, Sealed]:
+    ) -> Generator[int, None, Sealed]:
         """Write cold packs anew without some of their blobs; what was a delta against one of these is none then.
 
         The caller holds ``rewriting.alone``; ``overwrite`` as of :meth:`Rewriting.switch`. Sealed groups that hold none
@@ -130,13 +136,13 @@ class Sealer:
 
     def _rewritten(
         self, numbers: Sequence[int], first_turn: int, without: Collection[Hash] = _NOTHING, *, overwrite: bool = False
-    ) -> Generator[None, None, Sealed]:
+    ) -> Generator[int, None, Sealed]:
         packs = self._writer.packs
         before = sum(map(packs.length, numbers))
         run = _Run(self._writer, self._rewriting, numbers, without)
         try:
             yield from run.write(first_turn)
-            yield
+            yield 0
             new = run.finish()
         except DamageError as error:
             if run.at:
@@ -168,12 +174,12 @@ class _Run:
         self._group = Sealing()
         self._writers: list[PackWriter] = []
 
-    def write(self, first_turn: int) -> Generator[None, None, None]:
+    def write(self, first_turn: int) -> Generator[int, None, None]:
         """Write everything."""
         yield from self._copy_sealed()
         turns = reading_order(self._turns, first_turn)
         while some := list(islice(turns, _AT_ONCE)):
-            yield
+            yield 0
             digests = self._payloads(some)
             found = self._index.locate(digests)
             for digest in digests:
@@ -246,7 +252,7 @@ class _Run:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def _copy_sealed(self) -> Generator[None, None, None]:
+    def _copy_sealed(self) -> Generator[int, None, None]:
         """Copy sealed groups that are large enough, if nothing of them is to go."""
         for pack, offset, record in self._packs.scan(numbers=sorted(n for n in self._numbers if n > REWRITTEN)):
             if not isinstance(record, Record) or 2 * record.raw_len < SEALED_BYTES:
@@ -254,13 +260,13 @@ class _Run:
             opened = self._open((pack, offset))
             if opened.sealed is None:
                 continue
-            yield
+            yield 0
             names = opened.sealed.names()
             if not any(name in self._done or name in self._without for name in names):
                 self._write(_again(record), names)
                 self._done.update(names)
 
-    def _take(self, digest: Hash, places: Iterable[Located], *, record: bool) -> Generator[None, None, None]:
+    def _take(self, digest: Hash, places: Iterable[Located], *, record: bool) -> Generator[int, None, None]:
         """Write a blob of these packs once, behind what was cut out of it; ``record``: it is the payload of a turn."""
         member = self._member(digest, places)
         if member is None:
@@ -295,7 +301,7 @@ class _Run:
         form, length, *_place = entry = opened.members[digest]
         return Member(digest, Form(form), length, opened.body(entry))
 
-    def _add(self, member: Member, *, record: bool) -> Generator[None, None, None]:
+    def _add(self, member: Member, *, record: bool) -> Generator[int, None, None]:
         """Have a blob written: in the group, or in a record of its own."""
         body = member.body
         if _stands_alone(body):
@@ -311,7 +317,7 @@ class _Run:
         else:
             self._group.add_content(member)
 
-    def _flush(self) -> Generator[None, None, None]:
+    def _flush(self) -> Generator[int, None, None]:
         if self._group.size:
             record, names = yield from self._group.finish()
             self._write(record, names)
