@@ -66,6 +66,19 @@ class Sealing(Struct, frozen=True):
     at_bytes: int = 4 * _MIB
 
 
+class PriceSettings(Struct, frozen=True):
+    """``[prices.MODEL]``: what a million tokens of MODEL cost, in US dollars, whatever the price that is built in.
+
+    ``cache_read``, ``cache_write`` and ``cache_write_hour`` (what is kept for an hour) are as ``input`` where left out.
+    """
+
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float | None = None
+    cache_write: float | None = None
+    cache_write_hour: float | None = None
+
+
 class Settings(Struct, frozen=True):
     """What a user may set. Sizes are bytes.
 
@@ -75,8 +88,8 @@ class Settings(Struct, frozen=True):
     mount looks for a next request before it sleeps (0: not at all); costs a little processor time, saves waking up.
     ``edits``: what an edit of records in their places appends: them and all after them (``branch``), or a patch
     (``overlay``). ``canonical_json``: payloads in JSON that are appended are stored in their canonical form, not as
-    they were spelled; what is imported stays as it is. ``conversation``, ``tools`` (by a tool's name), ``retention``
-    and ``sealing`` are sections.
+    they were spelled; what is imported stays as it is. ``conversation``, ``tools`` (by a tool's name), ``retention``,
+    ``sealing`` and ``prices`` (by a model's) are sections.
     """
 
     inline_limit_bytes: int = 1024
@@ -89,6 +102,7 @@ class Settings(Struct, frozen=True):
     tools: dict[str, ToolSettings] = {}
     retention: Retention = Retention()
     sealing: Sealing = Sealing()
+    prices: dict[str, PriceSettings] = {}
 
 
 def load(root: Path) -> tuple[Settings, list[str]]:

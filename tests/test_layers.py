@@ -28,6 +28,7 @@ LAYERS = (
     ("store.exporting", "store.comparing"),
     ("store.delivery",),
     ("store.search",),
+    ("store.insight",),
     ("store.redaction",),
     ("store.backlinks",),
     ("store.service",),

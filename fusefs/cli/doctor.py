@@ -10,7 +10,8 @@ from pathlib import Path
 
 import click
 
-from fusefs.cli.output import escape, size_text
+from fusefs.cli.output import escape
+from fusefs.text.amounts import size_text
 
 _LITTLE_SPACE = 1 << 30
 

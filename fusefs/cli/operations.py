@@ -12,6 +12,7 @@ from store.events.conversation import Conversation
 from store.exporting.event_json import document, shown_events
 from store.service.exporting import EXPORTING
 from store.service.history import HISTORY
+from store.service.insight import INSIGHT
 from store.service.operation import Holder, Nothing, Operation
 from store.service.operations import OPERATIONS, line_of
 from store.service.pruning import PRUNING
@@ -52,4 +53,4 @@ def _as_json(holder: Holder, conversation: Conversation) -> Iterator[str]:
 
 SHOW = Operation(263, ShowParams, str, Nothing, _show)
 
-ALL_OPERATIONS = (*OPERATIONS, *HISTORY, *EXPORTING, *PRUNING, SEAL, SHOW, DIFF, WHERE, *SEARCHING)
+ALL_OPERATIONS = (*OPERATIONS, *HISTORY, *EXPORTING, *PRUNING, SEAL, SHOW, DIFF, WHERE, *SEARCHING, INSIGHT)

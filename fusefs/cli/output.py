@@ -55,15 +55,6 @@ def write_row(cells: Sequence[str], widths: Sequence[int]) -> None:
     sys.stdout.write("  ".join([*padded, *cells[len(widths) :]]).rstrip() + "\n")
 
 
-def size_text(size: float) -> str:
-    """Return a number of bytes as people say it: ``831 B``, ``1.2 MB``."""
-    for unit in ("B", "KB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
-
-
 @contextmanager
 def json_array() -> Iterator[Callable[[Iterable[object]], None]]:
     """Write a JSON array to standard output, an element a line, as its elements come."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fusefs.cli.output import escape
 from store.service.exporting import ExportProgress
+from store.service.insight import CountProgress
 from store.service.operations import ImportProgress
 
 _SESSION_SUFFIXES = (".jsonl", ".json")
@@ -61,6 +62,21 @@ def export_progress(name: str) -> Iterator[Callable[[ExportProgress], None] | No
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task(escape(name)[:_NAME_WIDTH].ljust(_NAME_WIDTH), total=None)
         yield lambda progress: bars.update(task, completed=progress.bytes)
+
+
+@contextmanager
+def count_progress() -> Iterator[Callable[[CountProgress], None] | None]:
+    """Show how many turns are counted; as :func:`import_progress`."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task("Counting", total=None)
+        yield lambda progress: bars.update(task, completed=progress.counted, total=progress.turns)
 
 
 def _size_of(paths: Sequence[Path]) -> int:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from fusefs.cli.amounts import Size, Span
-from fusefs.cli.output import columns, escape, size_text, write_row
+from fusefs.cli.output import columns, escape, write_row
+from fusefs.text.amounts import size_text
 
 if TYPE_CHECKING:
     from fusefs.cli.backend import Backend

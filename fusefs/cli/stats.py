@@ -2,27 +2,145 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from fusefs.cli.output import escape
+from fusefs.cli.output import columns, escape
+
+if TYPE_CHECKING:
+    from store.insight.report import Report, Spent
+    from store.service.insight import StoreReport
+
+_ROWS = 20
+"""So many rows of a table, unless it was asked for."""
+
+_WAYS = ("project", "model", "day", "tool")
 
 
 @click.command(short_help="Say what the store holds and what it costs.")
+@click.option("--by", type=click.Choice(_WAYS), help="All tokens and costs, or uses of tools, by this.")
 @click.option("--json", "as_json", is_flag=True, help="One object, for programs.")
 @click.pass_obj
-def stats(store: Path | None, as_json: bool) -> None:
-    """Say what the store holds, what it costs, and who holds it."""
-    from fusefs.cli.backend import reach, store_root
-    from store.service.operation import Nothing
-    from store.service.operations import STATS
+def stats(store: Path | None, by: str | None, as_json: bool) -> None:
+    """Say what the store holds and saves, what answers of models took and cost, and who holds the store.
 
-    with reach(store_root(store)) as backend:
-        numbers = backend.call(STATS, Nothing())
+    Answers count once, however many forks, copies and subagents tell of them. What no session says the cost of is
+    priced as the provider's interface would be; `[prices."MODEL"]` in convfs.toml says otherwise.
+    """
+    import msgspec
+
+    from fusefs.cli.backend import reach, store_root
+    from fusefs.cli.progress import count_progress
+    from store.service.insight import INSIGHT, InsightParams, numbers
+
+    with reach(store_root(store)) as backend, count_progress() as progress:
+        told = backend.call(INSIGHT, InsightParams(), progress)
     if as_json:
-        click.echo(json.dumps(numbers, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(msgspec.to_builtins(numbers(told)), indent=2, ensure_ascii=False))
         return
-    width = max(map(len, numbers))
-    for name, value in numbers.items():
-        sys.stdout.write(f"{name.replace('_', ' '):{width}}  {escape('-' if value is None else str(value))}\n")
+    if by is None:
+        _write_pairs(_summary(told))
+        if told.report.models:
+            sys.stdout.write("\n")
+            _write_table(told.report, "model", _ROWS)
+    else:
+        _write_table(told.report, by, None)
+
+
+def _summary(told: "StoreReport") -> list[tuple[str, str]]:
+    from fusefs.text.amounts import count_text, dollars_text, share_text, size_text
+
+    stats, report = told.stats, told.report
+    logical, saved, spent = report.logical_bytes, report.saved, report.total
+    pairs = [("store", told.root)]
+    pairs += [("mounted at", told.mountpoint)] if told.mountpoint else []
+    pairs += [("socket", told.socket)] if told.socket else []
+    pairs += [
+        ("holds", f"{stats.conversations:,} conversations, {stats.events:,} events, {stats.blobs:,} contents"),
+        ("logical", f"{size_text(logical)}, every conversation and fork in full, and earlier versions"),
+        ("  once", f"{size_text(saved.deduplication)} less ({share_text(saved.deduplication, logical)})"),
+        ("  deltas", f"{size_text(saved.delta)} less ({share_text(saved.delta, logical)})"),
+        ("  compressed", f"{size_text(saved.compression)} less ({share_text(saved.compression, logical)})"),
+        ("stored", f"{size_text(report.stored_bytes)}; {size_text(stats.total_bytes)} on disk, with logs and indexes"),
+    ]
+    if spent.answers:
+        sent = f"{count_text(spent.input)} sent, {count_text(spent.cache_read)} from caches"
+        said = f"{count_text(spent.cache_write)} to caches, {count_text(spent.output)} answered"
+        pairs.append(("tokens", f"{sent}, {said}, in {spent.answers:,} answers"))
+        known = f"{dollars_text(spent.cost)} at prices of {report.prices_of}"
+        pairs.append(("cost", known if spent.unpriced < spent.answers else "not known: no price of these models is"))
+        if spent.told_cost:
+            pairs.append(("", f"{dollars_text(spent.told_cost)} of it as the sessions themselves say"))
+        if 0 < spent.unpriced < spent.answers:
+            pairs.append(("", f"without {spent.unpriced:,} answers of models whose price is not known"))
+    return pairs
+
+
+def _write_pairs(pairs: Sequence[tuple[str, str]]) -> None:
+    width = max(len(name) for name, _value in pairs)
+    for name, value in pairs:
+        sys.stdout.write(f"{name:{width}}  {escape(value)}\n")
+
+
+def _write_table(report: "Report", by: str, most: int | None) -> None:
+    """Write a table, names first; all else is numbers, which end below each other."""
+    rows = list(_rows(report, by))
+    head, body = rows[0], rows[1:]
+    shown = [head, *body[: most or len(body)]]
+    widths = [max(map(columns, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
+        name, *amounts = row
+        cells = [name + " " * (widths[0] - columns(name))]
+        cells += [amount.rjust(width) for amount, width in zip(amounts, widths[1:], strict=True)]
+        sys.stdout.write("  ".join(cells) + "\n")
+    if len(shown) <= len(body):
+        sys.stdout.write(f"and {len(body) + 1 - len(shown)} more: `convfs stats --by {by}`\n")
+
+
+def _rows(report: "Report", by: str) -> Sequence[tuple[str, ...]]:
+    from fusefs.text.amounts import size_text
+
+    if by == "tool":
+        head = ("TOOL", "CALLS", "ASKED", "RESULTS", "RETURNED")
+        return [
+            head,
+            *(
+                (
+                    escape(used.tool),
+                    f"{used.calls:,}",
+                    size_text(used.call_bytes),
+                    f"{used.results:,}",
+                    size_text(used.result_bytes),
+                )
+                for used in report.tools
+            ),
+        ]
+    if by == "project":
+        return [
+            ("PROJECT", "CONVERSATIONS", "SIZE", *_SPENT),
+            *(
+                (_name(one.project), f"{one.conversations:,}", size_text(one.bytes), *_spent(one))
+                for one in report.projects
+            ),
+        ]
+    if by == "model":
+        return [("MODEL", *_SPENT), *((_name(one.model), *_spent(one)) for one in report.models)]
+    return [("DAY", *_SPENT), *((_name(one.day), *_spent(one)) for one in report.days)]
+
+
+_SPENT = ("ANSWERS", "INPUT", "CACHED", "TO CACHE", "OUTPUT", "COST")
+
+
+def _spent(spent: "Spent") -> tuple[str, ...]:
+    from fusefs.text.amounts import count_text, dollars_text
+
+    tokens = (spent.input, spent.cache_read, spent.cache_write, spent.output)
+    cost = "?" if spent.unpriced == spent.answers and spent.answers else dollars_text(spent.cost)
+    return (f"{spent.answers:,}", *map(count_text, tokens), cost)
+
+
+def _name(name: str) -> str:
+    return escape(name) or "(unknown)"

@@ -51,6 +51,12 @@ class Pending:
         """Whether the blob waits to be packed."""
         return digest in self._blobs
 
+    @property
+    def body_bytes(self) -> int:
+        """How many bytes the bodies of all of them have."""
+        with self._lock:
+            return sum(waiting.length for waiting in self._blobs.values())
+
     def bodies(self, some: Sequence[Waiting]) -> list[bytes]:
         """Return the bodies of blobs that have not been dropped, read as one where they lie together."""
         found: list[bytes] = []

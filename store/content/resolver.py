@@ -14,7 +14,7 @@ from store.content.salvage import salvage
 from store.content.shelf import Shelf
 from store.content.source import BlobSource, Place
 from store.disk import skeleton_format
-from store.disk.blob_format import Chunk, Form
+from store.disk.blob_format import Chunk, Form, Record
 from store.errors import ConvfsError, DamageError, NotFound
 from store.ids import Hash
 
@@ -85,6 +85,13 @@ class Resolver:
             return opened.members[digest][1] if opened.sealed is None else opened.sealed.length(member)
         form, body = pending
         return skeleton_format.decode(body).payload_length if form == Form.SKELETON else len(body)
+
+    def body_size(self, record: Record) -> int:
+        """Return how many bytes a record of a pack has when it is decompressed.
+
+        Contents that lie elsewhere (chunks, what was cut out of payloads) do not count. Raises DamageError, NotFound.
+        """
+        return self._shelf.open(record).size
 
     def bases(self, digest: Hash) -> list[Hash]:
         """Return what a blob is made from: the base of its delta, that one's base, and so on to what lies there whole.

@@ -154,6 +154,16 @@ class Library(Records):
         self._settle()
         return self._catalogue.nameless()
 
+    def context_ids(self) -> set[int]:
+        """Return the ids of all contexts that there are, conversations and others."""
+        self._settle()
+        return self._catalogue.ids()
+
+    def projects_by_id(self) -> dict[int, str]:
+        """Return which project each context is of, "" for what is in the trash and what has no name."""
+        self._settle()
+        return self._catalogue.projects_by_id()
+
     def names_like(self, project: str, stem: str) -> set[str]:
         """Return the names within ``project`` that begin with ``stem``."""
         self._settle()

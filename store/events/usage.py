@@ -4,7 +4,12 @@ Tools count differently: what some call input includes what was read from a cach
 output. Here every token is in one of ``input``, ``cache_read``, ``cache_write`` and ``output``, and in only one.
 """
 
+from bisect import bisect_left
+
 from msgspec import Struct
+
+PROMPT_LENGTHS = (100_000, 200_000, 272_000)
+"""Prompts of more tokens than one of these are dearer, with some models."""
 
 
 class Tokens(Struct, frozen=True, gc=False):
@@ -31,6 +36,11 @@ class Tokens(Struct, frozen=True, gc=False):
     def total(self) -> int:
         """All that went back and forth."""
         return self.prompt + self.output
+
+    @property
+    def length(self) -> int:
+        """How many of ``PROMPT_LENGTHS`` the prompt is longer than."""
+        return bisect_left(PROMPT_LENGTHS, self.prompt)
 
 
 class Usage(Struct, frozen=True, gc=False):

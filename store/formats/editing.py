@@ -49,7 +49,10 @@ class EditableLens(ABC):
     """How many records before and after an edited one are looked at for what repeats it; see :meth:`echoes`."""
 
     telling: tuple[bytes, ...] = ()
-    """What records hold, any of these, that tell what an answer took, or for whom: others are not parsed for it."""
+    """See :attr:`store.formats.lens.Lens.telling`."""
+
+    counts_on = False
+    """See :attr:`store.formats.lens.Lens.counts_on`."""
 
     @abstractmethod
     def view(self, payload: bytes, before: Before) -> Event:

@@ -55,6 +55,14 @@ class Lens(Protocol):
     def type_name(self) -> str:
         """The payload type, such as ``jp.event.v1``."""
 
+    @property
+    def telling(self) -> tuple[bytes, ...]:
+        """One of these is in every payload in which :meth:`usage` may find anything; empty: it finds nothing at all."""
+
+    @property
+    def counts_on(self) -> bool:
+        """Whether :meth:`usage` needs to know what goes on to hold; else it is always ``NOTHING_RUNNING``."""
+
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that ``payload`` tells of; never raises: what cannot be read is shown as it is."""
 

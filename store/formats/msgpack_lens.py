@@ -36,6 +36,12 @@ class MsgpackLens(ABC):
     schema: ClassVar[Schema] = {}
     """Names for the numbered fields of a payload."""
 
+    telling: tuple[bytes, ...] = ()
+    """See :attr:`store.formats.lens.Lens.telling`: no type in MessagePack that is known tells of any."""
+
+    counts_on = False
+    """See :attr:`store.formats.lens.Lens.counts_on`."""
+
     def view(self, payload: bytes, before: Before) -> Event:
         """See :meth:`store.formats.lens.Lens.view`."""
         decoded = decode_msgpack(payload, self.schema)
@@ -44,7 +50,7 @@ class MsgpackLens(ABC):
         return self.shown(decoded, before)
 
     def usage(self, payload: bytes, running: Running) -> tuple[Usage | None, Running]:
-        """See :meth:`store.formats.lens.Lens.usage`; no type in MessagePack that is known tells of any."""
+        """See :meth:`store.formats.lens.Lens.usage`."""
         return None, running
 
     @abstractmethod

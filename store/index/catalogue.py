@@ -309,6 +309,14 @@ class Catalogue:
         )
         return Superseded(*self._db.checked("superseded", row)[1:]) if row else None
 
+    def projects_by_id(self) -> dict[int, str]:
+        """Return which project each conversation is of, "" for what is in the trash and what has no name."""
+        return {context: project or "" for context, project in self._db.query("SELECT id, project FROM contexts")}
+
+    def ids(self) -> set[int]:
+        """Return the ids of all contexts that there are."""
+        return {row[0] for row in self._db.query("SELECT id FROM contexts")}
+
     def last_id(self) -> int:
         """Return the highest id that a context has or had, 0 if there was none."""
         row = self._db.one("SELECT coalesce(max(id), 0) FROM contexts")

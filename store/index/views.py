@@ -137,6 +137,14 @@ class Views:
             found += rows
         return found
 
+    def payload_bytes(self, runs: Iterable[Run]) -> int:
+        """Return how many bytes the payloads of a branch have together, as far as they were measured."""
+        total = 0
+        for where, parameters, _numbered in _parts(runs, 1):
+            found = self._db.one(f"SELECT coalesce(sum(payload_size), 0) FROM views WHERE {where}", parameters)
+            total += found[0] if found else 0
+        return total
+
     def resources(self, runs: Iterable[Run], number: int) -> list[ResourceRow]:
         """Return the resources that a part of a branch holds, in order; its first record is event ``number``."""
         found: list[ResourceRow] = []

@@ -306,7 +306,11 @@ def test_stats_say_what_is_there(user: User) -> None:
     assert numbers["events"] == 2
     assert numbers["root"] == str(user.store)
     assert numbers["socket"] is None
-    assert "conversations" in user.run("stats")
+    assert (numbers["complete"], numbers["counted_turns"]) == (True, 2)
+    assert [project["project"] for project in numbers["projects"]] == ["shop"]
+    assert "1 conversations, 2 events" in user.run("stats")
+    assert user.run("stats", "--by", "project").splitlines()[0].startswith("PROJECT")
+    assert user.run("stats", "--by", "day").splitlines() == user.run("stats", "--by", "day").splitlines()[:1]
 
 
 def test_fsck_and_reindex(user: User) -> None:

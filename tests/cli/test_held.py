@@ -50,7 +50,7 @@ SAME = [
     ["export", "nosuch", "-o", "out"],
     ["ls", "--json"],
     ["umount", "nothing"],
-    ["stats"],
+    ["stats", "--by", "tool"],
 ]
 """What does the same, in this order, whoever holds the store."""
 

@@ -35,14 +35,6 @@ def test_controls_are_spelled_as_programmers_know_them(character: str, shown: st
     assert output.escape(f"a{character}b") == f"a{shown}b"
 
 
-@pytest.mark.parametrize(
-    ("size", "said"),
-    [(0, "0 B"), (999, "999 B"), (1000, "1.0 KB"), (14_565, "14.6 KB"), (250_000, "250 KB"), (3.2e12, "3.2 TB")],
-)
-def test_sizes_are_said_as_people_say_them(size: float, said: str) -> None:
-    assert output.size_text(size) == said
-
-
 @pytest.mark.parametrize(("text", "wide"), [("abc", 3), ("\u3042\u3044", 4), ("e\u0301", 1), ("\u2026", 1)])
 def test_columns_are_those_of_a_terminal(text: str, wide: int) -> None:
     assert output.columns(text) == wide

@@ -14,6 +14,8 @@ class AiderLens(MarkdownLens):
     """Sees requests, answers, and what aider printed."""
 
     type_name = "aider.passage.v1"
+    telling = usage.MAY_TELL
+    counts_on = True
 
     def passage(self, text: str) -> Passage:
         """Return what a passage holds; the first line says which kind it is."""

@@ -11,6 +11,8 @@ from store.events.usage import Running, Tokens, Usage
 from store.formats.aider.passages import STARTED
 from store.formats.times import milliseconds
 
+MAY_TELL = (STARTED.encode(), b"Tokens: ", b"odel: ")
+
 _AMOUNT = r"([\d,.]+)([kM]?)"
 _told = re.compile(
     rf"Tokens: {_AMOUNT} sent(?:, {_AMOUNT} cache write)?(?:, {_AMOUNT} cache hit)?, {_AMOUNT} received\."

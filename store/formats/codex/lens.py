@@ -33,6 +33,7 @@ class CodexLens(EditableLens):
     one_line = True
     reach = 32
     telling = usage.MAY_TELL
+    counts_on = True
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that a line tells of; a line that is no JSON object is a note with its text."""
