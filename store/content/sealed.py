@@ -38,18 +38,21 @@ class SealedGroup:
         head = decode_head(record.stored)
         if max(head.table_size, record.raw_len) > MAX_BODY_BYTES:
             raise DamageError("a sealed group claims more than any holds")
-        frames = record.stored[head.size :]
-        if record.veiled:
-            frames = memoryview(veil(frames, record.hash))
-        records_at = head.table_length
+        records_at = head.size + head.table_length
         contents_at = records_at + head.records_length
-        self._table = table = decode_table(zstd.decompress(frames[:records_at], head.table_size), head)
+        frames = [
+            _Frame(record, start, stop, head.size, veiled=bool(head.veiled >> number & 1))
+            for number, (start, stop) in enumerate(
+                ((head.size, records_at), (records_at, contents_at), (contents_at, len(record.stored)))
+            )
+        ]
+        self._table = table = decode_table(zstd.decompress(frames[0].bytes(), head.table_size), head)
         self._outside, self._named = head.outside, head.named
         self._key = bytes(record.hash[:_KEY_SIZE])
         self._count = head.records + head.contents
         self._first_cuts = [0, *accumulate(table.counts)]
-        self._records = _Bodies(frames[records_at:contents_at], table.bodies)
-        self._contents = _Bodies(frames[contents_at:], table.contents)
+        self._records = _Bodies(frames[1], table.bodies)
+        self._contents = _Bodies(frames[2], table.contents)
         self.size = self._records.size + self._contents.size
         """How many bytes it takes when it is decompressed."""
         if self.size != record.raw_len:
@@ -161,24 +164,44 @@ def _number(name: bytes) -> int:
     return int.from_bytes(name[_KEY_SIZE:], "little")
 
 
+class _Frame:
+    """One frame of a record: where it lies in what is stored, and from where on that may be veiled."""
+
+    __slots__ = ("_digest", "_offset", "_stored", "_veiled")
+
+    def __init__(self, record: Record, start: int, stop: int, first: int, *, veiled: bool) -> None:
+        self._stored = record.stored[start:stop]
+        self._digest = record.hash
+        self._offset = start - first
+        self._veiled = veiled
+
+    def bytes(self) -> memoryview | bytes:
+        return veil(self._stored, self._digest, self._offset) if self._veiled else self._stored
+
+
 class _Bodies:
-    """One frame: bodies one after another, of the lengths that are given."""
+    """Bodies one after another in one frame, of the lengths that are given."""
 
     __slots__ = ("_data", "_ends", "_frame", "size")
 
-    def __init__(self, frame: memoryview, lengths: Iterable[int]) -> None:
-        self._frame = frame
+    def __init__(self, frame: _Frame, lengths: Iterable[int]) -> None:
+        self._frame: _Frame | None = frame
         self._ends = [0, *accumulate(lengths)]
-        self._data: bytes | None = None
+        self._data = b""
         self.size = self._ends[-1]
 
     def at(self, number: int) -> bytes:
+        """Return one of them. The frame is decompressed no farther than must be, until it must be a second time."""
+        start, stop = self._ends[number], self._ends[number + 1]
         frame = self._frame  # before _data: another thread sets that first, then drops the frame
         data = self._data
-        if data is None:
-            data = zstd.decompress(frame, self.size)
-            if len(data) != self.size:
-                raise DamageError(f"a frame of a sealed group has {len(data)} bytes where its table says {self.size}")
-            self._data = data
-            self._frame = memoryview(b"")
-        return data[self._ends[number] : self._ends[number + 1]]
+        if len(data) < stop and frame is not None:
+            if data or 2 * stop > self.size:
+                data = zstd.decompress(frame.bytes(), self.size)
+                if len(data) != self.size:
+                    raise DamageError(f"a sealed group has {len(data)} bytes where its table says {self.size}")
+                self._data = data
+                self._frame = None
+            else:
+                self._data = data = zstd.beginning(frame.bytes(), self.size, stop)
+        return data[start:stop]

@@ -59,14 +59,15 @@ class Sealing:
         for data in (records, contents):
             frames.append((yield from zstd.compress_in_steps(data, LEVEL)))
         digest = hash_bytes(records + contents)
-        veiled = any(map(shows, frames))
-        joined = b"".join(frames)
-        head = rows.head(len(bodies), len(self._contents), [len(frame) for frame in frames])
+        veiled = at = 0
+        stored = []
+        for number, frame in enumerate(frames):
+            veiled |= shows(frame) << number
+            stored.append(veil(frame, digest, at) if shows(frame) else frame)
+            at += len(frame)
+        head = rows.head(len(bodies), len(self._contents), veiled, [len(frame) for frame in frames])
         record = encode_record(
-            codec(Compression.SEALED, Form.PLAIN, veiled=veiled),
-            len(records) + len(contents),
-            digest,
-            head + (veil(joined, digest) if veiled else joined),
+            codec(Compression.SEALED, Form.PLAIN), len(records) + len(contents), digest, b"".join((head, *stored))
         )
         names = [member.hash for member in members]
         if SealedGroup(decode_record(memoryview(record))).names() != names:
@@ -108,7 +109,7 @@ class _Rows:
         columns = zip(*self._cuts, strict=True) if self._cuts else ((), (), (), ())
         return Table([len(body) for body in bodies], self._counts, [len(member.body) for member in contents], *columns)
 
-    def head(self, records: int, contents: int, frames: list[int]) -> bytes:
+    def head(self, records: int, contents: int, veiled: int, frames: list[int]) -> bytes:
         return sealed_format.encode_head(
-            Head(records, contents, len(self._cuts), list(self._outside), self._named, frames[0], frames[1])
+            Head(records, contents, len(self._cuts), list(self._outside), self._named, veiled, frames[0], frames[1])
         )

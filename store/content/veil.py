@@ -12,10 +12,13 @@ from store.ids import Hash
 _RAW, _REPEATED, _COMPRESSED = 0, 1, 2
 
 
-def veil(data: bytes | memoryview, digest: Hash) -> bytes:
-    """Return ``data`` exclusive-or BLAKE3's extended output for ``digest``; done twice, it is the data again."""
+def veil(data: bytes | memoryview, digest: Hash, offset: int = 0) -> bytes:
+    """Return ``data`` exclusive-or BLAKE3's extended output for ``digest``; done twice, it is the data again.
+
+    The output is taken from ``offset`` on.
+    """
     size = len(data)
-    stream = blake3(digest).digest(length=size)
+    stream = blake3(digest).digest(length=size, seek=offset)
     return (int.from_bytes(data, "little") ^ int.from_bytes(stream, "little")).to_bytes(size, "little")
 
 

@@ -98,6 +98,17 @@ def decompress(frame: bytes | memoryview, at_most: int, dictionary: Dictionary |
         raise DamageError(f"compressed content is damaged: {error}") from None
 
 
+def beginning(frame: bytes | memoryview, size: int, length: int) -> bytes:
+    """Return the first ``length`` bytes of the ``size`` that ``frame`` holds; errors as in :func:`decompress`."""
+    if declared_size(frame, size) != size:
+        raise DamageError(f"compressed content does not hold {size} bytes")
+    try:
+        with _decompressor(None).stream_reader(frame) as reader:
+            return reader.read(length)
+    except zstandard.ZstdError as error:
+        raise DamageError(f"compressed content is damaged: {error}") from None
+
+
 def expand(frame: bytes, size: int) -> bytes:
     """Return the ``size`` bytes that ``frame``, made by somebody else, holds; it need not declare them.
 

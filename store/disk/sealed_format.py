@@ -2,9 +2,13 @@
 
 What a SEALED record stores, little-endian::
 
-    records u32 | contents u32 | cuts u32 | outside u32 | names u32 | table length u32 | records length u32
+    records u32 | contents u32 | cuts u32 | outside u32 | names u32 | veiled u32 | table length u32 | records length u32
     names x hash[32]
     table frame [table length] | frame of the records [records length] | frame of the contents [the rest]
+
+Of ``veiled``, bit 0 is set where the frame of the table is veiled, bit 1 that of the records, bit 2 that of the
+contents: combined with a stream of bytes (``store.content.veil``) that begins with the first frame and goes on through
+all three.
 
 Records are payloads of turns, contents is what was cut out of them, and blobs of other kinds. A blob's *member* number
 counts first through the records, then through the contents. The table, uncompressed, is seven columns of u32:
@@ -33,7 +37,7 @@ from msgspec import Struct
 from store.errors import DamageError
 from store.ids import HASH_SIZE, Hash
 
-_HEAD = Layout("<7I")
+_HEAD = Layout("<8I")
 _WIDTH = 4
 _MOST = 1 << 22
 """Of members and cuts in one group: what a table of so many takes in memory is bounded so."""
@@ -61,6 +65,7 @@ class Head(Struct, frozen=True, gc=False):
     cuts: int
     outside: list[Hash]
     named: list[Hash]
+    veiled: int
     table_length: int
     records_length: int
 
@@ -79,20 +84,20 @@ def encode_head(head: Head) -> bytes:
     """Return what the stored bytes of a sealed group begin with; the three frames follow."""
     names = (*head.outside, *head.named)
     counts = (head.records, head.contents, head.cuts, len(head.outside), len(names))
-    return b"".join((_HEAD.pack(*counts, head.table_length, head.records_length), *names))
+    return b"".join((_HEAD.pack(*counts, head.veiled, head.table_length, head.records_length), *names))
 
 
 def decode_head(stored: memoryview) -> Head:
     """Read the head of a sealed group; DamageError if it makes no sense."""
     if len(stored) < _HEAD.size:
         raise DamageError(f"a sealed group is cut off after {len(stored)} bytes")
-    records, contents, cuts, outside, names, table_length, records_length = _HEAD.unpack_from(stored)
+    records, contents, cuts, outside, names, veiled, table_length, records_length = _HEAD.unpack_from(stored)
     end = _HEAD.size + names * HASH_SIZE
     fits = end + table_length + records_length <= len(stored) and outside <= names
     if not fits or records + contents + cuts > _MOST:
         raise DamageError(f"a sealed group of {records + contents} blobs does not fit in {len(stored)} bytes")
     listed = [Hash(bytes(stored[at : at + HASH_SIZE])) for at in range(_HEAD.size, end, HASH_SIZE)]
-    return Head(records, contents, cuts, listed[:outside], listed[outside:], table_length, records_length)
+    return Head(records, contents, cuts, listed[:outside], listed[outside:], veiled, table_length, records_length)
 
 
 def encode_table(table: Table) -> bytes:

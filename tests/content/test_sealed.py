@@ -109,7 +109,7 @@ def test_nothing_of_the_text_is_readable() -> None:
     record, names = sealed(members, 0)
     assert b"hunter2" not in record
     assert b"line after line" not in record
-    assert decode_record(memoryview(record)).veiled
+    assert sealed_format.decode_head(decode_record(memoryview(record)).stored).veiled
     assert names_of(decode_record(memoryview(record))) == names
 
 
@@ -148,7 +148,7 @@ def group(table: Table, head: Head, frames: tuple[bytes, bytes], raw_len: int) -
     """Return a record of a sealed group as another program may write one."""
     compressed = [zstd.compress(part) for part in (sealed_format.encode_table(table), *frames)]
     head = Head(
-        head.records, head.contents, head.cuts, head.outside, head.named, len(compressed[0]), len(compressed[1])
+        head.records, head.contents, head.cuts, head.outside, head.named, 0, len(compressed[0]), len(compressed[1])
     )
     stored = sealed_format.encode_head(head) + b"".join(compressed)
     return decode_record(
@@ -159,13 +159,13 @@ def group(table: Table, head: Head, frames: tuple[bytes, bytes], raw_len: int) -
 @pytest.mark.parametrize(
     ("table", "head", "raw_len"),
     [
-        pytest.param(Table([2], [1], [3], [0], [3], [0], [2]), Head(1, 1, 1, [], [], 0, 0), 5, id="a name too many"),
-        pytest.param(Table([2], [1], [3], [0], [3], [0], [0]), Head(1, 1, 1, [], [], 0, 0), 5, id="of itself"),
-        pytest.param(Table([2], [1], [3], [9], [3], [0], [1]), Head(1, 1, 1, [], [], 0, 0), 5, id="a gap too long"),
-        pytest.param(Table([2], [2], [3], [0], [3], [0], [1]), Head(1, 1, 1, [], [], 0, 0), 5, id="a cut too few"),
-        pytest.param(Table([2], [1], [3], [0], [3], [0], [1]), Head(1, 1, 1, [], [], 0, 0), 6, id="another size"),
-        pytest.param(Table([3], [1], [3], [0], [3], [0], [1]), Head(1, 1, 1, [], [], 0, 0), 6, id="a body too long"),
-        pytest.param(Table([2], [1], [3], [0], [4], [0], [1]), Head(1, 1, 1, [], [], 0, 0), 5, id="a cut too long"),
+        pytest.param(Table([2], [1], [3], [0], [3], [0], [2]), Head(1, 1, 1, [], [], 0, 0, 0), 5, id="a name too many"),
+        pytest.param(Table([2], [1], [3], [0], [3], [0], [0]), Head(1, 1, 1, [], [], 0, 0, 0), 5, id="of itself"),
+        pytest.param(Table([2], [1], [3], [9], [3], [0], [1]), Head(1, 1, 1, [], [], 0, 0, 0), 5, id="a gap too long"),
+        pytest.param(Table([2], [2], [3], [0], [3], [0], [1]), Head(1, 1, 1, [], [], 0, 0, 0), 5, id="a cut too few"),
+        pytest.param(Table([2], [1], [3], [0], [3], [0], [1]), Head(1, 1, 1, [], [], 0, 0, 0), 6, id="another size"),
+        pytest.param(Table([3], [1], [3], [0], [3], [0], [1]), Head(1, 1, 1, [], [], 0, 0, 0), 6, id="a body too long"),
+        pytest.param(Table([2], [1], [3], [0], [4], [0], [1]), Head(1, 1, 1, [], [], 0, 0, 0), 5, id="a cut too long"),
     ],
 )
 def test_what_makes_no_sense_is_damage(table: Table, head: Head, raw_len: int) -> None:
@@ -174,7 +174,9 @@ def test_what_makes_no_sense_is_damage(table: Table, head: Head, raw_len: int) -
 
 
 def test_a_group_that_makes_sense_is_read() -> None:
-    read = SealedGroup(group(Table([2], [1], [3], [1], [3], [0], [1]), Head(1, 1, 1, [], [], 0, 0), (b"{}", b"abc"), 5))
+    read = SealedGroup(
+        group(Table([2], [1], [3], [1], [3], [0], [1]), Head(1, 1, 1, [], [], 0, 0, 0), (b"{}", b"abc"), 5)
+    )
     assert read.names() == [hash_bytes(b"{abc}"), hash_bytes(b"abc")]
     assert [read.length(number) for number in range(2)] == [5, 3]
     for number in (-1, 2):
@@ -194,7 +196,7 @@ def test_a_head_that_is_cut_off_is_damage(length: int) -> None:
 
 
 def test_a_head_that_claims_much_takes_no_memory() -> None:
-    claims = [0xFFFF_FFFF] * 3 + [0, 0, 10, 0]
+    claims = [0xFFFF_FFFF] * 3 + [0, 0, 0, 10, 0]
     stored = b"".join(claim.to_bytes(4, "little") for claim in claims) + bytes(40)
     with pytest.raises(DamageError):
         sealed_format.decode_head(memoryview(stored))
@@ -205,5 +207,5 @@ def test_a_content_that_has_cuts_itself_is_outside() -> None:
     outer = skeleton_format.encode(len(inner) + 2, [(1, len(inner), Spelling.RAW, hash_bytes(inner))], [b"<", b">"])
     members = [*taken_apart(inner), Member(hash_bytes(b"<" + inner + b">"), Form.SKELETON, len(inner) + 2, outer)]
     record, names = sealed(members, 0)
-    assert decode_record(memoryview(record)).stored[28:92] == hash_bytes(inner) + members[-1].hash
+    assert decode_record(memoryview(record)).stored[32:96] == hash_bytes(inner) + members[-1].hash
     assert names_of(decode_record(memoryview(record))) == names

@@ -94,7 +94,7 @@ EXAMPLES: dict[str, bytes] = {
     "blob record": blob_format.encode_record(RAW, 5, hash_bytes(b"hello"), b"hello"),
     "group table": GROUP,
     "delta": blob_format.encode_delta_table(hash_bytes(LINES), DELTA.stretches) + DELTA.frame,
-    "sealed head": sealed_format.encode_head(Head(1, 1, 1, [], [], 32, 44)),
+    "sealed head": sealed_format.encode_head(Head(1, 1, 1, [], [], 0, 32, 44)),
     "sealed table": sealed_format.encode_table(SEALED),
     "chunk table": blob_format.encode_chunks([Chunk(hash_bytes(b"a" * 65536), 65536), Chunk(hash_bytes(b"b"), 1)]),
     "skeleton": SKELETON,
@@ -169,7 +169,7 @@ def test_fixed_sizes() -> None:
         jump_format.ENTRY_SIZE,
         len(blob_format.encode_group_table([Member(Hash(bytes(32)), Form.PLAIN, 1, 1)])),
         len(blob_format.encode_delta_table(Hash(bytes(32)), [Stretch(0, 0, 0)])),
-        Head(0, 0, 0, [], [], 0, 0).size,
+        Head(0, 0, 0, [], [], 0, 0, 0).size,
         len(blob_format.encode_chunks([Chunk(Hash(bytes(32)), 1)])),
         journal_format.SLOT_SIZE,
     ]
