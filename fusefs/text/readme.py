@@ -36,6 +36,8 @@ makes a version, and what was before stays in `.versions/`: nothing that you do 
 - `grep -rl PATTERN conversations/*/*/events/` gives the event files themselves. Do not search both trees: they hold
   the same text.
 - What was worked on last: `ls -t recent/`.
+- Which events hold a file of a tool: `ls by-resource/home/me/project/main.rs/`, or, for its content in whatever place,
+  `getfattr --only-values -n user.convfs.held_by conversations/PROJECT/NAME/resources/home/me/project/main.rs`.
 
 ## Event files
 
@@ -83,6 +85,7 @@ Programs that walk directories do not meet these; name them to enter them.
     conversations/PROJECT/NAME/.versions/     every state that the conversation has been in, a directory each
     conversations/PROJECT/NAME/.records/      every record, bookkeeping too, in the tool's own JSON
     conversations/PROJECT/NAME/context.json   what a model should be sent of it: messages, nothing twice
+    by-resource/home/me/project/main.rs/      links to the conversations and the events that hold this file, or URL
     .convfs/stats.json                        numbers about the store
     .convfs/settings.toml                     its settings
     .convfs/errors/                           what went wrong, and why

@@ -19,6 +19,7 @@ from fusefs.tree.native.sidecars import SIDECARS, SidecarFile
 from fusefs.tree.node import (
     DERIVED_FILE,
     DIRECTORY,
+    HELD_BY,
     SHORT,
     Attributes,
     Content,
@@ -278,6 +279,9 @@ class BlobFile(File):
 
     def attributes(self) -> Attributes:
         return Attributes(self.ino, DERIVED_FILE, self.tree.store.blob_size(self.digest), 0)
+
+    def unlisted_xattr(self, name: str) -> str | None:
+        return self.tree.resources.held_by(self.digest) if name == HELD_BY else None
 
     def open(self) -> Content:
         return InParts(lambda: self.tree.store.blob_reader(self.digest))

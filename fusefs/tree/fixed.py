@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from fusefs import inodes
 from fusefs.text.readme import README
+from fusefs.tree.by_resource import BY_RESOURCE
 from fusefs.tree.control import CONTROL
 from fusefs.tree.imports import IMPORT
 from fusefs.tree.labels import BY_LABEL
@@ -24,6 +25,7 @@ RECENT = "recent"
 
 _DIRECTORIES = (BY_DATE, BY_LABEL, CONVERSATIONS, IMPORT, RECENT, SEARCH, TRANSCRIPTS)
 _LISTED = (README_NAME, *_DIRECTORIES)
+_UNLISTED = (BY_RESOURCE, CONTROL)
 
 _README = README.encode()
 
@@ -46,7 +48,7 @@ class RootDirectory(Directory):
         return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 2 + len(_DIRECTORIES), SHORT)
 
     def lookup(self, name: str) -> Node | None:
-        return self.tree.fixed((name,)) if name in _LISTED or name == CONTROL else None
+        return self.tree.fixed((name,)) if name in _LISTED or name in _UNLISTED else None
 
     def entries(self, after: int) -> Iterator[Entry]:
         for position, name in enumerate(_LISTED, FIRST_POSITION):

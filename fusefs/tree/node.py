@@ -25,6 +25,10 @@ SHORT = 1.0
 """The same for what changes with any conversation: the top of the tree, and names in it that later ones may take."""
 
 
+HELD_BY = "held_by"
+"""The extended attribute of a content that says which events hold it."""
+
+
 class Attributes(NamedTuple):
     """What ``stat`` shows. ``time_ms`` is Unix milliseconds, for all three times; ``timeout`` is in seconds.
 

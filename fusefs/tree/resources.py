@@ -8,12 +8,26 @@ from typing import TYPE_CHECKING
 from fusefs import inodes
 from fusefs.inodes import Place, Space
 from fusefs.text import resource_names
-from fusefs.tree.node import DIRECTORY, FILE, SHORT, Attributes, Content, Directory, Entry, File, Lazy, Node, Through
+from fusefs.tree.node import (
+    DIRECTORY,
+    FILE,
+    HELD_BY,
+    SHORT,
+    Attributes,
+    Content,
+    Directory,
+    Entry,
+    File,
+    Lazy,
+    Node,
+    Through,
+)
 from fusefs.tree.resource_tree import Folder
 from fusefs.tree.view import FIRST_POSITION
 from fusefs.tree.view_node import NumberedNode, ViewNode
 from store.errors import NotFound
 from store.events.conversation import ResourceRow
+from store.ids import Hash
 
 if TYPE_CHECKING:
     from fusefs.tree.tree import Tree
@@ -128,6 +142,9 @@ class ResourceFile(NumberedNode, File):
             "turn": str(row.turn),
             "event": str(row.number),
         }
+
+    def unlisted_xattr(self, name: str) -> str | None:
+        return self.tree.resources.held_by(Hash(self.row.hash)) if name == HELD_BY else None
 
     def open(self) -> Content:
         return Through(self.shown(Lazy(lambda: self.tree.store.resource(self.row)).read))

@@ -7,8 +7,6 @@ it is looked for. Programs that look into every directory for names of their own
 from __future__ import annotations
 
 import re
-import time
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -30,7 +28,7 @@ from fusefs.tree.node import (
 from fusefs.tree.paths import conversation_path, event_path
 from fusefs.tree.shown_names import shown_name
 from fusefs.tree.view import FIRST_POSITION
-from fusefs.tree.waiting import PATIENCE_SECONDS, Work
+from fusefs.tree.waiting import Asked, Lately
 from store.errors import NotFound
 from store.ids import now_ms
 from store.search.hits import Hit
@@ -51,8 +49,7 @@ _LINE = 2000
 _CONVERSATION_MAX = 110
 """Bytes that the name of a hit's conversation has in that of its link."""
 _KEPT = 16
-"""Of how many queries it is remembered what was found; of more while somebody may be about to ask for it."""
-_KEPT_SECONDS = 2 * PATIENCE_SECONDS
+"""Of how many queries it is remembered what was found."""
 
 Found = tuple[str, int]
 """Where a link leads, from the root of the mount, and when that happened, in Unix milliseconds."""
@@ -73,25 +70,21 @@ def query_of(name: str) -> str | None:
     return _ESCAPED.sub(lambda found: _ESCAPES[found[1].upper()], name)
 
 
-class Hits:
+class Hits(Asked):
     """What a query finds, as far as it has come: links by their names, and the lines of ``hits.txt``."""
 
     def __init__(self, tree: Tree, query: str) -> None:
         self._tree = tree
-        self.query = query
-        self.changes = tree.changes
-        """What the store was like when this was begun, by the tree's count of changes."""
+        self._query = query
         self.links: dict[str, Found] = {}
         self._lines: list[str] = []
         self._has_more = False
-        self.asked = 0.0
-        """When somebody asked last, by the monotonic clock."""
-        self.work: Work[None] = tree.workers.begin(self._search)
+        super().__init__(tree.workers.begin(self._search), tree.changes)
 
     def _search(self) -> None:
         """Search; done by a thread, while others look at what has been found."""
         store = self._tree.store
-        for rank, hit in enumerate(Search.of(store).run(self.query, _MOST + 1, lines=_LINES), 1):
+        for rank, hit in enumerate(Search.of(store).run(self._query, _MOST + 1, lines=_LINES), 1):
             if rank > _MOST or self._tree.workers.is_ended:
                 self._has_more = True
                 return
@@ -125,20 +118,15 @@ class Searches:
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        self._found: OrderedDict[str, Hits] = OrderedDict()
+        self._hits: Lately[Hits] = Lately(_KEPT)
 
     def of(self, query: str, *, anew: bool) -> Hits:
         """Return what a query finds, or what it found before: unless ``anew``, and that was some time ago.
 
         Raises Later while it is being searched for, for some seconds, and UsageError where it cannot be understood.
         """
-        hits = self._found.get(query)
-        if hits is None or (anew and hits.work.is_old and hits.changes != self._tree.changes):
-            hits = self._found[query] = Hits(self._tree, query)
-        hits.asked = time.monotonic()
-        self._found.move_to_end(query)
-        while len(self._found) > _KEPT and next(iter(self._found.values())).asked < hits.asked - _KEPT_SECONDS:
-            self._found.popitem(last=False)
+        changes = self._tree.changes if anew else None
+        hits = self._hits.of(query, lambda: Hits(self._tree, query), changes=changes)
         if hits.work.await_done():
             hits.work.result()
         return hits

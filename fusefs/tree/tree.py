@@ -9,6 +9,7 @@ from pathlib import Path
 from fusefs import inodes
 from fusefs.inodes import FIRST_HANDED_OUT_VIEW, ROOT, Handed, Place, Space
 from fusefs.text.names import parse_event_name
+from fusefs.tree.by_resource import BY_RESOURCE, Resources, ResourcesDirectory
 from fusefs.tree.changes import Shown, Stale, stale_places
 from fusefs.tree.control import BLOBS, CONTROL, Errors, control_node
 from fusefs.tree.conversation import ConversationDirectory
@@ -49,7 +50,7 @@ Key = tuple[str, ...]
 """What a handed-out inode is: the path of a directory or file that belongs to no conversation."""
 
 _DAY_LENGTH = len("2026-03-05")
-_UNCOUNTED: tuple[Key, ...] = ((CONTROL, BLOBS), (SEARCH,))
+_UNCOUNTED: tuple[Key, ...] = ((BY_RESOURCE,), (CONTROL, BLOBS), (SEARCH,))
 """What is below these may be very many, and gets another number when it is looked up again."""
 _VIEWS_KEPT = 256
 _VIEWED_RECORDS_KEPT = 1 << 18
@@ -108,6 +109,8 @@ class Tree:
         """Threads for what takes long."""
         self.searches = Searches(self)
         """What was searched for lately."""
+        self.resources = Resources(self)
+        """Who holds which URIs."""
         self.unsettled: set[int] = set()
         """Inodes of files that have changed, of which the kernel has not been told yet."""
         self._space = SpaceTaken(store.root)
@@ -190,6 +193,8 @@ class Tree:
             case (name, *rest) if name == BY_DATE:
                 date = rest[0] if rest else ""
                 return DayDirectory(self, ino, date) if len(date) == _DAY_LENGTH else DatesDirectory(self, ino, date)
+            case (name, *rest) if name == BY_RESOURCE:
+                return ResourcesDirectory(self, ino, tuple(rest))
             case (name, *rest) if name == SEARCH:
                 return search_node(self, ino, tuple(rest))
             case (name, *rest) if name == CONTROL:

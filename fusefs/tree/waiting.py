@@ -10,6 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
@@ -24,6 +25,9 @@ PATIENCE_SECONDS = 10.0
 _THREADS = 2
 _END_SECONDS = 1.0
 _OLD_SECONDS = 0.25
+_TIMES = 4
+"""How many times as long as it took nothing is done anew."""
+_KEPT_SECONDS = 2 * PATIENCE_SECONDS
 
 
 class Work(Generic[T]):
@@ -38,8 +42,7 @@ class Work(Generic[T]):
         self._value: T | None = None
         self._error: BaseException | None = None
         self.is_done = False
-        self.done_at = 0.0
-        """When it was done, by the monotonic clock."""
+        self._done_at = self._took = 0.0
 
     def await_done(self) -> bool:
         """Return whether it is done; raise Later while it is not, and there is patience left."""
@@ -49,8 +52,8 @@ class Work(Generic[T]):
 
     @property
     def is_old(self) -> bool:
-        """Whether it was done some time ago: whoever waited for it has asked again since."""
-        return self.is_done and time.monotonic() > self.done_at + _OLD_SECONDS
+        """Whether it was done some time ago: whoever waited for it has asked again since, and it is not all we do."""
+        return self.is_done and time.monotonic() > self._done_at + max(_OLD_SECONDS, _TIMES * self._took)
 
     def result(self) -> T:
         """Return what came of it, or raise what went wrong. StoreBusy where it takes too long; Later before."""
@@ -72,11 +75,13 @@ class Work(Generic[T]):
 
     def run(self) -> None:
         """Do it; called by a thread."""
+        began = time.monotonic()
         try:
             self._value = self._do()
         except BaseException as error:
             self._error = error
-        self.done_at = time.monotonic()
+        self._done_at = time.monotonic()
+        self._took = self._done_at - began
         self.is_done = True
         self._wake()
 
@@ -146,3 +151,39 @@ class Workers:
         self.give_up()
         for thread in self._threads:
             thread.join(_END_SECONDS)
+
+
+class Asked:
+    """Something that was asked of the whole store, and what came of it. ``changes`` is what the tree counts."""
+
+    def __init__(self, work: Work[Any], changes: int) -> None:
+        self.work = work
+        self.changes = changes
+        self.asked = 0.0
+        """When somebody asked for it last, by the monotonic clock."""
+
+
+A = TypeVar("A", bound=Asked)
+
+
+class Lately(Generic[A]):
+    """What was asked lately. ``kept`` are remembered, and more while somebody may be about to ask again."""
+
+    def __init__(self, kept: int) -> None:
+        self._kept = kept
+        self._asked: OrderedDict[str, A] = OrderedDict()
+
+    def of(self, key: str, begin: Callable[[], A], *, changes: int | None) -> A:
+        """Return what was asked for by a key, or begin it; anew, unless ``changes`` is None, if it is of another count.
+
+        But nothing is begun anew at once: whoever waited for it is to have it.
+        """
+        now = time.monotonic()
+        asked = self._asked.get(key)
+        if asked is None or (changes is not None and asked.changes != changes and asked.work.is_old):
+            asked = self._asked[key] = begin()
+        asked.asked = now
+        self._asked.move_to_end(key)
+        while len(self._asked) > self._kept and next(iter(self._asked.values())).asked < now - _KEPT_SECONDS:
+            self._asked.popitem(last=False)
+        return asked

@@ -54,24 +54,28 @@ class Backlinks:
         self._reading = Reading(store)
         self._holders = Search.of(store).holders
 
-    def of_content(self, digest: Hash) -> Iterator[Holding]:
-        """Yield who holds a content, by conversation and event: as a payload, a part of one, a resource, an output."""
+    def of_content(self, digest: Hash, *, earlier: bool = True) -> Iterator[Holding]:
+        """Yield who holds a content, by conversation and event: as a payload, a part of one, a resource, an output.
+
+        Without ``earlier`` versions, conversations as they are alone.
+        """
         payloads = self._holders.turns_of(digest)
         contents = [turn for turn in self._holders.turns_with(digest) if turn not in payloads]
-        yield from self._held([("payload", payloads), ("content", contents)], digest=digest)
+        yield from self._held([("payload", payloads), ("content", contents)], earlier, digest=digest)
         yield from self._beside(digest)
 
-    def of_uris(self, uris: Iterable[str]) -> Iterator[Holding]:
+    def of_uris(self, uris: Iterable[str], *, earlier: bool = True) -> Iterator[Holding]:
         """Yield who holds resources with any of these URIs, each spelled as there, whatever their contents are."""
         wanted = frozenset(uris)
         turns = {turn for uri in wanted for turn in self._holders.turns_with_uri(uri)}
-        yield from self._held([("content", sorted(turns))], uris=wanted)
+        yield from self._held([("content", sorted(turns))], earlier, uris=wanted)
 
     # -- events ----------------------------------------------------------------------------------------------------
 
     def _held(
         self,
         turns: Sequence[tuple[Relation, Sequence[int]]],
+        earlier: bool,
         *,
         digest: Hash | None = None,
         uris: frozenset[str] = frozenset(),
@@ -85,7 +89,7 @@ class Backlinks:
                 there.add(place.context)
                 entry = self._store.entry(place.context)
                 yield Holding(entry, relation, row, uris=self._uris(row, digest, uris))
-        for relation, some in turns:
+        for relation, some in turns if earlier else ():
             yield from (
                 Holding(entry, relation, row, version, uris=self._uris(row, digest, uris))
                 for entry, version, row in self._earlier([turn for turn in some if turn not in placed], there)

@@ -57,6 +57,7 @@ class Holders:
 
     def uris(self, prefix: str = "", *, after: str = "", limit: int = 1000) -> list[str]:
         """Return up to ``limit`` URIs of resources that begin with ``prefix``, in order, from beyond ``after`` on."""
+        self._following.follow()
         unfiled = {
             one.uri
             for _turn, _held, own in self._unfiled()

@@ -10,7 +10,8 @@ from tests.mount.mounting import mounted, new_store
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LAYOUT = (ROOT / "fusefs/LAYOUT.md").read_text(encoding="utf-8")
-SECTIONS = [LAYOUT.partition(f"\n## {name}\n")[2].partition("\n## ")[0] for name in ("search/", "Writing")]
+SHOWN = ("search/", "by-resource/", "Writing")
+SECTIONS = [LAYOUT.partition(f"\n## {name}\n")[2].partition("\n## ")[0] for name in SHOWN]
 EXAMPLES = [re.findall(r"^```console\n(.*?)^```$", section, re.MULTILINE | re.DOTALL) for section in SECTIONS]
 
 
