@@ -1,0 +1,64 @@
+"""The work that rewrites a store, done at once or while other steps go on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from store.store import Store
+from tests.everything.expected import Step
+
+
+class Background:
+    """Does steps that change no conversation; those that are called ``other`` "meanwhile", in a thread."""
+
+    def __init__(self, store: Store) -> None:
+        self._works: dict[str, Callable[[], None]] = {
+            "flush": store.flush,
+            "seal": lambda: exhaust(store),
+        }
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def __enter__(self) -> Background:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.wait()
+
+    def do(self, step: Step) -> bool:
+        """Do a step, or begin to, if it is one of these; say whether it is. Raises also what the last one raised."""
+        work = self._works.get(step.what)
+        if work is None:
+            return False
+        if step.other != "meanwhile":
+            work()
+            return True
+        self.wait()
+        self._thread = threading.Thread(target=self._guarded, args=(work,))
+        self._thread.start()
+        return True
+
+    def wait(self) -> None:
+        """Wait for what is going on; raise what that raised."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self._error = error
+
+
+def exhaust(store: Store) -> None:
+    """Seal all that can be sealed."""
+    for _ in store.sealer.steps():
+        pass
