@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Take = Callable[[list["HitLine"]], None]
 _Form = Callable[[], AbstractContextManager[Take]]
 
-_FILING_SECONDS = 3.0
+FILING_SECONDS = 3.0
 """How long a command that opened the store itself goes on indexing after it has told what it found."""
 
 
@@ -105,7 +105,7 @@ def _telling(store: Path | None, form: _Form) -> Iterator[tuple[Backend, Take]]:
                 sys.stdout.flush()
 
             yield backend, take
-        backend.call(FILE, FileParams(_FILING_SECONDS))
+        backend.call(FILE, FileParams(FILING_SECONDS))
     if not found:
         raise click.exceptions.Exit(1)
 

@@ -34,12 +34,15 @@ def where(store: Path | None, what: str, as_json: bool) -> None:
 
     from fusefs.cli.backend import reach, store_root
     from fusefs.cli.holding import WHERE
+    from fusefs.cli.search import FILING_SECONDS
+    from fusefs.cli.searching import FILE, FileParams
     from store.errors import NotFound
 
     params, root = _asked(what, store)
     lines: list[HoldingLine] = []
     with reach(store_root(root)) as backend:
         known = backend.call(WHERE, params, lines.extend)
+        backend.call(FILE, FileParams(FILING_SECONDS))
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(lines), indent=2, ensure_ascii=False))
         return

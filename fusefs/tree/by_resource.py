@@ -7,7 +7,7 @@ URIs that not all of them are in the tree, those that are not can be named all t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -52,9 +52,8 @@ class Uris(Asked):
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        self.folders: dict[Parts, dict[str, None]] = {(): {}}
-        """The names of directories, by the path of the one that they are in."""
-        self._uris: dict[Parts, list[str]] = {}
+        self.folders: dict[Parts, dict[str, tuple[str, ...]]] = {(): {}}
+        """The names in each directory, and the URIs whose path each of these is."""
         self.is_whole = True
         super().__init__(tree.workers.begin(self._collect), tree.changes)
 
@@ -63,16 +62,21 @@ class Uris(Asked):
         uris = Search.of(self._tree.store).holders.uris(limit=_MOST_URIS + 1)
         self.is_whole = len(uris) <= _MOST_URIS
         for uri in uris[:_MOST_URIS]:
-            parts = tuple(resource_path(uri).split("/"))
-            self._uris.setdefault(parts, []).append(uri)
-            while parts and parts[-1] not in (beside := self.folders.setdefault(parts[:-1], {})):
-                beside[parts[-1]] = None
-                parts = parts[:-1]
+            *above, name = resource_path(uri).split("/")
+            folder = self._folder(tuple(above))
+            folder[name] = (*folder.get(name, ()), uri)
+
+    def _folder(self, parts: Parts) -> dict[str, tuple[str, ...]]:
+        folder = self.folders.get(parts)
+        if folder is None:
+            folder = self.folders[parts] = {}
+            self._folder(parts[:-1]).setdefault(parts[-1], ())
+        return folder
 
     def of(self, parts: Parts) -> list[str]:
         """Return the URIs whose path this is."""
-        known = self._uris.get(parts, [])
-        return known if self.is_whole else list(dict.fromkeys([*known, *_guessed(parts)]))
+        known = self.folders.get(parts[:-1], {}).get(parts[-1], ()) if parts else ()
+        return [*known] if self.is_whole or not parts else list(dict.fromkeys([*known, *_guessed(parts)]))
 
 
 def _guessed(parts: Parts) -> Iterator[str]:
@@ -87,7 +91,7 @@ def _guessed(parts: Parts) -> Iterator[str]:
 class Holders(Asked):
     """Links to the conversations and the events that hold what has a path: by name, with where they lead."""
 
-    def __init__(self, tree: Tree, parts: Parts, uris: Sequence[str], taken: Mapping[str, None]) -> None:
+    def __init__(self, tree: Tree, parts: Parts, uris: Sequence[str], taken: Collection[str]) -> None:
         self._tree = tree
         self._above = "../" * (len(parts) + 1)
         self._uris = uris

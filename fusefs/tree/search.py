@@ -84,15 +84,22 @@ class Hits(Asked):
     def _search(self) -> None:
         """Search; done by a thread, while others look at what has been found."""
         store = self._tree.store
-        for rank, hit in enumerate(Search.of(store).run(self._query, _MOST + 1, lines=_LINES), 1):
-            if rank > _MOST or self._tree.workers.is_ended:
-                self._has_more = True
+        for page in Search.of(store).pages(self._query, _MOST + 1, lines=_LINES):
+            # pages without a hit come, too
+            if self._tree.workers.is_ended:
                 return
-            path = event_path(conversation_path(store, hit.conversation), hit.row, hit.conversation.records)
-            event = path.rpartition("/")[2]
-            name = f"{rank:04}-{cut(shown_name(hit.conversation), _CONVERSATION_MAX)}-{event}"
-            self._lines += _told(path, hit)
-            self.links[safe_name(name)] = (path, hit.time_ms)
+            for hit in page:
+                self._add(hit)
+
+    def _add(self, hit: Hit) -> None:
+        rank = len(self.links) + 1
+        if rank > _MOST:
+            self._has_more = True
+            return
+        path = event_path(conversation_path(self._tree.store, hit.conversation), hit.row, hit.conversation.records)
+        name = f"{rank:04}-{cut(shown_name(hit.conversation), _CONVERSATION_MAX)}-{path.rpartition('/')[2]}"
+        self._lines += _told(path, hit)
+        self.links[safe_name(name)] = (path, hit.time_ms)
 
     @property
     def text(self) -> bytes:

@@ -70,7 +70,7 @@ class Work(Generic[T]):
             if self.is_done or self._given_up:
                 return
             self._waiting.append((event, trio.lowlevel.current_trio_token()))
-        with trio.move_on_after(self._until - time.monotonic()):
+        with trio.move_on_after(max(0.0, self._until - time.monotonic())):
             await event.wait()
 
     def run(self) -> None:

@@ -30,16 +30,16 @@ TYPE = "claude-code.line.v1"
 held_up = threading.Event()
 held_up.set()
 searching = threading.Event()
-run_search = Search.run
+search_pages = Search.pages
 
 
-def search(self: Search, query: str, limit: int | None = None, *, lines: int = 100) -> Iterator[Hit]:
+def pages(self: Search, query: str, limit: int | None = None, *, lines: int = 100) -> Iterator[list[Hit]]:
     searching.set()
     held_up.wait()
-    return run_search(self, query, limit, lines=lines)
+    return search_pages(self, query, limit, lines=lines)
 
 
-Search.run = search  # type: ignore[method-assign]
+Search.pages = pages  # type: ignore[method-assign]
 
 
 def obey(store: Store) -> None:
