@@ -6,7 +6,8 @@ from msgspec import structs
 
 from fusefs.text import transcript
 from fusefs.text.metadata import metadata_text
-from fusefs.tree.node import DERIVED_FILE, FILE, Attributes, Content, Drawn, File, Through
+from fusefs.tree.drawn import Drawn
+from fusefs.tree.node import DERIVED_FILE, FILE, Attributes, Content, File, Through
 from fusefs.tree.view_node import ViewNode
 from store.delivery.context import Context
 from store.events.conversation import Conversation
@@ -49,7 +50,7 @@ class EventsJson(ViewNode, File):
 
 
 class ContextFile(ViewNode, File):
-    """``context.json``: what a model should be sent; drawn whenever it is read, so its size is known only then."""
+    """``context.json``: what a model should be sent; drawn when it is read, by a thread, so its size is not known."""
 
     __slots__ = ()
 
@@ -66,7 +67,7 @@ class ContextFile(ViewNode, File):
     def open(self) -> Content:
         store, view = self.tree.store, self.view
         conversation = structs.replace(view.conversation, head=view.head)
-        return Drawn(lambda: Context(store, conversation, _MESSAGES).document())
+        return Drawn(self.tree.workers, lambda: Context(store, conversation, _MESSAGES).document())
 
 
 class Transcript(ViewNode, File):

@@ -19,8 +19,6 @@ UNCOUNTED = 1
 LONG = 3600.0
 """Seconds for which the kernel may keep names and attributes: what changes is invalidated."""
 
-_REMEMBERED_BYTES = 1 << 20
-
 SHORT = 1.0
 """The same for what changes with any conversation: the top of the tree, and names in it that later ones may take."""
 
@@ -117,34 +115,6 @@ class InParts:
         if self._content is None:
             self._content = self._begin()
         return self._content.read(offset, size)
-
-
-class Drawn:
-    """The content of an open file that ``draw`` yields the pieces of, always the same, as far as it is read.
-
-    What was drawn last is remembered; who reads before that has it drawn again.
-    """
-
-    __slots__ = ("_draw", "_pieces", "_recent", "_start")
-
-    def __init__(self, draw: Callable[[], Iterator[bytes]]) -> None:
-        self._draw = draw
-        self._pieces: Iterator[bytes] | None = None
-        self._start = 0
-        self._recent = bytearray()
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Return a part of the file."""
-        if self._pieces is None or offset < self._start:
-            self._pieces, self._start = self._draw(), 0
-            self._recent.clear()
-        while self._start + len(self._recent) < offset + size and (piece := next(self._pieces, None)) is not None:
-            self._recent += piece
-            # before what is asked for now: no reader goes far back
-            if (past := min(offset - self._start, len(self._recent)) - _REMEMBERED_BYTES) > 0:
-                del self._recent[:past]
-                self._start += past
-        return bytes(self._recent[offset - self._start :][:size])
 
 
 class Node(ABC):

@@ -52,16 +52,16 @@ class Left:
     def _compact(self, number: int, compaction: Compaction) -> None:
         """Do what event ``number`` says."""
         self._gone.add(number)
-        requests = self._dialogue.requests.numbers
         if compaction.exchanges is None:
             kept = min(self._dialogue.places.get(compaction.kept_from, number), number)
             self._replace(number, compaction, 1, kept - 1)
             return
         first, last = compaction.exchanges
+        # what came later, in the last of them or after it, is not meant
+        requests = self._dialogue.requests.before(number)
         if 0 <= first <= last and first < len(requests):
-            begins = requests[first] if first else 1
-            ends = requests[last + 1] - 1 if last + 1 < len(requests) else number - 1
-            self._replace(number, compaction, begins, ends)
+            ends = requests[last + 1] if last + 1 < len(requests) else number
+            self._replace(number, compaction, requests[first] if first else 1, ends - 1)
 
     def _replace(self, number: int, compaction: Compaction, first: int, last: int) -> None:
         if compaction.summary is None:

@@ -68,6 +68,11 @@ class Deliveries:
                 answers[at] = Answer(reference.message, sent.exchange, sent.call, saved.bytes, saved.tokens)
         return answers
 
+    def forget(self) -> None:
+        """Look at all conversations anew when they are asked about: their contents are other ones now."""
+        with self._lock:
+            self._known.clear()
+
     def _content(self, block: Offered) -> Content:
         if block.text is not None:
             data = utf8(block.text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 from store.events.event import Event, Kind
@@ -42,6 +42,10 @@ class Requests:
             self._asking, self._asked = True, spoken.has_text
         else:
             self._asked = self._asked or spoken.has_text
+
+    def before(self, number: int) -> list[int]:
+        """Return those before an event."""
+        return self.numbers[: bisect_left(self.numbers, number)]
 
     def exchange(self, number: int) -> int:
         """Return in which exchange an event is; the first is 1."""

@@ -57,6 +57,16 @@ def test_more_than_there_is_may_be_summarized(talk: Talk) -> None:
     assert told(talk)[:3] == ["request 1", "answer 1", "The rest."]
 
 
+def test_what_follows_a_compaction_in_the_same_exchange_stays(talk: Talk) -> None:
+    talk.asks("request 1")
+    talk.reads(resource())
+    talk.compacts(0, 0, summary="It began.")
+    talk.says("answer 1")
+    exchanges(talk, 1)
+    talk.compacts(5, 6, summary="Of the future.")
+    assert told(talk) == ["It began.", "answer 1", "request 1", "answer 1"]
+
+
 def test_what_was_thought_and_called_may_be_left_out(talk: Talk) -> None:
     for number in range(2):
         talk.asks(f"request {number}")
@@ -244,6 +254,22 @@ def test_codex_goes_on_from_what_stands_in_the_compaction(store: Store, tmp_path
     # what only its own model can read stands for nothing
     found = messages([asked, secret], "", "0b6f0000-0000-4000-8000-000000000003")
     assert found == ["one", "first", "two", "second"]
+
+
+def test_opencode_goes_on_from_a_summary_in_several_parts(store: Store) -> None:
+    context = store.create_context(metadata={"project": "p", "name": "n"}).context
+
+    def part(speaker: str, text: str) -> None:
+        stored = {"id": "prt", "type": "text", "text": text, "time": {"start": 1772712000000}}
+        store.append(context, json.dumps(stored).encode(), f"opencode.{speaker}-part.v1")
+
+    for speaker, text in (
+        *(("user", "one"), ("assistant", "first")),
+        *(("summary", "It began."), ("summary", "And went on."), ("user", "two")),
+    ):
+        part(speaker, text)
+    messages = document(store, store.conversation(context))["messages"]
+    assert [line["content"][0]["text"] for line in messages] == ["It began.", "And went on.", "two"]
 
 
 def test_a_program_that_says_a_summary_means_one(store: Store) -> None:

@@ -1,5 +1,6 @@
 """What an agent is answered before it delivers the result of a tool."""
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,12 +116,33 @@ def test_conversations_know_nothing_of_each_other(talk: Talk) -> None:
         Deliveries.of(talk.store).check(99, [FILE])
 
 
-def test_a_fork_knows_what_it_took_over(talk: Talk) -> None:
+def test_a_context_needs_no_name(store: Store) -> None:
+    context = store.create_context().context
+    assert Deliveries.of(store).check(context, [FILE]) == [Answer()]
+    stored = {"type": "chat_request", "content": "Look", "resources": [resource()]}
+    store.append(context, json.dumps(stored).encode(), "jp.event.v1")
+    [answer] = Deliveries.of(store).check(context, [FILE])
+    assert read(answer.message) == Reference(LIBRARY, "the attachment at turn 1")
+
+
+def test_a_fork_knows_what_it_took_over_and_what_holds_for_it(talk: Talk) -> None:
     talk.asks("Look", resource())
     talk.says()
+    talk.sets(tools={"Read": {"deduplicate": False}})
     fork = Editor(talk.store).fork(talk.context, "fork").context
     [answer] = Deliveries.of(talk.store).check(fork, [FILE])
     assert answer.turn == 1
+    assert Deliveries.of(talk.store).check(fork, [FILE], tool="Read") == [Answer()]
+
+
+def test_what_is_remembered_can_be_forgotten(talk: Talk) -> None:
+    talk.asks("Look", resource())
+    here = Deliveries.of(talk.store)
+    assert here is Deliveries.of(talk.store)
+    before = here.check(talk.context, [FILE])
+    here.forget()
+    assert here._known == {}
+    assert here.check(talk.context, [FILE]) == before
 
 
 def test_what_was_compacted_away_is_delivered_again(talk: Talk) -> None:
