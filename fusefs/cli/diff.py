@@ -27,7 +27,7 @@ def diff(store: Path | None, before: str, after: str, stat: bool, as_json: bool)
 
     A and B are conversations, PROJECT/NAME, an id, or a path in the mount; CONV@3 is its version 3 of `convfs log`, and
     so is a path in .versions/. An event is that of the other which says the same, or much the same, or, where one comes
-    from the other, has its number.
+    from the other, has its number. Where none does, other times and ids alone are no difference.
     """
     import msgspec
 

@@ -1,9 +1,10 @@
 """Which event of one branch is which of another: by what they say, by their likeness, by their numbers.
 
 Edits append the records behind them again, with other turns but the same payloads, so most of what two versions have in
-common is known without reading any. What lies between is read, and compared as it is shown, since sessions that say
-the same keep it with other ids and times; and of what is left, an event of the one is that of the other if it is of the
-same kind and has many of its words, or else, within one conversation and its forks, its number.
+common is known without reading any. What lies between is read, and compared as it is shown: by its contents and, where
+one conversation comes from the other, by its head; sessions that only say the same have other ids and times. Of what is
+left, an event of the one is that of the other if it is of the same kind and has many of its words, or else, where one
+comes from the other, its number.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def pairs(store: Store, a: Branch, b: Branch) -> Iterator[Pair]:
     same = matches(_payloads(store, a, old), _payloads(store, b, new))
     related = bool(a.context == b.context or shared or same)
     for a_rows, b_rows in _between(same, old, new):
-        shown = matches(_contents(store, a_rows), _contents(store, b_rows))
+        shown = matches(_contents(store, a_rows, heads=related), _contents(store, b_rows, heads=related))
         for a_rest, b_rest in _between(shown, a_rows, b_rows):
             yield from _told(store, a_rest, b_rest, related)
 
@@ -81,14 +82,15 @@ def _between(
         a, b = match.a + match.length, match.b + match.length
 
 
-def _contents(store: Store, rows: Sequence[EventRow]) -> list[bytes]:
-    """Return what events show, but for the numbers; what cannot be read is like nothing else."""
+def _contents(store: Store, rows: Sequence[EventRow], *, heads: bool) -> list[bytes]:
+    """Return what events show, but for the numbers, as hashes; what cannot be read is like nothing else."""
     found = []
     for row, event in store.events(rows):
         if isinstance(event, ConvfsError):
             found.append(b"%d" % row.turn)
             continue
-        told = blake3(repr((row.kind, row.tool, event.header, event.time_ms)).encode(errors="surrogatepass"))
+        head = (event.header, event.time_ms) if heads else ()
+        told = blake3(repr((row.kind, row.tool, *head)).encode(errors="surrogatepass"))
         for block in event.blocks:
             told.update(repr((block.type, block.name, block.uri, block.mime)).encode(errors="surrogatepass"))
             content = block.data if block.text is None else block.text.encode(errors="surrogatepass")

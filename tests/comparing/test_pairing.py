@@ -77,7 +77,7 @@ def test_a_fork_has_what_came_after_it(store: Store) -> None:
 
 def test_conversations_that_say_the_same_have_it_in_common(store: Store) -> None:
     lines = talk(12)
-    copied = [line.replace("0b1f8d5e", "77777777") for line in lines]
+    copied = [line.replace("0b1f8d5e", "77777777").replace("T12:", "T17:") for line in lines]
     a = add(store, lines)
     b = add(store, [user("Something else first", 70), *copied[:4], *copied[7:]], name="copy")
     assert differing(store, now(store, a), now(store, b)) == [(0, 1), (5, 0), (7, 0)]
