@@ -38,6 +38,7 @@ from store.settings import Settings, load
 from store.upkeep.recovery import cannot_open, open_files
 from store.upkeep.rewriting import Rewriting
 from store.upkeep.sealing import Sealer
+from store.upkeep.standstill import Standstill
 from store.upkeep.stats import Stats, collect
 from store.upkeep.waiting import earlier
 
@@ -90,6 +91,8 @@ class Store(Streaming):
                 self.settings.row_cache_branches,
             )
             self._head_log = files.heads
+            self.standstill = Standstill(files, self._checkpointer, self._intake, self.views, self._forget_all)
+            """Lets commits wait while what was said is changed for good."""
             if renderer is not None and self.views.renderer() != renderer.version:
                 self.views.reset(renderer.version)
             self._intake.note_earlier(earlier(files))
@@ -149,6 +152,11 @@ class Store(Streaming):
             # what is already on its way says why
             if error is None:
                 raise
+
+    def _forget_all(self) -> None:
+        self.resolver.forget()
+        self.turns.forget()
+        self._rows.clear()
 
     # -- following -------------------------------------------------------------------------------------------------
 

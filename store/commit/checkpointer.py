@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from store.commit.intake import Intake
@@ -109,6 +110,30 @@ class Checkpointer:
         if learns:
             # what was learnt is committed, too
             self.flush()
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Let commits wait; meanwhile all that was committed is in packs, logs and index, and the journal is empty.
+
+        Nobody may commit within. Raises StoreFailed.
+        """
+        writer = self._writer
+        while True:
+            self.quiesce()
+            with writer.commit_lock:
+                writer.check()
+                if writer.journal.used:
+                    self.switch()
+                with self._work:
+                    self._hurry(lambda: not self._tasks)
+                    learns = self._learns
+                writer.check()
+                if learns:
+                    # it is about to commit what it has learnt
+                    continue
+                writer.settle()
+                yield
+                return
 
     def close(self) -> None:
         """Pack and sync everything, and end the thread. Raises StoreFailed if anything may be missing from the disk."""

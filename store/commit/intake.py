@@ -153,6 +153,10 @@ class Intake:
         self._dictionary_name = digest
         self._dictionary = (digest, data)
 
+    def use_no_dictionary(self) -> None:
+        """Compress small groups without a dictionary from now on, until there is a new one."""
+        self._dictionary_name = self._dictionary = None
+
     # -- packs -----------------------------------------------------------------------------------------------------
 
     def write(self, records: Sequence[tuple[bytes, list[Hash]]], region: Region) -> None:

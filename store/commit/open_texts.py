@@ -120,6 +120,13 @@ class OpenTexts:
                 del self._of[closed.context]
                 self._moved.pop(closed.context, None)
 
+    def blank(self, number: int, start: int, text: bytes) -> None:
+        """Take note that something else stands in the text of an open turn from ``start`` on, as long."""
+        one = self._open.get(number)
+        if one is not None:
+            one.text[start : start + len(text)] = text
+            one.seen = None
+
     def state(self, number: int) -> _Open | None:
         """Return an open turn, None if there is none of that number."""
         return self._open.get(number)

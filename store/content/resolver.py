@@ -30,6 +30,7 @@ class Resolver:
         self.asked = 0
         """How often blobs were asked for, by and large: threads do not wait for each other to count."""
         self._source = source
+        self._cache_bytes = cache_bytes
         self._shelf = Shelf(source, cache_bytes)
 
     def blob(self, digest: Hash) -> bytes:
@@ -131,6 +132,14 @@ class Resolver:
         """Begin to read a blob in parts. Raises NotFound, DamageError, FormatTooNew."""
         chunks = self._chunks(digest)
         return Whole(self.blob(digest)) if chunks is None else Chunked(chunks, partial(self._chunk, digest))
+
+    def open(self, record: Record) -> Opened:
+        """Open a record that was read without the help of this. Raises DamageError, NotFound (of a dictionary)."""
+        return self._shelf.open(record)
+
+    def forget(self) -> None:
+        """Keep nothing of what was read so far."""
+        self._shelf = Shelf(self._source, self._cache_bytes)
 
     def _find(self, digest: Hash) -> tuple[Opened, int]:
         """Return an open record that has the blob, and which of its members that is, as far as the index knows."""

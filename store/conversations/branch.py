@@ -17,6 +17,11 @@ _FIRST_BLOCK = 16
 _BLOCK = 512
 
 
+def meets(runs: Sequence[Run], turns: Sequence[int]) -> bool:
+    """Say whether a branch has any of some turns, which are sorted."""
+    return any((at := bisect_left(turns, first)) < len(turns) and turns[at] < first + count for first, count in runs)
+
+
 def runs_to(log: TurnLog, head: int, known: Mapping[int, tuple[Run, ...]] = {}) -> tuple[Run, ...]:
     """Return the branch that ends in turn ``head``, root first; empty if ``head`` is 0.
 

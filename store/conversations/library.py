@@ -207,6 +207,11 @@ class Library(Records):
         self._settle()
         return self._catalogue.labelled(label)
 
+    def states(self) -> list[tuple[int, int]]:
+        """Return (context, tip) of every state that a context is in or has been in."""
+        self._settle()
+        return self._catalogue.states()
+
     def versions(self, context_id: int) -> list[Version]:
         """Return the states that a conversation has been in, oldest first, but for those that were pruned."""
         self._settle()

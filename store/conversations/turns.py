@@ -31,6 +31,10 @@ class Turns:
         self._jumps = jumps
         self._patches = patches
 
+    def forget(self) -> None:
+        """Forget what was read of patches: they say something else now."""
+        self._patches.forget()
+
     def get(self, turn_id: int) -> Turn:
         """Return a turn as it is seen through a patch and those before it, or as it was appended.
 

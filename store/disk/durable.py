@@ -91,10 +91,10 @@ def fill_zeros(fd: int, size: int) -> None:
         offset += step
 
 
-def overwrite(fd: int) -> None:
-    """Write zeros over all that the file holds."""
+def overwrite(fd: int, start: int = 0) -> None:
+    """Write zeros over all that the file holds, from ``start`` on."""
     size = os.fstat(fd).st_size
-    for offset in range(0, size, len(_ZEROS)):
+    for offset in range(start, size, len(_ZEROS)):
         pwrite_all(fd, memoryview(_ZEROS)[: size - offset], offset)
 
 

@@ -1,14 +1,14 @@
 """The head log: ``heads.log``, frames one after another past the file header. Offsets are those in the file."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from store.disk import durable, file_header, head_format
+from store.disk import durable, file_header, head_format, replacing
 from store.disk.file_header import HEAD_LOG, HEADER_SIZE, Damage
-from store.disk.head_format import COMMIT_SIZE, MIN_FRAME, Commit, Frame
+from store.disk.head_format import COMMIT_SIZE, MIN_FRAME, Body, Commit, Frame
 from store.disk.reading import BLOCK, Window, pread_around
-from store.errors import DamageError
+from store.errors import DamageError, UsageError
 
 _SEARCH = 1 << 20
 _READ_THROUGH = 64 << 10
@@ -22,6 +22,7 @@ class HeadLog:
 
     def __init__(self, path: Path, store_id: bytes) -> None:
         """Open the log, or make an empty one. Raises FormatTooNew, and DamageError for another store's file."""
+        self._path = path
         if not path.exists():
             file_header.create(path, HEAD_LOG, store_id)
         self._fd = durable.open_file(path)
@@ -116,6 +117,40 @@ class HeadLog:
             durable.truncate(self._fd, length)
         self._length = length
         return went
+
+    def rewrite(self, change: Callable[[Frame], Body], blank: Callable[[bytes], bytes]) -> None:
+        """Put other frames, each as long, in the place of all; durable when it returns. Nothing may be appended.
+
+        ``change`` returns the body that a frame is to have, ``blank`` as many bytes for damaged ones. The old ones stay
+        on the disk until :meth:`erase_old`. Raises UsageError, and changes nothing, for a body of another length.
+        """
+        replacing.replace(self._path, self._fd, self._rewritten(change, blank))
+
+    def _rewritten(self, change: Callable[[Frame], Body], blank: Callable[[bytes], bytes]) -> Iterator[bytes]:
+        pieces = [pread_around(self._fd, HEADER_SIZE, 0)]
+        size = 0
+        for frame in self.frames():
+            if isinstance(frame, Damage):
+                piece = blank(pread_around(self._fd, frame.length, frame.offset))
+            else:
+                length = head_format.frame_length(pread_around(self._fd, 4, frame.offset))
+                body = change(frame)
+                if body is frame.body:
+                    piece = pread_around(self._fd, length, frame.offset)
+                else:
+                    piece = head_format.encode(frame.seq, frame.context, body)
+                    if len(piece) != length:
+                        raise UsageError(f"{len(piece)} bytes cannot take the place of {length}, seq {frame.seq}")
+            pieces.append(piece)
+            size += len(piece)
+            if size >= _SEARCH:
+                yield b"".join(pieces)
+                pieces, size = [], 0
+        yield b"".join(pieces)
+
+    def erase_old(self) -> None:
+        """Leave nothing on the disk of what :meth:`rewrite` has put other frames in the place of."""
+        replacing.erase_replaced(self._path)
 
     def close(self) -> None:
         """Close the file; nothing may read afterwards."""

@@ -232,6 +232,17 @@ class Journal:
                     durable.truncate(file.fd, HEADER_SIZE)
                     file.size, file.position = HEADER_SIZE, BLOCK
 
+    def erase(self) -> None:
+        """Leave nothing on the disk of what the journals have held; all of it must be retired. Gives back its space."""
+        with self._lock:
+            self._check()
+            if self._current is None or self.backlog:
+                raise UsageError(f"{self._directory}: the journals hold entries that are not yet in the logs")
+            for file in self._files.values():
+                durable.overwrite(file.fd, HEADER_SIZE)
+                durable.fdatasync(file.fd)
+        self.cut()
+
     def close(self) -> None:
         """Close the files. What was not retired is replayed at the next opening."""
         for file in self._files.values():

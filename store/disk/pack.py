@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from store.disk import blob_format, durable, file_header, pack_files
+from store.disk import blob_format, durable, file_header, pack_files, replacing
 from store.disk.blob_format import HEAD_SIZE, OVERHEAD, Record
 from store.disk.file_header import HEADER_SIZE, PACK, Damage
 from store.disk.pack_files import REWRITTEN, PackWriter, Place
@@ -50,7 +50,7 @@ class PackSet:
         self._failed = False
         self._removed: set[int] = set()
         durable.make_directory(directory)
-        pack_files.clean(directory)
+        replacing.clean(directory)
         self._last_rewritten = max([REWRITTEN, *self.numbers()])
         appended = self.appended()
         self._tail = self._open_tail(appended[-1]) if appended else self._begin(1)

@@ -13,13 +13,12 @@ from pathlib import Path
 
 from store.disk import durable, file_header
 from store.disk.file_header import HEADER_SIZE, PACK
+from store.disk.replacing import ERASED, NEW, erase
 
 REWRITTEN = 1 << 32
 """What the numbers of rewritten packs are counted from."""
 
 _NAME = re.compile(r"(r?)([0-9]{8,})\.pack")
-_UNFINISHED = ".new"
-_ERASED = ".erased"
 _BUFFERED_BYTES = 1 << 20
 
 Place = tuple[int, int]
@@ -37,15 +36,6 @@ def numbers_in(directory: Path) -> list[int]:
     return sorted(int(match[2]) + (REWRITTEN if match[1] else 0) for match in matches if match)
 
 
-def clean(directory: Path) -> None:
-    """Remove what a process that was killed has left: packs that it had not finished, and those that it was erasing."""
-    for name in os.listdir(directory):
-        if name.endswith(_UNFINISHED):
-            durable.remove(directory / name)
-        elif name.endswith(_ERASED):
-            _erase(directory / name)
-
-
 def remove(paths: Iterable[Path], *, overwrite: bool) -> None:
     """Remove packs, durably. With ``overwrite``, their blocks on the disk are zeros before they are free.
 
@@ -55,24 +45,13 @@ def remove(paths: Iterable[Path], *, overwrite: bool) -> None:
     for path in paths:
         if overwrite:
             # under another name first: a pack that is half erased would be a damaged one
-            erased = path.with_name(path.name + _ERASED)
+            erased = path.with_name(path.name + ERASED)
             durable.replace(path, erased)
             durable.sync_directory(path.parent)
-            _erase(erased)
+            erase(erased)
         else:
             durable.remove(path)
         durable.sync_directory(path.parent)
-
-
-def _erase(path: Path) -> None:
-    fd = durable.open_file(path)
-    try:
-        durable.overwrite(fd)
-        durable.fdatasync(fd)
-        durable.discard(fd)
-    finally:
-        os.close(fd)
-    durable.remove(path)
 
 
 class PackWriter:
@@ -83,7 +62,7 @@ class PackWriter:
         self.length = HEADER_SIZE
         """How long the pack is with all that was appended."""
         self._path = directory / file_name(number)
-        self._temporary = directory / (file_name(number) + _UNFINISHED)
+        self._temporary = directory / (file_name(number) + NEW)
         self._buffer: list[bytes] = []
         self._written = 0
         self._fd = durable.open_file(self._temporary, create=True)

@@ -27,6 +27,8 @@ EDITED = 2
 
 NO_PAYLOAD = Hash(bytes(HASH_SIZE))
 """In the place of its payload's hash, a turn that was reclaimed has this, which is the hash of nothing."""
+REDACTED = 4
+"""The flag of a turn whose payload has lost a secret: what its producer wrote is not known any more."""
 
 _FIELDS = Layout("<QQIIQ32sIQ")
 _RECORD = Layout("<QQIIQ32sIQ4x")

@@ -1,12 +1,12 @@
 """The turn log: ``turns.log``, one 80-byte record a turn. Turn N lies at (N - 1) * 80 past the file header."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from store.disk import durable, file_header, turn_format
+from store.disk import durable, file_header, replacing, turn_format
 from store.disk.file_header import HEADER_SIZE, TURN_LOG
-from store.disk.reading import pread
+from store.disk.reading import pread, pread_around
 from store.disk.turn_format import RECORD_SIZE, Turn
 from store.errors import DamageError, NotFound, UsageError
 
@@ -142,6 +142,25 @@ class TurnLog:
             durable.truncate(self._fd, length)
         self._count = count
         return went
+
+    def rewrite(self, change: Callable[[int, bytes], bytes]) -> None:
+        """Put other records, as many, in the place of all; durable when it returns. Nothing may be appended meanwhile.
+
+        ``change`` is given the records from some turn on, damaged or not, and returns as many bytes. The old ones stay
+        on the disk until :meth:`erase_old`.
+        """
+        replacing.replace(self._path, self._fd, self._rewritten(change))
+
+    def _rewritten(self, change: Callable[[int, bytes], bytes]) -> Iterator[bytes]:
+        yield pread_around(self._fd, HEADER_SIZE, 0)
+        for first in range(1, self._count + 1, _SCAN):
+            count = min(_SCAN, self._count - first + 1)
+            place = HEADER_SIZE + (first - 1) * RECORD_SIZE
+            yield change(first, pread_around(self._fd, count * RECORD_SIZE, place))
+
+    def erase_old(self) -> None:
+        """Leave nothing on the disk of what :meth:`rewrite` has put other records in the place of."""
+        replacing.erase_replaced(self._path)
 
     def close(self) -> None:
         """Close the file; nothing may read afterwards."""

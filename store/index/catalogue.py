@@ -287,6 +287,11 @@ class Catalogue:
         """Return the id that the newest context with an origin had which was deleted, 0 if none was."""
         return self._pruned.by_origin(kind, *names)
 
+    def states(self) -> list[tuple[int, int]]:
+        """Return (context, tip) of every state that a context is in or has been in."""
+        query = "SELECT id, head FROM contexts UNION SELECT context, head FROM versions"
+        return [(context, head) for context, head in self._db.query(query) if head]
+
     def with_versions(self) -> list[int]:
         """Return the contexts that have been in more than one state, by id."""
         rows = self._db.query("SELECT context FROM versions GROUP BY context HAVING count(*) > 1 ORDER BY context")

@@ -7,6 +7,7 @@ once everything is on disk. A database with a note of another boot is not to be 
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import weakref
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from store.disk import durable
 from store.errors import ConvfsError, DamageError, StoreFailed
 from store.index.schema import SCHEMA_VERSION, TABLES
 from store.index.sums import holds, numbered_holds, sum_of
@@ -23,6 +25,9 @@ _PRAGMAS = ("journal_mode = WAL", "synchronous = OFF", "temp_store = MEMORY")
 _CACHED_KIB = 8192
 _READER_CACHED_KIB = 2048
 """There is a reader a thread, and what it has cached holds only until the next change."""
+
+_DISTRUSTED = "changing"
+"""Noted instead of a boot: that of no machine."""
 
 # What a damaged database makes of its text, Python cannot always decode, nor the message about it.
 _FAULTS = (sqlite3.Error, UnicodeDecodeError)
@@ -219,6 +224,52 @@ class Database:
                 self._writer.execute("ROLLBACK")
         except _FAULTS:
             return
+
+    @contextmanager
+    def distrusted(self) -> Iterator[None]:
+        """Have the tables made anew, should the process be killed within the block: what they follow from changes."""
+        with self._lock:
+            self._check()
+            self._note(_DISTRUSTED)
+            self._noted = True
+        try:
+            yield
+        except BaseException:
+            self.damaged = True
+            raise
+        with self._lock:
+            self._check()
+            self._note(self.boot)
+
+    def purge(self) -> None:
+        """Leave nothing in the file, or in SQLite's log, of rows that are no more.
+
+        What the file gets shorter by, and what the log took, is free on the disk afterwards. DamageError where the
+        database is damaged.
+        """
+        with self._lock:
+            self._check()
+            try:
+                self._writer.execute("PRAGMA secure_delete = ON").fetchone()
+                self._writer.execute("VACUUM")
+                busy, _pages, _folded = self._writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+                if not busy:
+                    self._erase_log()
+                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                self._writer.execute("PRAGMA secure_delete = OFF").fetchone()
+            except _FAULTS as error:
+                raise self._error(error) from error
+
+    def _erase_log(self) -> None:
+        """Write zeros over the log of SQLite. All of it is in the file: nobody reads it, the next change begins it."""
+        try:
+            fd = durable.open_file(self.path.with_name(self.path.name + "-wal"))
+        except FileNotFoundError:
+            return
+        try:
+            durable.overwrite(fd)
+        finally:
+            os.close(fd)
 
     def _note(self, boot: str) -> bool:
         """Say, on disk, in which boot changes are being made; "" that all are on disk.

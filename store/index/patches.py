@@ -104,6 +104,13 @@ class Patches:
                 self._held -= 1 + len(self._seen.popitem(last=False)[1])
         return seen
 
+    def forget(self) -> None:
+        """Forget what was read: patches say something else now."""
+        with self._lock:
+            self._known.clear()
+            self._seen.clear()
+            self._held = 0
+
     def _read(self, query: str, number: int) -> dict[int, Patch]:
         rows: dict[int, list[Row]] = {}
         for row in self._db.query(query, (number,)):

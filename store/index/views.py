@@ -179,6 +179,13 @@ class Views:
                     sql.execute(f"DELETE FROM {table} WHERE turn BETWEEN ? AND ?", (first, first + count - 1))
             sql.execute("DELETE FROM measures WHERE context = ?", (context_id,))
 
+    def drop(self, turns: Sequence[int], context_ids: Iterable[int]) -> None:
+        """Drop the rows of turns, and the sums of conversations: their records are others now."""
+        with self._db.writing() as sql:
+            for table in ("views", "resources"):
+                sql.executemany(f"DELETE FROM {table} WHERE turn = ?", [(turn,) for turn in turns])
+            sql.executemany("DELETE FROM measures WHERE context = ?", [(context,) for context in context_ids])
+
     def set_measure(self, context_id: int, measure: Measure) -> None:
         """File the sums of a conversation."""
         self.add((), (), [(context_id, measure)])

@@ -13,7 +13,13 @@ from store.redaction.spellings import MARK
 LEAST_BYTES = 4
 """A text shorter than this stands in too many places that have nothing to do with it."""
 
+_OF_A_LONG_ONE = 1 << 10
+_LONGEST_SPELLING = 16
+"""A byte may be four backslashes, a u and four digits."""
+
 _FRAGMENT = 8
+_LONG = 8 << 10
+"""What is longer is looked for as programs write it, and not in whatever spelling there may be."""
 _TOGETHER = 24
 """So many things to look for are looked for one after the other; more of them, all at once."""
 _BROKEN = re.compile(rb"[A-Za-z0-9+/_-]{32}(?:(?:\\+r)?\\+n|\r?\n)[A-Za-z0-9+/_-]{4}")
@@ -42,7 +48,11 @@ class Secrets:
                 f"{len(short[-1])} bytes are too few to redact: they stand in places that have nothing to do with it;"
                 f" name {LEAST_BYTES} or more"
             )
-        self._texts = [_Text(form) for literal in self.literals for form in spellings.composed(literal)]
+        self._long = [
+            written for literal in self.literals if len(literal) > _LONG for written in spellings.as_written(literal)
+        ]
+        short = [literal for literal in self.literals if len(literal) <= _LONG]
+        self._texts = [_Text(form) for literal in short for form in spellings.composed(literal)]
         self._plain = _Needles(text.literal for text in self._texts)
         self._encoded = _Needles(needle for text in self._texts for needle in text.needles)
         self._escapes = any(spellings.needs_escapes(text.literal) for text in self._texts)
@@ -53,6 +63,12 @@ class Secrets:
 
     def __bool__(self) -> bool:
         return bool(self.literals)
+
+    @property
+    def reach(self) -> int:
+        """No spelling of them is longer than this, but for those that nobody writes."""
+        short = (len(text.literal) * _LONGEST_SPELLING for text in self._texts)
+        return max((*short, *(len(written) for written, _mark in self._long)), default=0)
 
     def hold(self, data: bytes) -> bool:
         """Say whether ``data`` has any of them."""
@@ -83,8 +99,10 @@ class Secrets:
         """Return secrets that also stand for parts of these: where a compressor has kept a piece of one."""
         parts = {
             literal[start : start + _FRAGMENT]
-            for text in self._texts
-            for literal in (text.literal, *text.needles)
+            for literal in (
+                *(literal for text in self._texts for literal in (text.literal, *text.needles)),
+                *(written[:_OF_A_LONG_ONE] for written, _mark in self._long),
+            )
             for start in range(max(len(literal) - _FRAGMENT, 0) + 1)
         }
         return Secrets(parts)
@@ -94,6 +112,10 @@ class Secrets:
         if (escapes or self._plain.any_in(data)) and self._escaped.search(data):
             for text in self._texts:
                 yield from text.as_text(data)
+        for written, mark in self._long:
+            for start in _occurrences(data, written):
+                end = start + len(written)
+                yield Place(start, end, mark, spellings.filling_as(mark, len(written)))
         if self._encoded.any_in(data):
             for text in self._texts:
                 yield from text.encoded(data)

@@ -13,11 +13,14 @@ from base64 import b64encode, urlsafe_b64encode
 from binascii import a2b_base64, b2a_base64
 from urllib.parse import quote_from_bytes
 
+from store.content.spelling import JSON_SPELLINGS, write
+
 MARK = b"[redacted]"
 """What stands where a secret stood."""
 
 _FILLING = b"*"
 _ESCAPED = {0x08: b"b", 0x09: b"t", 0x0A: b"n", 0x0C: b"f", 0x0D: b"r"}
+_DEEPEST = 2
 _FEWEST_BASE64 = 6
 """So many characters of base64 are not the same by chance."""
 _ALPHABET = re.compile(rb"[A-Za-z0-9+/_-]*={0,2}")
@@ -109,6 +112,25 @@ def _first(phase: int) -> int:
     return -(-phase * 8 // 6)
 
 
+def as_written(literal: bytes) -> list[tuple[bytes, bytes]]:
+    """Return a long literal as programs write it, each way with what is to stand instead."""
+    found = {literal: MARK, b64encode(literal): b64encode(MARK)}
+    try:
+        text = literal.decode()
+    except UnicodeDecodeError:
+        return [*found.items()]
+    todo = [literal]
+    for _ in range(_DEEPEST):
+        todo = [spelt[1:-1] for inner in todo for spelt in _in_json(inner)]
+        found |= dict.fromkeys(todo, MARK)
+    found |= {text.encode("utf-16-le"): MARK.decode().encode("utf-16-le")}
+    return [*found.items()]
+
+
+def _in_json(text: bytes) -> set[bytes]:
+    return {bytes(write(spelling, text)) for spelling in JSON_SPELLINGS}
+
+
 # -- writing something else --------------------------------------------------------------------------------------------
 
 
@@ -127,6 +149,13 @@ def whole_escapes(data: bytes, start: int) -> int:
 def filling(size: int) -> bytes:
     """Return what stands for ``size`` bytes where so many must stand."""
     return (MARK if size >= len(MARK) else b"").ljust(size, _FILLING)
+
+
+def filling_as(mark: bytes, size: int) -> bytes:
+    """Return what stands for ``size`` bytes that are spelt as ``mark`` is."""
+    if mark == MARK or len(mark) > size:
+        return filling(size)
+    return mark[:-1].replace(b"=", b"A").ljust(size, b"A") if b"\0" not in mark else filling_wide(size, mark)
 
 
 def filling_wide(size: int, first: bytes) -> bytes:

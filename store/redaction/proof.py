@@ -1,0 +1,160 @@
+"""The proof that secrets are gone: every file of a store is looked through, and every record of it, decompressed.
+
+It relies on nothing that the redaction has found out: it reads the files as anybody could who has them, what is in
+records, what is veiled, and what is in the tables of databases, and looks for the secrets in all their spellings, for
+the names of the blobs that held them, and for pieces of secrets in what compressors were trained on.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from store.commit.open_texts import veiled
+from store.content.resolver import Resolver
+from store.disk import head_format, skeleton_format
+from store.disk.blob_format import Form
+from store.disk.file_header import Damage
+from store.disk.head_log import HeadLog
+from store.disk.pack import PackSet
+from store.disk.turn_format import Turn
+from store.disk.turn_log import TurnLog
+from store.errors import ConvfsError
+from store.ids import Hash, hash_key
+from store.redaction.names import keys_in
+from store.redaction.secrets import Secrets
+from store.redaction.survey import Bodies, across_chunks
+
+_AT_ONCE = 8 << 20
+_FEW = 32
+_HEADED = b"SQLite format 3\0"
+
+
+class Proof(Struct):
+    """What was looked through: files, records in packs, and bytes of all that; ``found`` says where something is left.
+
+    ``unread`` says what could not be looked into: damaged records.
+    """
+
+    files: int = 0
+    records: int = 0
+    bytes: int = 0
+    found: list[str] = []
+    unread: list[str] = []
+
+
+class Prover:
+    """Looks for ``secrets``, and for the names ``gone``, in the files of the store at ``root``."""
+
+    def __init__(self, root: Path, secrets: Secrets, gone: Collection[Hash]) -> None:
+        self._root = root
+        self._secrets = secrets
+        self._gone = frozenset(gone)
+        self._keys = {hash_key(digest) for digest in gone}
+        self.proof = Proof()
+
+    def files(self) -> None:
+        """Look through every file as it lies on the disk, and what its name is."""
+        for folder, _folders, names in os.walk(self._root):
+            for name in names:
+                path = Path(folder, name)
+                where = str(path.relative_to(self._root))
+                if self._secrets.hold(os.fsencode(where)):
+                    self.proof.found.append(f"the name of {where}")
+                with suppress(FileNotFoundError):
+                    if path.is_symlink():
+                        self._look(os.fsencode(os.readlink(path)), where)
+                    elif path.is_file():
+                        self.proof.files += 1
+                        self._file(path, where)
+
+    def packs(self, packs: PackSet, resolver: Resolver, passed: Callable[[int], None]) -> None:
+        """Look into every record of the packs."""
+        bodies = Bodies(resolver)
+        for pack, offset, found in packs.scan():
+            where = f"{packs.path(pack).name}, offset {offset}"
+            if isinstance(found, Damage):
+                self.proof.unread.append(f"{where}: {found.reason}")
+                continue
+            self.proof.records += 1
+            try:
+                opened = resolver.open(found)
+                needed = [opened.base, *(chunk.hash for chunk in opened.chunks or ())]
+                if not self._gone.isdisjoint(needed):
+                    self.proof.found.append(f"{where}: it needs a blob that held a secret")
+                if opened.chunks is not None:
+                    for _start, window in across_chunks(resolver, opened.chunks, self._secrets.reach):
+                        self._look(window, where)
+                for digest, form, body in bodies.of(opened):
+                    self._look(body, where)
+                    if digest in self._gone:
+                        self.proof.found.append(f"{where}: a blob that held a secret")
+                    if form == Form.SKELETON and any(cut[3] in self._gone for cut in skeleton_format.decode(body).cuts):
+                        self.proof.found.append(f"{where}: a payload that is made of a blob that held a secret")
+            except ConvfsError as error:
+                self.proof.unread.append(f"{where}: {error}")
+            passed(len(found.stored))
+
+    def turns(self, log: TurnLog) -> None:
+        """Look at the payloads that turns have."""
+        for turn_id, turn in log.scan():
+            if isinstance(turn, Turn) and turn.payload_hash in self._gone:
+                self.proof.found.append(f"turn {turn_id}: it names a payload that held a secret")
+
+    def texts(self, log: HeadLog) -> None:
+        """Look into the texts of turns that were written piece by piece, and at the payloads that patches name."""
+        before: dict[int, bytes] = {}
+        for frame in log.frames():
+            if isinstance(frame, Damage):
+                continue
+            body = frame.body
+            if isinstance(body, head_format.TextAdded):
+                text = before.get(body.number, b"") + veiled(body.number, body.offset, body.text)
+                self._look(text, f"heads.log, seq {frame.seq}")
+                before[body.number] = text[-self._secrets.reach :]
+            elif isinstance(body, head_format.Closed):
+                before.pop(body.number, None)
+            elif isinstance(body, head_format.Patched) and any(turn[1] in self._gone for turn in body.turns):
+                self.proof.found.append(f"heads.log, seq {frame.seq}: it names a payload that held a secret")
+
+    def _file(self, path: Path, where: str) -> None:
+        with path.open("rb") as file:
+            database = file.read(len(_HEADED)) == _HEADED
+            file.seek(0)
+            before = b""
+            while piece := file.read(_AT_ONCE):
+                self._look(before + piece, where)
+                before = piece[-max(self._secrets.reach, 64) :]
+        if database:
+            for row in _rows(path):
+                self._look(row, where)
+
+    def _look(self, data: bytes, where: str) -> None:
+        self.proof.bytes += len(data)
+        if self._secrets.hold(data):
+            self.proof.found.append(where)
+        if self._gone and self._names(data):
+            self.proof.found.append(f"{where}: the name of a blob that held a secret")
+
+    def _names(self, data: bytes) -> bool:
+        if any(key in self._keys for key in keys_in(data)):
+            return True
+        # of many, those places are looked at where names stand
+        return len(self._gone) <= _FEW and any(digest in data for digest in self._gone)
+
+
+def _rows(path: Path) -> Iterator[bytes]:
+    """Yield every value of a database that is a text or bytes: in its file, long ones lie in pieces."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        database.text_factory = bytes
+        tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL%'")
+        for (table,) in tables.fetchall():
+            # tables of extensions that are not there say what they hold in tables of their own
+            with suppress(sqlite3.Error):
+                for row in database.execute(f'SELECT * FROM "{table.decode()}"'):
+                    yield b"\0".join(value for value in row if isinstance(value, bytes))

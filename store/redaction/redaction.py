@@ -1,0 +1,267 @@
+"""Making secrets disappear from a store: from everything that it holds, is derived from it, and tells of it.
+
+Every blob that holds a secret gets another one in its place, under another name; what is made of it, or names it, gets
+another one, too. The logs are written once more with these names, each record as long as before
+(``store.redaction.log_rewriting``), and the packs without the old blobs (``store.redaction.pack_rewriting``). Then the
+old files are overwritten, and what is derived forgets what it has of them.
+
+Nothing is committed between the moment when all blobs have been looked at and the end; most of the looking is done
+before. Who is killed on the way leaves a store that is whole:
+
+* before the head log has its new name: all is as it was, and some new blobs that nobody names;
+* between the two logs, or before the packs are in their places: every name that a log has leads to a blob, an old or a
+  new one. The index is noted as not to be trusted before anything changes, and made anew from the logs;
+* after that: files that are being erased have names that tell so, and the next opening goes on with it.
+
+Nothing on the disk says what the secrets are, so nobody else can finish: a file, ``redacting``, tells whoever opens the
+store that it is to be done once more. Then what had been done stays done, and the rest follows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from msgspec import Struct
+
+from store.commit.request import Request
+from store.conversations import branch
+from store.disk import durable
+from store.disk.head_format import Alias, Frame, HeadMoved
+from store.disk.turn_format import Turn
+from store.errors import Conflict, ConvfsError, NotFound
+from store.formats.registry import format_named
+from store.ids import Hash, now_ms, turn_of
+from store.importing.likeness import beginning
+from store.redaction.log_rewriting import FrameRewriting, TurnRewriting
+from store.redaction.pack_rewriting import PackRewriting
+from store.redaction.replacements import Replacements
+from store.redaction.secrets import Secrets
+from store.redaction.survey import Survey
+from store.store import Store
+
+NOTE = "redacting"
+"""The file that is there while a redaction is under way."""
+
+ACTION = "redact"
+"""What the versions of conversations that it has changed say."""
+
+_BEGINNING = 16
+"""How many records there may be at the beginning of a conversation before those that it is known by."""
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, and how many bytes of how many have been."""
+
+
+class Redacted(Struct, frozen=True):
+    """What a redaction has changed: ``turns`` by id, those that are seen through patches, too, and contexts.
+
+    ``gone`` are the names of blobs that are no more, ``packs`` how many had to be rewritten. ``damaged`` says, a line
+    each, what could not be looked into, and is gone as well.
+    """
+
+    turns: tuple[int, ...]
+    contexts: tuple[int, ...]
+    gone: frozenset[Hash]
+    packs: int
+    damaged: tuple[str, ...]
+
+
+class Redaction:
+    """Removes ``secrets`` from a store. Used once.
+
+    ``also`` are further ones by the payloads that these alone are to be removed from.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        secrets: Secrets,
+        also: Mapping[Hash, Secrets] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self._store = store
+        self._secrets = secrets
+        self._also = also or {}
+        self._progress = progress or (lambda _what, _done, _of: None)
+        self._aliases: dict[bytes, tuple[str, Hash]] = {}
+        self._known_as: dict[Hash, list[bytes]] = {}
+        self._turns: list[Turn] = []
+        self._contexts: set[int] = set()
+
+    def survey(self) -> tuple[Survey, list[int]]:
+        """Look through all that is in packs, and return what was found, and in which packs."""
+        store = self._store
+        survey = Survey(store.resolver, self._secrets)
+        store.flush()
+        numbers = store.rewriting.cold(roll=True)
+        self._look_through(survey, numbers)
+        return survey, numbers
+
+    def run(self) -> Redacted:
+        """Remove them. Raises StoreFailed, and what reading damaged logs does."""
+        store = self._store
+        with store.importing, store.rewriting.alone:
+            survey, looked_at = self.survey()
+            self._note()
+            with store.standstill.begin():
+                more = [number for number in store.rewriting.cold(roll=True) if number not in looked_at]
+                self._look_through(survey, more)
+                done = self._replace(survey)
+            store.standstill.erase()
+            store.standstill.learn()
+        self._tell(done.contexts)
+        durable.remove(store.root / NOTE)
+        durable.sync_directory(store.root)
+        return done
+
+    def _look_through(self, survey: Survey, numbers: Sequence[int]) -> None:
+        packs = self._store.files.packs
+        size, done = sum(map(packs.length, numbers)), 0
+
+        def passed(count: int) -> None:
+            nonlocal done
+            done += count
+            self._progress("looking", done, size)
+
+        survey.look_through(packs, numbers, passed)
+
+    # -- while nothing is committed ----------------------------------------------------------------------------------
+
+    def _replace(self, survey: Survey) -> Redacted:
+        store, still = self._store, self._store.standstill
+        self._read_logs()
+        survey.held.update(self._also)
+        survey.close(self._known_as)
+        self._turns = self._turns_of(survey.held)
+        self._contexts = self._contexts_of([turn.turn_id for turn in self._turns])
+        dictionaries = self._dictionaries_with(survey.held)
+        if dictionaries:
+            still.use_no_dictionary()
+        payloads = {turn.payload_hash for turn in self._turns}
+        new = Replacements(store.resolver, store.load(), survey.held, payloads, self._secrets_of, self._aliases)
+        turns = TurnRewriting(new.made)
+        forget = self._contexts | self._files_of()
+        frames = FrameRewriting(self._secrets, new, dictionaries, forget, self._begins(new))
+        frames.read_texts(store.files.heads)
+        # once without writing anything: all new blobs are on the disk before a log names one
+        for digest in payloads:
+            new.new(digest)
+        for frame in store.files.heads.frames():
+            if isinstance(frame, Frame):
+                frames.body(frame)
+        new.sync()
+        store.files.heads.rewrite(frames.body, frames.blank)
+        store.files.turns.rewrite(turns.records)
+        for number, places in frames.texts.items():
+            for place in places:
+                still.blank(number, place.start, place.filling)
+        changed = (*turns.changed, *sorted(frames.patched))
+        contexts = self._contexts | frames.described
+        still.read_anew(changed, contexts)
+        dropped = {*survey.held, *survey.torn, *dictionaries} - {old for old, made in new.made.items() if old == made}
+        packs = self._rewrite_packs(dropped, dictionaries)
+        return Redacted(
+            changed, tuple(sorted(contexts)), frozenset(dropped), packs, tuple([*survey.damaged, *new.damaged])
+        )
+
+    def _rewrite_packs(self, dropped: set[Hash], dictionaries: set[Hash]) -> int:
+        """Take blobs out of the packs; return how many packs had to be rewritten."""
+        store = self._store
+        numbers = store.rewriting.cold(roll=True)
+        rewriting = PackRewriting(store.resolver, store.rewriting.pack, dropped, dictionaries)
+        located = store.files.index.locate(sorted(dropped))
+        holding = {pack for places in located.values() for pack, _offset, _member in places}
+        rewriting.rewrite(store.files.packs, numbers, holding)
+        done = rewriting.done
+        store.rewriting.switch(done.places, done.packs, done.replaced, dropped=dropped, overwrite=True)
+        return len(done.replaced)
+
+    def _dictionaries_with(self, held: set[Hash]) -> set[Hash]:
+        """Return the dictionaries that have any part of a secret: they are trained on what held it."""
+        store = self._store
+        fragments = self._secrets.fragments()
+        found: set[Hash] = set()
+        for _tag, digest in store.files.index.dictionaries():
+            try:
+                if digest in held or fragments.hold(store.blob(digest)):
+                    found.add(digest)
+            except ConvfsError:
+                found.add(digest)
+        return found
+
+    def _secrets_of(self, digest: Hash) -> Secrets:
+        return self._also.get(digest, self._secrets)
+
+    def _read_logs(self) -> None:
+        for frame in self._store.files.heads.frames():
+            if isinstance(frame, Frame) and isinstance(alias := frame.body, Alias):
+                self._aliases[alias.digest] = (alias.algorithm, alias.hash)
+                self._known_as.setdefault(alias.hash, []).append(alias.digest)
+
+    def _turns_of(self, held: set[Hash]) -> list[Turn]:
+        turns = (turn for _id, turn in self._store.files.turns.scan())
+        return [turn for turn in turns if isinstance(turn, Turn) and turn.payload_hash in held]
+
+    def _contexts_of(self, turns: Sequence[int]) -> set[int]:
+        """Return the contexts that have any of some turns, which rise, or had them once."""
+        store = self._store
+        found: set[int] = set()
+        for context, tip in store.states():
+            if context in found:
+                continue
+            try:
+                runs = store.runs(tip)
+            except ConvfsError:
+                continue
+            if branch.meets([(turn_of(first), count) for first, count in runs], turns):
+                found.add(context)
+        return found
+
+    def _files_of(self) -> set[int]:
+        """Return the contexts that stand for files which conversations that are to change have come in."""
+        files = (self._store.entry(context).metadata.get("file") for context in self._contexts)
+        return {file for file in files if isinstance(file, int)}
+
+    def _begins(self, new: Replacements) -> dict[str, str]:
+        """Return what records at the beginnings of conversations are known by from now on."""
+        store = self._store
+        begins: dict[str, str] = {}
+        for context in self._contexts:
+            entry = store.entry(context)
+            if not entry.head or not isinstance(entry.metadata.get("begins"), list):
+                continue
+            format_ = format_named(entry.format)
+            for first, count in branch.part(store.runs(entry.head), 0, _BEGINNING):
+                for turn in store.turns.range(first, count):
+                    if (made := new.new(turn.payload_hash)) is not None:
+                        new.sync()
+                        begins[beginning(store.blob(turn.payload_hash), format_)] = beginning(store.blob(made), format_)
+        return begins
+
+    # -- telling -----------------------------------------------------------------------------------------------------
+
+    def _note(self) -> None:
+        """Note that a redaction is under way."""
+        path = self._store.root / NOTE
+        fd = durable.open_file(path, create=True)
+        try:
+            durable.fdatasync(fd)
+        finally:
+            os.close(fd)
+        durable.sync_directory(path.parent)
+
+    def _tell(self, contexts: Sequence[int]) -> None:
+        """Have the versions of conversations say that something was redacted."""
+        store = self._store
+        for context in contexts:
+            try:
+                head = store.head(context)
+            except NotFound:
+                continue
+            if head.turn:
+                moved = HeadMoved(head.tip, head.depth, now_ms(), ACTION)
+                with suppress(Conflict):
+                    # who has gone on meanwhile has a later version, which is without it, too
+                    store.submit(Request(context, notes=(moved,), expected_head=head.tip))
