@@ -34,6 +34,7 @@ COMMANDS = {
     "grep": ("search", "Print the lines that a pattern is on."),
     "prune": ("prune", "Delete conversations, versions or artifacts for good."),
     "seal": ("seal", "Store what is there in less room, in the order of reading."),
+    "redact": ("redact", "Make a secret disappear from everything."),
     "fsck": ("upkeep", "Check the store."),
     "reindex": ("upkeep", "Rebuild the index from the logs."),
     "stats": ("stats", "Say what the store holds and what it costs."),

@@ -16,6 +16,7 @@ from store.service.insight import INSIGHT
 from store.service.operation import Holder, Nothing, Operation
 from store.service.operations import OPERATIONS, line_of
 from store.service.pruning import PRUNING
+from store.service.redacting import REDACTING
 from store.service.sealing import SEAL
 
 _CHUNK = 64 << 10
@@ -53,4 +54,16 @@ def _as_json(holder: Holder, conversation: Conversation) -> Iterator[str]:
 
 SHOW = Operation(263, ShowParams, str, Nothing, _show)
 
-ALL_OPERATIONS = (*OPERATIONS, *HISTORY, *EXPORTING, *PRUNING, SEAL, SHOW, DIFF, WHERE, *SEARCHING, INSIGHT)
+ALL_OPERATIONS = (
+    *OPERATIONS,
+    *HISTORY,
+    *EXPORTING,
+    *PRUNING,
+    *REDACTING,
+    SEAL,
+    SHOW,
+    DIFF,
+    WHERE,
+    *SEARCHING,
+    INSIGHT,
+)

@@ -6,11 +6,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fusefs.cli.output import escape
 from store.service.exporting import ExportProgress
 from store.service.insight import CountProgress
 from store.service.operations import ImportProgress
+
+if TYPE_CHECKING:
+    from store.service.redacting import RedactProgress
 
 _SESSION_SUFFIXES = (".jsonl", ".json")
 _NAME_WIDTH = 36
@@ -77,6 +81,22 @@ def count_progress() -> Iterator[Callable[[CountProgress], None] | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task("Counting", total=None)
         yield lambda progress: bars.update(task, completed=progress.counted, total=progress.turns)
+
+
+@contextmanager
+def redact_progress() -> Iterator[Callable[["RedactProgress"], None] | None]:
+    """Show how far a redaction is; as :func:`import_progress`."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    with Progress(TextColumn("{task.description}"), BarColumn(), console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task("", total=None)
+        yield lambda progress: bars.update(
+            task, description=progress.doing, completed=progress.done, total=progress.total
+        )
 
 
 def _size_of(paths: Sequence[Path]) -> int:

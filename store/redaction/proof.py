@@ -29,6 +29,7 @@ from store.ids import Hash, hash_key
 from store.redaction.names import keys_in
 from store.redaction.secrets import Secrets
 from store.redaction.survey import Bodies, across_chunks
+from store.store import Store
 
 _AT_ONCE = 8 << 20
 _FEW = 32
@@ -48,7 +49,20 @@ class Proof(Struct):
     unread: list[str] = []
 
 
-class Prover:
+def prove(
+    store: Store, secrets: Secrets, gone: Collection[Hash], passed: Callable[[int], None] = lambda _bytes: None
+) -> Proof:
+    """Look for secrets, and for the names of blobs that are ``gone``, in all of a store; ``passed`` is told how far."""
+    store.flush()
+    prover = _Prover(store.root, secrets, gone)
+    prover.files()
+    prover.packs(store.files.packs, store.resolver, passed)
+    prover.turns(store.files.turns)
+    prover.texts(store.files.heads)
+    return prover.proof
+
+
+class _Prover:
     """Looks for ``secrets``, and for the names ``gone``, in the files of the store at ``root``."""
 
     def __init__(self, root: Path, secrets: Secrets, gone: Collection[Hash]) -> None:
@@ -145,7 +159,7 @@ class Prover:
         if any(key in self._keys for key in keys_in(data)):
             return True
         # of many, those places are looked at where names stand
-        return len(self._gone) <= _FEW and any(digest in data for digest in self._gone)
+        return len(self._gone) <= _FEW and any(data.find(digest) >= 0 for digest in self._gone)
 
 
 def _rows(path: Path) -> Iterator[bytes]:

@@ -23,22 +23,25 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from store.commit.request import Request
 from store.conversations import branch
 from store.disk import durable
-from store.disk.head_format import Alias, Frame, HeadMoved
+from store.disk.head_format import Alias, Frame, HeadMoved, Metadata, Patched
 from store.disk.turn_format import Turn
 from store.errors import Conflict, ConvfsError, NotFound
 from store.formats.registry import format_named
 from store.ids import Hash, now_ms, turn_of
 from store.importing.likeness import beginning
 from store.redaction.log_rewriting import FrameRewriting, TurnRewriting
+from store.redaction.loose import Loose
 from store.redaction.pack_rewriting import PackRewriting
 from store.redaction.replacements import Replacements
 from store.redaction.secrets import Secrets
 from store.redaction.survey import Survey
+from store.search import following
+from store.search.search import Search
 from store.store import Store
 
 NOTE = "redacting"
@@ -57,14 +60,24 @@ Progress = Callable[[str, int, int], None]
 class Redacted(Struct, frozen=True):
     """What a redaction has changed: ``turns`` by id, those that are seen through patches, too, and contexts.
 
-    ``gone`` are the names of blobs that are no more, ``packs`` how many had to be rewritten. ``damaged`` says, a line
-    each, what could not be looked into, and is gone as well.
+    ``gone`` are the names of blobs that are no more, ``packs`` how many had to be rewritten, ``files`` the paths of
+    other files that were. ``damaged`` says, a line each, what could not be looked into, and is gone as well.
     """
 
     turns: tuple[int, ...]
     contexts: tuple[int, ...]
     gone: frozenset[Hash]
     packs: int
+    files: tuple[str, ...]
+    damaged: tuple[str, ...]
+
+
+class Extent(Struct, frozen=True):
+    """How much there is to redact: blobs, turns, and the contexts that have these; see :class:`Redacted`."""
+
+    contents: int
+    turns: int
+    contexts: tuple[int, ...]
     damaged: tuple[str, ...]
 
 
@@ -86,11 +99,11 @@ class Redaction:
         self._also = also or {}
         self._progress = progress or (lambda _what, _done, _of: None)
         self._aliases: dict[bytes, tuple[str, Hash]] = {}
-        self._known_as: dict[Hash, list[bytes]] = {}
-        self._turns: list[Turn] = []
+        self._payloads: set[Hash] = set()
+        self._turns = 0
         self._contexts: set[int] = set()
 
-    def survey(self) -> tuple[Survey, list[int]]:
+    def _surveyed(self) -> tuple[Survey, list[int]]:
         """Look through all that is in packs, and return what was found, and in which packs."""
         store = self._store
         survey = Survey(store.resolver, self._secrets)
@@ -99,11 +112,26 @@ class Redaction:
         self._look_through(survey, numbers)
         return survey, numbers
 
+    def extent(self) -> Extent:
+        """Say how much there is to redact, and change nothing."""
+        with self._store.rewriting.alone:
+            survey, _numbers = self._surveyed()
+        self._close(survey)
+        described = {
+            frame.context
+            for frame in self._store.files.heads.frames()
+            if isinstance(frame, Frame)
+            and isinstance(body := frame.body, Metadata)
+            and self._secrets.hold(body.changes)
+        }
+        contexts = tuple(sorted(self._contexts | described))
+        return Extent(len(survey.held) + len(described), self._turns, contexts, tuple(survey.damaged))
+
     def run(self) -> Redacted:
         """Remove them. Raises StoreFailed, and what reading damaged logs does."""
         store = self._store
         with store.importing, store.rewriting.alone:
-            survey, looked_at = self.survey()
+            survey, looked_at = self._surveyed()
             self._note()
             with store.standstill.begin():
                 more = [number for number in store.rewriting.cold(roll=True) if number not in looked_at]
@@ -111,10 +139,13 @@ class Redaction:
                 done = self._replace(survey)
             store.standstill.erase()
             store.standstill.learn()
+            _renew_search(store)
         self._tell(done.contexts)
         durable.remove(store.root / NOTE)
         durable.sync_directory(store.root)
-        return done
+        # what is learnt from what is left may be the same as before
+        learnt = {digest for _tag, digest in store.files.index.dictionaries()}
+        return structs.replace(done, gone=done.gone - learnt)
 
     def _look_through(self, survey: Survey, numbers: Sequence[int]) -> None:
         packs = self._store.files.packs
@@ -131,22 +162,17 @@ class Redaction:
 
     def _replace(self, survey: Survey) -> Redacted:
         store, still = self._store, self._store.standstill
-        self._read_logs()
-        survey.held.update(self._also)
-        survey.close(self._known_as)
-        self._turns = self._turns_of(survey.held)
-        self._contexts = self._contexts_of([turn.turn_id for turn in self._turns])
+        self._close(survey)
         dictionaries = self._dictionaries_with(survey.held)
         if dictionaries:
             still.use_no_dictionary()
-        payloads = {turn.payload_hash for turn in self._turns}
-        new = Replacements(store.resolver, store.load(), survey.held, payloads, self._secrets_of, self._aliases)
+        new = Replacements(store.resolver, store.load(), survey.held, self._payloads, self._secrets_of, self._aliases)
         turns = TurnRewriting(new.made)
         forget = self._contexts | self._files_of()
         frames = FrameRewriting(self._secrets, new, dictionaries, forget, self._begins(new))
         frames.read_texts(store.files.heads)
         # once without writing anything: all new blobs are on the disk before a log names one
-        for digest in payloads:
+        for digest in self._payloads:
             new.new(digest)
         for frame in store.files.heads.frames():
             if isinstance(frame, Frame):
@@ -162,8 +188,15 @@ class Redaction:
         still.read_anew(changed, contexts)
         dropped = {*survey.held, *survey.torn, *dictionaries} - {old for old, made in new.made.items() if old == made}
         packs = self._rewrite_packs(dropped, dictionaries)
+        loose = Loose(store.root, self._secrets, new.made)
+        loose.run()
         return Redacted(
-            changed, tuple(sorted(contexts)), frozenset(dropped), packs, tuple([*survey.damaged, *new.damaged])
+            changed,
+            tuple(sorted(contexts)),
+            frozenset(dropped),
+            packs,
+            tuple(loose.changed),
+            tuple([*survey.damaged, *new.damaged]),
         )
 
     def _rewrite_packs(self, dropped: set[Hash], dictionaries: set[Hash]) -> int:
@@ -191,18 +224,31 @@ class Redaction:
                 found.add(digest)
         return found
 
+    def _close(self, survey: Survey) -> None:
+        """Find out what else must change when all has been looked through: turns, and contexts."""
+        known_as: dict[Hash, list[bytes]] = {}
+        patches: list[Patched] = []
+        for frame in self._store.files.heads.frames():
+            if isinstance(frame, Frame) and isinstance(body := frame.body, Alias):
+                self._aliases[body.digest] = (body.algorithm, body.hash)
+                known_as.setdefault(body.hash, []).append(body.digest)
+            elif isinstance(frame, Frame) and isinstance(frame.body, Patched):
+                patches.append(frame.body)
+        held = survey.held
+        held.update(self._also)
+        survey.close(known_as)
+        turns = [
+            (turn.turn_id, turn.payload_hash)
+            for _id, turn in self._store.files.turns.scan()
+            if isinstance(turn, Turn) and turn.payload_hash in held
+        ]
+        turns += [(turn, Hash(digest)) for patch in patches for turn, digest, *_what in patch.turns if digest in held]
+        self._payloads = {digest for _turn, digest in turns}
+        self._turns = len(turns)
+        self._contexts = self._contexts_of(sorted({turn for turn, _digest in turns}))
+
     def _secrets_of(self, digest: Hash) -> Secrets:
         return self._also.get(digest, self._secrets)
-
-    def _read_logs(self) -> None:
-        for frame in self._store.files.heads.frames():
-            if isinstance(frame, Frame) and isinstance(alias := frame.body, Alias):
-                self._aliases[alias.digest] = (alias.algorithm, alias.hash)
-                self._known_as.setdefault(alias.hash, []).append(alias.digest)
-
-    def _turns_of(self, held: set[Hash]) -> list[Turn]:
-        turns = (turn for _id, turn in self._store.files.turns.scan())
-        return [turn for turn in turns if isinstance(turn, Turn) and turn.payload_hash in held]
 
     def _contexts_of(self, turns: Sequence[int]) -> set[int]:
         """Return the contexts that have any of some turns, which rise, or had them once."""
@@ -265,3 +311,11 @@ class Redaction:
                 with suppress(Conflict):
                     # who has gone on meanwhile has a later version, which is without it, too
                     store.submit(Request(context, notes=(moved,), expected_head=head.tip))
+
+
+def _renew_search(store: Store) -> None:
+    """Have nothing left of what was searched."""
+    if store.viewer.renderer is None:
+        following.erase(store.root)
+    else:
+        Search.of(store).renew()

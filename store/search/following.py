@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+from store.disk import replacing
 from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.head_format import Patched
 from store.disk.turn_format import Turn
@@ -70,6 +72,14 @@ class Following:
                 self._db.close(sync=sync and not self._db.damaged)
                 if self._db.damaged:
                     remove(self.store.root)
+
+    def renew(self) -> None:
+        """Begin anew with an empty database, and leave nothing on the disk of what this one has held."""
+        with self._filing, self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+            erase(self.store.root)
 
     def _open(self, *, anew: bool) -> Database:
         path = self.store.root / FILE_NAME
@@ -250,6 +260,13 @@ def remove(root: Path) -> None:
     """Delete ``search.db`` of the store at ``root``, so that it is made anew."""
     for suffix in ("", "-wal", "-shm"):
         (root / f"{FILE_NAME}{suffix}").unlink(missing_ok=True)
+
+
+def erase(root: Path) -> None:
+    """As :func:`remove`; what the files took on the disk is zeros before it is free."""
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            replacing.erase(root / f"{FILE_NAME}{suffix}")
 
 
 def _number(db: Database, key: str) -> int:

@@ -77,6 +77,10 @@ class Search:
         """Bring the index up a little further to what the store holds; return whether there is more to do."""
         return self._following.file_some()
 
+    def renew(self) -> None:
+        """Forget everything that was filed, and leave nothing of it on the disk; all is filed once more."""
+        self._following.renew()
+
     def close(self) -> None:
         """Bring the index to disk and close it; the store does so when it is closed."""
         with _MAKING:
