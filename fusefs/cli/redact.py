@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusefs.cli.output import escape, size_text
+from fusefs.cli.output import escape
+from fusefs.text.amounts import size_text
 
 if TYPE_CHECKING:
     from store.redaction.wanted import Match, Wanted

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from store.disk import replacing
 from store.errors import DamageError
 from store.index.database import Database, Schema
 
@@ -31,6 +33,13 @@ def remove_database(path: Path) -> None:
     """Delete the files of a database that is not open."""
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def erase_database(path: Path) -> None:
+    """As :func:`remove_database`; what the files took on the disk is zeros before it is free."""
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            replacing.erase(path.with_name(path.name + suffix))
 
 
 def _sound(

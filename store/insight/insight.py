@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from store.errors import ConvfsError, UsageError
-from store.index.beside import open_beside, remove_database
+from store.index.beside import erase_database, open_beside, remove_database
 from store.index.database import Database
 from store.insight.counting import Counting
 from store.insight.ledger import Ledger, number_of
@@ -77,6 +77,14 @@ class Insight:
                 parts.db.close(sync=not parts.db.damaged)
             if parts.db.damaged:
                 remove_database(self._path)
+
+    def renew(self) -> None:
+        """Forget what was counted, and leave nothing of it on the disk; all is counted once more."""
+        with self._lock:
+            if self._parts is not None:
+                self._parts.db.close()
+                self._parts = None
+            erase_database(self._path)
 
     @property
     def _path(self) -> Path:

@@ -115,7 +115,7 @@ class PackRewriting:
         return [_done(sealing.finish())] if sealing.size else []
 
 
-def _done(steps: Generator[None, None, tuple[bytes, list[Hash]]]) -> tuple[bytes, list[Hash]]:
+def _done(steps: Generator[object, None, tuple[bytes, list[Hash]]]) -> tuple[bytes, list[Hash]]:
     """Return what comes of work that could be done in steps."""
     while True:
         try:

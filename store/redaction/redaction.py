@@ -34,18 +34,19 @@ from store.errors import Conflict, ConvfsError, NotFound
 from store.formats.registry import format_named
 from store.ids import Hash, now_ms, turn_of
 from store.importing.likeness import beginning
+from store.index.beside import erase_database
+from store.insight import insight
+from store.insight.insight import Insight
 from store.redaction.log_rewriting import FrameRewriting, TurnRewriting
 from store.redaction.loose import Loose
 from store.redaction.pack_rewriting import PackRewriting
 from store.redaction.replacements import Replacements
 from store.redaction.secrets import Secrets
 from store.redaction.survey import Survey
-from store.search import following
+from store.search import following as search
 from store.search.search import Search
 from store.store import Store
-
-NOTE = "redacting"
-"""The file that is there while a redaction is under way."""
+from store.upkeep.recovery import REDACTING
 
 ACTION = "redact"
 """What the versions of conversations that it has changed say."""
@@ -139,9 +140,9 @@ class Redaction:
                 done = self._replace(survey)
             store.standstill.erase()
             store.standstill.learn()
-            _renew_search(store)
+            _renew_derived(store)
         self._tell(done.contexts)
-        durable.remove(store.root / NOTE)
+        durable.remove(store.root / REDACTING)
         durable.sync_directory(store.root)
         # what is learnt from what is left may be the same as before
         learnt = {digest for _tag, digest in store.files.index.dictionaries()}
@@ -218,7 +219,7 @@ class Redaction:
         found: set[Hash] = set()
         for _tag, digest in store.files.index.dictionaries():
             try:
-                if digest in held or fragments.hold(store.blob(digest)):
+                if digest in held or fragments(store.blob(digest)):
                     found.add(digest)
             except ConvfsError:
                 found.add(digest)
@@ -290,7 +291,7 @@ class Redaction:
 
     def _note(self) -> None:
         """Note that a redaction is under way."""
-        path = self._store.root / NOTE
+        path = self._store.root / REDACTING
         fd = durable.open_file(path, create=True)
         try:
             durable.fdatasync(fd)
@@ -313,9 +314,11 @@ class Redaction:
                     store.submit(Request(context, notes=(moved,), expected_head=head.tip))
 
 
-def _renew_search(store: Store) -> None:
-    """Have nothing left of what was searched."""
+def _renew_derived(store: Store) -> None:
+    """Have nothing left of what was searched and counted."""
     if store.viewer.renderer is None:
-        following.erase(store.root)
+        for name in (search.FILE_NAME, insight.FILE_NAME):
+            erase_database(store.root / name)
     else:
         Search.of(store).renew()
+        Insight.of(store).renew()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from store.errors import UsageError
@@ -18,7 +19,7 @@ _LONGEST_SPELLING = 16
 """A byte may be four backslashes, a u and four digits."""
 
 _FRAGMENT = 8
-_LONG = 8 << 10
+_LONG = 512
 """What is longer is looked for as programs write it, and not in whatever spelling there may be."""
 _TOGETHER = 24
 """So many things to look for are looked for one after the other; more of them, all at once."""
@@ -57,9 +58,6 @@ class Secrets:
         self._encoded = _Needles(needle for text in self._texts for needle in text.needles)
         self._escapes = any(spellings.needs_escapes(text.literal) for text in self._texts)
         self._escaped = re.compile(b"|".join(spellings.escaped(text.literal) for text in self._texts) or rb"(?!)")
-        self._in_lines = re.compile(
-            b"|".join(spellings.broken(needle) for text in self._texts for _phase, needle in text.base64) or rb"(?!)"
-        )
 
     def __bool__(self) -> bool:
         return bool(self.literals)
@@ -95,8 +93,8 @@ class Secrets:
         """As :meth:`removed`, and as long as before."""
         return _replaced(data, ((place.start, place.end, place.filling) for place in self.places(data)))
 
-    def fragments(self) -> Secrets:
-        """Return secrets that also stand for parts of these: where a compressor has kept a piece of one."""
+    def fragments(self) -> Callable[[bytes], bool]:
+        """Return what says whether bytes have any part of them: where a compressor has kept a piece of one."""
         parts = {
             literal[start : start + _FRAGMENT]
             for literal in (
@@ -105,7 +103,14 @@ class Secrets:
             )
             for start in range(max(len(literal) - _FRAGMENT, 0) + 1)
         }
-        return Secrets(parts)
+        return _Needles(parts).any_in
+
+    @cached_property
+    def _in_lines(self) -> re.Pattern[bytes]:
+        """Return what finds base64 that is broken into lines: seldom asked for."""
+        return re.compile(
+            b"|".join(spellings.broken(needle) for text in self._texts for _phase, needle in text.base64) or rb"(?!)"
+        )
 
     def _found(self, data: bytes) -> Iterator[Place]:
         escapes = b"\\" in data and (self._escapes or b"\\u" in data)

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from store.disk import replacing
 from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.head_format import Patched
 from store.disk.turn_format import Turn
@@ -24,6 +22,7 @@ from store.events.conversation import EventRow, ResourceRow
 from store.events.event import Event, Kind
 from store.events.renderer import Renderer
 from store.ids import Hash, tip_of
+from store.index.beside import erase_database
 from store.index.database import Database
 from store.search import documents, lines
 from store.search.documents import Document, Key
@@ -79,7 +78,7 @@ class Following:
             if self._db is not None:
                 self._db.close()
                 self._db = None
-            erase(self.store.root)
+            erase_database(self.store.root / FILE_NAME)
 
     def _open(self, *, anew: bool) -> Database:
         path = self.store.root / FILE_NAME
@@ -260,13 +259,6 @@ def remove(root: Path) -> None:
     """Delete ``search.db`` of the store at ``root``, so that it is made anew."""
     for suffix in ("", "-wal", "-shm"):
         (root / f"{FILE_NAME}{suffix}").unlink(missing_ok=True)
-
-
-def erase(root: Path) -> None:
-    """As :func:`remove`; what the files took on the disk is zeros before it is free."""
-    for suffix in ("", "-wal", "-shm"):
-        with suppress(FileNotFoundError):
-            replacing.erase(root / f"{FILE_NAME}{suffix}")
 
 
 def _number(db: Database, key: str) -> int:

@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec import structs
 
 from store.commit.pending import Generation, Pending
-from store.disk import durable, file_header
+from store.disk import durable, file_header, replacing
 from store.disk.blob_format import encode_record
 from store.disk.file_header import CHECKPOINT, HEAD_LOG, HEADER_SIZE, JOURNAL, PACK, TURN_LOG, Damage, FileKind
 from store.disk.head_format import Commit
@@ -42,6 +42,10 @@ JOURNALS = 8
 """How many there are at most: what they hold together is what can be taken in before any of it is packed."""
 
 
+REDACTING = "redacting"
+"""The file in a store that is there while a redaction is under way: what that is to remove, nothing on the disk says."""
+
+
 class Files:
     """The open files of a store, recovered. ``notes`` says, a line each, what was cut, replayed or found damaged.
 
@@ -55,6 +59,9 @@ class Files:
         self.notes: list[str] = []
         self.seq = 0
         self._replayed = 0
+        replacing.clean(root / "turns")
+        if (root / REDACTING).exists():
+            self.notes.append("a redaction was interrupted: run convfs redact once more, with what it was given")
         self.turns = TurnLog(root / "turns" / "turns.log", store_id)
         held.callback(self.turns.close)
         self.heads = HeadLog(root / "turns" / "heads.log", store_id)

@@ -1,0 +1,234 @@
+"""A secret that is everywhere in a store, and then nowhere; everything else is as it was."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fusefs.text.render import FileRenderer
+from store.artifacts.kept import kept_outputs
+from store.disk.turn_format import REDACTED
+from store.errors import ConvfsError
+from store.events.outputs import ARTIFACTS
+from store.redaction.proof import Proof, prove
+from store.redaction.redaction import Redacted, Redaction
+from store.redaction.secrets import Secrets
+from store.redaction.spellings import MARK
+from store.redaction.wanted import Wanted, find
+from store.store import OpenTurn, Store
+from store.upkeep.fsck import fsck
+from store.upkeep.recovery import REDACTING
+from store.upkeep.reindex import reindex
+from tests.conftest import scratch
+from tests.redaction.planted import ENCODED, SECRET, plant
+
+SECRETS = Secrets([ENCODED, b"tr0ub4dor&3"])
+
+
+@pytest.fixture(scope="module")
+def planted() -> Iterator[Path]:
+    folder = scratch()
+    plant(folder / "store", folder / "home")
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def root(planted: Path, memory_path: Path) -> Path:
+    shutil.copytree(planted / "store", memory_path / "store", symlinks=True)
+    return memory_path / "store"
+
+
+def opened(root: Path) -> Store:
+    return Store.open(root, renderer=FileRenderer())
+
+
+def redacted(root: Path) -> Redacted:
+    with opened(root) as store:
+        return Redaction(store, SECRETS).run()
+
+
+def everything(store: Store) -> dict[str, object]:
+    """Return what can be seen of every conversation in each of its versions, every blob that is named too."""
+    seen: dict[str, object] = {}
+    for context, tip in store.states():
+        rows = store.rows(tip)
+        seen[f"{context} {tip}"] = [store.payload(row.turn) for row in rows]
+        for row in rows:
+            store.event(row)
+        for resource in store.resources(tip):
+            store.resource(resource)
+    for entry in store.entries():
+        for name, output in kept_outputs(store, entry, ARTIFACTS).items():
+            assert output.blob is not None
+            data = b"".join(store.blob_pieces(output.blob))
+            assert len(data) == output.size
+            seen[f"{entry.id} {name}"] = data
+        seen[f"described {entry.id}"] = entry.metadata
+    return seen
+
+
+def proof(root: Path, done: Redacted) -> Proof:
+    with opened(root) as store:
+        return prove(store, SECRETS, done.gone)
+
+
+def test_it_is_everywhere_before(root: Path) -> None:
+    with opened(root) as store:
+        found = prove(store, SECRETS, ()).found
+    for where in ("index.db", "heads.log, seq", "heads.log", ".pack, offset", ".notes.swp", "1-1", "growing", "link"):
+        assert any(where in place for place in found), where
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_nothing_is_left(root: Path, sealed: bool) -> None:
+    with opened(root) as store:
+        if sealed:
+            assert [*store.sealer.steps()]
+        before = everything(store)
+        done = Redaction(store, SECRETS).run()
+        live = prove(store, SECRETS, done.gone)
+        assert (live.found, live.unread) == ([], [])
+        assert fsck(store) == []
+        after = everything(store)
+        # what is shown of what did not hold it is what it was
+        assert after.keys() == before.keys()
+        for name, value in before.items():
+            if not SECRETS.hold(repr(value).encode()) and "described" not in name:
+                assert after[name] == value
+    again = proof(root, done)
+    assert (again.found, again.unread) == ([], [])
+    assert again.files > 10
+    for path in root.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            assert b"tr0ub4dor" not in path.read_bytes()
+    with opened(root) as store:
+        assert store.recovered == []
+        assert everything(store) == after
+        assert fsck(store) == []
+    reindex(root, FileRenderer())
+    with opened(root) as store:
+        assert everything(store) == after
+    assert proof(root, done).found == []
+
+
+def test_a_mark_stands_in_its_place_in_every_version(root: Path) -> None:
+    done = redacted(root)
+    with opened(root) as store:
+        first = store.entries()[0]
+        texts = [b"".join(store.payload(row.turn) for row in store.rows(v.head)) for v in store.versions(first.id)]
+        assert [text.count(MARK) > 0 for text in texts] == [True] * len(texts)
+        assert first.id in done.contexts
+        versions = store.versions(first.id)
+        assert (versions[-1].action, versions[-1].head) == ("redact", versions[-2].head)
+        turns = [store.turn(turn) for turn in done.turns]
+        assert all(turn.flags & REDACTED for turn in turns)
+        assert all(store.turn(turn).flags & REDACTED == 0 for turn in (1, 5))
+        titles = [entry.title for entry in store.entries() if entry.project == "p"]
+        assert f"About {MARK.decode()}" in titles
+        (open_turn,) = store.open_turns()
+        assert open_turn.text.startswith(b"it is " + MARK)
+        assert len(open_turn.text) == len(b"it is , yes") + len(ENCODED)
+
+
+def test_an_open_turn_goes_on(root: Path) -> None:
+    redacted(root)
+    with opened(root) as store:
+        (left,) = store.open_turns()
+        OpenTurn(store, left.context_id, left.number).add(b" and more", at=len(left.text))
+        turn = OpenTurn(store, left.context_id, left.number).seal()
+        assert store.payload(turn.turn_id) == left.text + b" and more"
+
+
+def test_what_is_named_by_another_digest_is_found_by_its_new_one(root: Path) -> None:
+    redacted(root)
+    with opened(root) as store:
+        for entry in store.entries():
+            for row in store.rows(entry.head) if entry.head else ():
+                if named := re.search(rb"blob:sha256:([0-9a-f]{64})", store.payload(row.turn)):
+                    data = store.aliased("sha256", bytes.fromhex(named[1].decode()))
+                    assert data is not None
+                    assert data.startswith(b"a file with [redacted]")
+                    tree = store.fs_root(row.turn)
+                    assert tree is not None
+                    assert SECRETS.hold(store.blob(tree)) is False
+                    assert store.blob(type(tree)(store.blob(tree)[-32:])) == data
+                    return
+    pytest.fail("nothing names it")
+
+
+def test_a_second_time_there_is_nothing_to_do(root: Path) -> None:
+    redacted(root)
+    with opened(root) as store:
+        extent = Redaction(store, SECRETS).extent()
+        assert (extent.contents, extent.turns, extent.contexts) == (0, 0, ())
+
+
+def test_a_plan_changes_nothing(root: Path) -> None:
+    with opened(root) as store:
+        before = everything(store)
+        extent = Redaction(store, SECRETS).extent()
+        assert extent.turns > 20
+        assert len(extent.contexts) >= 4
+        assert everything(store) == before
+        assert not (root / REDACTING).exists()
+
+
+def test_one_event_goes_in_every_version_and_fork(root: Path) -> None:
+    with opened(root) as store:
+        entry = store.entries()[0]
+        found = find(store, Wanted(events=((entry.id, 3),)))
+        done = Redaction(store, found.secrets, found.also).run()
+        assert prove(store, found.secrets, done.gone).found == []
+        for context, tip in store.states():
+            rows = store.rows(tip)
+            if context <= 2 and len(rows) > 2:
+                payload = store.payload(rows[2].turn)
+                assert b"word word" not in payload
+                assert MARK in payload
+        assert fsck(store) == []
+    with pytest.raises(ConvfsError, match="no event 99"), opened(root) as store:
+        find(store, Wanted(events=((1, 99),)))
+
+
+def test_patterns_tell_which_texts_are_meant(root: Path) -> None:
+    with opened(root) as store:
+        found = find(store, Wanted(patterns=(r"tr0ub4dor&\d",)))
+        assert [literal.decode() for literal in found.secrets.literals] == [SECRET[:11]]
+        (match,) = found.matches
+        assert match.places > 3
+        assert SECRET[:11] not in match.hint
+        done = Redaction(store, found.secrets, found.also).run()
+        assert prove(store, found.secrets, done.gone).found == []
+
+
+def test_other_writers_go_on(root: Path) -> None:
+    """What is appended while a redaction is under way is there afterwards, or redacted as well."""
+    import threading
+
+    with opened(root) as store:
+        context = store.create_context(metadata={"project": "p", "name": "busy"}).context
+        stop = threading.Event()
+        written: list[int] = []
+
+        def write() -> None:
+            number = 0
+            while not stop.is_set():
+                turn = store.append(context, b'{"type":"user","text":"busy %d"}' % number, "jp.event.v1")
+                written.append(turn.turn_id)
+                number += 1
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            done = Redaction(store, SECRETS).run()
+        finally:
+            stop.set()
+            thread.join()
+        assert [store.payload(turn) for turn in written] == [
+            b'{"type":"user","text":"busy %d"}' % number for number in range(len(written))
+        ]
+        assert prove(store, SECRETS, done.gone).found == []
+        assert fsck(store) == []
