@@ -43,7 +43,7 @@ JOURNALS = 8
 
 
 REDACTING = "redacting"
-"""The file in a store that is there while a redaction is under way: what that is to remove, nothing on the disk says."""
+"""A file that is there while a redaction is under way. What that is to remove, nothing on the disk says."""
 
 
 class Files:
