@@ -7,7 +7,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from fusefs.text.names import kind_word
-from fusefs.tree.paths import holding_path
+from fusefs.tree.paths import Paths
 from store.artifacts.urls import parse_url
 from store.backlinks.backlinks import Backlinks, Holding, Relation
 from store.errors import NotFound
@@ -53,10 +53,11 @@ def _where(holder: Holder, params: WhereParams, emit: Callable[[list[HoldingLine
     store = holder.store
     backlinks = Backlinks(store)
     digest = _digest(store, params.blob) if params.blob else None
+    paths = Paths(store)
     lines: dict[HoldingLine, None] = {}
     for holdings in (backlinks.of_content(digest) if digest else (), backlinks.of_uris(params.uris)):
         for holding in holdings:
-            lines[_line(store, holding)] = None
+            lines[_line(paths, holding)] = None
     told = list(lines)
     for start in range(0, len(told), _PAGE):
         emit(told[start : start + _PAGE])
@@ -76,10 +77,10 @@ def _digest(store: Store, blob: str) -> Hash | None:
     return Hash(address.digest) if address.algorithm == "blake3" else store.alias(address.algorithm, address.digest)
 
 
-def _line(store: Store, holding: Holding) -> HoldingLine:
+def _line(paths: Paths, holding: Holding) -> HoldingLine:
     row, version = holding.row, holding.version
     return HoldingLine(
-        holding_path(store, holding),
+        paths.holding(holding),
         holding.conversation.id,
         version.number if version else 0,
         row.number if row else None,

@@ -17,7 +17,7 @@ from fusefs.text.names import safe_name, unique
 from fusefs.text.resource_names import resource_path
 from fusefs.tree.links import link_names
 from fusefs.tree.node import DIRECTORY, SHORT, UNCOUNTED, Attributes, Directory, Entry, Link, Node
-from fusefs.tree.paths import conversation_path, event_path, holding_path
+from fusefs.tree.paths import Paths, event_path
 from fusefs.tree.view import FIRST_POSITION
 from fusefs.tree.waiting import Asked, Lately
 from store.backlinks.backlinks import Backlinks
@@ -109,7 +109,7 @@ class Holders(Asked):
         ]
         held = {conversation.id: conversation for conversation, _row in holdings}
         names = {conversation.id: name for name, conversation in link_names(held.values()).items()}
-        paths = {conversation.id: conversation_path(store, conversation) for conversation in held.values()}
+        paths = Paths(store)
         taken = set(self._taken)
         links: dict[str, Found] = {}
 
@@ -119,9 +119,9 @@ class Holders(Asked):
             links[name] = (self._above + path, time_ms)
 
         for conversation in held.values():
-            put(names[conversation.id], paths[conversation.id], conversation.updated_ms)
+            put(names[conversation.id], paths.conversation(conversation), conversation.updated_ms)
         for conversation, row in holdings:
-            path = event_path(paths[conversation.id], row, conversation.records)
+            path = event_path(paths.conversation(conversation), row, conversation.records)
             stem = safe_name(names[conversation.id], limit=_STEM_MAX)
             put(f"{stem}@{path.rpartition('/')[2]}", path, row.time_ms or conversation.updated_ms)
         self.links = links
@@ -139,8 +139,9 @@ class HeldBy(Asked):
     def _look(self) -> None:
         """Look who holds it; done by a thread."""
         found = Backlinks(self._store).of_content(self._digest, earlier=False)
-        paths = (path for holding in found if (path := holding_path(self._store, holding)))
-        lines = list(islice(dict.fromkeys(islice(paths, _MOST_EVENTS)), _MOST_TOLD + 1))
+        paths = Paths(self._store)
+        told = (path for holding in found if (path := paths.holding(holding)))
+        lines = list(islice(dict.fromkeys(islice(told, _MOST_EVENTS)), _MOST_TOLD + 1))
         if len(lines) > _MOST_TOLD:
             lines[-1] = f"… and more: convfs where {self._digest.hex()}"
         self.text = "".join(f"{line}\n" for line in lines)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from fusefs.text.names import event_name, safe_name
 from fusefs.tree.control import CONTROL, TRASH, trash_names
 from fusefs.tree.projects import CONVERSATIONS
@@ -14,44 +16,61 @@ from store.events.event import Kind
 from store.store import Store
 
 
+class Paths:
+    """The paths of many things at one moment: what was looked up once is not looked up again."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._found: dict[int, str] = {}
+
+    def conversation(self, conversation: Named, version: Version | None = None) -> str:
+        """Return the path of a conversation's directory, or of that of an earlier version.
+
+        "" for a context that is shown nowhere, since it has no name.
+        """
+        path = self._found.get(conversation.id)
+        if path is None:
+            in_project = conversation.name != ""
+            path = self._in_project(conversation) if in_project else self._trash.get(conversation.id, "")
+            self._found[conversation.id] = path
+        return path if version is None or not path else f"{path}/.versions/{version_name(version)}"
+
+    def _in_project(self, conversation: Named) -> str:
+        project = conversation.project
+        if safe_name(project) != project:
+            project = self._projects[project]
+        return f"{CONVERSATIONS}/{project}/{shown_name(conversation)}"
+
+    @cached_property
+    def _projects(self) -> dict[str, str]:
+        return {project: shown for shown, project in shown_distinct(self._store.projects()).items()}
+
+    @cached_property
+    def _trash(self) -> dict[int, str]:
+        return {trashed.id: f"{CONTROL}/{TRASH}/{name}" for name, trashed in trash_names(self._store).items()}
+
+    def holding(self, holding: Holding) -> str:
+        """Return the path of the event or the output that holds something, or else of what its conversation tells.
+
+        A record that has no file in ``events/`` is in ``.records/``; "" if there is nothing of it in a mount.
+        """
+        found, row = holding.conversation, holding.row
+        path = self.conversation(found, holding.version)
+        if not path:
+            return ""
+        if row is None:
+            return f"{path}/{holding.name}" if holding.relation == "output" else f"{path}/metadata.json"
+        records = found.records if holding.version is None else holding.version.records
+        if row.kind is Kind.RECORD:
+            return f"{path}/.records/{record_name(row.number, records)}"
+        return event_path(path, row, records)
+
+
 def conversation_path(store: Store, conversation: Named, version: Version | None = None) -> str:
-    """Return the path of a conversation's directory, or of that of an earlier version.
-
-    "" for a context that is shown nowhere, since it has no name.
-    """
-    path = _in_project(store, conversation) if conversation.name else _in_trash(store, conversation.id)
-    return path if version is None or not path else f"{path}/.versions/{version_name(version)}"
-
-
-def _in_project(store: Store, conversation: Named) -> str:
-    project = conversation.project
-    if safe_name(project) != project:
-        project = next(shown for shown, named in shown_distinct(store.projects()).items() if named == project)
-    return f"{CONVERSATIONS}/{project}/{shown_name(conversation)}"
-
-
-def _in_trash(store: Store, context: int) -> str:
-    names = (name for name, trashed in trash_names(store).items() if trashed.id == context)
-    return next((f"{CONTROL}/{TRASH}/{name}" for name in names), "")
+    """Return the path of one conversation's directory; see :meth:`Paths.conversation`."""
+    return Paths(store).conversation(conversation, version)
 
 
 def event_path(conversation: str, row: EventRow, records: int) -> str:
     """Return the path of an event's file in a conversation of so many records whose path is known."""
     return f"{conversation}/events/{event_name(row, records)}"
-
-
-def holding_path(store: Store, holding: Holding) -> str:
-    """Return the path of the event or the output that holds something, or else of its conversation; "" if it has none.
-
-    A record that has no file in ``events/`` is in ``.records/``.
-    """
-    found, row = holding.conversation, holding.row
-    path = conversation_path(store, found, holding.version)
-    if not path:
-        return ""
-    if row is None:
-        return f"{path}/{holding.name}" if holding.relation == "output" else f"{path}/metadata.json"
-    records = found.records if holding.version is None else holding.version.records
-    if row.kind is Kind.RECORD:
-        return f"{path}/.records/{record_name(row.number, records)}"
-    return event_path(path, row, records)

@@ -25,7 +25,7 @@ from fusefs.tree.node import (
     Link,
     Node,
 )
-from fusefs.tree.paths import conversation_path, event_path
+from fusefs.tree.paths import Paths, event_path
 from fusefs.tree.shown_names import shown_name
 from fusefs.tree.view import FIRST_POSITION
 from fusefs.tree.waiting import Asked, Lately
@@ -84,19 +84,20 @@ class Hits(Asked):
     def _search(self) -> None:
         """Search; done by a thread, while others look at what has been found."""
         store = self._tree.store
+        paths = Paths(store)
         for page in Search.of(store).pages(self._query, _MOST + 1, lines=_LINES):
             # pages without a hit come, too
             if self._tree.workers.is_ended:
                 return
             for hit in page:
-                self._add(hit)
+                self._add(hit, paths)
 
-    def _add(self, hit: Hit) -> None:
+    def _add(self, hit: Hit, paths: Paths) -> None:
         rank = len(self.links) + 1
         if rank > _MOST:
             self._has_more = True
             return
-        path = event_path(conversation_path(self._tree.store, hit.conversation), hit.row, hit.conversation.records)
+        path = event_path(paths.conversation(hit.conversation), hit.row, hit.conversation.records)
         name = f"{rank:04}-{cut(shown_name(hit.conversation), _CONVERSATION_MAX)}-{path.rpartition('/')[2]}"
         self._lines += _told(path, hit)
         self.links[safe_name(name)] = (path, hit.time_ms)

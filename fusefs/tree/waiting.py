@@ -22,7 +22,7 @@ from store.errors import StoreBusy
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 10.0
-_THREADS = 2
+_THREADS = 4
 _END_SECONDS = 1.0
 _OLD_SECONDS = 0.25
 _TIMES = 4

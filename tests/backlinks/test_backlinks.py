@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from fusefs.tree.paths import holding_path
+from fusefs.tree.paths import Paths
 from fusefs.tree.versions import version_name
 from store.artifacts.artifacts import Artifacts
 from store.backlinks.backlinks import Backlinks, Holding
@@ -29,7 +29,7 @@ def told(holdings: Iterable[Holding]) -> list[tuple[str, int, int]]:
 
 
 def paths(store: Store, digest: Hash) -> list[str]:
-    return [holding_path(store, holding) for holding in Backlinks(store).of_content(digest)]
+    return [Paths(store).holding(holding) for holding in Backlinks(store).of_content(digest)]
 
 
 @pytest.mark.parametrize("filed", [False, True])
