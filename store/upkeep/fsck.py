@@ -73,6 +73,8 @@ def check_turns(store: Store) -> Iterator[Finding]:
     for turn_id, turn in _turns(store):
         if turn_id in gone:
             depths.append(_UNKNOWN)
+            if not isinstance(turn, Turn):
+                yield Finding("turns", "warning", f"{turn}, but nothing leads to it: convfs gc mends it")
             continue
         if not isinstance(turn, Turn):
             yield fault("turns", str(turn))

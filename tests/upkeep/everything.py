@@ -12,7 +12,9 @@ from store.editing.editor import DELETED, Editor
 from store.errors import ConvfsError, DamageError
 from store.ids import hash_bytes, tip_of
 from store.importing.importer import Importer
+from store.retention.removal import delete, prune_versions
 from store.store import Append, Store
+from store.upkeep.reclaiming import Reclaiming, Since
 from tests.content.noise import edited, noise
 from tests.importing.sessions import lines, session
 
@@ -65,6 +67,13 @@ def fill(root: Path, folder: Path) -> None:
             turn.add(b"piece by ")
             turn.add(b"piece")
         turn.seal()
+        gone = store.create_context(metadata={"project": "shop", "name": "gone", "source": "/gone"}).context
+        turns = store.append_many(gone, [Append(b"line %d" % number, "plain.text") for number in range(9, 12)])
+        delete(store, gone, store.tip(gone))
+        prune_versions(store, third, store.versions(third)[0].seq)
+        store.flush()
+        since = Since(store.files.heads.length, store.files.turns.count)
+        Reclaiming(store._writer, [(turns[0].turn_id, len(turns))], since).run()
         ask(store)
 
 
@@ -108,6 +117,7 @@ def questions(store: Store) -> dict[str, Question]:
         asked[f"blob {name.hex()}"] = lambda name=name: store.blob(name)
         asked[f"size {name.hex()}"] = lambda name=name: store.blob_size(name)
         asked[f"pieces {name.hex()}"] = lambda name=name: b"".join(store.blob_pieces(name))
+    asked["pruned"] = lambda: store.pruned("source", "/gone")
     asked["projects"] = store.projects
     asked["conversations"] = store.conversations
     asked["conversations of a project"] = lambda: store.conversations("shop")
