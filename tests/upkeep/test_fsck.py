@@ -62,7 +62,7 @@ def frames(store: Store, *bodies: tuple[int, Body], seq: int = 0) -> None:
 
 
 def blob(store: Store, record: bytes, *names: Hash) -> None:
-    store._intake.write([(record, list(names))])
+    store._intake.write([(record, list(names))], store._intake.reliance.region())
     store._intake.sync()
 
 
