@@ -16,7 +16,7 @@ from fusefs.editing.gestures import Gestures
 from fusefs.editing.orphan import OrphanFile
 from fusefs.editing.scratch import ScratchLink, ScratchNode
 from fusefs.handler import handler
-from fusefs.inodes import MAX_NUMBER, Lookups
+from fusefs.inodes import MAX_NUMBER, Lookups, Place
 from fusefs.kernel import Prefetch
 from fusefs.text.names import NAME_MAX
 from fusefs.tree.events import EventFile
@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 _BLOCK = 4096
 PREFIX = b"user.convfs."
 _ACL = b"system.posix_acl_"
+
+_CONTEXT = int(Place.CONTEXT)
 
 
 class OpenDirectory:
@@ -205,7 +207,8 @@ class Reading(pyfuse3.Operations):
         handle = self._next_handle = self._next_handle + 1
         answer = FileInfo(handle)
         content = None
-        if inode <= MAX_NUMBER:
+        # events of this number are looked at, too: there is one in a conversation
+        if inode <= MAX_NUMBER or inode & MAX_NUMBER == _CONTEXT:
             node = self._file(inode)
             if node.direct:
                 answer.direct_io = True

@@ -8,10 +8,9 @@ import msgspec
 
 from fusefs.text.grammar import timestamp
 from fusefs.text.parse import ParseError
-from store.delivery.rules import OVERRIDING, Rules, overridden
-from store.errors import UsageError
 from store.events.conversation import Conversation
 from store.events.outputs import is_output
+from store.rules import OVERRIDING
 
 SETTABLE: Mapping[str, object] = {"title": "", "labels": [], "pinned": False, "archived": False}
 """What may be changed, which comes first, and what says that there is none."""
@@ -96,30 +95,22 @@ def metadata_changes(shown: Mapping[str, object], said: Mapping[str, object], da
     What may be changed and is left out is removed. Raises ParseError where anything else is not what it was.
     """
     for key, value in said.items():
-        if key in ADDABLE:
-            if value != shown.get(key):
-                _check_override(key, value, data)
-        elif key not in SETTABLE and not _stands(key, value, shown):
+        if key not in (*SETTABLE, *ADDABLE) and not _stands(key, value, shown):
             raise ParseError(line_of(data, key), _refusal(key, shown))
     for key in shown:
         if key not in (*SETTABLE, *ADDABLE) and key not in said:
             raise ParseError(1, f'"{key}" is missing: write all back, and change {_MAY}')
     changed = {key: said.get(key, none) for key, none in SETTABLE.items() if said.get(key, none) != shown[key]}
     changes = {key: None if value == SETTABLE[key] else value for key, value in changed.items()}
-    return changes | {key: said.get(key) or None for key in ADDABLE if said.get(key) != shown.get(key)}
+    return changes | {
+        key: said.get(key) or None for key in ADDABLE if (said.get(key) or None) != (shown.get(key) or None)
+    }
 
 
 def line_of(data: bytes, key: str) -> int:
     """Return the line on which a key stands; 1 where it cannot be told."""
     found = re.search(re.escape(json.dumps(key, ensure_ascii=False).encode(errors="replace")) + rb"\s*:", data)
     return data.count(b"\n", 0, found.start()) + 1 if found else 1
-
-
-def _check_override(key: str, value: object, data: bytes) -> None:
-    try:
-        overridden(Rules(), {key: value})
-    except UsageError as error:
-        raise ParseError(line_of(data, key), str(error)) from None
 
 
 def _stands(key: str, value: object, shown: Mapping[str, object]) -> bool:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from store.delivery.answers import Report
 from store.delivery.forms import form_named
-from store.delivery.rules import rules_of
 from store.delivery.sent import Sent
 from store.events.conversation import Conversation
 from store.exporting.dialogue import Dialogue
 from store.exporting.event_json import encoded
 from store.exporting.losses import Losses
 from store.formats.json_view import JsonObject
+from store.rules import rules_of
 from store.store import Store
 
 

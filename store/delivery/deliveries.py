@@ -11,7 +11,6 @@ from weakref import WeakKeyDictionary
 from store.delivery.answers import Answer, Offered, Saved
 from store.delivery.contents import Content
 from store.delivery.ledger import Ledger
-from store.delivery.rules import Rules, rules_of
 from store.delivery.sent import Sent, cost_of, delivered, tokens_of
 from store.errors import UsageError
 from store.events.conversation import Conversation, EventRow
@@ -22,6 +21,7 @@ from store.exporting.exchanges import Requests, spoken_by
 from store.exporting.losses import Losses
 from store.exporting.steps import Step, steps_of
 from store.ids import HASH_SIZE, Hash, hash_bytes
+from store.rules import Rules, rules_of
 from store.store import Store
 
 _REMEMBERED = 64

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from store.delivery.contents import Content
-from store.delivery.rules import Rules
 from store.ids import Hash
+from store.rules import Rules
 
 
 class Delivery(Struct, frozen=True):

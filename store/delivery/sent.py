@@ -10,11 +10,11 @@ from store.delivery.answers import Saved
 from store.delivery.compacting import Left
 from store.delivery.contents import contents_of
 from store.delivery.ledger import Delivery, Ledger
-from store.delivery.rules import Rules
 from store.events.event import Block, Kind, utf8
 from store.exporting.dialogue import Dialogue
 from store.exporting.spoken import text_of
 from store.exporting.steps import OF_THE_MODEL, Step
+from store.rules import Rules
 
 IsSent = Callable[[Step, Block], bool]
 """Says whether a form of messages has a way to say a block of a step."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import PurePosixPath
 
 import msgspec
@@ -15,6 +16,7 @@ from store.events.conversation import labels_of
 from store.events.outputs import outputs_of
 from store.ids import now_ms, tip_of
 from store.index.catalogue import Entry
+from store.rules import OVERRIDING, Rules, overridden
 from store.store import Store
 
 _LONGEST_NAME = 255
@@ -33,8 +35,9 @@ _FORKED = (
     "copied",
     "file",
     "part",
+    *OVERRIDING,
 )
-"""Metadata that a fork has from its parent: what it is about, and what exporting it as a session of a tool needs."""
+"""Metadata that a fork has from its parent: what it is about, what holds for it, and what exporting it needs."""
 
 
 class Keeper:
@@ -88,7 +91,8 @@ class Keeper:
             self._set(context, {"project": project, "name": name}, (project, name))
 
     def describe(self, context: int, changes: Mapping[str, object]) -> None:
-        """Change what people say of a conversation: ``title``, ``labels``, ``pinned``, ``archived``; None removes.
+        """Change what people say of a conversation: ``title``, ``labels``, ``pinned``, ``archived``, and what
+        holds for it instead of the settings (``store.rules``); None removes.
 
         A title that was given here stays, whatever the tool later calls its session. UsageError for any other key,
         and for values that do not fit.
@@ -185,4 +189,14 @@ def _check_flag(value: object) -> None:
         raise UsageError("pinned and archived are true or false")
 
 
-_CHECKS = {"title": _check_title, "labels": _check_labels, "pinned": _check_flag, "archived": _check_flag}
+def _check_section(key: str, value: object) -> None:
+    overridden(Rules(), {key: value})
+
+
+_CHECKS: dict[str, Callable[[object], None]] = {
+    "title": _check_title,
+    "labels": _check_labels,
+    "pinned": _check_flag,
+    "archived": _check_flag,
+    **{key: partial(_check_section, key) for key in OVERRIDING},
+}

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from blake3 import blake3
 
 from store.delivery.context import Context
-from store.delivery.rules import Rules, rules_of
 from store.events.conversation import Conversation
+from store.rules import Rules, rules_of
 from store.store import Store
 
 LIBRARY = "file:///shop/library.py"
@@ -93,9 +93,7 @@ class Talk:
 
     def document(self, form: str = "jsonl", last: int | None = None) -> dict[str, Any]:
         """Return what is sent, with what was saved and lost."""
-        found = json.loads(b"".join(Context(self.store, self.conversation, form, last).document()))
-        assert isinstance(found, dict)
-        return found
+        return document(self.store, self.conversation, form, last)
 
     def messages(self, form: str = "jsonl", last: int | None = None) -> list[dict[str, Any]]:
         found = self.document(form, last)["messages"]
@@ -106,6 +104,24 @@ class Talk:
         """Return for each result that is sent what its blocks are: a text, or a reference."""
         lines = self.messages("jsonl", last)
         return [[read(block["text"]) for block in line["content"]] for line in lines if line["role"] == "tool"]
+
+
+def document(store: Store, conversation: Conversation, form: str = "jsonl", last: int | None = None) -> dict[str, Any]:
+    """Return what is sent of a conversation, with what was saved and lost."""
+    found = json.loads(b"".join(Context(store, conversation, form, last).document()))
+    assert isinstance(found, dict)
+    return found
+
+
+def told(talk: Talk, last: int | None = None) -> list[str]:
+    """Return what is said, without what came of calls."""
+    return [line["content"][0]["text"] for line in talk.messages(last=last) if line["role"] != "tool"]
+
+
+def result(line: dict[str, Any]) -> object:
+    """Return what a result of one block is: a text, or a reference."""
+    [block] = line["content"]
+    return read(block["text"])
 
 
 def read(text: str, content: str = "") -> object:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fusefs.text.render import FileRenderer
-from store.delivery.rules import Rules, overridden, rules_of
 from store.errors import UsageError
+from store.rules import Rules, overridden, rules_of
 from store.settings import FILE_NAME, ConversationSettings, Deduplication, Settings, ToolSettings
 from store.store import Store
 from tests.delivery.talk import LONG, Talk, resource

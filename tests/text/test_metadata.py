@@ -83,6 +83,12 @@ def test_what_changes() -> None:
         key: value for key, value in json.loads(metadata_text(TALK)).items() if key not in ("labels", "archived")
     }
     assert changes(json.dumps(without)) == {"labels": None}
+    sections = {"conversation": {"deduplication": {"enabled": False}}, "tools": {"Read": {"deduplicate": False}}}
+    assert changes(with_changes(**sections)) == sections
+    assert changes(with_changes(tools={})) == {}
+    having = msgspec.structs.replace(TALK, metadata={**TALK.metadata, **sections})
+    assert changes(metadata_text(TALK), having) == dict.fromkeys(sections)
+    assert changes(metadata_text(having), having) == {}
     # of which the keeper says that they cannot be
     assert changes(with_changes(pinned="yes", labels="bug")) == {"pinned": "yes", "labels": "bug"}
 

@@ -47,5 +47,5 @@ def overridden(rules: Rules, table: Mapping[str, object]) -> Rules:
     """Return ``rules`` with what ``table`` sets. Raises UsageError for what does not fit, and for unknown keys."""
     found, unknown = merged(rules, table, "metadata.json")
     if unknown:
-        raise UsageError(unknown[0])
+        raise UsageError(unknown[0].removesuffix(" is ignored"))
     return found
