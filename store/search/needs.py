@@ -9,15 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from re import _constants as ops  # type: ignore[attr-defined]  # no public module takes a pattern apart
-from re import _parser  # type: ignore[attr-defined]  # as above
-from typing import Any
 
 from msgspec import Struct
 
 from store.search.folding import indexed
-
-_Operation = tuple[Any, Any]
-"""A part of a pattern: what it does, one of ``ops``, and what with."""
+from store.search.patterns import Operation
 
 _MOST = 16
 """So many sequences of a literal tell it from others as well as all of them do."""
@@ -78,43 +74,12 @@ def _trigrams(text: str) -> str:
     return " AND ".join('"' + one.replace('"', '""') + '"' for one in found)
 
 
-def needs_of(pattern: str) -> Every:
-    """Return what a text must hold in which a regular expression, one that compiles, is found."""
-    return _sequence(_parser.parse(pattern))
+def needs_of(operations: Iterable[Operation]) -> Every:
+    """Return what a text must hold in which a regular expression, taken apart, is found."""
+    return _sequence(operations)
 
 
-def line_by_line(pattern: str) -> bool:
-    """Say whether a match within a line may not be one in the whole text: then lines are looked at one by one.
-
-    So it is where a pattern looks around, knows the end of the text from that of a line, or does not give back what it
-    has taken.
-    """
-    return _holds_text(_parser.parse(pattern))
-
-
-_OF_A_LINE_ALONE = frozenset((ops.ASSERT, ops.ASSERT_NOT, ops.ATOMIC_GROUP, ops.POSSESSIVE_REPEAT))
-_ENDS = frozenset((ops.AT_BEGINNING_STRING, ops.AT_END_STRING))
-
-
-def _holds_text(parsed: Iterable[_Operation]) -> bool:
-    for what, argument in parsed:
-        if what in _OF_A_LINE_ALONE or (what is ops.AT and argument in _ENDS):
-            return True
-        if any(_holds_text(part) for part in _parts(argument)):
-            return True
-    return False
-
-
-def _parts(argument: object) -> list[Any]:
-    """Return the patterns within what an operation is given."""
-    if isinstance(argument, _parser.SubPattern):
-        return [argument]
-    if isinstance(argument, list | tuple):
-        return [part for one in argument for part in _parts(one)]
-    return []
-
-
-def _sequence(parsed: Iterable[_Operation]) -> Every:
+def _sequence(parsed: Iterable[Operation]) -> Every:
     needs: list[Every] = []
     run: list[str] = []
 
@@ -136,7 +101,7 @@ def _sequence(parsed: Iterable[_Operation]) -> Every:
     return all_of(needs)
 
 
-def _flat(parsed: Iterable[_Operation]) -> Iterable[_Operation]:
+def _flat(parsed: Iterable[Operation]) -> Iterable[Operation]:
     """Yield operations, those of groups as if there were no groups."""
     for what, argument in parsed:
         if what is ops.SUBPATTERN:
@@ -145,7 +110,7 @@ def _flat(parsed: Iterable[_Operation]) -> Iterable[_Operation]:
             yield what, argument
 
 
-def _character(operation: _Operation) -> str | None:
+def _character(operation: Operation) -> str | None:
     """Return the one character that an operation stands for with case folded, None if there may be several."""
     what, argument = operation
     if what is ops.LITERAL:
@@ -156,7 +121,7 @@ def _character(operation: _Operation) -> str | None:
     return None
 
 
-def _need(operation: _Operation) -> Every:
+def _need(operation: Operation) -> Every:
     what, argument = operation
     if what is ops.BRANCH:
         return one_of([_sequence(choice) for choice in argument[1]])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterator
 from typing import Protocol
 
 from store.errors import UsageError
+from store.search.apart import Apart
 from store.search.folding import fold
-from store.search.needs import Every, line_by_line, literal, needs_of
+from store.search.needs import Every, literal, needs_of
+from store.search.patterns import Pattern
 
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
 
@@ -84,45 +85,20 @@ class Regex:
     """A regular expression of Python's, found within lines. Raises UsageError if it is none."""
 
     def __init__(self, pattern: str, *, ignore_case: bool) -> None:
-        flags = re.MULTILINE | (re.IGNORECASE if ignore_case else 0)
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
-                self._pattern = re.compile(pattern, flags)
-            self.need = needs_of(pattern)
-            self._by_line = line_by_line(pattern)
-        except (re.error, OverflowError, RecursionError, Warning) as error:
+            found = Pattern(pattern, ignore_case=ignore_case)
+            self.need = needs_of(found.parsed)
+        except (re.error, ValueError, OverflowError, RecursionError) as error:
             raise UsageError(f"/{pattern}/ is no regular expression: {error}") from error
+        self._lines = found.lines if found.quick else Apart(pattern, ignore_case=ignore_case).lines
 
     def lines(self, text: Text) -> Iterator[int]:
-        """See :class:`Term`."""
-        if not self._by_line:
-            found = self._in_whole(text.plain)
-            if found is not None:
-                yield from found
-                return
-        search = self._pattern.search
-        yield from (number for number, line in enumerate(text.lines) if search(line))
+        """See :class:`Term`. UsageError where it takes too long."""
+        return iter(self._lines(text.plain))
 
     def whole(self, text: Text) -> bool:
         """See :class:`Term`: who writes an expression says where words end."""
         return True
-
-    def _in_whole(self, text: str) -> list[int] | None:
-        """Return the lines that have a match; None where one goes over several, so that this does not tell."""
-        found: list[int] = []
-        line = start = 0
-        for match in self._pattern.finditer(text):
-            begin, end = match.span()
-            if begin == len(text) and text[-1:] in ("\n", ""):
-                break
-            if text.find("\n", begin, end) >= 0:
-                return None
-            line += text.count("\n", start, begin)
-            start = begin
-            if not found or found[-1] != line:
-                found.append(line)
-        return found
 
 
 def term_of(pattern: str, *, fixed: bool, ignore_case: bool, words: bool) -> Term:

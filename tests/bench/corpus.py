@@ -178,7 +178,15 @@ class Session:
         return {"message": message, "requestId": request, "type": "assistant"}
 
 
-def write_corpus(directory: Path, *, sessions: int, events: int, projects: int = 10, scale: float = 1.0) -> int:
+def write_corpus(
+    directory: Path,
+    *,
+    sessions: int,
+    events: int,
+    projects: int = 10,
+    scale: float = 1.0,
+    different_words: int = words.WORDS,
+) -> int:
     """Write ``sessions`` files of ``events`` events each under ``directory``; return the bytes written.
 
     ``scale`` multiplies the sizes of texts; 1 gives events of some 2 KB as files. A corpus that stands there already
@@ -186,9 +194,11 @@ def write_corpus(directory: Path, *, sessions: int, events: int, projects: int =
     """
     stamp = directory / "corpus.json"
     wanted = {"version": 1, "sessions": sessions, "events": events, "projects": projects, "scale": scale}
+    if different_words != words.WORDS:
+        wanted["words"] = different_words
     if stamp.exists() and (known := json.loads(stamp.read_text())).items() >= wanted.items():
         return int(known["bytes"])
-    vocabulary = words.Vocabulary()
+    vocabulary = words.Vocabulary(size=different_words)
     made = [Project(number, vocabulary) for number in range(projects)]
     size = 0
     for number in range(sessions):

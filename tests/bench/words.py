@@ -23,10 +23,14 @@ TOOLS = ("Read", "Edit", "Bash", "Grep", "Write", "Glob")
 BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
+WORDS = 6000
+"""How many different words a vocabulary has, unless it is to have more."""
+
+
 class Vocabulary:
     """Words by Zipf's law: the common ones above, then some thousands made of syllables."""
 
-    def __init__(self, seed: int = 1, size: int = 6000) -> None:
+    def __init__(self, seed: int = 1, size: int = WORDS) -> None:
         made = random.Random(seed)
         syllables = SYLLABLE_TEXT.split()
         words = list(dict.fromkeys(COMMON_TEXT.split()))

@@ -1,0 +1,135 @@
+"""Regular expressions, found within lines as ``grep`` does; this file is also a program that does so by itself.
+
+Python's engine may take longer for some expressions on some lines than anybody waits, holds the interpreter all the
+while, and cannot be told to stop. So whatever could is done in a process of its own (``store.search.apart``). That runs
+this file, which therefore imports nothing of ours.
+
+What goes in: ``ignore case u8 | length u32 | pattern``, then texts: ``length u64 | text``. What comes out for each
+text: ``count u64``, then so many line numbers ``u64``. All little-endian, all text UTF-8.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from array import array
+from collections.abc import Iterable
+from re import _constants as ops  # type: ignore[attr-defined]  # no public module takes a pattern apart
+from re import _parser  # type: ignore[attr-defined]  # as above
+from struct import Struct
+from typing import Any
+
+BEGINNING = Struct("<BI")
+LENGTH = Struct("<Q")
+
+Operation = tuple[Any, Any]
+"""A part of a pattern: what it does, one of ``ops``, and what with."""
+
+_OF_A_LINE_ALONE = frozenset((ops.ASSERT, ops.ASSERT_NOT, ops.ATOMIC_GROUP, ops.POSSESSIVE_REPEAT))
+_ENDS = frozenset((ops.AT_BEGINNING_STRING, ops.AT_END_STRING))
+_REPEATS = frozenset((ops.MAX_REPEAT, ops.MIN_REPEAT, ops.POSSESSIVE_REPEAT))
+_QUICK_STEPS = 1000
+
+
+class Pattern:
+    """A regular expression of Python's. Raises ValueError, and what :mod:`re` raises, if it is none."""
+
+    def __init__(self, pattern: str, *, ignore_case: bool) -> None:
+        self.parsed: Iterable[Operation] = parsed(pattern)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._pattern = re.compile(pattern, re.MULTILINE | (re.IGNORECASE if ignore_case else 0))
+        self._by_line = _of_a_line_alone(self.parsed)
+
+    @property
+    def quick(self) -> bool:
+        """Whether it takes a bounded number of steps at each place of a text."""
+        return _steps(self.parsed) <= _QUICK_STEPS
+
+    def lines(self, text: str) -> list[int]:
+        """Return the lines that have a match, the first of all is 0, each once, in order."""
+        if not self._by_line and (found := self._in_whole(text)) is not None:
+            return found
+        search = self._pattern.search
+        lines = text.split("\n")
+        if not lines[-1]:
+            lines.pop()
+        return [number for number, line in enumerate(lines) if search(line)]
+
+    def _in_whole(self, text: str) -> list[int] | None:
+        """Return the lines that have a match; None where one goes over several, so that this does not tell."""
+        found: list[int] = []
+        line = start = 0
+        for match in self._pattern.finditer(text):
+            begin, end = match.span()
+            if begin == len(text) and text[-1:] in ("\n", ""):
+                break
+            if text.find("\n", begin, end) >= 0:
+                return None
+            line += text.count("\n", start, begin)
+            start = begin
+            if not found or found[-1] != line:
+                found.append(line)
+        return found
+
+
+def parsed(pattern: str) -> Iterable[Operation]:
+    """Return a pattern taken apart; raises as :func:`re.compile` does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        operations: Iterable[Operation] = _parser.parse(pattern)
+    return operations
+
+
+def _of_a_line_alone(operations: Iterable[Operation]) -> bool:
+    """Say whether a match within a line may not be one in the whole text.
+
+    So it is where a pattern looks around, tells the ends of the text from those of a line, or does not give back what
+    it has taken.
+    """
+    for what, argument in operations:
+        if what in _OF_A_LINE_ALONE or (what is ops.AT and argument in _ENDS):
+            return True
+        if any(_of_a_line_alone(part) for part in _parts(argument)):
+            return True
+    return False
+
+
+def _steps(operations: Iterable[Operation]) -> int:
+    """Return about how many ways there are to match at one place, more than ``_QUICK_STEPS`` where there is no end."""
+    ways = 1
+    for what, argument in operations:
+        parts = _parts(argument)
+        inner = sum(_steps(part) for part in parts)
+        if what in _REPEATS:
+            most = int(argument[1])
+            ways *= max(most, 1) * inner if inner == 1 else inner ** min(most, _QUICK_STEPS)
+        elif parts:
+            ways *= inner
+        if ways > _QUICK_STEPS:
+            return _QUICK_STEPS + 1
+    return ways
+
+
+def _parts(argument: object) -> list[Iterable[Operation]]:
+    """Return the patterns within what an operation is given."""
+    if isinstance(argument, _parser.SubPattern):
+        return [argument]
+    if isinstance(argument, list | tuple):
+        return [part for one in argument for part in _parts(one)]
+    return []
+
+
+def _main() -> None:
+    read, write = sys.stdin.buffer.read, sys.stdout.buffer.write
+    ignore_case, length = BEGINNING.unpack(read(BEGINNING.size))
+    pattern = Pattern(read(length).decode(), ignore_case=bool(ignore_case))
+    while head := read(LENGTH.size):
+        found = array("Q", pattern.lines(read(LENGTH.unpack(head)[0]).decode()))
+        write(LENGTH.pack(len(found)) + found.tobytes())
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    _main()
