@@ -27,8 +27,8 @@ Key = tuple[int, int]
 
 _RANK_SHIFT = 56
 _PLACES = 256
-_BLOCK_CHARACTERS = 4096
-"""So much text makes a block. Larger ones make the index smaller, and more to be looked at."""
+_BLOCK_CHARACTERS = 512
+"""So much text makes a block. Larger blocks make the index smaller, but much more must be looked at in vain."""
 _SAID = frozenset((Kind.USER, Kind.ASSISTANT, Kind.QUESTION, Kind.ANSWER, Kind.SUMMARY, Kind.NOTE))
 _RETURNED = frozenset((Kind.TOOL_RESULT, Kind.SYSTEM, Kind.CONFIG))
 _AT_ONCE = 400

@@ -23,7 +23,7 @@ others after everything that was looked at together with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -41,7 +41,7 @@ from store.search.reading import Shown
 from store.search.scope import Scope
 from store.search.terms import Text
 
-_FIRST = 32
+_FIRST = 24
 _MOST = 512
 _LATE = 512
 """So many turns that are not in the index are looked at before what is; if there are more, after it."""
@@ -149,63 +149,80 @@ class Finding:
 
     # -- looking at candidates -----------------------------------------------------------------------------------------
 
-    def _best(self, candidates: Sequence[Sequence[int]]) -> list[Hit]:
+    def _best(self, candidates: Iterable[Sequence[int]]) -> list[Hit]:
         """Return the hits among some candidates, each of which is turns that all show the same."""
-        meant = [list(self._meant_places(turns)) for turns in candidates]
-        ids = list(dict.fromkeys(place.turn for places in meant for place, _entry in places))
-        rows = {
-            pair[0].turn_id: pair
-            for pair in self._following.reading.rows(ids)
-            if not isinstance(pair, ConvfsError) and self._fits(pair)
-        }
-        asked = [some for places in meant if (some := [place for place in places if place[0].turn in rows])]
+        asked = [turns for turns in candidates if turns and (not self._scope.some or any(self._placed(turns)))]
+        shown: list[Shown] = []
+        others: list[Sequence[int]] = []
+        for turns, one in zip(asked, self._following.reading.rows([turns[0] for turns in asked]), strict=True):
+            # a damaged record is not that of the others
+            readable = one if isinstance(one, tuple) else next(self._readable(turns[1:]), None)
+            if readable is not None and self._fits(readable, alone=len(turns) == 1):
+                shown.append(readable)
+                others.append(turns)
         found: list[_Found] = []
-        shown = [rows[places[0][0].turn] for places in asked]
-        for places, (_pair, event) in zip(asked, self._following.reading.events(shown), strict=True):
+        read = self._following.reading.events(shown)
+        for turns, (pair, event) in zip(others, read, strict=True):
             if not isinstance(event, ConvfsError):
-                found += self._look(event, places, rows)
+                found += self._look(event, pair, turns)
         found.sort(key=lambda one: one.order)
         return [one.hits[0] for one in found] + [hit for one in found for hit in one.hits[1:]]
 
-    def _meant_places(self, turns: Sequence[int]) -> Iterator[_Placed]:
+    def _readable(self, turns: Sequence[int]) -> Iterator[Shown]:
+        return (one for one in self._following.reading.rows(turns) if isinstance(one, tuple))
+
+    def _placed(self, turns: Sequence[int]) -> Iterator[_Placed]:
+        """Yield where turns are in conversations that are meant."""
         for place in self._holders.places(turns):
             entry = self._scope.entry(place.context)
             if entry is not None:
                 yield place, entry
 
-    def _fits(self, shown: Shown) -> bool:
-        """Say whether a turn is what is asked for, as far as can be told without reading it."""
+    def _fits(self, shown: Shown, *, alone: bool) -> bool:
+        """Say whether a turn is what is asked for, as far as can be told without reading it.
+
+        All of that but the time holds for those that show the same as well: ``alone`` says that there are none.
+        """
         query, (_turn, row) = self._query, shown
         if row.kind is Kind.RECORD or (query.kinds is not None and row.kind not in query.kinds):
             return False
-        return all(one.fits(row.tool) for one in query.tools) and query.in_time(_time_of(shown))
+        return all(one.fits(row.tool) for one in query.tools) and (not alone or query.in_time(_time_of(shown)))
 
-    def _look(self, event: Event, places: list[_Placed], rows: dict[int, Shown]) -> Iterator[_Found]:
-        """Yield what was found of an event that is in some places, if it is what was asked for."""
+    def _look(self, event: Event, shown: Shown, turns: Sequence[int]) -> Iterator[_Found]:
+        """Yield what was found of an event that ``turns`` show, if it is what was asked for."""
         query = self._query
         uris = [resource.uri for resource in event.resources]
         if not all(one.fits(*uris) for one in query.uris):
             return
-        row = rows[places[0][0].turn][1]
-        text = Text(self._following.text(row, event))
+        text = Text(self._following.text(shown[1], event))
         if any(True for term in query.without for _line in term.lines(text)):
             return
-        lines = [list(term.lines(text)) for term in query.terms]
-        if not all(lines):
-            return
+        lines: list[list[int]] = []
+        for term in query.terms:
+            lines.append(list(term.lines(text)))
+            if not lines[-1]:
+                return
         together = set(lines[0]).intersection(*lines[1:]) if lines else set()
         told = sorted(together or set().union(*lines))[: self._lines]
-        phrase = query.phrase is not None and query.phrase.whole(text)
-        whole = all(term.whole(text) for term in query.terms)
-        places.sort(key=lambda place: (place[1].updated_ms, place[1].id), reverse=True)
-        hits = [self._hit(event, text, told, place, rows[place[0].turn]) for place in places]
-        yield _Found((-rank_of(row.kind), not phrase, not whole, not together, -hits[0].time_ms), hits)
+        hits = self._hits(event, text, told, shown, turns)
+        if hits:
+            phrase = query.phrase is not None and query.phrase.whole(text)
+            whole = all(term.whole(text) for term in query.terms)
+            yield _Found((-rank_of(shown[1].kind), not phrase, not whole, not together, -hits[0].time_ms), hits)
 
-    def _hit(self, event: Event, text: Text, lines: Sequence[int], placed: _Placed, shown: Shown) -> Hit:
-        place, entry = placed
-        first = self._following.renderer.first_line(place.number, event)
-        told = tuple(Line(first + line, text.lines[line]) for line in lines)
-        return Hit(entry, shown[1], _time_of(shown), told)
+    def _hits(self, event: Event, text: Text, told: Sequence[int], shown: Shown, turns: Sequence[int]) -> list[Hit]:
+        """Return where an event that is what was asked for is, in what changed last first."""
+        placed = sorted(self._placed(turns), key=lambda place: (place[1].updated_ms, place[1].id), reverse=True)
+        rows = {shown[0].turn_id: shown}
+        rows |= {one[0].turn_id: one for one in self._readable([turn for turn in turns if turn not in rows])}
+        hits: list[Hit] = []
+        for place, entry in placed:
+            row = rows.get(place.turn)
+            if row is not None and self._query.in_time(time_ms := _time_of(row)):
+                first = self._following.renderer.first_line(place.number, event)
+                lines = tuple(Line(first + line, text.lines[line]) for line in told)
+                hits.append(Hit(entry, row[1], time_ms, lines))
+        return hits
 
 
 def _time_of(shown: Shown) -> int:

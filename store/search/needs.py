@@ -15,7 +15,7 @@ from msgspec import Struct
 from store.search.folding import indexed
 from store.search.patterns import Operation
 
-_MOST = 16
+_MOST = 48
 """So many sequences of a literal tell it from others as well as all of them do."""
 _COMMON = frozenset(" etaoinsrhldcum\n")
 

@@ -22,6 +22,11 @@ class Scope:
         self._query = query
         self._entries: OrderedDict[int, Entry | None] = OrderedDict()
 
+    @property
+    def some(self) -> bool:
+        """Whether only some conversations are meant."""
+        return bool(self._query.projects or self._query.labels)
+
     def entry(self, context: int) -> Entry | None:
         """Return a conversation, None if it is not meant."""
         if context in self._entries:
