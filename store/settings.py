@@ -66,6 +66,16 @@ class Sealing(Struct, frozen=True):
     at_bytes: int = 4 * _MIB
 
 
+class GarbageCollection(Struct, frozen=True):
+    """``[gc]``: whether a daemon collects by itself what nothing leads to, and how old that must be, in hours.
+
+    The age is that of the last change of the pack in which something lies: what is brought in may be named later.
+    """
+
+    background: bool = True
+    grace_hours: float = 24.0
+
+
 class PriceSettings(Struct, frozen=True):
     """``[prices.MODEL]``: what a million tokens of MODEL cost, in US dollars, whatever the price that is built in.
 
@@ -89,7 +99,7 @@ class Settings(Struct, frozen=True):
     ``edits``: what an edit of records in their places appends: them and all after them (``branch``), or a patch
     (``overlay``). ``canonical_json``: payloads in JSON that are appended are stored in their canonical form, not as
     they were spelled; what is imported stays as it is. ``conversation``, ``tools`` (by a tool's name), ``retention``,
-    ``sealing`` and ``prices`` (by a model's) are sections.
+    ``sealing``, ``gc`` and ``prices`` (by a model's) are sections.
     """
 
     inline_limit_bytes: int = 1024
@@ -102,6 +112,7 @@ class Settings(Struct, frozen=True):
     tools: dict[str, ToolSettings] = {}
     retention: Retention = Retention()
     sealing: Sealing = Sealing()
+    gc: GarbageCollection = GarbageCollection()
     prices: dict[str, PriceSettings] = {}
 
 

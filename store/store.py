@@ -35,6 +35,7 @@ from store.index.notes import Notes
 from store.index.patches import Patches
 from store.index.views import Views
 from store.settings import Settings, load
+from store.upkeep.gc import Collector
 from store.upkeep.recovery import cannot_open, open_files
 from store.upkeep.rewriting import Rewriting
 from store.upkeep.sealing import Sealer
@@ -70,6 +71,8 @@ class Store(Streaming):
             """Puts rewritten packs in the place of others."""
             self.sealer = Sealer(self._writer, self.rewriting, self._checkpointer.flush)
             """Has packs rewritten so that what is read together lies together."""
+            self.collector = Collector(root, self._intake, self.rewriting, self.sealer, self._checkpointer.flush)
+            """Takes what nothing leads to out of the files."""
             self.views = Views(index.db)
             self.turns = Turns(files.turns, files.jumps, Patches(index.db, self._writer.settle))
             """The turns of the log, and as they are seen through patches."""
@@ -204,6 +207,11 @@ class Store(Streaming):
     def activity(self) -> object:
         """What is another value whenever something was committed or read since it was asked for."""
         return self._writer.seq, self.resolver.asked
+
+    @property
+    def changes(self) -> object:
+        """What is another value whenever something was committed, or put into the packs."""
+        return self._writer.seq, self.files.packs.end
 
     def stats(self) -> Stats:
         """Return what the store holds and what it takes on disk."""

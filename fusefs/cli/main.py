@@ -33,6 +33,7 @@ COMMANDS = {
     "search": ("search", "Find what was said."),
     "grep": ("search", "Print the lines that a pattern is on."),
     "prune": ("prune", "Delete conversations, versions or artifacts for good."),
+    "gc": ("gc", "Give back the room of what was deleted for good."),
     "seal": ("seal", "Store what is there in less room, in the order of reading."),
     "redact": ("redact", "Make a secret disappear from everything."),
     "fsck": ("upkeep", "Check the store."),

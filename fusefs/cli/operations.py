@@ -10,6 +10,7 @@ from fusefs.cli.searching import SEARCHING
 from fusefs.text.render import FileRenderer
 from store.events.conversation import Conversation
 from store.exporting.event_json import document, shown_events
+from store.service.collecting import GC
 from store.service.exporting import EXPORTING
 from store.service.history import HISTORY
 from store.service.insight import INSIGHT
@@ -59,6 +60,7 @@ ALL_OPERATIONS = (
     *HISTORY,
     *EXPORTING,
     *PRUNING,
+    GC,
     *REDACTING,
     SEAL,
     SHOW,

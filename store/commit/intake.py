@@ -54,7 +54,7 @@ class Intake:
         self._packer = ThreadPoolExecutor(1, "convfs-packing")
         self._append_lock = threading.Lock()
         self._sync_lock = threading.Lock()
-        self.reliance = Reliance(writer.packs)
+        self.reliance = Reliance()
         """Who relies on which blobs."""
         self._unfiled: list[tuple[Hash, Place]] = []
         self._written: set[Hash] = set()
@@ -173,6 +173,7 @@ class Intake:
                 for (pack, offset), (_record, hashes) in zip(at, new, strict=True):
                     self._unfiled += [(digest, (pack, offset, member)) for member, digest in enumerate(hashes)]
                     self._written.update(hashes)
+                    self.reliance.note(region, hashes)
         except Exception as error:
             raise writer.fail(error) from error
         except BaseException:

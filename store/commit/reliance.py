@@ -3,13 +3,12 @@
 A blob is written, or found to be there already, some time before the commit that names it. Between the two, nothing in
 the store leads to it. Whoever sweeps must not drop it, and must not wait either until everybody is done: an import may
 take hours. So every piece of work that finds or writes blobs is a :class:`Region`, from before its first question
-until its commit has been made, and what it was told to be there is noted in it.
+until its commit has been made, and what it wrote or was told to be there is noted in it, in eight bytes a blob.
 
 A sweep goes so, and drops nothing that anything names, or will name:
 
 1. It *watches*: from now on, regions that end are remembered with what they noted.
-2. It looks at what has been committed. A region that ended before step 1 has committed by now, and is seen. What others
-   *write* lies in the pack that was the last when they began, or behind it: these packs are left alone.
+2. It looks at what has been committed. A region that ended before step 1 has committed by now, and is seen.
 3. It *dooms* what nothing leads to, but for what regions have noted, and all that this needs. Noting and dooming
    exclude each other: whoever asks later is told that a doomed blob is not there, and writes it anew, into the last
    pack.
@@ -29,22 +28,17 @@ from collections.abc import Callable, Collection, Container, Iterator
 from contextlib import contextmanager
 from weakref import WeakSet
 
-from store.disk.pack import PackSet
 from store.ids import Hash, hash_key
 
 _LASTING_SECONDS = 3600.0
 
 
 class Region:
-    """One piece of work, as long as somebody holds it: ``keys`` are those of the blobs that it relies on.
+    """One piece of work, as long as somebody holds it: ``keys`` are those of the blobs that it relies on."""
 
-    What it writes lies in pack ``first`` or behind it.
-    """
+    __slots__ = ("__weakref__", "_ended", "keys")
 
-    __slots__ = ("__weakref__", "_ended", "first", "keys")
-
-    def __init__(self, first: int, ended: Callable[[Region], None]) -> None:
-        self.first = first
+    def __init__(self, ended: Callable[[Region], None]) -> None:
         self.keys = array("q")
         self._ended = ended
 
@@ -55,16 +49,15 @@ class Region:
 class Reliance:
     """The regions of one store. Safe to share between threads."""
 
-    def __init__(self, packs: PackSet) -> None:
+    def __init__(self) -> None:
         self.epoch = 0
         """How many sweeps have ended."""
-        self._packs = packs
         self._lock = threading.RLock()
         self._local = threading.local()
         self._regions: WeakSet[Region] = WeakSet()
         self._watched = False
-        self._past: deque[tuple[int, array[int]]] = deque()
-        """What is left of regions that have ended while a sweep watches."""
+        self._past: deque[array[int]] = deque()
+        """The keys of regions that have ended while a sweep watches."""
         self._lasting: deque[tuple[float, int]] = deque()
         """Blobs that were given without anything that names them, and when."""
         self._doomed: Container[int] = ()
@@ -76,7 +69,7 @@ class Reliance:
         inside: Region | None = getattr(self._local, "region", None)
         if inside is None:
             with self._lock:
-                inside = Region(self._packs.end[0], self._end_of)
+                inside = Region(self._end_of)
                 self._regions.add(inside)
         return inside
 
@@ -115,7 +108,7 @@ class Reliance:
     def _end_of(self, region: Region) -> None:
         # called wherever the last reference goes, so it takes no lock
         if self._watched:
-            self._past.append((region.first, region.keys))
+            self._past.append(region.keys)
 
     # -- those who sweep -------------------------------------------------------------------------------------------
 
@@ -131,11 +124,6 @@ class Reliance:
                 self.epoch += 1
                 self._watched = False
                 self._past.clear()
-
-    def first(self) -> int:
-        """Return the first pack that somebody who has not committed yet may have written to."""
-        with self._lock:
-            return min([self._packs.end[0], *(first for first, _keys in self._noted())])
 
     def doom(self, garbage: Container[int], spare: Callable[[set[int]], None]) -> None:
         """Have what is ``garbage`` count as not there until the watch ends.
@@ -158,14 +146,14 @@ class Reliance:
         """Return what of ``garbage`` somebody relies on; ``seen`` is how much of each region has been looked at."""
         oldest = time.monotonic() - _LASTING_SECONDS
         found = {key for since, key in list(self._lasting) if since >= oldest and key in garbage}
-        for _first, keys in self._noted():
+        for keys in self._noted():
             at = seen.get(id(keys), 0)
             fresh = keys[at:]
             seen[id(keys)] = at + len(fresh)
             found.update(key for key in fresh if key in garbage)
         return found
 
-    def _noted(self) -> list[tuple[int, array[int]]]:
+    def _noted(self) -> list[array[int]]:
         with self._lock:
             # those that end meanwhile are in both
-            return [*((region.first, region.keys) for region in list(self._regions)), *self._past]
+            return [*(region.keys for region in list(self._regions)), *self._past]

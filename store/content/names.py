@@ -2,9 +2,20 @@
 
 from store.content.sealed import SealedGroup
 from store.disk.blob_format import Compression, Record, decode_group_table
+from store.disk.sealed_format import decode_head
 from store.ids import Hash
 
 _GROUPS = (Compression.GROUP, Compression.GROUP_DICT)
+
+
+def members_of(record: Record) -> int:
+    """Return how many blobs a record holds. DamageError."""
+    if record.compression == Compression.SEALED:
+        head = decode_head(record.stored)
+        return head.records + head.contents
+    if record.compression in _GROUPS:
+        return len(decode_group_table(record.compression, record.stored).members)
+    return 1
 
 
 def names_of(record: Record) -> list[Hash]:

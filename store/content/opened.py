@@ -104,6 +104,16 @@ class Opened:
         self._delta = table
 
     @property
+    def needs(self) -> list[Hash]:
+        """The blobs without which none of these can be read: a dictionary, the base of a delta, chunks."""
+        found = [chunk.hash for chunk in self.chunks or ()]
+        if self.base is not None:
+            found.append(self.base)
+        if self._dictionary is not None:
+            found.append(self._dictionary.hash)
+        return found
+
+    @property
     def lacks(self) -> Hash | None:
         """The blob whose bytes :meth:`patch` needs before there is a body; None where there is one."""
         return self.base if self._data is None else None

@@ -89,9 +89,9 @@ class TurnLog:
             # a block of the disk that cannot be read
             return self.links(first, n // 2) + self.links(first + n // 2, n - n // 2)
 
-    def scan(self, first: int = 1) -> Iterator[tuple[int, Turn | DamageError]]:
-        """Yield every turn from ``first`` to the end as it now is, by id, damaged ones as their error."""
-        end = self._count
+    def scan(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, Turn | DamageError]]:
+        """Yield turns from ``first`` to ``last`` (None: the end as it now is), by id, damaged ones as their error."""
+        end = self._count if last is None else min(last, self._count)
         while first <= end:
             n = min(end - first + 1, _SCAN)
             try:

@@ -159,6 +159,13 @@ class Database:
         except OverflowError:
             return []
 
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> Iterator[Row]:
+        """As :meth:`query`, for more rows than should be in memory: what is read is as it was at the first."""
+        try:
+            yield from self._reader.execute(sql, parameters)
+        except _FAULTS as error:
+            raise self._error(error) from error
+
     def one(self, sql: str, parameters: Sequence[object] = ()) -> Row | None:
         """Return the first row of a SELECT, None if there is none."""
         rows = self.query(sql, parameters)

@@ -21,6 +21,7 @@ from store.errors import ConvfsError
 from store.service import address
 from store.service.abandoned import end_abandoned
 from store.service.artifact_operations import ARTIFACT_OPERATIONS
+from store.service.background import in_background
 from store.service.delivery import DELIVERY_OPERATIONS
 from store.service.hub import MOST_CONNECTIONS, Hub
 from store.service.measuring import measuring
@@ -81,6 +82,7 @@ async def serve(service: Service, *, task_status: trio.TaskStatus[Place] = trio.
         holder = Holder(store, service.mountpoint, str(path), service.stop)
         stack.enter_context(naming(store))
         stack.enter_context(measuring(store))
+        stack.enter_context(in_background(store))
         hub = Hub(Plane(store), {WATCH, *(operation.number for operation in operations)})
         stack.callback(hub.close)
         watchers = Watchers(store, hub)

@@ -33,6 +33,7 @@ from store.upkeep.head_checks import (
     frames,
     reclaimed,
 )
+from store.upkeep.opening_index import remove_database
 from store.upkeep.rebuild import rebuild
 
 _BATCH = 512
@@ -214,7 +215,7 @@ def check_index(store: Store) -> Iterator[Finding]:
     for problem in store.files.index.db.problems():
         yield fault("index", f"index.db: {problem}: run convfs reindex")
     scratch = store.root / "fsck.db"
-    _remove(scratch)
+    remove_database(scratch)
     fresh = Index(scratch)
     try:
         if rebuild(fresh, store.files.heads, store.files.packs):
@@ -225,7 +226,7 @@ def check_index(store: Store) -> Iterator[Finding]:
                 yield fault("index", f"{table}: {place} has {row}: run convfs reindex")
     finally:
         fresh.close()
-        _remove(scratch)
+        remove_database(scratch)
 
 
 def check_views(store: Store) -> Iterator[Finding]:
@@ -246,11 +247,6 @@ def differences(fresh: Index, other: Path, table: str) -> Iterator[tuple[str, tu
                 yield place, row
     finally:
         query("DETACH DATABASE other")
-
-
-def _remove(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 CHECKS: tuple[Check, ...] = (

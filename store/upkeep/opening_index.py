@@ -68,5 +68,10 @@ def _sound_index(files: Files, path: Path, boot: str) -> Index | None:
 
 def remove_index(root: Path) -> None:
     """Delete the index, so that it is made anew."""
+    remove_database(root / "index.db")
+
+
+def remove_database(path: Path) -> None:
+    """Delete a database, if it is there."""
     for suffix in ("", "-wal", "-shm"):
-        (root / f"index.db{suffix}").unlink(missing_ok=True)
+        path.with_name(path.name + suffix).unlink(missing_ok=True)

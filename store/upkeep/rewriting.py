@@ -19,6 +19,7 @@ Readers hold no locks. Who looked up a place before the switch, and finds its pa
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
@@ -33,11 +34,46 @@ _AT_ONCE = 500
 _NOTHING: frozenset[Hash] = frozenset()
 
 
+class Alone:
+    """A lock that says whether somebody waits for it: work in the background then gives up, and comes back to it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[None] = deque()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody waits."""
+        return bool(self._waiting)
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        """Take the lock; without ``blocking``, only if it is free. Returns whether it was taken."""
+        if self._lock.acquire(blocking=False):
+            return True
+        if not blocking:
+            return False
+        self._waiting.append(None)
+        try:
+            return self._lock.acquire()
+        finally:
+            self._waiting.pop()
+
+    def release(self) -> None:
+        """Let go of the lock; not always does who took it."""
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_error: object) -> None:
+        self.release()
+
+
 class Rewriting:
     """Rewrites packs of one store. Whoever does holds ``alone`` from choosing packs until they are removed."""
 
     def __init__(self, intake: Intake) -> None:
-        self.alone = threading.Lock()
+        self.alone = Alone()
         self._intake = intake
         self._packs = intake.writer.packs
         self._index = intake.writer.index

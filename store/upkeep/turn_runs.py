@@ -23,6 +23,10 @@ class TurnRuns:
         at = bisect_right(self._firsts, turn) - 1
         return at >= 0 and turn < self._beyond[at]
 
+    def runs(self) -> Iterator[Run]:
+        """Yield the runs, in order."""
+        return ((first, beyond - first) for first, beyond in zip(self._firsts, self._beyond, strict=True))
+
     def batches(self, most: int) -> Iterator[list[Run]]:
         """Yield the runs in order, not more than ``most`` turns together."""
         some: list[Run] = []

@@ -2,27 +2,18 @@
 
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from store.commit.reliance import Reliance
-from store.disk.pack import PackSet
 from store.ids import Hash, hash_bytes, hash_key
 from store.store import Store
 
 
 @pytest.fixture
-def packs(tmp_path: Path) -> Iterator[PackSet]:
-    packs = PackSet(tmp_path / "blobs", bytes(range(16)))
-    yield packs
-    packs.close()
-
-
-@pytest.fixture
-def reliance(packs: PackSet) -> Reliance:
-    return Reliance(packs)
+def reliance() -> Reliance:
+    return Reliance()
 
 
 def digests(*names: str) -> list[Hash]:
@@ -90,7 +81,7 @@ def test_what_is_noted_while_some_is_spared_is_spared_too(reliance: Reliance) ->
         assert garbage == Garbage(C)
 
 
-def test_nested_work_is_one_region(reliance: Reliance, packs: PackSet) -> None:
+def test_nested_work_is_one_region(reliance: Reliance) -> None:
     with reliance.relying():
         outer = reliance.region()
         with reliance.relying():
@@ -104,16 +95,16 @@ def test_nested_work_is_one_region(reliance: Reliance, packs: PackSet) -> None:
     assert reliance.region() is not outer
 
 
-def test_the_first_pack_that_may_hold_what_is_not_committed(reliance: Reliance, packs: PackSet) -> None:
-    assert reliance.first() == 1
-    region = reliance.region()
-    packs.append([b"x"])
-    packs.roll()
-    assert reliance.first() == 1
-    with reliance.watching():
-        del region
-        assert reliance.first() == 1
-    assert reliance.first() == 2
+def test_what_is_written_is_relied_on(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        load = store.load()
+        digest = load.blob(b"written")
+        load.sync()
+        garbage = Garbage(digest)
+        with store._intake.reliance.watching():
+            del load
+            store._intake.reliance.doom(garbage, garbage.difference_update)
+        assert not garbage
 
 
 def test_what_was_put_without_a_name_lasts(reliance: Reliance, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,26 @@
+"""What a daemon does while nobody asks anything of its store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from store.service.collecting import Collecting
+from store.store import Store
+from store.upkeep.idle import Idle
+
+_COLLECT_SECONDS = 600.0
+
+
+@contextmanager
+def in_background(store: Store) -> Iterator[Idle]:
+    """Have it done while the block runs."""
+    idle = Idle(lambda: store.activity)
+    collecting = Collecting(store)
+    idle.add(collecting, _COLLECT_SECONDS)
+    idle.start()
+    try:
+        yield idle
+    finally:
+        idle.close()
+        collecting.close()

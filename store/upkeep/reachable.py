@@ -1,0 +1,268 @@
+"""Which of the blobs in the packs are reached: the *mark* of a collection.
+
+Blobs are known by the first eight bytes of their hashes, as in the index. Their keys, in order, and the places where
+they lie are two arrays, which take sixteen bytes a blob, and one byte more says how far each is reached. (A place is
+one number here: which of all the packs it is, and the offset.)
+
+A blob that is reached is *expanded*: its record is read, and reaches what it is made of (dictionary, base, chunks) and,
+if it is a skeleton, what was cut out of it. That is done in rounds, each of which reads every record that is needed
+once, in the order in which the records lie.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from struct import unpack_from
+
+from store.content.resolver import Resolver
+from store.content.shelf import Shelf
+from store.disk import skeleton_format
+from store.disk.blob_format import Form, Record
+from store.disk.pack import PackSet
+from store.disk.pack_files import Place
+from store.errors import ConvfsError, DamageError
+from store.ids import HASH_SIZE, Hash, hash_key
+from store.index.database import Database
+
+_ROWS_AT_ONCE = 20_000
+_RECORDS_AT_ONCE = 64
+_OFFSET_BITS = 40
+_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
+_UNREACHED, _REACHED, _EXPANDED = range(3)
+_KEY_SIZE = 8
+
+_ROWS = "SELECT key, pack, offset, member FROM blobs"
+
+
+class Reachable:
+    """All blobs that the index knows of in some packs, and which of them are reached. For one thread.
+
+    What it reads, it reads through ``shelf`` and ``resolver``. It counts as a container of the keys that are *not*
+    reached: the garbage.
+    """
+
+    def __init__(self, packs: PackSet, shelf: Shelf, resolver: Resolver) -> None:
+        self._packs = packs
+        self._shelf = shelf
+        self._resolver = resolver
+        self._numbers = packs.numbers()
+        self._keys = array("q")
+        self._places = array("Q")
+        self._marks = bytearray()
+        self._from = 0
+        """No blob before this one is reached and not expanded."""
+
+    def take_stock(self, db: Database) -> Iterator[None]:
+        """Find out which blobs there are; pauses now and then, and so do all that follow."""
+        at = {number: position << _OFFSET_BITS for position, number in enumerate(self._numbers)}
+        last: tuple[int, ...] = (-(1 << 63), 0, 0, 0)
+        while True:
+            rows = db.query(
+                f"{_ROWS} WHERE (key, pack, offset, member) > (?, ?, ?, ?) ORDER BY 1, 2, 3, 4 LIMIT ?",
+                (*last, _ROWS_AT_ONCE),
+            )
+            for key, pack, offset, _member in rows:
+                if pack in at:
+                    self._keys.append(key)
+                    self._places.append(at[pack] | offset)
+            if len(rows) < _ROWS_AT_ONCE:
+                break
+            last = rows[-1]
+            yield
+        self._marks = bytearray(len(self._keys))
+
+    # -- reaching --------------------------------------------------------------------------------------------------
+
+    def reach(self, digest: Hash) -> bool:
+        """Reach a blob; return whether it is there."""
+        return self.reach_key(hash_key(digest))
+
+    def reach_key(self, key: int) -> bool:
+        """As :meth:`reach`."""
+        at = self._first(key)
+        if at >= 0 and not self._marks[at]:
+            self._marks[at] = _REACHED
+            self._from = min(self._from, at)
+        return at >= 0
+
+    def reach_packs(self, numbers: Collection[int]) -> None:
+        """Reach all blobs that lie in some packs."""
+        chosen = {position for position, number in enumerate(self._numbers) if number in numbers}
+        for at, place in enumerate(self._places):
+            if place >> _OFFSET_BITS in chosen:
+                self.reach_key(self._keys[at])
+
+    def expand(self) -> Iterator[None]:
+        """Reach all that the blobs need which are reached. DamageError where that cannot be known."""
+        while todo := self._to_expand():
+            places = iter(sorted({max(self._copies(at)) for at in todo}))
+            while some := [self.place(place) for place in islice(places, _RECORDS_AT_ONCE)]:
+                yield
+                for _place, record in self._packs.read_many(some):
+                    # where a record is damaged, another copy will do
+                    with suppress(ConvfsError):
+                        self._expand(record)
+            for at in todo:
+                if self._marks[at] == _REACHED:
+                    self._expand_carefully(at)
+
+    def expand_trees(self, roots: Iterable[Hash]) -> Iterator[None]:
+        """Reach trees of files, and all blobs that are named in them, 32 bytes each."""
+        known = frozenset(self._keys)
+        seen: set[Hash] = set()
+        todo = list(roots)
+        while todo:
+            digest = todo.pop()
+            if digest in seen or hash_key(digest) not in known:
+                continue
+            seen.add(digest)
+            self.reach(digest)
+            tail = b""
+            for piece in self._resolver.pieces(digest):
+                yield
+                data = tail + piece
+                todo += _named(data, known)
+                tail = data[-HASH_SIZE + 1 :]
+        yield from self.expand()
+
+    def _to_expand(self) -> Sequence[int]:
+        """Return where the keys stand of the blobs that are to be expanded."""
+        found = array("Q")
+        at = self._from - 1
+        while (at := self._marks.find(_REACHED, at + 1)) >= 0:
+            found.append(at)
+        self._from = len(self._marks)
+        return found
+
+    def _expand_carefully(self, at: int) -> None:
+        """Expand a blob that could not be read where it was written last."""
+        for place in sorted(self._copies(at), reverse=True):
+            with suppress(ConvfsError):
+                self._expand(self._packs.read(*self.place(place)))
+            if self._marks[at] == _EXPANDED:
+                return
+        raise DamageError(f"what {self._name(at)} is made of cannot be read")
+
+    def _expand(self, record: Record | ConvfsError) -> None:
+        """Expand those blobs of a record that are reached."""
+        if isinstance(record, ConvfsError):
+            raise record
+        opened = self._shelf.open(record)
+        if opened.sealed is not None:
+            for member in opened.sealed.members():
+                if self._is_reached(member.hash):
+                    self._take(
+                        member.hash, skeleton_format.references(member.body) if member.form == Form.SKELETON else ()
+                    )
+            return
+        for digest, entry in opened.members.items():
+            if not self._is_reached(digest):
+                continue
+            needs = opened.needs
+            if entry[0] == Form.SKELETON:
+                if (base := opened.lacks) is not None:
+                    opened.patch(self._resolver.blob(base))
+                needs += skeleton_format.references(opened.body(entry))
+            self._take(digest, needs)
+
+    def _is_reached(self, digest: Hash) -> bool:
+        at = self._first(hash_key(digest))
+        return at >= 0 and self._marks[at] == _REACHED
+
+    def _take(self, digest: Hash, needs: Iterable[Hash]) -> None:
+        """Count a blob as expanded, and reach what it needs."""
+        self._marks[self._first(hash_key(digest))] = _EXPANDED
+        for need in needs:
+            self.reach(need)
+
+    # -- what is not reached ---------------------------------------------------------------------------------------
+
+    def __contains__(self, key: object) -> bool:
+        if not isinstance(key, int):
+            return False
+        at = self._first(key)
+        return at >= 0 and not self._marks[at]
+
+    def left(self) -> tuple[int, Sequence[int]]:
+        """Return how many blobs are not reached, and the places where they lie, in order; each as often as they do."""
+        blobs, first = 0, 0
+        places = array("Q")
+        for at, key in enumerate(self._keys):
+            if key != self._keys[first]:
+                first = at
+            if not self._marks[first]:
+                blobs += at == first
+                places.append(self._places[at])
+        return blobs, array("Q", sorted(places))
+
+    def repeated(self) -> Iterator[tuple[int, Sequence[int]]]:
+        """Yield the keys of the blobs that are reached and lie in several records, and where each lies, last first."""
+        at = 0
+        while at < len(self._keys) - 1:
+            if self._keys[at] != self._keys[at + 1]:
+                at += 1
+                continue
+            copies = sorted(set(self._copies(at)), reverse=True)
+            if self._marks[at] and len(copies) > 1:
+                yield self._keys[at], copies
+            at = self._beyond(at)
+
+    def rows(self, elsewhere: Container[int]) -> tuple[Counter[int], Counter[int]]:
+        """Return how many blobs lie in each pack, and how many of these are reached, but for some, by their keys."""
+        every, kept = Counter[int](), Counter[int]()
+        first = 0
+        for at, key in enumerate(self._keys):
+            if key != self._keys[first]:
+                first = at
+            pack = self._places[at] >> _OFFSET_BITS
+            every[pack] += 1
+            if self._marks[first] and key not in elsewhere:
+                kept[pack] += 1
+        numbers = self._numbers
+        return (
+            Counter({numbers[pack]: count for pack, count in every.items()}),
+            Counter({numbers[pack]: count for pack, count in kept.items()}),
+        )
+
+    def place(self, place: int) -> Place:
+        """Return what a place stands for."""
+        return self._numbers[place >> _OFFSET_BITS], place & _OFFSET_MASK
+
+    # -- the arrays ------------------------------------------------------------------------------------------------
+
+    def _first(self, key: int) -> int:
+        """Return where a key stands first, -1 if it is not there."""
+        at = bisect_left(self._keys, key)
+        return at if at < len(self._keys) and self._keys[at] == key else -1
+
+    def _beyond(self, at: int) -> int:
+        key, end = self._keys[at], len(self._keys)
+        while at < end and self._keys[at] == key:
+            at += 1
+        return at
+
+    def _copies(self, at: int) -> Sequence[int]:
+        return self._places[at : self._beyond(at)]
+
+    def _name(self, at: int) -> str:
+        pack, offset = self.place(max(self._copies(at)))
+        name = self._keys[at].to_bytes(_KEY_SIZE, "little", signed=True).hex()
+        return f"blob {name}…, in {self._packs.path(pack).name} at offset {offset},"
+
+
+def _named(data: bytes, known: frozenset[int]) -> Iterator[Hash]:
+    """Yield what in some bytes begins like the hash of a blob, at any place."""
+    for shift in range(_KEY_SIZE):
+        count = max(len(data) - shift, 0) // _KEY_SIZE
+        for key in known.intersection(unpack_from(f"<{count}q", data, min(shift, len(data)))):
+            name = key.to_bytes(_KEY_SIZE, "little", signed=True)
+            at = data.find(name)
+            while at >= 0:
+                if at + HASH_SIZE <= len(data):
+                    yield Hash(data[at : at + HASH_SIZE])
+                at = data.find(name, at + 1)

@@ -1,0 +1,116 @@
+"""What a store is kept for: what leads to turns, and what names blobs otherwise.
+
+Turns are led to by contexts (in the trash, too), by their versions, by the branch that an import made last, and by what
+is about to be shown (:class:`store.commit.unshown.Unshown`); and a turn leads to its parent. Blobs are named
+
+* by turns: each has a payload;
+* by the patches through which turns are seen, by aliases, and as dictionaries;
+* by contexts' metadata: layouts, what came beside a session, originals, outputs of tools … Whatever is spelled there
+  like a hash counts, so that nothing has to be told here of who keeps what;
+* by the trees of files that were attached to turns. These are their clients' own: what in them looks like a hash
+  counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from store.disk.turn_format import Turn
+from store.disk.turn_log import TurnLog
+from store.errors import DamageError
+from store.ids import Hash, turn_of
+from store.index.database import Database
+from store.index.patches import Patches
+from store.index.views import Run
+from store.upkeep.turn_runs import TurnRuns
+
+_AT_ONCE = 4096
+_HEX = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{64}(?![0-9a-fA-F])")
+
+
+class LiveTurns:
+    """The turns up to ``count`` that something leads to. Takes a byte a turn."""
+
+    def __init__(self, tips: Iterable[int], log: TurnLog, count: int) -> None:
+        """DamageError where the record of one of them is damaged: what that leads to is not known."""
+        self._count = count
+        self._log = log
+        self._live = live = bytearray(count + 1)
+        for tip in tips:
+            live[turn_of(tip)] = 1
+        # a parent comes before its children, so one pass finds them all
+        for first in range(1 + (count - 1) // _AT_ONCE * _AT_ONCE, 0, -_AT_ONCE):
+            beyond = min(first + _AT_ONCE, count + 1)
+            if live.find(1, first, beyond) < 0:
+                continue
+            links = log.links(first, beyond - first)
+            for turn in range(beyond - 1, first - 1, -1):
+                if live[turn]:
+                    link = links[turn - first]
+                    if link is None:
+                        raise DamageError(f"turn {turn} is damaged: what it leads to is not known")
+                    live[link[0]] = 1
+
+    def __contains__(self, turn: int) -> bool:
+        return 0 < turn <= self._count and self._live[turn] == 1
+
+    def turns(self) -> Iterator[Turn]:
+        """Yield them in order."""
+        for first, count in self._runs(1):
+            for start in range(first, first + count, _AT_ONCE):
+                yield from self._log.range(start, min(_AT_ONCE, first + count - start))
+
+    def dead(self) -> Iterator[Run]:
+        """Yield the other turns, as runs; those that were reclaimed before are left out."""
+        for first, count in self._runs(0):
+            gone = TurnRuns(
+                (turn, 1)
+                for turn, found in self._log.scan(first, first + count - 1)
+                if isinstance(found, Turn) and found.reclaimed
+            )
+            at = first
+            for gap, width in gone.runs():
+                if gap > at:
+                    yield at, gap - at
+                at = gap + width
+            if at < first + count:
+                yield at, first + count - at
+
+    def _runs(self, value: int) -> Iterator[Run]:
+        """Yield the turns that have ``value``, as runs."""
+        at = 1
+        while (at := self._live.find(value, at)) > 0:
+            beyond = self._live.find(1 - value, at)
+            beyond = beyond if beyond > 0 else self._count + 1
+            yield at, beyond - at
+            at = beyond
+
+
+def tips(db: Database) -> Iterator[int]:
+    """Yield the states that contexts are and were in, by what is filed of the head log."""
+    for column, table in (("head", "contexts"), ("imported", "contexts"), ("head", "versions")):
+        for (tip,) in db.rows(f"SELECT {column} FROM {table}"):
+            yield tip
+
+
+def named(db: Database) -> Iterator[Hash]:
+    """Yield the hashes that are named otherwise than by turns and trees, by what is filed of the head log."""
+    for patch in Patches(db).in_force():
+        for digest, _flags, _created in patch.turns.values():
+            yield digest
+    for (digest,) in db.rows("SELECT hash FROM aliases UNION ALL SELECT hash FROM dictionaries"):
+        yield Hash(digest)
+    for (metadata,) in db.rows("SELECT metadata FROM contexts"):
+        yield from named_in(metadata)
+
+
+def trees(db: Database) -> Iterator[tuple[int, Hash]]:
+    """Yield the roots of trees of files, and the turns that they are attached to."""
+    for turn, root in db.rows("SELECT turn, root FROM fs_roots"):
+        yield turn, Hash(root)
+
+
+def named_in(metadata: str) -> Iterator[Hash]:
+    """Yield what in metadata is spelled like a hash."""
+    return (Hash(bytes.fromhex(match[0])) for match in _HEX.finditer(metadata))

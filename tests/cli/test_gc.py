@@ -1,0 +1,46 @@
+"""``convfs gc``: with a daemon and without one."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.user import User
+from tests.mount.mounting import can_mount, work_directory
+
+
+@pytest.fixture(params=["alone", "mounted"])
+def here(user: User, request: pytest.FixtureRequest) -> Iterator[User]:
+    """A user with a few conversations; the second one's store is mounted."""
+    for number in range(12):
+        text = " ".join(f"Rose {number * plant} grows {plant * plant} high." for plant in range(200))
+        user.session("garden", f"s{number}", f"What to plant in month {number}?", text)
+    user.run("import")
+    if request.param == "mounted":
+        if not can_mount():
+            pytest.skip("/dev/fuse or fusermount3 is not there")
+        mountpoint = Path(f"{work_directory()}/gc-{user.home.parent.name}")
+        mountpoint.mkdir()
+        user.convfs("mount", mountpoint)
+        user.environment["MOUNTED"] = str(mountpoint)
+    yield user
+    if mounted := user.environment.get("MOUNTED"):
+        user.run("umount", mounted)
+        Path(mounted).rmdir()
+    assert "sound" in user.run("fsck")
+
+
+def test_the_room_of_what_was_pruned_comes_back(here: User) -> None:
+    assert here.run("gc").strip() == "Nothing is left over."
+    names = [f"{line['project']}/{line['name']}" for line in json.loads(here.run("ls", "--json"))]
+    kept = here.run("show", names[-1])
+    here.run("prune", *names[:6], "--yes")
+    planned = json.loads(here.run("gc", "--dry-run", "--json"))
+    assert planned["dry_run"]
+    assert planned["turns"] > 6
+    assert planned["freed_bytes"] > 1000
+    assert "would be free" in here.run("gc", "--dry-run")
+    assert here.run("gc").startswith(f"Nothing led to {planned['turns']} records and {planned['blobs']} contents: ")
+    assert here.run("gc").strip() == "Nothing is left over."
+    assert here.run("show", names[-1]) == kept
