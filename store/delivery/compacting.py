@@ -52,6 +52,9 @@ class Left:
     def _compact(self, number: int, compaction: Compaction) -> None:
         """Do what event ``number`` says."""
         self._gone.add(number)
+        if compaction.forgotten:
+            self._forget(number, compaction)
+            return
         if compaction.exchanges is None:
             kept = min(self._dialogue.places.get(compaction.kept_from, number), number)
             self._replace(number, compaction, 1, kept - 1)
@@ -62,6 +65,17 @@ class Left:
         if 0 <= first <= last and first < len(requests):
             ends = requests[last + 1] if last + 1 < len(requests) else number
             self._replace(number, compaction, requests[first] if first else 1, ends - 1)
+
+    def _forget(self, number: int, compaction: Compaction) -> None:
+        """Have a summary stand for single events, and for earlier summaries among them."""
+        places = self._dialogue.places
+        forgotten = {place for key in compaction.forgotten if (place := places.get(key, number)) < number}
+        if not forgotten or compaction.summary is None:
+            return
+        self._gone |= forgotten
+        self._summaries = [earlier for earlier in self._summaries if earlier.step.number not in forgotten]
+        first, last = min(forgotten), max(forgotten)
+        self._summaries.append(Summary(first, first, last, Step(number, 0, Kind.SUMMARY, compaction.summary)))
 
     def _replace(self, number: int, compaction: Compaction, first: int, last: int) -> None:
         if compaction.summary is None:

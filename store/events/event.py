@@ -89,13 +89,14 @@ class Compaction(Struct, frozen=True, gc=False):
 
     ``summary`` is what it reads instead (None: nothing takes a place). That stands for all that comes before the event,
     but for what begins with the record that defines the key ``kept_from``; or for the ``exchanges`` alone, the first
-    and the last of them, counted from 0. Where there is no summary, what the model thought in these exchanges may be
-    left out (``reasoning``), and of calls what was asked (``requests``), what came back (``responses``), or all
-    (``calls``).
+    and the last of them, counted from 0; or for the records alone that define the keys ``forgotten``. Where there is
+    no summary, what the model thought in these exchanges may be left out (``reasoning``), and of calls what was asked
+    (``requests``), what came back (``responses``), or all (``calls``).
     """
 
     summary: tuple[Block, ...] | None = None
     kept_from: str = ""
+    forgotten: tuple[str, ...] = ()
     exchanges: tuple[int, int] | None = None
     reasoning: bool = False
     requests: bool = False

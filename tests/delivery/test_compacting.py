@@ -256,6 +256,36 @@ def test_codex_goes_on_from_what_stands_in_the_compaction(store: Store, tmp_path
     assert found == ["one", "first", "two", "second"]
 
 
+@pytest.mark.parametrize(
+    "forgotten",
+    [
+        {"forgotten_event_ids": [1, 2, 3]},
+        {"forgotten_events_start_id": 1, "forgotten_events_end_id": 3, "forgotten_event_ids": None},
+    ],
+)
+def test_openhands_forgets_some_events(store: Store, forgotten: dict[str, object]) -> None:
+    context = store.create_context(metadata={"project": "p", "name": "n"}).context
+    stamp = "2026-03-05T19:00:00.000000"
+
+    def event(number: int, what: str, source: str, **args: object) -> None:
+        stored = {"id": number, "timestamp": stamp, "source": source, "action": what, "args": args}
+        store.append(context, json.dumps(stored).encode(), "openhands.event.v1")
+
+    event(0, "message", "user", content="one")
+    event(1, "message", "agent", content="first")
+    event(2, "read", "agent", path="/shop/a.py")
+    stored = {"id": 3, "timestamp": stamp, "cause": 2, "observation": "read", "content": "x", "extras": {"path": "/a"}}
+    store.append(context, json.dumps(stored).encode(), "openhands.event.v1")
+    event(4, "message", "user", content="two")
+    event(5, "condensation", "agent", summary="It read a file.", summary_offset=1, **forgotten)
+    event(6, "message", "agent", content="second")
+    messages = document(store, store.conversation(context))["messages"]
+    assert [line["content"][0]["text"] for line in messages] == ["one", "It read a file.", "two", "second"]
+    event(7, "condensation", "agent", summary="It began.", forgotten_event_ids=[0, 4, 5, 99], summary_offset=0)
+    messages = document(store, store.conversation(context))["messages"]
+    assert [line["content"][0]["text"] for line in messages] == ["It began.", "second"]
+
+
 def test_opencode_goes_on_from_a_summary_in_several_parts(store: Store) -> None:
     context = store.create_context(metadata={"project": "p", "name": "n"}).context
 

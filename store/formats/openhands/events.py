@@ -4,11 +4,15 @@ An action has ``action`` and ``args``, an observation ``observation``, ``content
 model's call (``tool_call_metadata``). Later events have a ``kind``.
 """
 
-from store.events.event import Block, Kind, Path, Resource
+from collections.abc import Iterable
+
+from msgspec import structs
+
+from store.events.event import Block, Compaction, Kind, Path, Resource
 from store.formats.blocks import argument_blocks
 from store.formats.chat_messages import gather_message, shown
 from store.formats.chat_parts import Gathered, arguments, gather
-from store.formats.json_view import JsonObject, as_object, as_text, is_object, scalar
+from store.formats.json_view import JsonObject, as_list, as_object, as_text, is_object, scalar
 from store.formats.lens import Before
 from store.formats.media import file_uri, mime_of
 from store.formats.shown import BOOKKEEPING, Header, Shown, View
@@ -25,6 +29,8 @@ _CALL: Path = ("tool_call_metadata",)
 TOOL: Path = (*_CALL, "function_name")
 CALL: Path = (*_CALL, "tool_call_id")
 _FILES = frozenset(("edit", "read", "write"))
+_MOST_FORGOTTEN = 1 << 20
+"""Events that a summary takes the place of, whatever numbers it tells."""
 
 
 def event(record: JsonObject, before: Before) -> Shown:
@@ -66,14 +72,14 @@ def _action(record: JsonObject, what: str) -> Shown:
     if what in ("finish", "reject"):
         return _texts(Kind.ASSISTANT, (("thought", ""), ("final_thought", "final_thought")), args)
     if what == "condensation":
-        return _texts(Kind.SUMMARY, (("summary", ""),), args)
+        return _compacting(_texts(Kind.SUMMARY, (("summary", ""),), args), args)
     tool = as_text(as_object(record.get("tool_call_metadata")).get("function_name")) or what
     own = {key: value for key, value in args.items() if value is not None and key not in _NO_ARGUMENTS}
     thought = as_text(args.get("thought"))
     blocks: tuple[Block, ...] = (Block("text", thought, path=("args", "thought")),) if thought else ()
     blocks += argument_blocks(own, ("args",), "arguments")
     header = _call(record)
-    defines = tuple((key, tool) for key in (as_text(header.get("id")), _number(record.get("id"))) if key)
+    defines = tuple((key, tool) for key in (as_text(header.get("id")), key_of(record.get("id"))) if key)
     return Shown(Kind.TOOL_CALL, blocks, tool, header, defines)
 
 
@@ -87,7 +93,7 @@ def _observation(record: JsonObject, what: str, before: Before) -> Shown:
         return Shown(Kind.SYSTEM, blocks)
     header = _call(record)
     tool = as_text(as_object(record.get("tool_call_metadata")).get("function_name"))
-    tool = tool or before.tool(_number(record.get("cause"))) or what
+    tool = tool or before.tool(key_of(record.get("cause"))) or what
     code = scalar(as_object(extras.get("metadata")).get("exit_code", extras.get("exit_code")))
     if code is not None:
         header["exit_code"] = code
@@ -122,9 +128,21 @@ def _call(record: JsonObject) -> Header:
     return {"id": call} if call else {}
 
 
-def _number(value: object) -> str:
-    """Return the key of an event by its number."""
-    return f"event {value}" if isinstance(value, int) and not isinstance(value, bool) else ""
+def key_of(value: object) -> str:
+    """Return the key of an event by its own id, "" for what is none."""
+    return f"event {value}" if (value and isinstance(value, str)) or type(value) is int else ""
+
+
+def _compacting(shown: Shown, said: JsonObject) -> Shown:
+    """Return a summary as that of the events whose ids stand in ``said``, in a list or as the first and the last."""
+    first, last = said.get("forgotten_events_start_id"), said.get("forgotten_events_end_id")
+    ids: Iterable[object] = as_list(said.get("forgotten_event_ids"))
+    if isinstance(first, int) and isinstance(last, int):
+        ids = range(first, min(last, first + _MOST_FORGOTTEN) + 1)
+    forgotten = tuple(key for key in map(key_of, ids) if key)
+    if not forgotten or shown.kind is not Kind.SUMMARY:
+        return shown
+    return structs.replace(shown, compaction=Compaction(shown.blocks, forgotten=forgotten))
 
 
 # -- events of the software kit --------------------------------------------------------------------------------------
@@ -178,7 +196,7 @@ def _failed(record: JsonObject, before: Before) -> Shown:
 def _condensed(record: JsonObject, before: Before) -> Shown:
     gathered = Gathered()
     gathered.text(as_text(record.get("summary")), ("summary",))
-    return shown(Kind.SUMMARY, gathered, before)
+    return _compacting(shown(Kind.SUMMARY, gathered, before), record)
 
 
 def _other(record: JsonObject, before: Before) -> Shown:

@@ -11,7 +11,7 @@ from store.formats.lens import Before
 from store.formats.nested import document_in
 from store.formats.new_literals import spell
 from store.formats.openhands import usage
-from store.formats.openhands.events import CALL, TOOL, event
+from store.formats.openhands.events import CALL, TOOL, event, key_of
 from store.formats.shown import BOOKKEEPING
 from store.formats.splices import put
 from store.formats.times import milliseconds
@@ -41,9 +41,12 @@ class OpenHandsLens(EditableLens):
         record = decoded.value
         seen = event(record, before) if is_object(record) else BOOKKEEPING
         time = milliseconds(record.get("timestamp")) if is_object(record) else 0
-        return Event(
-            seen.kind, seen.tool, seen.header, seen.blocks, time, 0, seen.defines, seen.resources, record, decoded.lossy
-        )
+        if not is_object(record):
+            return Event(seen.kind, native=record, lossy=decoded.lossy)
+        defines = seen.defines
+        if (key := key_of(record.get("id"))) and all(key != defined for defined, _tool in defines):
+            defines = (*defines, (key, ""))
+        return seen.event(record, time, lossy=decoded.lossy, defines=defines)
 
     def usage_told(self, record: JsonObject, running: Running) -> tuple[Usage | None, Running]:
         """Return what the answer behind an event took."""
