@@ -58,6 +58,7 @@ class Place(IntEnum):
     AGENTS = 14
     NATIVE = 15
     CONTEXT = 16
+    FAMILY = 17
 
 
 def base(space: Space, view: int) -> int:

@@ -32,7 +32,7 @@ _BLOCK = 4096
 PREFIX = b"user.convfs."
 _ACL = b"system.posix_acl_"
 
-_CONTEXT = int(Place.CONTEXT)
+_DIRECT = frozenset((int(Place.CONTEXT), int(Place.FAMILY)))
 
 
 class OpenDirectory:
@@ -207,8 +207,8 @@ class Reading(pyfuse3.Operations):
         handle = self._next_handle = self._next_handle + 1
         answer = FileInfo(handle)
         content = None
-        # events of this number are looked at, too: there is one in a conversation
-        if inode <= MAX_NUMBER or inode & MAX_NUMBER == _CONTEXT:
+        # events of these numbers are looked at, too: there is one of each in a conversation
+        if inode <= MAX_NUMBER or inode & MAX_NUMBER in _DIRECT:
             node = self._file(inode)
             if node.direct:
                 answer.direct_io = True

@@ -51,7 +51,7 @@ def stats(store: Path | None, by: str | None, as_json: bool) -> None:
 
 
 def _summary(told: "StoreReport") -> list[tuple[str, str]]:
-    from fusefs.text.amounts import count_text, dollars_text, share_text, size_text
+    from fusefs.text.amounts import count_text, counted, dollars_text, share_text, size_text
 
     stats, report = told.stats, told.report
     logical, saved, spent = report.logical_bytes, report.saved, report.total
@@ -59,7 +59,7 @@ def _summary(told: "StoreReport") -> list[tuple[str, str]]:
     pairs += [("mounted at", told.mountpoint)] if told.mountpoint else []
     pairs += [("socket", told.socket)] if told.socket else []
     pairs += [
-        ("holds", f"{stats.conversations:,} conversations, {stats.events:,} events, {stats.blobs:,} contents"),
+        ("holds", f"{counted(stats.conversations, 'conversation')}, {counted(stats.events, 'event')}"),
         ("logical", f"{size_text(logical)}, every conversation and fork in full, and earlier versions"),
         ("  once", f"{size_text(saved.deduplication)} less ({share_text(saved.deduplication, logical)})"),
         ("  deltas", f"{size_text(saved.delta)} less ({share_text(saved.delta, logical)})"),
@@ -69,7 +69,7 @@ def _summary(told: "StoreReport") -> list[tuple[str, str]]:
     if spent.answers:
         sent = f"{count_text(spent.input)} sent, {count_text(spent.cache_read)} from caches"
         said = f"{count_text(spent.cache_write)} to caches, {count_text(spent.output)} answered"
-        pairs.append(("tokens", f"{sent}, {said}, in {spent.answers:,} answers"))
+        pairs.append(("tokens", f"{sent}, {said}, in {counted(spent.answers, 'answer')}"))
         known = f"{dollars_text(spent.cost)} at prices of {report.prices_of}"
         pairs.append(("cost", known if spent.unpriced < spent.answers else "not known: no price of these models is"))
         if spent.told_cost:

@@ -86,7 +86,8 @@ Programs that walk directories do not meet these; name them to enter them.
     conversations/PROJECT/NAME/.records/      every record, bookkeeping too, in the tool's own JSON
     conversations/PROJECT/NAME/context.json   what a model should be sent of it: messages, nothing twice
     by-resource/home/me/project/main.rs/      links to the conversations and the events that hold this file, or URL
-    .convfs/stats.json                        numbers about the store
+    conversations/PROJECT/NAME/family.svg     its forks and versions as a graph
+    .convfs/stats.json stats.svg              what is held, saved, and what answers of models took and cost
     .convfs/settings.toml                     its settings
     .convfs/errors/                           what went wrong, and why
     .convfs/log                               what the mount has done

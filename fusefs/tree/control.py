@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from fusefs import inodes
 from fusefs.inodes import Place, Space
 from fusefs.text.names import safe_name, unique
 from fusefs.tree.conversation import conversation_attributes
+from fusefs.tree.drawings import DrawnFile
 from fusefs.tree.native.files import NATIVE, native_node
 from fusefs.tree.native.sidecars import SIDECARS, SidecarFile
 from fusefs.tree.node import (
@@ -30,6 +29,7 @@ from fusefs.tree.node import (
     Lazy,
     Node,
 )
+from fusefs.tree.numbers import STATS, STATS_SVG, StatsFile, stats_drawing
 from fusefs.tree.view import FIRST_POSITION
 from store.errors import NotFound
 from store.events.conversation import Conversation
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from fusefs.tree.tree import Tree
 
 CONTROL = ".convfs"
-STATS, SETTINGS, ERRORS, LOG, BLOBS, TRASH = "stats.json", "settings.toml", "errors", "log", "blobs", "trash"
-_LISTED = (BLOBS, ERRORS, LOG, NATIVE, SETTINGS, STATS, TRASH)
+SETTINGS, ERRORS, LOG, BLOBS, TRASH = "settings.toml", "errors", "log", "blobs", "trash"
+_LISTED = (BLOBS, ERRORS, LOG, NATIVE, SETTINGS, STATS, STATS_SVG, TRASH)
 
 _ERRORS_KEPT = 200
 
@@ -70,25 +70,9 @@ class ControlDirectory(Directory):
     def entries(self, after: int) -> Iterator[Entry]:
         for position, name in enumerate(_LISTED, FIRST_POSITION):
             if position > after:
-                yield Entry(position, name.encode(), self.tree.fixed((CONTROL, name)).attributes())
-
-
-class StatsFile(File):
-    """``stats.json``: made anew whenever it is opened, so its size is known only when read."""
-
-    __slots__ = ("tree",)
-
-    direct = True
-
-    def __init__(self, tree: Tree, ino: int) -> None:
-        super().__init__(ino)
-        self.tree = tree
-
-    def attributes(self) -> Attributes:
-        return Attributes(self.ino, DERIVED_FILE, 0, now_ms(), timeout=0.0)
-
-    def open(self) -> Content:
-        return Lazy(lambda: msgspec.json.format(msgspec.json.encode(self.tree.store.stats()), indent=2) + b"\n")
+                node = self.tree.fixed((CONTROL, name))
+                shown = node.listed() if isinstance(node, DrawnFile) else node.attributes()
+                yield Entry(position, name.encode(), shown)
 
 
 class DiskFile(File):
@@ -292,8 +276,10 @@ def control_node(tree: Tree, ino: int, path: tuple[str, ...]) -> Node:
     match path:
         case ():
             return ControlDirectory(tree, ino)
-        case ("stats.json",):
+        case (name,) if name == STATS:
             return StatsFile(tree, ino)
+        case (name,) if name == STATS_SVG:
+            return stats_drawing(tree, ino)
         case ("settings.toml",):
             return DiskFile(ino, tree.store.root / FILE_NAME)
         case ("log",):

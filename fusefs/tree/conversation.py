@@ -31,8 +31,9 @@ _UNLISTED: Mapping[str, Place] = {
     ".records": Place.RECORDS,
     ".versions": Place.VERSIONS,
     "context.json": Place.CONTEXT,
+    "family.svg": Place.FAMILY,
 }
-_OF_THE_HEAD = (Place.VERSIONS, *OUTPUTS)
+_OF_THE_HEAD = (Place.FAMILY, Place.VERSIONS, *OUTPUTS)
 """What earlier versions do not have."""
 
 

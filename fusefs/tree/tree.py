@@ -12,19 +12,18 @@ from fusefs.text.names import parse_event_name
 from fusefs.tree.by_resource import BY_RESOURCE, Resources, ResourcesDirectory
 from fusefs.tree.changes import Shown, Stale, stale_places
 from fusefs.tree.control import BLOBS, CONTROL, Errors, control_node
-from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.disk_space import DiskSpace, SpaceTaken
-from fusefs.tree.documents import ContextFile, EventsJson, MetadataFile, Transcript
-from fusefs.tree.events import EventFile, EventsDirectory
+from fusefs.tree.drawings import Drawings
+from fusefs.tree.events import EventFile
 from fusefs.tree.fixed import README_NAME, RECENT, ReadmeFile, RootDirectory
-from fusefs.tree.forks import ForksDirectory, fork_link
 from fusefs.tree.imports import IMPORT, ImportDirectory
 from fusefs.tree.labels import BY_LABEL, LabelDirectory, LabelsDirectory
-from fusefs.tree.links import BY_DATE, DatesDirectory, DayDirectory, RecentDirectory, make_link
-from fusefs.tree.native.files import Native, SessionFile
+from fusefs.tree.links import BY_DATE, DatesDirectory, DayDirectory, RecentDirectory
+from fusefs.tree.native.files import Native
 from fusefs.tree.node import Node
-from fusefs.tree.outputs import OutputFile, OutputNames, OutputsDirectory, output_node
+from fusefs.tree.outputs import OutputFile, OutputNames, output_node
 from fusefs.tree.overlay import EventOverlay, Served
+from fusefs.tree.places import placed
 from fusefs.tree.projects import (
     CONVERSATIONS,
     MARKDOWN,
@@ -33,12 +32,11 @@ from fusefs.tree.projects import (
     ProjectsDirectory,
     TranscriptsDirectory,
 )
-from fusefs.tree.records import RecordFile, RecordsDirectory
-from fusefs.tree.resources import ResourceDirectory, resource_node
+from fusefs.tree.records import RecordFile
+from fusefs.tree.resources import resource_node
 from fusefs.tree.search import SEARCH, Searches, search_node
 from fusefs.tree.shown_names import shown_distinct, shown_name
 from fusefs.tree.streams import GrowingFile, Streams
-from fusefs.tree.versions import VersionsDirectory
 from fusefs.tree.view import View
 from fusefs.tree.view_node import ViewNode
 from fusefs.tree.waiting import Workers
@@ -56,22 +54,6 @@ _VIEWS_KEPT = 256
 _VIEWED_RECORDS_KEPT = 1 << 18
 _ANONYMOUS = "/"
 """Leads the keys of numbers that belong to no path."""
-
-_PLACES: dict[Place, Callable[[Tree, int, int], Node]] = {
-    Place.CONVERSATION: ConversationDirectory,
-    Place.EVENTS: EventsDirectory,
-    Place.EVENTS_JSON: EventsJson,
-    Place.RESOURCES: ResourceDirectory,
-    Place.METADATA: MetadataFile,
-    Place.VERSIONS: VersionsDirectory,
-    Place.RECORDS: RecordsDirectory,
-    Place.TRANSCRIPT: Transcript,
-    Place.FORKS: ForksDirectory,
-    Place.ARTIFACTS: OutputsDirectory,
-    Place.AGENTS: OutputsDirectory,
-    Place.NATIVE: SessionFile,
-    Place.CONTEXT: ContextFile,
-}
 
 
 class Tree:
@@ -109,6 +91,8 @@ class Tree:
         """Threads for what takes long."""
         self.searches = Searches(self)
         """What was searched for lately."""
+        self.drawings = Drawings(self)
+        """What was drawn lately."""
         self.resources = Resources(self)
         """Who holds which URIs."""
         self.unsettled: set[int] = set()
@@ -135,7 +119,7 @@ class Tree:
             growing = self.streams.event(view_id, number)
             return GrowingFile(self, ino, view_id, number) if growing else EventFile(self, ino, view_id, number)
         if space == Space.PLACE:
-            return self._placed(ino, view_id, Place(number))
+            return placed(self, ino, view_id, Place(number))
         if space == Space.RECORD:
             return RecordFile(self, ino, view_id)
         if space == Space.RESOURCE:
@@ -147,14 +131,7 @@ class Tree:
     def place(self, view_id: int, place: Place) -> Node:
         """Return a node that there is once in every view, under the number that it is known by."""
         own = inodes.base(Space.PLACE, view_id) + place
-        return self._placed(self.known.get(own, own), view_id, place)
-
-    def _placed(self, ino: int, view_id: int, place: Place) -> Node:
-        if place in (Place.DAY_LINK, Place.LABEL_LINK, Place.RECENT_LINK):
-            return make_link(self, place, self.view(view_id).conversation)
-        if place is Place.FORK_LINK:
-            return fork_link(self, self.view(view_id).conversation)
-        return _PLACES[place](self, ino, view_id)
+        return placed(self, self.known.get(own, own), view_id, place)
 
     def fixed(self, key: Key) -> Node:
         """Return a node that belongs to no conversation, by its path."""

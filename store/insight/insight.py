@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 
 from store.errors import ConvfsError, UsageError
@@ -54,9 +56,13 @@ class Insight:
         parts = self._opened()
         return parts.counting.count_some() or parts.packs.sum_some()
 
-    def count(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Count everything that was not yet; ``progress`` is told how many turns of how many are done."""
-        while self.step():
+    def count(self, progress: Callable[[int, int], None] | None = None, *, seconds: float = inf) -> None:
+        """Count everything that was not yet, for so many seconds at most.
+
+        ``progress`` is told how many turns of how many are done.
+        """
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and self.step():
             if progress is not None:
                 progress(self._opened().ledger.last, self._store.files.turns.count)
 

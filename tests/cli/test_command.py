@@ -308,7 +308,7 @@ def test_stats_say_what_is_there(user: User) -> None:
     assert numbers["socket"] is None
     assert (numbers["complete"], numbers["counted_turns"]) == (True, 2)
     assert [project["project"] for project in numbers["projects"]] == ["shop"]
-    assert "1 conversations, 2 events" in user.run("stats")
+    assert "1 conversation, 2 events" in user.run("stats")
     assert user.run("stats", "--by", "project").splitlines()[0].startswith("PROJECT")
     assert user.run("stats", "--by", "day").splitlines() == user.run("stats", "--by", "day").splitlines()[:1]
 

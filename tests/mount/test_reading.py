@@ -245,7 +245,8 @@ def test_df_shows_the_store(mount: Mounted) -> None:
 
 def test_the_control_directory(mount: Mounted) -> None:
     control = mount.root / ".convfs"
-    assert sorted(os.listdir(control)) == ["blobs", "errors", "log", "native", "settings.toml", "stats.json", "trash"]
+    listed = ["blobs", "errors", "log", "native", "settings.toml", "stats.json", "stats.svg", "trash"]
+    assert sorted(os.listdir(control)) == listed
     assert b'"conversations": 2' in (control / "stats.json").read_bytes()
     assert mount.shell("cat .convfs/stats.json; cp .convfs/stats.json /dev/null")
     assert (control / "settings.toml").read_bytes() == b""

@@ -1,6 +1,6 @@
 import pytest
 
-from fusefs.text.amounts import count_text, dollars_text, share_text, size_text
+from fusefs.text.amounts import count_text, counted, dollars_text, share_text, size_text
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,7 @@ def test_money(dollars: float, said: str) -> None:
 def test_shares() -> None:
     assert share_text(23, 100) == "23 %"
     assert share_text(0, 0) == "0 %"
+
+
+def test_one_and_many() -> None:
+    assert [counted(count, "event") for count in (0, 1, 1200)] == ["0 events", "1 event", "1,200 events"]
