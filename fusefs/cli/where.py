@@ -28,7 +28,7 @@ def where(store: Path | None, what: str, as_json: bool) -> None:
 
     HASH is the BLAKE3 of the content, or blob:sha256:HEX; URI is that of a resource, as the conversation spells it. A
     PATH in a mount stands for the content of that file, any other one for the file itself: who had its content, or was
-    told of a file at that path. Of what no conversation has any more, the version that had it last is printed.
+    told of a file at that path. Of a conversation that does not have it any more, the version that had it last is told.
     """
     import msgspec
 

@@ -1,13 +1,13 @@
 """Who holds a content or a resource: events of conversations, of earlier versions, and what is kept beside them.
 
 The tables of the search say which turns hold what and which conversations have these turns at their heads
-(``store.search.holders``). Turns that no head has any more are looked for in earlier versions, of those conversations
-that have some: that takes longer, and is done only where nothing is there at present.
+(``store.search.holders``). Conversations that have none of them any more are asked for the last version that had one:
+that takes longer the more conversations there are that were ever edited.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Literal
 
@@ -60,7 +60,7 @@ class Backlinks:
         Without ``earlier`` versions, conversations as they are alone.
         """
         payloads = self._holders.turns_of(digest)
-        contents = [turn for turn in self._holders.turns_with(digest) if turn not in payloads]
+        contents = sorted(set(self._holders.turns_with(digest)).difference(payloads))
         yield from self._held([("payload", payloads), ("content", contents)], earlier, digest=digest)
         yield from self._beside(digest)
 
@@ -80,19 +80,17 @@ class Backlinks:
         digest: Hash | None = None,
         uris: frozenset[str] = frozenset(),
     ) -> Iterator[Holding]:
-        placed: set[int] = set()
         there: set[int] = set()
         for relation, some in turns:
             places = sorted(self._holders.places(some), key=attrgetter("context", "number"))
             for place, row in self._rows(places):
-                placed.add(place.turn)
                 there.add(place.context)
                 entry = self._store.entry(place.context)
                 yield Holding(entry, relation, row, uris=self._uris(row, digest, uris))
         for relation, some in turns if earlier else ():
             yield from (
                 Holding(entry, relation, row, version, uris=self._uris(row, digest, uris))
-                for entry, version, row in self._earlier([turn for turn in some if turn not in placed], there)
+                for entry, version, row in self._earlier(some, there)
             )
 
     def _rows(self, places: Sequence[Place]) -> Iterator[tuple[Place, EventRow]]:
@@ -112,23 +110,29 @@ class Backlinks:
         return tuple(dict.fromkeys(uris))
 
     def _earlier(self, turns: Sequence[int], there: set[int]) -> Iterator[tuple[Entry, Version, EventRow]]:
-        """Yield where turns are that no head has: in the last version that has them of each other conversation."""
-        if not turns:
-            return
-        shown = [pair for pair in self._reading.rows(turns) if not isinstance(pair, ConvfsError)]
-        rows = [row for _turn, row in shown if not row.deleted]
-        for context in self._store.with_versions() if rows else ():
+        """Yield where turns were: in the last version that has any, of each conversation that is not ``there``."""
+        by_number: dict[int, dict[int, EventRow]] = {}
+        for shown in self._reading.rows(turns) if turns else ():
+            if not isinstance(shown, ConvfsError) and not (row := shown[1]).deleted:
+                by_number.setdefault(row.number, {})[row.turn] = row
+        for context in self._store.with_versions() if by_number else ():
             if context in there:
                 continue
             for version in reversed(self._store.versions(context)):
-                found = [row for row in rows if self._has(version, row)]
+                found = self._among(version, by_number)
                 if found:
                     entry = self._store.entry(context)
                     yield from ((entry, version, row) for row in found)
                     break
 
-    def _has(self, version: Version, row: EventRow) -> bool:
-        return row.number <= version.records and self._store.turns.seen(version.head, row.number - 1) == row.turn
+    def _among(self, version: Version, by_number: Mapping[int, Mapping[int, EventRow]]) -> list[EventRow]:
+        """Return which of some rows, by their numbers and turns, a version has."""
+        found = (
+            rows.get(self._store.turns.seen(version.head, number - 1))
+            for number, rows in by_number.items()
+            if number <= version.records
+        )
+        return [row for row in found if row is not None]
 
     # -- what is kept beside conversations ---------------------------------------------------------------------------
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
+from fusefs.text.render import FileRenderer
 from fusefs.tree.paths import Paths
 from fusefs.tree.versions import version_name
 from store.artifacts.artifacts import Artifacts
@@ -103,3 +106,55 @@ def test_records_that_are_not_shown_as_events(store: Store) -> None:
     note = b'{"type":"file-history-snapshot","messageId":"m","snapshot":{}}'
     conversation(store, [said("first"), note])
     assert paths(store, hash_bytes(note)) == ["conversations/p/talk/.records/00002.json"]
+
+
+def looked_up(store: Store, digest: Hash) -> set[tuple[int, int, int]]:
+    """Return which conversations hold a resource, in which version (0: now), and in which event, by looking."""
+    found: set[tuple[int, int, int]] = set()
+    for entry in store.entries():
+        versions = store.versions(entry.id)
+        for version, head in ((0, entry.head), *((one.number, one.head) for one in reversed(versions))):
+            held = {one.number for one in store.resources(head) if one.hash == digest}
+            there = {number for number in held if (row := store.row(head, number)) and not row.deleted}
+            found |= {(entry.id, version, number) for number in there}
+            if there:
+                break
+    return found
+
+
+@pytest.mark.parametrize("edits", ["branch", "overlay"])
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_was_appended_edited_forked_and_restored(memory_path: Path, edits: str, seed: int) -> None:
+    chance = random.Random(seed)
+    (memory_path / "store").mkdir()
+    (memory_path / "store/convfs.toml").write_text(f'edits = "{edits}"\n')
+    contents = [f"file {number}\n" for number in range(4)]
+    with Store.open(memory_path / "store", renderer=FileRenderer()) as store:
+        editor = Editor(store)
+        contexts = [conversation(store, [called("Read", "c1"), said("and?")], f"talk{n}") for n in range(3)]
+        for step in range(40):
+            context = chance.choice(contexts)
+            records = store.entry(context).records
+            line = returned(chance.choice(contents), "c1")
+            match chance.randrange(6):
+                case 0 | 1:
+                    store.append_many(context, [Append(line, TYPE)])
+                case 2:
+                    editor.edit(context, {chance.randrange(2, records + 1): line})
+                case 3:
+                    editor.edit(context, {chance.randrange(2, records + 1): DELETED})
+                case 4:
+                    contexts.append(editor.fork(context, f"fork{step}").context)
+                case 5:
+                    editor.restore(context, chance.randrange(1, len(store.versions(context)) + 1))
+            if chance.randrange(4) == 0:
+                Search.of(store).file_some()
+            digest = hash_bytes(chance.choice(contents).encode())
+            holdings = [*Backlinks(store).of_content(digest)]
+            told = {
+                (one.conversation.id, one.version.number if one.version else 0, one.row.number)
+                for one in holdings
+                if one.row
+            }
+            assert told == looked_up(store, digest)
+            assert len(told) == len(holdings)

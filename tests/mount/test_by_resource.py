@@ -2,16 +2,25 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
+import trio
 
+from fusefs.tree import by_resource
+from fusefs.tree.node import Directory
+from fusefs.tree.tree import Tree
+from fusefs.tree.waiting import Later
 from store.ids import hash_bytes
 from tests.mount.mounting import Mounted, add, mounted, new_store, until, user
 
 SHED = "spade\nrake\n" * 100
 HELD_BY = "user.convfs.held_by"
+
+T = TypeVar("T")
 
 
 def read(uri: str, text: str, second: int) -> list[str]:
@@ -94,3 +103,36 @@ def test_contents_say_who_holds_them(talks: Mounted) -> None:
 def test_nothing_can_be_made_there(talks: Mounted) -> None:
     for command in ("touch by-resource/x", "mkdir by-resource/home/x", "rm by-resource/home/ada/shed/2026*"):
         assert talks.run("sh", "-c", command, check=False).returncode
+
+
+def answered(ask: Callable[[], T]) -> T:
+    """Return the answer of a node, which may come later."""
+    while True:
+        try:
+            return ask()
+        except Later as later:
+            trio.run(later.work.wait)
+
+
+def test_what_is_not_among_the_first_uris_can_be_named(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_resource, "_MOST_URIS", 1)
+    with new_store(memory_path / "store") as store:
+        add(store, [*read("/home/ada/shed", SHED, 1), *read("/home/ada/the key", "iron\n", 2)])
+        tree = Tree(store)
+        directory = tree.fixed(("by-resource",))
+        for name in ("home", "ada", "the key"):
+            assert isinstance(directory, Directory)
+            found = answered(partial(directory.lookup, name))
+            assert found is not None
+            directory = found
+        assert isinstance(directory, Directory)
+        listed = answered(directory.opened)
+        assert [entry.name.decode() for entry in listed.entries(0)] == [
+            "2026-03-05-talk",
+            "2026-03-05-talk@00004-result-Read.md",
+        ]
+        above = tree.node(directory.parent)
+        assert isinstance(above, Directory)
+        above = answered(above.opened)
+        assert [entry.name for entry in above.entries(0)] == [b"shed"]
+        tree.workers.end()
