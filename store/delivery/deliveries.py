@@ -39,7 +39,7 @@ class Deliveries:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._known: OrderedDict[int, _Known] = OrderedDict()
+        self._known: OrderedDict[int, _Followed] = OrderedDict()
 
     @classmethod
     def of(cls, store: Store) -> Self:
@@ -54,10 +54,10 @@ class Deliveries:
         Nothing is taken note of: what counts is what is appended to the conversation. Raises NotFound for a context
         that is not there, UsageError for content that is neither given nor known.
         """
-        conversation = self._store.conversation(context)
         offered = [(at, self._content(block)) for at, block in enumerate(blocks) if block.uri]
-        with self._lock:
-            known = self._up_to_date(conversation)
+        followed = self._followed(context)
+        with followed.lock:
+            known = self._up_to_date(followed, self._store.conversation(context))
             exchange = max(1, len(known.requests.numbers))
             found = known.ledger.find(tool, call, [content for _at, content in offered], exchange)
         answers = [Answer()] * len(blocks)
@@ -83,15 +83,30 @@ class Deliveries:
         size = self._store.blob_size(digest) if block.size is None else block.size
         return Content(block.uri, digest, size)
 
-    def _up_to_date(self, conversation: Conversation) -> _Known:
+    def _followed(self, context: int) -> _Followed:
+        with self._lock:
+            followed = self._known.pop(context, None) or _Followed()
+            self._known[context] = followed
+            while len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+            return followed
+
+    def _up_to_date(self, followed: _Followed, conversation: Conversation) -> _Known:
         rules = rules_of(self._store.settings, conversation.metadata)
-        known = self._known.pop(conversation.id, None)
+        # what fails half-way has taken in a part of it
+        known, followed.known = followed.known, None
         if known is None or known.ledger.rules != rules or not known.grow(self._store, conversation):
             known = _Known(self._store, conversation, rules)
-        self._known[conversation.id] = known
-        while len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
+        followed.known = known
         return known
+
+
+class _Followed:
+    """A conversation that is followed; one who asks about it at a time."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.known: _Known | None = None
 
 
 class _Known:

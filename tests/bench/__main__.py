@@ -11,7 +11,7 @@ every contestant gives the right answer. Cold numbers need root, to drop the ker
 import platform
 import traceback
 
-from tests.bench import appends, crowd, editing, importing, paging, reading, scale, service, space
+from tests.bench import appends, crowd, delivery, editing, importing, paging, reading, scale, service, space
 from tests.bench.harness import note, options, parse, remove
 
 BENCHMARKS = {
@@ -25,6 +25,7 @@ BENCHMARKS = {
     "editing": editing.bench,
     "scale": scale.bench,
     "paging": paging.bench,
+    "delivery": delivery.bench,
 }
 
 
