@@ -89,6 +89,10 @@ class Prefetch:
         """Take note that the kernel no longer knows ``ino``."""
         self._there.discard(ino)
 
+    def forget_all(self) -> None:
+        """Take note that the page cache holds nothing that is to be believed."""
+        self._there.clear()
+
     def _push(self, ino: int) -> None:
         _space, view_id, number = inodes.split(ino)
         view = self._tree.view(view_id)
@@ -135,6 +139,8 @@ class Prefetch:
 _Called = tuple[int, Stale, str, str]
 """A context, an entry by which the kernel knows it, and the project and name that this was of."""
 
+_EVERYTHING = Stale(0)
+"""Stands for all that the kernel knows."""
 _END_SECONDS = 1.0
 _PAUSE_SECONDS = 0.005
 """Where much changes, what changes within so little of something else is told with it."""
@@ -159,6 +165,8 @@ class Invalidations:
         """What the kernel has been told of, and is not noted as settled yet."""
         self.changed: Callable[[int], None] = lambda view_id: None
         """Called in the loop with the view that was changed, before the kernel is told."""
+        self.forget_all: Callable[[], None] = lambda: None
+        """Called in the loop when contents have become others for good, before the kernel is told."""
         self._token: trio.lowlevel.TrioToken | None = None
         self._thread = threading.Thread(target=self._run, name="invalidations", daemon=True)
         self._flow = Flow(tree, lookups, _invalidate)
@@ -167,6 +175,7 @@ class Invalidations:
         """Begin; called in the loop that answers requests."""
         self._token = trio.lowlevel.current_trio_token()
         self._tree.store.subscribe(lambda change: self._changed.put(change.context_id))
+        self._tree.store.forgetting.append(lambda: self._changed.put(_EVERYTHING))
         self._thread.start()
         self._flow.start()
 
@@ -189,10 +198,13 @@ class Invalidations:
             # a conversation once, however often it has changed
             contexts = list(dict.fromkeys(one for one in changed if isinstance(one, int)))
             try:
+                if _EVERYTHING in changed:
+                    for known in self._in_loop(self._take_everything, None):
+                        _invalidate(known)
                 for start in range(0, len(contexts), _MOST_AT_ONCE):
                     self._follow(contexts[start : start + _MOST_AT_ONCE])
                 for one in changed:
-                    if isinstance(one, Stale):
+                    if isinstance(one, Stale) and one is not _EVERYTHING:
                         _invalidate(one)
                         self._settling.add(one.ino)
                 if self._settling:
@@ -262,6 +274,11 @@ class Invalidations:
                 stale += self._known(view_id)
                 called += ((context_id, *entry) for entry in tree.entries_of(view_id))
         return looked_into, stale, called
+
+    def _take_everything(self, _nothing: None) -> list[Stale]:
+        """Take note that all contents may be others; return all that the kernel knows, but for what is being saved."""
+        self.forget_all()
+        return [Stale(ino, content=True) for ino in self._lookups.counts if ino not in self._tree.served]
 
     def _take_shown(self, contexts: Sequence[int]) -> tuple[list[Shown], list[Stale]]:
         tree = self._tree

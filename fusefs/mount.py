@@ -85,6 +85,7 @@ def run(
     with _mounted(operations, target, store.root, options), _noted(store.root, target):
         invalidations = Invalidations(operations.tree, operations.lookups)
         invalidations.changed = operations.desk.check
+        invalidations.forget_all = operations.forget_all
         operations.desk.invalidate = invalidations.put
         operations.desk.refresh = refresh
         try:

@@ -87,6 +87,11 @@ class Reading(pyfuse3.Operations):
         _fill(entry, attributes)
         return entry
 
+    def forget_all(self) -> None:
+        """Forget what was drawn and pushed: contents are others now."""
+        self.desk.forget_all()
+        self.prefetch.forget_all()
+
     # -- names and attributes --------------------------------------------------------------------------------------
 
     @handler

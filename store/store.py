@@ -111,6 +111,8 @@ class Store(Streaming):
         """Held while a session is imported."""
         self.numbering = threading.Lock()
         """Held while a number is given to an output of a tool."""
+        self.forgetting: list[Callable[[], None]] = []
+        """Called when contents have become others for good: whoever remembers any is to forget them."""
         self.closing: list[Callable[[], None]] = []
         """Called when the store is about to be closed."""
         self._closed = False
@@ -160,6 +162,8 @@ class Store(Streaming):
         self.resolver.forget()
         self.turns.forget()
         self._rows.clear()
+        for forget in self.forgetting:
+            forget()
 
     # -- following -------------------------------------------------------------------------------------------------
 

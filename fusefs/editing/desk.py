@@ -176,8 +176,16 @@ class Desk:
         """Drop what was saved in a conversation and is no longer so, because somebody else has changed it."""
         if context := self.tree.context_at_head(view_id):
             self.native.changed(context)
+        self._drop_saved(lambda written: written.target.view_id == view_id)
+
+    def forget_all(self) -> None:
+        """Forget what was drawn, and saved but is no longer so: contents are others now."""
+        self.tree.forget_all()
+        self._drop_saved(lambda _written: True)
+
+    def _drop_saved(self, asked: Callable[[Written], bool]) -> None:
         for ino, served in list(self.tree.served.items()):
-            if isinstance(served, Written) and served.target.view_id == view_id and not served.is_current():
+            if isinstance(served, Written) and asked(served) and not served.is_current():
                 del self.tree.served[ino]
 
     def forget(self, ino: int) -> None:

@@ -128,6 +128,10 @@ class Errors:
         if len(self._notes) > _ERRORS_KEPT:
             self._notes.popitem(last=False)
 
+    def clear(self) -> None:
+        """Forget all of it."""
+        self._notes.clear()
+
     def get(self, name: str) -> tuple[int, bytes] | None:
         """Return (time in Unix milliseconds, text) of one."""
         return self._notes.get(name)

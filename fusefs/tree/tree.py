@@ -304,6 +304,15 @@ class Tree:
         if view is not None:
             view.outdated = True
 
+    def forget_all(self) -> None:
+        """Forget what was drawn of every conversation, and what went wrong: contents are others now."""
+        self.changes += 1
+        self._changed_ms = None
+        self._projects = None
+        self._views.clear()
+        self._viewed_records = 0
+        self.errors.clear()
+
     def changed(self, view_id: int) -> list[Shown]:
         """Take note that a conversation has changed; return what was shown of it before."""
         self.renew(view_id)

@@ -4,9 +4,9 @@ Says ``ready`` once it is mounted. Each line of input is a JSON object, ``{"appe
 ``{"metadata": [context, {…}]}`` or ``{"branch": [context, parent turn, payload]}`` or ``{"edit": [context, {number:
 payload or null}]}`` (null deletes) or ``{"restore": [context, version]}``, answered by a line ``done`` when it is
 committed. ``{"open": [context, type, encoding]}`` begins a turn, the first of them number 0, which ``{"add": [number,
-text, …]}``, ``{"seal": number}`` and ``{"abort": number}`` go on with. ``{"hold": true}`` has searches find nothing
-before ``{"hold": false}``, and ``{"searching": true}`` waits until somebody searches. With
-``serving``, others are answered on a socket, too.
+text, …]}``, ``{"seal": number}`` and ``{"abort": number}`` go on with. ``{"redact": text}`` redacts it, and proves it.
+``{"hold": true}`` has searches find nothing before ``{"hold": false}``, and ``{"searching": true}`` waits until
+somebody searches. With ``serving``, others are answered on a socket, too.
 """
 
 import json
@@ -20,6 +20,9 @@ import trio
 from fusefs import mount
 from fusefs.text.render import FileRenderer
 from store.editing.editor import DELETED, Editor
+from store.redaction.proof import prove
+from store.redaction.redaction import Redaction
+from store.redaction.secrets import Secrets
 from store.search.hits import Hit
 from store.search.search import Search
 from store.service.server import Service, serving_beside
@@ -57,6 +60,10 @@ def obey(store: Store) -> None:
                 Editor(store).edit(context, contents)
             case {"restore": [context, version]}:
                 Editor(store).restore(context, version)
+            case {"redact": text}:
+                secrets = Secrets([text.encode()])
+                done = Redaction(store, secrets).run()
+                assert prove(store, secrets, done.gone).found == []
             case {"open": [context, type_name, encoding]}:
                 turns.append(store.open_turn(context, type_name, encoding=encoding))
             case {"add": [number, *texts]}:
