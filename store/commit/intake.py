@@ -170,6 +170,8 @@ class Intake:
             with self._append_lock:
                 new = [one for one in records if not self._are_there(one[1], region)]
                 at = writer.packs.append([record for record, _hashes in new])
+                for _record, hashes in new if writer.replaced else ():
+                    writer.replaced.written(hashes)
                 for (pack, offset), (_record, hashes) in zip(at, new, strict=True):
                     self._unfiled += [(digest, (pack, offset, member)) for member, digest in enumerate(hashes)]
                     self._written.update(hashes)

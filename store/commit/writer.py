@@ -24,6 +24,7 @@ from store.commit.gathering import Gathering
 from store.commit.keys import Keys
 from store.commit.open_texts import FOLLOWED, OpenText, OpenTexts
 from store.commit.pending import Pending
+from store.commit.replaced import Replaced
 from store.commit.request import ContextHead, Request
 from store.commit.unshown import Unshown
 from store.disk import head_format as heads
@@ -108,6 +109,8 @@ class Writer:
         self._next_patch = Patches(index.db).last() + 1
         notes = Notes(index.db)
         self.keys = Keys(notes)
+        self.replaced = Replaced()
+        """Blobs that others have taken the places of."""
         self.texts = OpenTexts()
         """The turns that are being written."""
         if opened := notes.open_turns():
@@ -306,6 +309,8 @@ class Writer:
         )
         for request in group:
             try:
+                if self.replaced:
+                    self.replaced.rename(request)
                 draft.add(request)
             except Exception as error:
                 request.error = error

@@ -173,7 +173,8 @@ class Redaction:
         frames = FrameRewriting(self._secrets, new, dictionaries, forget, self._begins(new))
         frames.read_texts(store.files.heads)
         # once without writing anything: all new blobs are on the disk before a log names one
-        for digest in self._payloads:
+        for digest in (*self._payloads, *survey.held):
+            # those too that nobody names yet: somebody may be about to
             new.new(digest)
         for frame in store.files.heads.frames():
             if isinstance(frame, Frame):
@@ -187,7 +188,9 @@ class Redaction:
         changed = (*turns.changed, *sorted(frames.patched))
         contexts = self._contexts | frames.described
         still.read_anew(changed, contexts)
-        dropped = {*survey.held, *survey.torn, *dictionaries} - {old for old, made in new.made.items() if old == made}
+        stays = {old for old, made in new.made.items() if old == made}
+        still.replaced({old: made for old, made in new.made.items() if old != made})
+        dropped = {*survey.held, *survey.torn, *dictionaries} - stays
         packs = self._rewrite_packs(dropped, dictionaries)
         loose = Loose(store.root, self._secrets, new.made)
         loose.run()

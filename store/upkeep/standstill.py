@@ -5,7 +5,7 @@ Nobody commits meanwhile, and nothing waits in the journal. Readers go on: they 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from store.commit.checkpointer import Checkpointer
@@ -13,6 +13,7 @@ from store.commit.intake import Intake
 from store.commit.learning import Learning
 from store.disk.file_header import Damage
 from store.disk.head_format import Frame
+from store.ids import Hash
 from store.index.views import Views
 from store.upkeep.recovery import Files
 
@@ -53,6 +54,10 @@ class Standstill:
     def blank(self, number: int, start: int, text: bytes) -> None:
         """Let an open turn say something else from ``start`` on, as its frames do."""
         self._intake.writer.texts.blank(number, start, text)
+
+    def replaced(self, new: Mapping[Hash, Hash]) -> None:
+        """Take note of blobs that took the places of others: somebody may be about to name these."""
+        self._intake.writer.replaced.add(new)
 
     def use_no_dictionary(self) -> None:
         """Have nothing compressed with the dictionary of before, until :meth:`learn`."""

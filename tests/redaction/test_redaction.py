@@ -9,7 +9,8 @@ import pytest
 
 from fusefs.text.render import FileRenderer
 from store.artifacts.kept import kept_outputs
-from store.disk.turn_format import REDACTED
+from store.commit.request import Request
+from store.disk.turn_format import REDACTED, Encoding
 from store.errors import ConvfsError
 from store.events.outputs import ARTIFACTS
 from store.redaction.proof import Proof, prove
@@ -231,4 +232,27 @@ def test_other_writers_go_on(root: Path) -> None:
             b'{"type":"user","text":"busy %d"}' % number for number in range(len(written))
         ]
         assert prove(store, SECRETS, done.gone).found == []
+        assert fsck(store) == []
+
+
+def test_what_is_about_to_be_named_is_named_by_its_new_name(root: Path) -> None:
+    """Who has brought content, and commits only after it was redacted, commits what took its place."""
+    with opened(root) as store:
+        context = store.create_context(metadata={"project": "p", "name": "late"}).context
+        payload = b'{"type":"user","text":"late %b"}' % ENCODED[:11]
+        load = store.load()
+        (digest,) = load.payloads([payload])
+        load.sync()
+        done = Redaction(store, SECRETS).run()
+        assert digest in done.gone
+        turn = store.new_turn(digest, "jp.event.v1", Encoding.JSON)
+        metadata = b'{"blob":"%b"}' % digest.hex().encode()
+        types = store.types_for(["jp.event.v1"])
+        written = store.submit(Request(context, turns=[turn], types=types, changes=metadata)).written[0]
+        assert store.payload(written.turn_id) == payload.replace(ENCODED[:11], b"[redacted]*")
+        assert store.entry(context).metadata["blob"] == written.payload_hash.hex()
+        assert prove(store, SECRETS, done.gone).found == []
+        # what is brought once more is meant
+        again = store.append(context, payload, "jp.event.v1")
+        assert store.payload(again.turn_id) == payload
         assert fsck(store) == []
