@@ -181,6 +181,11 @@ class Resources:
         holders.work.result()
         return holders.links
 
+    def forget(self) -> None:
+        """Forget what was found."""
+        for lately in (self._uris, self._holders, self._held_by):
+            lately.forget()
+
 
 class ResourcesDirectory(Directory):
     """A directory in ``by-resource/``, or that itself: with those below it, and links to who holds what it stands for.

@@ -139,6 +139,10 @@ class Searches:
             hits.work.result()
         return hits
 
+    def forget(self) -> None:
+        """Forget what was found."""
+        self._hits.forget()
+
 
 class SearchDirectory(Directory):
     """``search/``. It lists nothing: any query is there."""

@@ -311,6 +311,8 @@ class Tree:
         self._projects = None
         self._views.clear()
         self._viewed_records = 0
+        self.searches.forget()
+        self.resources.forget()
         self.errors.clear()
 
     def changed(self, view_id: int) -> list[Shown]:

@@ -187,3 +187,7 @@ class Lately(Generic[A]):
         while len(self._asked) > self._kept and next(iter(self._asked.values())).asked < now - _KEPT_SECONDS:
             self._asked.popitem(last=False)
         return asked
+
+    def forget(self) -> None:
+        """Forget all of it: whoever still waits asks anew."""
+        self._asked.clear()

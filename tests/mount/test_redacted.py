@@ -37,6 +37,7 @@ def test_what_was_read_is_read_anew(here: Mounted) -> None:
         talk / "events.json",
         *(talk / ".records").iterdir(),
         *(talk / ".versions").glob("*/events/00001-user.md"),
+        here.root / "search/password/hits.txt",
     ]
     other = (here.root / "conversations/project" / f"{NAME}-2/events/00001-user.md").read_text()
     assert SECRET in event.read_text()
