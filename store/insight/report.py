@@ -10,12 +10,13 @@ them), by storing what resembles something else as its difference (``delta``), a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct, structs
 
 from store.disk.blob_format import Compression
+from store.events.usage import Tokens
 from store.insight import prices
 from store.insight.ledger import Account, Ledger, ToolDay, Uses
 from store.insight.packing import PackSums
@@ -28,6 +29,33 @@ NO_PROJECT = ""
 _NANO = 1_000_000_000
 
 K = TypeVar("K")
+
+
+class _Group(NamedTuple):
+    """Answers that cost the same: see :class:`store.insight.ledger.AccountName`."""
+
+    project: str
+    day: str
+    model: str
+    length: int
+    told: bool
+
+
+class _Sums(Struct):
+    """What answers took; the tokens are those of :class:`store.events.usage.Tokens`."""
+
+    answers: int = 0
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cache_write_hour: int = 0
+    reasoning: int = 0
+    nanodollars: int = 0
+
+    @property
+    def tokens(self) -> Tokens:
+        return Tokens(self.input, self.output, self.cache_read, self.cache_write, self.cache_write_hour, self.reasoning)
 
 
 class Spent(Struct, frozen=True):
@@ -107,10 +135,9 @@ class Report(Struct, frozen=True):
 
 def report(store: Store, ledger: Ledger, packs: PackSums) -> Report:
     """Return what is known by now."""
-    accounts = ledger.accounts()
     names = store.projects_by_id()
     known = Prices(store.settings.prices)
-    spent = [(account, _spent(account, known)) for account in accounts]
+    spent = [(group, _spent(group, account, known)) for group, account in _grouped(ledger.accounts(), names).items()]
     holdings = ledger.holdings()
     conversations: dict[str, int] = {}
     held: dict[str, int] = {}
@@ -126,7 +153,7 @@ def report(store: Store, ledger: Ledger, packs: PackSums) -> Report:
     unique = sum(one.body_bytes for one in sums.values()) + waiting
     stored = sum(one.stored_bytes for one in sums.values()) + waiting
     delta = sum(one.body_bytes - one.stored_bytes for kind, one in sums.items() if kind is Compression.DELTA)
-    by_project = _summed(spent, lambda account: names.get(account.name.context, NO_PROJECT))
+    by_project = _summed(spent, lambda group: group.project)
     by_project |= {project: Spent() for project in conversations.keys() - by_project.keys()}
     return Report(
         complete=ledger.last == store.files.turns.count and not packs.behind,
@@ -136,7 +163,7 @@ def report(store: Store, ledger: Ledger, packs: PackSums) -> Report:
         unique_bytes=unique,
         stored_bytes=stored,
         saved=Saved(max(0, logical - unique), delta, unique - stored - delta),
-        total=_summed(spent, lambda _account: None).get(None, Spent()),
+        total=_summed(spent, lambda _group: None).get(None, Spent()),
         prices_of=prices.AS_OF,
         projects=[
             ProjectSpent(
@@ -149,44 +176,65 @@ def report(store: Store, ledger: Ledger, packs: PackSums) -> Report:
         ],
         models=[
             ModelSpent(*structs.astuple(one), model=model)
-            for model, one in _dearest(_summed(spent, lambda account: prices.undated(account.name.model)))
+            for model, one in _dearest(_summed(spent, lambda group: prices.undated(group.model)))
         ],
         days=[
             DaySpent(*structs.astuple(one), day=day)
-            for day, one in sorted(_summed(spent, lambda account: account.name.day).items())
+            for day, one in sorted(_summed(spent, lambda group: group.day).items())
         ],
         tools=_tools(ledger.uses()),
     )
 
 
-def _spent(account: Account, known: Prices) -> Spent:
-    tokens, name = account.tokens, account.name
-    told, cost, unpriced = account.nanodollars / _NANO, 0.0, 0
-    if not name.told:
-        price = known.of(name.model, name.day)
-        cost = price.of(tokens, name.length) if price else 0.0
-        unpriced = account.answers if price is None else 0
+def _grouped(accounts: Iterable[Account], projects: Mapping[int, str]) -> dict[_Group, _Sums]:
+    """Return the sums of conversations by their projects: there may be very many conversations."""
+    groups: dict[_Group, _Sums] = {}
+    for account in accounts:
+        name = account.name
+        group = _Group(projects.get(name.context, NO_PROJECT), name.day, name.model, name.length, name.told)
+        sums = groups.get(group)
+        if sums is None:
+            sums = groups[group] = _Sums()
+        tokens = account.tokens
+        sums.answers += account.answers
+        sums.input += tokens.input
+        sums.output += tokens.output
+        sums.cache_read += tokens.cache_read
+        sums.cache_write += tokens.cache_write
+        sums.cache_write_hour += tokens.cache_write_hour
+        sums.reasoning += tokens.reasoning
+        sums.nanodollars += account.nanodollars
+    return groups
+
+
+def _spent(group: _Group, sums: _Sums, known: Prices) -> Spent:
+    told, cost, unpriced = sums.nanodollars / _NANO, 0.0, 0
+    if not group.told:
+        price = known.of(group.model, group.day)
+        cost = price.of(sums.tokens, group.length) if price else 0.0
+        unpriced = sums.answers if price is None else 0
     return Spent(
-        account.answers,
-        tokens.input,
-        tokens.output,
-        tokens.cache_read,
-        tokens.cache_write,
-        tokens.reasoning,
-        round(told + cost, 6),
-        round(told, 6),
+        sums.answers,
+        sums.input,
+        sums.output,
+        sums.cache_read,
+        sums.cache_write,
+        sums.reasoning,
+        told + cost,
+        told,
         unpriced,
     )
 
 
-def _summed(spent: list[tuple[Account, Spent]], key: Callable[[Account], K]) -> dict[K, Spent]:
+def _summed(spent: Sequence[tuple[_Group, Spent]], key: Callable[[_Group], K]) -> dict[K, Spent]:
     sums: dict[K, list[float]] = {}
-    for account, one in spent:
+    for group, one in spent:
         values = structs.astuple(one)
-        into = sums.setdefault(key(account), [0] * len(values))
+        into = sums.setdefault(key(group), [0] * len(values))
         for at, value in enumerate(values):
             into[at] += value
-    return {name: Spent(*values) for name, values in sums.items()}  # type: ignore[arg-type]  # counts stay whole
+    # counts stay whole, and of a dollar nobody wants to know more
+    return {name: Spent(*(round(value, 6) for value in values)) for name, values in sums.items()}  # type: ignore[arg-type]
 
 
 def _dearest(sums: Mapping[K, Spent]) -> list[tuple[K, Spent]]:

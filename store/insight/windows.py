@@ -26,7 +26,7 @@ from store.ids import turn_of
 from store.insight.ledger import Followed
 from store.store import Store
 
-_MOST_TURNS = 1 << 17
+_MOST_TURNS = 1 << 15
 _LINKS_AT_ONCE = 4096
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from store.insight.insight import Insight
 from store.service.collecting import Collecting
 from store.store import Store
 from store.upkeep.idle import Idle
 
 _COLLECT_SECONDS = 600.0
+_COUNT_SECONDS = 30.0
 
 
 @contextmanager
@@ -18,6 +20,8 @@ def in_background(store: Store) -> Iterator[Idle]:
     idle = Idle(lambda: store.activity)
     collecting = Collecting(store)
     idle.add(collecting, _COLLECT_SECONDS)
+    if store.viewer.renderer is not None:
+        idle.add(Insight.of(store), _COUNT_SECONDS)
     idle.start()
     try:
         yield idle

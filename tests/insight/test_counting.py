@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,10 @@ from store.editing.editor import DELETED, Editor
 from store.events.usage import Tokens
 from store.importing.importer import Importer
 from store.insight.insight import FILE_NAME, Insight
-from store.retention.removal import delete
+from store.retention.removal import delete, prune_versions
+from store.service import background
+from store.service.collecting import GC, GcParams
+from store.service.operation import Holder
 from store.store import Append, Store
 from tests.importing.sessions import NO_SAMPLES, SAMPLES
 from tests.insight.answers import (
@@ -294,3 +298,31 @@ def test_claude_codes_samples_against_their_lines(store: Store) -> None:
     keys = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     sums = [sum(usage.get(key, 0) for usage in expected.values()) for key in keys]
     assert took(store) == (len(expected), Tokens(*sums))
+
+
+def test_what_was_reclaimed_counts_no_more(root: Path) -> None:
+    with Store.open(root, renderer=FileRenderer()) as store:
+        context = begun(store, "one", *TALK, called(5, "Bash"))
+        Editor(store).edit(context, {2: answered(1, "msg_x", 500), 6: asked(7)})
+        assert took(store)[0] == 3
+        prune_versions(store, context, store.versions(context)[-1].seq)
+        GC.run(Holder(store), GcParams(), lambda _item: None)
+        assert store.turn(2).reclaimed
+        assert took(store) == (3, Tokens(30, 500 + 20 + 7, 300))
+        assert report_of(store).tools == []
+        left = counted(store)
+    forget(root)
+    with Store.open(root, renderer=FileRenderer()) as store:
+        assert counted(store) == left
+
+
+def test_a_daemon_counts_by_itself(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_COUNT_SECONDS", 0.0)
+    insight = Insight.of(store)
+    begun(store, "one", *TALK)
+    assert insight.report().counted_turns == 0
+    until = time.monotonic() + 20
+    with background.in_background(store):
+        while insight.report().counted_turns < len(TALK) and time.monotonic() < until:
+            time.sleep(0.01)
+    assert insight.report().total.answers == 2
