@@ -101,7 +101,8 @@ def test_what_a_killed_service_had_acknowledged_is_there(user: User) -> None:
 
 
 def test_the_program_of_the_readme(user: User) -> None:
-    [program] = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    text = (ROOT / "README.md").read_text()
+    program, *_others = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     with serving(user):
         done = subprocess.run(
             [sys.executable, "-c", program], env=user.environment, capture_output=True, text=True, timeout=60
