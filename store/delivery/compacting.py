@@ -70,11 +70,11 @@ class Left:
         """Have a summary stand for single events, and for earlier summaries among them."""
         places = self._dialogue.places
         forgotten = {place for key in compaction.forgotten if (place := places.get(key, number)) < number}
-        if not forgotten or compaction.summary is None:
+        if compaction.summary is None:
             return
         self._gone |= forgotten
         self._summaries = [earlier for earlier in self._summaries if earlier.step.number not in forgotten]
-        first, last = min(forgotten), max(forgotten)
+        first, last = min(forgotten, default=number), max(forgotten, default=number)
         self._summaries.append(Summary(first, first, last, Step(number, 0, Kind.SUMMARY, compaction.summary)))
 
     def _replace(self, number: int, compaction: Compaction, first: int, last: int) -> None:

@@ -284,6 +284,9 @@ def test_openhands_forgets_some_events(store: Store, forgotten: dict[str, object
     event(7, "condensation", "agent", summary="It began.", forgotten_event_ids=[0, 4, 5, 99], summary_offset=0)
     messages = document(store, store.conversation(context))["messages"]
     assert [line["content"][0]["text"] for line in messages] == ["It began.", "second"]
+    event(8, "condensation", "agent", summary="Of what is not here.", forgotten_event_ids=[77])
+    messages = document(store, store.conversation(context))["messages"]
+    assert [line["content"][0]["text"] for line in messages] == ["It began.", "second", "Of what is not here."]
 
 
 def test_opencode_goes_on_from_a_summary_in_several_parts(store: Store) -> None:

@@ -1,10 +1,15 @@
 """What is sent once: each sentence that says which content is only referred to, and which is not."""
 
+from pathlib import Path
+
 import pytest
 from blake3 import blake3
 
 from store.delivery.context import Context
-from tests.delivery.talk import LIBRARY, LONG, OTHER, Reference, Talk, resource
+from store.store import Store
+from tests.delivery.talk import LIBRARY, LONG, OTHER, Reference, Talk, document, resource
+from tests.exporting.talks import PNG, image
+from tests.exporting.talks import Talk as Session
 
 ATTACHED = Reference(LIBRARY, "the attachment at turn 1")
 RETURNED = Reference(LIBRARY, "the result of tool call `call_1` in turn 1")
@@ -184,22 +189,29 @@ def test_what_is_said_for_missing_content_is_no_content(talk: Talk) -> None:
     assert all("not in the store" in str(block) for [block] in talk.results())
 
 
-def test_pictures_are_sent_each_time_and_other_data_as_well(talk: Talk) -> None:
-    from tests.exporting.talks import PNG
-
+def test_a_picture_that_is_a_resource_is_referred_to(talk: Talk) -> None:
     talk.sets(conversation={"deduplication": {"min_bytes": 1}})
     picture = {"uri": "file:///shop/logo.png", "mimeType": "image/png", "blob": PNG}
     talk.asks("Look", picture)
     talk.reads(picture)
-    # the picture is a resource of the result like any other
-    where = Reference("file:///shop/logo.png", "the attachment at turn 1")
     [line] = [line for line in talk.messages() if line["role"] == "tool"]
-    assert f"the content of {where.uri} is that of {where.where}" in line["content"][0]["text"]
+    assert "the content of file:///shop/logo.png is that of the attachment at turn 1" in line["content"][0]["text"]
+
+
+def test_a_picture_between_texts_is_sent_each_time(store: Store, tmp_path: Path) -> None:
+    session = Session(tmp_path)
+    session.user([{"type": "text", "text": "Look"}, image()])
+    for call in ("toolu_1", "toolu_2"):
+        session.calls(call, "Screenshot", {})
+        session.returns(call, [{"type": "text", "text": "Here it is."}, image()])
+    lines = document(store, session.bring(store))["messages"]
+    assert [[block["type"] for block in line["content"]] for line in lines if line["role"] == "tool"] == [
+        ["text", "image"],
+        ["text", "image"],
+    ]
 
 
 def test_what_a_form_cannot_say_was_not_delivered_in_it(talk: Talk) -> None:
-    from tests.exporting.talks import PNG
-
     talk.sets(conversation={"deduplication": {"min_bytes": 1}})
     picture = {"uri": "file:///shop/logo.png", "mimeType": "image/png", "blob": PNG}
     talk.asks()
