@@ -6,6 +6,7 @@ A content that is a delta takes one pass more for each base down to the one that
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from store.content.cutting import join
 from store.content.opened import Opened
@@ -138,11 +139,17 @@ class Batch:
         self, found: Mapping[Hash, Sequence[tuple[int, int, int]]], sealed: Mapping[Place, SealedGroup]
     ) -> None:
         """Note which blobs are in sealed groups, as far as the index knows: these do not say."""
+        expected: dict[Place, list[int]] = {}
         for digest, locations in found.items():
             if digest not in self._at_hand:
                 for pack, offset, member in locations:
                     if (group := sealed.get((pack, offset))) is not None:
                         self._sealed[digest] = group, member
+                        expected.setdefault((pack, offset), []).append(member)
+        for place, members in expected.items():
+            # what is damaged shows where it is asked for
+            with suppress(DamageError):
+                sealed[place].expect(members)
 
     def _read(self, places: set[Place]) -> dict[Place, SealedGroup]:
         """Open the records at ``places``; return those that are sealed groups."""

@@ -72,6 +72,17 @@ class SealedGroup:
         records = len(self._table.bodies)
         return cut_out + (self._table.bodies[member] if member < records else self._table.contents[member - records])
 
+    def expect(self, members: Iterable[int]) -> None:
+        """Decompress at once what some blobs need, which are asked for one by one next."""
+        records = len(self._table.bodies)
+        needed = set(members)
+        needed.update(self._table.members[cut] for member in tuple(needed) for cut in self._cuts(member))
+        inside = sorted(member for member in needed if member < self._count)
+        if inside and inside[0] < records:
+            self._records.reach(max(member for member in inside if member < records))
+        if inside and inside[-1] >= records:
+            self._contents.reach(inside[-1] - records)
+
     def plain(self, member: int) -> bytes:
         """Return a blob without cuts."""
         if self._cuts(member):
@@ -191,8 +202,15 @@ class _Bodies:
         self.size = self._ends[-1]
 
     def at(self, number: int) -> bytes:
-        """Return one of them. The frame is decompressed no farther than must be, until it must be a second time."""
-        start, stop = self._ends[number], self._ends[number + 1]
+        """Return one of them."""
+        return self.reach(number)[self._ends[number] : self._ends[number + 1]]
+
+    def reach(self, number: int) -> bytes:
+        """Return what is there up to the end of one of them, or more.
+
+        The frame is decompressed no farther than must be, until it must be a second time.
+        """
+        stop = self._ends[number + 1]
         frame = self._frame  # before _data: another thread sets that first, then drops the frame
         data = self._data
         if len(data) < stop and frame is not None:
@@ -204,4 +222,4 @@ class _Bodies:
                 self._frame = None
             else:
                 self._data = data = zstd.beginning(frame.bytes(), self.size, stop)
-        return data[start:stop]
+        return data

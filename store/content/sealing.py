@@ -1,7 +1,7 @@
 """Making sealed groups: what is read together, compressed together, with all the time that it takes.
 
 Records and contents are compressed apart: either resembles its own kind more than the other, so a frame of one kind
-says more about what comes next in it. A frame of some megabytes is decompressed in about a millisecond.
+says more about what comes next in it. A frame of a megabyte is decompressed in half a millisecond.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from store.disk.sealed_format import Head, Table
 from store.errors import DamageError
 from store.ids import Hash, hash_bytes
 
-SEALED_BYTES = 4 << 20
+SEALED_BYTES = 2 << 20
 """How much a sealed group holds, roughly: nothing is added to one that has reached this."""
 
 LEVEL = 19

@@ -11,7 +11,7 @@ every contestant gives the right answer. Cold numbers need root, to drop the ker
 import platform
 import traceback
 
-from tests.bench import appends, crowd, delivery, editing, importing, paging, reading, scale, service, space
+from tests.bench import appends, crowd, delivery, editing, importing, paging, reading, scale, sealing, service, space
 from tests.bench.harness import note, options, parse, remove
 
 BENCHMARKS = {
@@ -24,6 +24,7 @@ BENCHMARKS = {
     "reading": reading.bench,
     "editing": editing.bench,
     "scale": scale.bench,
+    "sealing": sealing.bench,
     "paging": paging.bench,
     "delivery": delivery.bench,
 }
