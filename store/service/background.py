@@ -7,11 +7,13 @@ from contextlib import contextmanager
 
 from store.insight.insight import Insight
 from store.service.collecting import Collecting
+from store.service.sealing import SealingJob
 from store.store import Store
 from store.upkeep.idle import Idle
 
 _COLLECT_SECONDS = 600.0
 _COUNT_SECONDS = 30.0
+_SEAL_SECONDS = 60.0
 
 
 @contextmanager
@@ -19,12 +21,15 @@ def in_background(store: Store) -> Iterator[Idle]:
     """Have it done while the block runs."""
     idle = Idle(lambda: store.activity)
     collecting = Collecting(store)
+    sealing = SealingJob(store)
     idle.add(collecting, _COLLECT_SECONDS)
     if store.viewer.renderer is not None:
         idle.add(Insight.of(store), _COUNT_SECONDS)
+    idle.add(sealing, _SEAL_SECONDS)
     idle.start()
     try:
         yield idle
     finally:
         idle.close()
         collecting.close()
+        sealing.close()

@@ -1,14 +1,20 @@
-"""Sealing on request: how the command, and other programs, have a store's packs rewritten."""
+"""Sealing on request, and in the background of a daemon."""
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable
 
 from msgspec import Struct
 
-from store.errors import DamageError
+from store.errors import ConvfsError, DamageError
 from store.service.operation import Holder, Operation
-from store.upkeep.sealing import Sealed
+from store.store import Store
+from store.upkeep.idle import SLICE_SECONDS
+from store.upkeep.sealing import Sealed, Steps
+
+_LOG = logging.getLogger(__name__)
 
 
 class SealParams(Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,3 +77,45 @@ def _seal(holder: Holder, params: SealParams, emit: Callable[[SealProgress], Non
 
 
 SEAL = Operation(410, SealParams, SealProgress, SealReport, _seal, progress=True)
+
+
+class SealingJob:
+    """A job: seals what was appended as soon as there is enough of it (``sealing.at_bytes``)."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._steps: Steps | None = None
+
+    def step(self) -> bool:
+        """Do a slice of it; see :class:`store.upkeep.idle.Job`."""
+        settings, sealer = self._store.settings.sealing, self._store.sealer
+        if self._steps is None:
+            if not settings.background or sealer.unsealed_bytes() < max(settings.at_bytes, 1):
+                return False
+            self._steps = sealer.steps(wait=False)
+        until = time.monotonic() + SLICE_SECONDS
+        steps, self._steps = self._steps, None
+        try:
+            while time.monotonic() < until:
+                if self._store.rewriting.alone.wanted:
+                    # somebody waits for what this can do another time
+                    steps.close()
+                    return False
+                next(steps)
+        except StopIteration as end:
+            sealed: Sealed = end.value
+            if sealed.packs:
+                _LOG.info("sealed %d packs: %d bytes became %d", sealed.packs, sealed.bytes_before, sealed.bytes_after)
+            return bool(sealed.packs)
+        except ConvfsError as error:
+            # of a pack that is damaged the sealer takes note; there may be others
+            _LOG.warning("not sealed: %s", error)
+            return isinstance(error, DamageError)
+        self._steps = steps
+        return True
+
+    def close(self) -> None:
+        """Give up what was begun."""
+        if self._steps is not None:
+            self._steps.close()
+            self._steps = None

@@ -14,6 +14,7 @@ yields how many bytes of blobs each step has compressed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from errno import EDQUOT, ENOSPC
 from itertools import islice
 
 from msgspec import Struct
@@ -31,7 +32,7 @@ from store.disk import skeleton_format
 from store.disk.blob_format import Form, Record, encode_record
 from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.pack_files import REWRITTEN, PackWriter, Place
-from store.errors import DamageError
+from store.errors import DamageError, StoreFailed, StoreFull
 from store.ids import Hash, hash_bytes
 from store.upkeep.reading_order import reading_order
 from store.upkeep.rewriting import Rewriting
@@ -48,6 +49,8 @@ _NOTHING: frozenset[Hash] = frozenset()
 _FIRST_TURN = "sealed_turns"
 
 Located = tuple[int, int, int]
+
+Steps = Generator[int, None, "Sealed"]
 
 
 class Sealed(Struct, frozen=True):
@@ -102,11 +105,11 @@ class Sealer:
             total += sizes[number]
         return chosen if any(number < REWRITTEN for number in chosen) else []
 
-    def steps(self, *, wait: bool = True) -> Generator[int, None, Sealed]:
+    def steps(self, *, wait: bool = True) -> Steps:
         """Seal what has been appended up to now, and small sealed packs along with it; some of it if it is very much.
 
         If packs are being rewritten already, ``wait`` for that, or do nothing. Raises DamageError where something is
-        damaged, and remembers where: without that, there may be more to seal.
+        damaged, and remembers where: without that, there may be more to seal. Raises StoreFull, StoreFailed.
         """
         rewriting = self._rewriting
         if not rewriting.alone.acquire(blocking=wait):
@@ -124,9 +127,7 @@ class Sealer:
         finally:
             rewriting.alone.release()
 
-    def reseal(
-        self, numbers: Sequence[int], without: Collection[Hash], *, overwrite: bool
-    ) -> Generator[int, None, Sealed]:
+    def reseal(self, numbers: Sequence[int], without: Collection[Hash], *, overwrite: bool) -> Steps:
         """Write cold packs anew without some of their blobs; what was a delta against one of these is none then.
 
         The caller holds ``rewriting.alone``; ``overwrite`` as of :meth:`Rewriting.switch`. Sealed groups that hold none
@@ -136,21 +137,26 @@ class Sealer:
 
     def _rewritten(
         self, numbers: Sequence[int], first_turn: int, without: Collection[Hash] = _NOTHING, *, overwrite: bool = False
-    ) -> Generator[int, None, Sealed]:
+    ) -> Steps:
         packs = self._writer.packs
         before = sum(map(packs.length, numbers))
+        self._writer.check_room(before)
         run = _Run(self._writer, self._rewriting, numbers, without)
         try:
             yield from run.write(first_turn)
             yield 0
             new = run.finish()
+            run.at = 0
+            self._rewriting.switch(run.places, new, numbers, dropped=without, overwrite=overwrite)
         except DamageError as error:
-            if run.at:
-                self.damaged[run.at] = str(error)
+            # whoever tries again must come farther, or find less to do
+            self.damaged.update(dict.fromkeys([run.at] if run.at else numbers, str(error)))
             raise
+        except OSError as error:
+            kind = StoreFull if error.errno in (ENOSPC, EDQUOT) else StoreFailed
+            raise kind(f"packs could not be written anew ({error.strerror}): they stay as they are") from error
         finally:
             run.abandon()
-        self._rewriting.switch(run.places, new, numbers, dropped=without, overwrite=overwrite)
         return Sealed(len(numbers), len(run.places), before, sum(new.values()))
 
 

@@ -1,5 +1,6 @@
 """Sealing whole stores: nothing is lost, all comes in the order in which it is read, and in less."""
 
+import errno
 import json
 import os
 import shutil
@@ -10,8 +11,9 @@ import pytest
 
 from store.disk.blob_format import Compression, Record
 from store.disk.pack_files import REWRITTEN
-from store.errors import DamageError, NotFound
+from store.errors import DamageError, NotFound, StoreFull
 from store.ids import Hash, hash_bytes
+from store.service.sealing import SealingJob
 from store.store import Append, Store
 from store.upkeep.fsck import fsck
 from store.upkeep.reading_order import reading_order
@@ -121,7 +123,7 @@ def test_all_kinds_of_blobs_are_sealed(tmp_path: Path) -> None:
     version = "".join(f"line {number}\n" for number in range(3000))
     with Store.open(root) as store:
         written = fill(store)
-        huge = b"".join(b"%d of a long log\n" % number for number in range(400_000))
+        huge = b"".join(b"%d of a long log\n" % number for number in range(40_000))
         load = store.load()
         kept = {load.huge(memoryview(huge)): huge, load.blob(noise): noise, load.blob(b""): b""}
         before = json.dumps({"text": version}).encode()
@@ -136,7 +138,7 @@ def test_all_kinds_of_blobs_are_sealed(tmp_path: Path) -> None:
         kinds = {record.compression for record in records(store)}
         assert kinds == {Compression.SEALED, Compression.CHUNKS, Compression.DELTA, Compression.RAW}
         assert store.resolver.blobs(list(kept)) == kept
-        assert store.resolver.part(hash_bytes(huge), 5_000_000, 40) == huge[5_000_000:5_000_040]
+        assert store.resolver.part(hash_bytes(huge), 500_000, 40) == huge[500_000:500_040]
         assert store.resolver.blobs(list(written)) == written
         assert fsck(store) == []
         # and once more, from what is sealed
@@ -298,3 +300,73 @@ def test_appends_many_at_once(tmp_path: Path) -> None:
         store.append_many(context, [Append(payload(1, number), "test") for number in range(500)])
         seal(store)
         assert [store.payload(turn) for turn in range(1, 501)] == [payload(1, number) for number in range(500)]
+
+
+def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with Store.open(tmp_path / "store") as store:
+        written = fill(store)
+        with monkeypatch.context() as patched:
+            patched.setattr("store.disk.pack_files.PackWriter.finish", full)
+            with pytest.raises(StoreFull):
+                seal(store)
+        assert not list((tmp_path / "store" / "blobs").glob("r*"))
+        assert store.resolver.blobs(list(written)) == written
+        assert seal(store).packs == 1
+
+
+def test_what_was_read_from_packs_that_are_gone_is_sealed_with_less(tmp_path: Path) -> None:
+    """A run that could not switch is not tried again and again with the same packs."""
+    with Store.open(tmp_path / "store") as store:
+        written = fill(store)
+        store.flush()
+        lost = store.rewriting.switch
+
+        def refuse(*_arguments: object, **_more: object) -> None:
+            raise DamageError("no")
+
+        store.rewriting.switch = refuse  # type: ignore[method-assign,assignment]
+        with pytest.raises(DamageError):
+            seal(store)
+        assert seal(store) == Sealed()
+        store.rewriting.switch = lost  # type: ignore[method-assign]
+        assert store.resolver.blobs(list(written)) == written
+
+
+def test_a_daemon_seals_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "convfs.toml").write_text("[sealing]\nat_bytes = 3000\n")
+    with Store.open(tmp_path / "store") as store:
+        job = SealingJob(store)
+        assert not job.step()
+        written = fill(store)
+        store.flush()
+        steps = 0
+        while job.step():
+            steps += 1
+            assert steps < 1000
+        assert [record.compression for record in records(store)] == [Compression.SEALED]
+        assert store.resolver.blobs(list(written)) == written
+        # who needs the packs to itself does not wait for it
+        fill(store)
+        store.flush()
+        steps_of_another = store.sealer.steps()
+        next(steps_of_another)
+        assert not job.step()
+        steps_of_another.close()
+        assert job.step() or store.sealer.unsealed_bytes() < 3000
+        job.close()
+        assert store.rewriting.alone.acquire(blocking=False)
+        store.rewriting.alone.release()
+
+
+def test_a_daemon_may_be_told_not_to(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "convfs.toml").write_text("[sealing]\nat_bytes = 0\nbackground = false\n")
+    with Store.open(tmp_path / "store") as store:
+        fill(store)
+        store.flush()
+        assert not SealingJob(store).step()
+        assert store.files.packs.numbers() == [1]
