@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+
+import msgspec
 
 from store.conversations import branch
 from store.conversations.viewer import LARGEST_VIEWED
 from store.disk.turn_format import Turn
 from store.errors import ConvfsError, NotFound
+from store.events.conversation import Conversation
 from store.events.event import Kind
 from store.events.usage import NOTHING_RUNNING, Running, Usage
 from store.ids import hash_bytes, hash_key, turn_of
@@ -23,6 +27,7 @@ from store.insight.ledger import AccountName, Answer, Counted, Holding, Ledger, 
 from store.insight.windows import Window, window_after
 from store.search.reading import Reading, Shown
 from store.store import Store
+from store.upkeep.roots import named_in
 
 _TURNS_AT_ONCE = 128
 _BYTES_AT_ONCE = 4 << 20
@@ -196,25 +201,36 @@ class Counting:
         for context in contexts:
             try:
                 # what it is drawn as is measured, too: that is the number of its events
-                tip = self._store.conversation(context).head
+                conversation = self._store.conversation(context)
                 before = self._ledger.holding(context)
-                held.append(self._holding(before, tip, before.own or window.firsts.get(context, 0)))
+                own = before.own or window.firsts.get(context, 0)
+                held.append(self._holding(before, conversation.head, own, self._beside(conversation)))
             except ConvfsError:
                 # it is gone, or its branch cannot be followed
                 continue
         self._ledger.hold(held)
 
-    def _holding(self, before: Holding, tip: int, own: int) -> Holding:
+    def _beside(self, conversation: Conversation) -> int:
+        """Return how many bytes the contents have that the metadata of a conversation names."""
+        total = 0
+        for digest in set(named_in(msgspec.json.encode(conversation.metadata).decode())):
+            with suppress(ConvfsError):
+                # not all that looks like a hash is one of ours
+                total += self._store.blob_size(digest)
+        return total
+
+    def _holding(self, before: Holding, tip: int, own: int, beside: int) -> Holding:
         store, turn, old = self._store, turn_of(tip), turn_of(before.head)
         if not turn:
-            return Holding(before.context, tip, own, 0, 0)
+            return Holding(before.context, tip, own, 0, 0, beside)
         size_of = store.views.payload_bytes
         depth = store.turns.get(turn).depth
         if old and own == before.own and store.turns.ancestor(turn, reached := store.turns.get(old).depth) == old:
             grown = tuple(branch.joined((one.turn_id, 1) for one in store.turns.back(turn, depth - reached)))
-            return Holding(before.context, tip, own, before.bytes + size_of(grown), before.shared)
+            return Holding(before.context, tip, own, before.bytes + size_of(grown), before.shared, beside)
         runs = store.runs(turn)
-        return Holding(before.context, tip, own, size_of(runs), size_of(_before(runs, own) if own else runs))
+        shared = _before(runs, own) if own else runs
+        return Holding(before.context, tip, own, size_of(runs), size_of(shared), beside)
 
 
 def _is_kept(depth: int) -> bool:

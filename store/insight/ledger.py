@@ -80,7 +80,8 @@ ToolDay = tuple[int, str, str]
 class Holding(Struct, frozen=True):
     """The records of a conversation at its tip ``head``: their bytes, and those of the ones that are ``shared``.
 
-    ``own`` is the first turn that no older conversation has, 0 while it has none.
+    ``own`` is the first turn that no older conversation has, 0 while it has none. ``beside`` are the bytes of what is
+    kept beside the records: outputs of tools, files of a session as they were.
     """
 
     context: int
@@ -88,6 +89,7 @@ class Holding(Struct, frozen=True):
     own: int
     bytes: int
     shared: int
+    beside: int
 
 
 class Followed(NamedTuple):
@@ -161,7 +163,7 @@ class Ledger:
     def holding(self, context: int) -> Holding:
         """Return what a conversation held when it was last looked at."""
         row = self._db.one("SELECT * FROM holdings WHERE context = ?", (context,))
-        return Holding(*self._db.checked("holdings", row)) if row else Holding(context, 0, 0, 0, 0)
+        return Holding(*self._db.checked("holdings", row)) if row else Holding(context, 0, 0, 0, 0, 0)
 
     # -- counting --------------------------------------------------------------------------------------------------
 
@@ -197,7 +199,7 @@ class Ledger:
         rows = [structs.astuple(holding) for holding in holdings]
         with self._db.writing() as sql:
             sql.executemany(
-                "INSERT OR REPLACE INTO holdings VALUES (?, ?, ?, ?, ?, ?)", [(*row, sum_of(row)) for row in rows]
+                "INSERT OR REPLACE INTO holdings VALUES (?, ?, ?, ?, ?, ?, ?)", [(*row, sum_of(row)) for row in rows]
             )
 
     def _add_uses(self, sql: sqlite3.Connection, uses: Mapping[ToolDay, Uses]) -> None:

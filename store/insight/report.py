@@ -1,7 +1,8 @@
 """What a store holds, saves and cost, put together from what was counted.
 
 *Logical* is what there would be if each conversation, fork and copy were files of its own: the records of every
-conversation, those that it shares with others too, and those of earlier versions. *Unique* is what of that is kept once
+conversation, those that it shares with others too, and those of earlier versions; outputs of tools, and what else is
+kept beside records. *Unique* is what of that is kept once
 everything that is the same is kept once: the contents of all packs, decompressed. *Stored* is what these are compressed
 to. What waits to be packed counts with both.
 From each to the next, something is saved: by keeping things once (``deduplication``, less what it costs to refer to
@@ -77,7 +78,7 @@ class Spent(Struct, frozen=True):
 
 
 class ProjectSpent(Spent, frozen=True, kw_only=True):
-    """What the answers in a project took; ``bytes`` are those of the records of its ``conversations``."""
+    """What the answers in a project took; ``bytes`` is what its ``conversations`` hold, each in full."""
 
     project: str
     conversations: int = 0
@@ -144,9 +145,9 @@ def report(store: Store, ledger: Ledger, packs: PackSums) -> Report:
     for context, holding in holdings.items():
         if project := names.get(context):
             conversations[project] = conversations.get(project, 0) + 1
-            held[project] = held.get(project, 0) + holding.bytes
+            held[project] = held.get(project, 0) + holding.bytes + holding.beside
     shared = sum(holding.shared for holding in holdings.values())
-    logical = ledger.bytes + shared
+    logical = ledger.bytes + shared + sum(holding.beside for holding in holdings.values())
     sums = packs.by_compression()
     # what came last is not in a pack yet, and not compressed
     waiting = store.files.pending.body_bytes

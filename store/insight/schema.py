@@ -29,10 +29,11 @@ CREATE TABLE tool_uses (
 -- What goes on to hold behind a turn, for some turns, as JSON.
 CREATE TABLE running (turn INTEGER PRIMARY KEY, said TEXT NOT NULL, sum INTEGER NOT NULL);
 
--- The bytes of a conversation's records, and of those that another one had before; own: the first turn that none had.
+-- The bytes of a conversation's records, of those that another one had before, and of what its metadata names beside
+-- them; own: the first turn that none had.
 CREATE TABLE holdings (
     context INTEGER PRIMARY KEY, head INTEGER NOT NULL, own INTEGER NOT NULL, bytes INTEGER NOT NULL,
-    shared INTEGER NOT NULL, sum INTEGER NOT NULL
+    shared INTEGER NOT NULL, beside INTEGER NOT NULL, sum INTEGER NOT NULL
 );
 
 -- What lies in a pack, by how it is compressed, and up to where that was looked at; body: the bytes when decompressed.
@@ -43,7 +44,7 @@ CREATE TABLE pack_sums (
 CREATE TABLE packs (number INTEGER PRIMARY KEY, summed INTEGER NOT NULL, sum INTEGER NOT NULL);
 """
 
-INSIGHT = Schema(1, TABLES)
+INSIGHT = Schema(2, TABLES)
 
 OF_TURNS = ("answers", "accounts", "tool_uses", "running", "holdings")
 """The tables of what was counted of turns."""

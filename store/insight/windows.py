@@ -18,6 +18,7 @@ from store.disk.head_format import (
     Deleted,
     Frame,
     HeadMoved,
+    Metadata,
     Patched,
     Reclaimed,
     Superseded,
@@ -75,7 +76,7 @@ def window_after(store: Store, followed: Followed) -> Window | None:
                     order.append((frame.context, len(known)))
                     known.append(0)
                 known[-1] = turn_of(tip)
-            case Patched():
+            case Patched() | Metadata():
                 tips.setdefault(frame.context, [])
             case Superseded(turns=turns):
                 replacing += [step for step in turns if step[1]]

@@ -133,6 +133,14 @@ def test_pi_says_what_an_answer_cost() -> None:
     assert told(PiLens(), [line])[0].cost is None
 
 
+def test_oh_my_pi_tells_of_answers_beside_the_conversation() -> None:
+    usage = {"input": 12, "output": 3, "cacheRead": 0, "cacheWrite": 0, "cost": {"total": 0.001}}
+    line = {"type": "model_usage", "id": "u1", "timestamp": "2026-03-05T19:31:54Z", "purpose": "title"}
+    [found] = told(PiLens(), [{**line, "model": "claude-haiku-4-5", "usage": usage}])
+    expected = Usage("u1@2026-03-05T19:31:54Z", "claude-haiku-4-5", Tokens(12, 3), 0.001)
+    assert found == expected
+
+
 def opencode_message(**more: object) -> dict[str, object]:
     tokens = {"input": 12, "output": 3, "reasoning": 2, "cache": {"read": 30, "write": 4}}
     chosen = {"providerID": "anthropic", "modelID": "claude-sonnet-4-5"}

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from fusefs.text.render import FileRenderer
+from store.artifacts.artifacts import Artifacts
 from store.editing.editor import DELETED, Editor
+from store.events.outputs import ARTIFACTS
 from store.events.usage import Tokens
 from store.importing.importer import Importer
 from store.insight.insight import FILE_NAME, Insight
@@ -326,3 +328,19 @@ def test_a_daemon_counts_by_itself(store: Store, monkeypatch: pytest.MonkeyPatch
         while insight.report().counted_turns < len(TALK) and time.monotonic() < until:
             time.sleep(0.01)
     assert insight.report().total.answers == 2
+
+
+def test_what_is_kept_beside_records_counts_in_every_conversation(store: Store) -> None:
+    context = begun(store, "one", *TALK)
+    plain = report_of(store).logical_bytes
+    artifacts = Artifacts(store)
+    output = os.urandom(5000)
+    artifacts.add(context, ARTIFACTS, artifacts.begin(context, ARTIFACTS, "make"), output)
+    artifacts.end(context, ARTIFACTS, "0.make.log")
+    assert report_of(store).logical_bytes == plain + len(output)
+    Editor(store).fork(context, "two")
+    report = report_of(store)
+    assert report.logical_bytes == 2 * (plain + len(output))
+    assert report.projects[0].bytes == report.logical_bytes
+    store.flush()
+    assert report_of(store).saved.deduplication >= plain + len(output) - 1000

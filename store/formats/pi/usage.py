@@ -1,4 +1,8 @@
-"""What the messages of a session took; pi says what each cost."""
+"""What the messages of a session took; pi says what each cost.
+
+oh-my-pi tells of answers that are no part of the conversation, such as a title's, on lines of their own:
+``model_usage``.
+"""
 
 from store.events.usage import Tokens, Usage
 from store.formats.json_view import JsonObject, as_object, as_text
@@ -12,7 +16,7 @@ def usage(line: JsonObject) -> Usage | None:
 
     The id of an entry is short, and is copied with it: with the message's own time it names the answer.
     """
-    message = as_object(line.get("message"))
+    message = line if line.get("type") == "model_usage" else as_object(line.get("message"))
     told = as_object(message.get("usage"))
     output = count(told, "output")
     tokens = Tokens(
