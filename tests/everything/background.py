@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 
+from store.redaction.proof import prove
+from store.redaction.redaction import Redaction
+from store.redaction.wanted import Wanted, find
 from store.store import Store
 from tests.everything.expected import Step
 
@@ -14,9 +17,11 @@ class Background:
     """Does steps that change no conversation; those that are called ``other`` "meanwhile", in a thread."""
 
     def __init__(self, store: Store) -> None:
+        self._store = store
         self._works: dict[str, Callable[[], None]] = {
             "flush": store.flush,
-            "seal": lambda: exhaust(store),
+            "seal": lambda: exhaust(store.sealer.steps()),
+            "collect": lambda: exhaust(store.collector.steps(grace_seconds=0, least_part=0, dry_run=False)),
         }
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -31,6 +36,9 @@ class Background:
 
     def do(self, step: Step) -> bool:
         """Do a step, or begin to, if it is one of these; say whether it is. Raises also what the last one raised."""
+        if step.what == "redact":
+            redact(self._store, step.texts[0].encode())
+            return True
         work = self._works.get(step.what)
         if work is None:
             return False
@@ -58,7 +66,15 @@ class Background:
             self._error = error
 
 
-def exhaust(store: Store) -> None:
-    """Seal all that can be sealed."""
-    for _ in store.sealer.steps():
+def redact(store: Store, secret: bytes) -> None:
+    """Redact a text, and have it proved that it is gone."""
+    found = find(store, Wanted(texts=(secret,)))
+    done = Redaction(store, found.secrets, found.also).run()
+    proof = prove(store, found.secrets, done.gone)
+    assert not proof.found, proof.found
+
+
+def exhaust(steps: Iterable[None]) -> None:
+    """Do all of some work that is done in steps."""
+    for _ in steps:
         pass

@@ -67,6 +67,8 @@ def after(talk: Talk | None, step: Step) -> Talk | None:
         case "fork":
             events = talk.events[: step.number or len(talk.events)]
             return Talk(events, {1: events}, talk.artifacts, talk.title)
+        case "redacted":
+            return _version(talk, talk.events)
         case "title":
             return structs.replace(talk, title=step.texts[0])
         case "trash":
@@ -84,11 +86,12 @@ def after(talk: Talk | None, step: Step) -> Talk | None:
 
 
 def redacted(talk: Talk, secret: str, instead: str) -> Talk:
-    """Return a conversation without a secret."""
+    """Return a conversation without a secret; what is kept beside it is as long as before."""
+    padded = instead.ljust(len(secret), "*")
     return Talk(
         tuple(text.replace(secret, instead) for text in talk.events),
         {number: tuple(text.replace(secret, instead) for text in events) for number, events in talk.versions.items()},
-        {name: text.replace(secret, instead) for name, text in talk.artifacts.items()},
+        {name: text.replace(secret, padded) for name, text in talk.artifacts.items()},
         talk.title.replace(secret, instead),
         talk.trashed,
     )

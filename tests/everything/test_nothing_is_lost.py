@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from fusefs.text.render import FileRenderer
+from store.redaction.spellings import MARK
 from store.settings import FILE_NAME
 from store.store import Store
 from store.upkeep.fsck import fsck
@@ -86,6 +87,7 @@ class Everything:
         self._chance = random.Random(seed)
         self._names = 0
         self._texts: list[str] = []
+        self._secrets: list[str] = []
         self._worker = Worker(root)
 
     def run(self, steps: int) -> None:
@@ -102,12 +104,32 @@ class Everything:
                 changed = {}
             if killed:
                 self._worker.end(kill=True)
+            if step.what == "redact":
+                self._redacted(step, killed=killed)
+            elif killed:
                 self._open_again(changed)
             elif self._chance.random() < ENDS:
                 assert self._worker.end(kill=False) == "closed"
                 self._open_again({})
         assert self._worker.end(kill=False) == "closed"
         self._check({})
+
+    def _redacted(self, step: Step, *, killed: bool) -> None:
+        """Look at what a redaction has made of the store; one in which it was killed is done once more."""
+        if killed:
+            self._worker = Worker(self.root)
+            self._worker.send(step)
+            assert (answer := self._worker.answer()) == "done", answer
+        assert self._worker.end(kill=False) == "closed"
+        with Store.open(self.root, renderer=FileRenderer(), create=False) as store:
+            there = held(store)
+        for name, talk in self.talks.items():
+            without = expected.redacted(talk, step.texts[0], MARK.decode())
+            if name in there and there[name].last > talk.last:
+                # its versions tell of it, also where the secret was in what is not to be seen any more
+                without = expected.after(without, Step("redacted"))
+            self.talks[name] = without
+        self._open_again({})
 
     def _open_again(self, pending: Changed) -> None:
         self._check(pending)
@@ -163,13 +185,19 @@ class Everything:
             (self._prune, 5),
             (lambda: self._to_talk("delete", trashed=self._chance.random() < 0.5), 2 + 6 * self._is_full),
             (lambda: Step("blob", texts=(self._text(),)), 2),
+            (self._redact, 1),
             (lambda: self._whole("flush"), 2),
-            (lambda: self._whole("seal"), 4),
+            (lambda: self._whole("seal"), 3),
+            (lambda: self._whole("collect"), 4),
         ]
 
     @property
     def _is_full(self) -> bool:
         return len(self.talks) > _MOST_TALKS
+
+    def _redact(self) -> Step | None:
+        # one that nobody has any more will do as well
+        return Step("redact", texts=(self._chance.choice(self._secrets[-9:]),)) if self._secrets else None
 
     def _whole(self, what: str) -> Step:
         return Step(what, other=self._chance.choice(["", "meanwhile"]))
@@ -230,6 +258,9 @@ class Everything:
             return chance.choice(self._texts[-200:])
         size = chance.choice([3, 30, 30, 200, 200, 400, 3000 if chance.random() < 0.5 else 12_000])
         text = " ".join(f"word{chance.getrandbits(14)}" for _ in range(size))
+        if chance.random() < 0.05:
+            self._secrets.append(f"key-{chance.getrandbits(96):024x}")
+            text = f"{text[: len(text) // 2]}{self._secrets[-1]}{text[len(text) // 2 :]}"
         self._texts.append(text)
         return text
 
