@@ -51,6 +51,8 @@ from store.upkeep.recovery import REDACTING
 ACTION = "redact"
 """What the versions of conversations that it has changed say."""
 
+_SCRATCH = ("gc.db", "fsck.db")
+
 _BEGINNING = 16
 """How many records there may be at the beginning of a conversation before those that it is known by."""
 
@@ -216,13 +218,14 @@ class Redaction:
         return len(done.replaced)
 
     def _dictionaries_with(self, held: set[Hash]) -> set[Hash]:
-        """Return the dictionaries that have any part of a secret: they are trained on what held it."""
+        """Return the dictionaries that have any part of a secret: they are trained on what held it, and may name it."""
         store = self._store
         fragments = self._secrets.fragments()
         found: set[Hash] = set()
         for _tag, digest in store.files.index.dictionaries():
             try:
-                if digest in held or fragments(store.blob(digest)):
+                data = store.blob(digest)
+                if digest in held or fragments(data) or any(data.find(name) >= 0 for name in held):
                     found.add(digest)
             except ConvfsError:
                 found.add(digest)
@@ -318,7 +321,9 @@ class Redaction:
 
 
 def _renew_derived(store: Store) -> None:
-    """Have nothing left of what was searched and counted."""
+    """Have nothing left of what was searched and counted, nor of what a check or a collection has left when killed."""
+    for name in _SCRATCH:
+        erase_database(store.root / name)
     if store.viewer.renderer is None:
         for name in (search.FILE_NAME, insight.FILE_NAME):
             erase_database(store.root / name)
