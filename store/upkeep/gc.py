@@ -113,22 +113,26 @@ class Collector:
     def _collect(self, grace_seconds: float, least_part: float, *, dry_run: bool) -> Steps:
         writer, packs = self._writer, self._packs
         # what is blanked must not come back from the journal; and what is packed is seen
+        packed = writer.turns.count
         self._flush()
         cold = self._cold(grace_seconds, dry_run=dry_run)
         with writer.commit_lock:
             since = Since(writer.head_log.length, writer.turns.count)
             unshown = list(writer.unshown.ends())
         source = StoredBlobs(writer.pending, writer.index, packs)
-        found = Reachable(packs, Shelf(source, _SHELF_BYTES), Resolver(source, _SHELF_BYTES))
+        resolver = Resolver(source, _SHELF_BYTES)
+        found = Reachable(packs, Shelf(source, _SHELF_BYTES), resolver)
         yield from found.take_stock(writer.index.db)
         with self._filed(since, fresh=not dry_run) as db:
-            turns = roots.LiveTurns(chain(roots.tips(db), unshown), writer.turns, since.turn_count)
+            tips = chain(roots.tips(db), roots.imported(db, resolver.blob), unshown)
+            turns = roots.LiveTurns(tips, writer.turns, since.turn_count)
             yield
             dead = list(turns.dead())
             if dead and not dry_run:
                 self._reclaim(dead, since, found)
             for number, turn in enumerate(turns.turns()):
-                if not found.reach(turn.payload_hash) and turn.payload_hash not in writer.pending:
+                # what came since may have been on its way into the packs as the blobs were counted
+                if not found.reach(turn.payload_hash) and turn.turn_id <= packed:
                     raise DamageError(f"the payload of turn {turn.turn_id} is lost: nobody knows what it was made of")
                 if number % _TURNS_AT_ONCE == 0:
                     yield

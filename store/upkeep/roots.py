@@ -1,7 +1,7 @@
 """What a store is kept for: what leads to turns, and what names blobs otherwise.
 
-Turns are led to by contexts (in the trash, too), by their versions, by the branch that an import made last, and by what
-is about to be shown (:class:`store.commit.unshown.Unshown`); and a turn leads to its parent. Blobs are named
+Turns are led to by contexts (in the trash, too), by their versions, by what imports and exports compare these with, and
+by what is about to be shown (:class:`store.commit.unshown.Unshown`); and a turn leads to its parent. Blobs are named
 
 * by turns: each has a payload;
 * by the patches through which turns are seen, by aliases, and as dictionaries;
@@ -14,11 +14,14 @@ is about to be shown (:class:`store.commit.unshown.Unshown`); and a turn leads t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+from msgspec import Struct
 
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
-from store.errors import DamageError
+from store.errors import ConvfsError, DamageError
 from store.ids import Hash, turn_of
 from store.index.database import Database
 from store.index.patches import Patches
@@ -27,6 +30,17 @@ from store.upkeep.turn_runs import TurnRuns
 
 _AT_ONCE = 4096
 _HEX = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{64}(?![0-9a-fA-F])")
+
+
+class _Place(Struct):
+    """What a layout says of one conversation, as far as it matters here."""
+
+    context: int
+    tip: int
+
+
+class _Layout(Struct):
+    places: list[_Place]
 
 
 class LiveTurns:
@@ -92,6 +106,28 @@ def tips(db: Database) -> Iterator[int]:
     for column, table in (("head", "contexts"), ("imported", "contexts"), ("head", "versions")):
         for (tip,) in db.rows(f"SELECT {column} FROM {table}"):
             yield tip
+
+
+def imported(db: Database, read: Callable[[Hash], bytes]) -> Iterator[int]:
+    """Yield the states that imports and exports compare conversations with, whatever versions are left of these.
+
+    They are what the imports of a session alone have made, and what conversations were as a file of many was imported:
+    its layout tells, and ``read`` reads it. Of a conversation that was deleted, nothing is compared. Raises DamageError
+    where a layout cannot be read.
+    """
+    where = "instr(metadata, '\"imported_head\":') OR instr(metadata, '\"layout\":')"
+    for (metadata,) in db.rows(f"SELECT metadata FROM contexts WHERE {where}"):
+        told = msgspec.json.decode(metadata)
+        if isinstance(head := told.get("imported_head"), int):
+            yield head
+        if isinstance(layout := told.get("layout"), str):
+            try:
+                places = msgspec.json.decode(read(Hash(bytes.fromhex(layout))), type=_Layout).places
+            except (ConvfsError, ValueError) as error:
+                raise DamageError(f"the layout {layout} of a file cannot be read: {error}") from error
+            for place in places:
+                if place.tip and db.one("SELECT 1 FROM contexts WHERE id = ?", (place.context,)):
+                    yield place.tip
 
 
 def named(db: Database) -> Iterator[Hash]:
