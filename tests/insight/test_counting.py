@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import time
 from pathlib import Path
 
@@ -344,3 +345,23 @@ def test_what_is_kept_beside_records_counts_in_every_conversation(store: Store) 
     assert report.projects[0].bytes == report.logical_bytes
     store.flush()
     assert report_of(store).saved.deduplication >= plain + len(output) - 1000
+
+
+@pytest.mark.parametrize("steps", [1, 3, 6, 9])
+def test_whoever_is_killed_while_he_counts_has_counted_nothing_twice(root: Path, tmp_path: Path, steps: int) -> None:
+    copy = tmp_path / "copy"
+    with Store.open(root, renderer=FileRenderer()) as store:
+        context = begun(store, "one", *(asked(number) for number in range(300)))
+        store.append_many(
+            context, [Append(answered(at, f"msg_{at % 90}", at, day=at % 9), CLAUDE) for at in range(300)]
+        )
+        begun(store, "codex", *ROLLOUT, type_name=CODEX)
+        Editor(store).fork(context, "fork", at=450)
+        for _ in range(steps):
+            Insight.of(store).step()
+        # what is on the disk at this moment, as a kill would leave it
+        shutil.copytree(root, copy)
+        whole = counted(store)
+    with Store.open(copy, renderer=FileRenderer()) as store:
+        again = counted(store)
+    assert {**again, "report": None} == {**whole, "report": None}
