@@ -21,7 +21,8 @@ from fusefs.tree.forks import ForksDirectory, fork_name
 from fusefs.tree.labels import LabelDirectory, LabelsDirectory
 from fusefs.tree.node import Directory, Entry, Link, Node
 from fusefs.tree.outputs import OutputsDirectory
-from fusefs.tree.projects import CONVERSATIONS, ProjectDirectory, ProjectsDirectory
+from fusefs.tree.paths import CONVERSATIONS
+from fusefs.tree.projects import ProjectDirectory, ProjectsDirectory
 from fusefs.tree.resources import ResourceDirectory
 from fusefs.tree.view_node import ViewNode
 from store.editing.editor import Editor

@@ -14,7 +14,8 @@ from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.labels import BY_LABEL, LabelDirectory, LabelsDirectory
 from fusefs.tree.links import link_names, make_link
 from fusefs.tree.node import Directory, Node
-from fusefs.tree.projects import CONVERSATIONS, ProjectDirectory
+from fusefs.tree.paths import CONVERSATIONS
+from fusefs.tree.projects import ProjectDirectory
 from store.editing.editor import Editor
 from store.index.catalogue import Called
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fusefs import inodes
 from fusefs.inodes import Place, Space
-from fusefs.text.names import safe_name, unique
+from fusefs.text.names import safe_name
 from fusefs.tree.conversation import conversation_attributes
 from fusefs.tree.drawings import DrawnFile
 from fusefs.tree.native.files import NATIVE, native_node
@@ -30,18 +30,17 @@ from fusefs.tree.node import (
     Node,
 )
 from fusefs.tree.numbers import STATS, STATS_SVG, StatsFile, stats_drawing
+from fusefs.tree.paths import CONTROL, TRASH, trash_names
 from fusefs.tree.view import FIRST_POSITION
 from store.errors import NotFound
 from store.events.conversation import Conversation
 from store.ids import HASH_SIZE, Hash, now_ms
 from store.settings import FILE_NAME
-from store.store import Store
 
 if TYPE_CHECKING:
     from fusefs.tree.tree import Tree
 
-CONTROL = ".convfs"
-SETTINGS, ERRORS, LOG, BLOBS, TRASH = "settings.toml", "errors", "log", "blobs", "trash"
+SETTINGS, ERRORS, LOG, BLOBS = "settings.toml", "errors", "log", "blobs"
 _LISTED = (BLOBS, ERRORS, LOG, NATIVE, SETTINGS, STATS, STATS_SVG, TRASH)
 
 _ERRORS_KEPT = 200
@@ -223,14 +222,6 @@ class BlobsDirectory(ControlPart):
 
     def entries(self, after: int) -> Iterator[Entry]:
         return iter(())
-
-
-def trash_names(store: Store) -> dict[str, Conversation]:
-    """Return what is in the trash by the names of its directories."""
-    names: dict[str, Conversation] = {}
-    for trashed in store.trash():
-        names[unique(safe_name(trashed.name), names)] = trashed
-    return names
 
 
 class TrashDirectory(ControlPart):

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from fusefs import inodes
 from fusefs.text.readme import README
 from fusefs.tree.by_resource import BY_RESOURCE
-from fusefs.tree.control import CONTROL
 from fusefs.tree.imports import IMPORT
 from fusefs.tree.labels import BY_LABEL
 from fusefs.tree.links import BY_DATE
 from fusefs.tree.node import DERIVED_FILE, DIRECTORY, SHORT, Attributes, Bytes, Content, Directory, Entry, File, Node
-from fusefs.tree.projects import CONVERSATIONS, TRANSCRIPTS
+from fusefs.tree.paths import CONTROL, CONVERSATIONS, TRANSCRIPTS
 from fusefs.tree.search import SEARCH
 from fusefs.tree.view import FIRST_POSITION
 

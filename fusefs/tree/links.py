@@ -10,7 +10,7 @@ from fusefs import inodes
 from fusefs.inodes import Place, Space
 from fusefs.text.names import safe_name, unique
 from fusefs.tree.node import DIRECTORY, LONG, SHORT, Attributes, Directory, Entry, Link, Node
-from fusefs.tree.projects import CONVERSATIONS
+from fusefs.tree.paths import CONVERSATIONS
 from fusefs.tree.shown_names import Named, shown_name
 from fusefs.tree.view import FIRST_POSITION
 from store.index.catalogue import Entry as Described

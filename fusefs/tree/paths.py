@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from fusefs.text.names import event_name, safe_name
-from fusefs.tree.control import CONTROL, TRASH, trash_names
-from fusefs.tree.projects import CONVERSATIONS
-from fusefs.tree.records import record_name
+from fusefs.text.grammar import timestamp
+from fusefs.text.names import event_name, number_width, safe_name, unique
 from fusefs.tree.shown_names import Named, shown_distinct, shown_name
-from fusefs.tree.versions import version_name
-from store.backlinks.backlinks import Holding
-from store.events.conversation import EventRow, Version
+from store.events.conversation import Conversation, EventRow, Version
 from store.events.event import Kind
-from store.store import Store
+
+if TYPE_CHECKING:
+    from store.backlinks.backlinks import Holding
+    from store.store import Store
+
+CONVERSATIONS = "conversations"
+TRANSCRIPTS = "transcripts"
+CONTROL = ".convfs"
+TRASH = "trash"
+
+_ACTION_MAX = 100
 
 
 class Paths:
@@ -74,3 +81,22 @@ def conversation_path(store: Store, conversation: Named, version: Version | None
 def event_path(conversation: str, row: EventRow, records: int) -> str:
     """Return the path of an event's file in a conversation of so many records whose path is known."""
     return f"{conversation}/events/{event_name(row, records)}"
+
+
+def version_name(version: Version) -> str:
+    """Return the name of a version's directory: ``0002-2026-03-05T19.31.54-edit-00007``."""
+    time = timestamp(version.time_ms)[:19].replace(":", ".")
+    return f"{version.number:04}-{time}-{safe_name(version.action.replace(' ', '-'), limit=_ACTION_MAX)}"
+
+
+def record_name(number: int, records: int) -> str:
+    """Return the name of a record's file in ``.records/`` of a conversation of so many."""
+    return f"{number:0{number_width(records)}}.json"
+
+
+def trash_names(store: Store) -> dict[str, Conversation]:
+    """Return what is in the trash by the names of its directories."""
+    names: dict[str, Conversation] = {}
+    for trashed in store.trash():
+        names[unique(safe_name(trashed.name), names)] = trashed
+    return names

@@ -11,6 +11,7 @@ from fusefs.inodes import Place, Space
 from fusefs.tree.conversation import conversation_attributes
 from fusefs.tree.documents import transcript_attributes
 from fusefs.tree.node import DIRECTORY, SHORT, UNCOUNTED, Attributes, Directory, Entry, Node
+from fusefs.tree.paths import CONVERSATIONS, TRANSCRIPTS
 from fusefs.tree.shown_names import Named, numbered, shown_name
 from fusefs.tree.view import FIRST_POSITION
 from store.errors import NotFound
@@ -19,8 +20,6 @@ from store.index.catalogue import Entry as Described
 if TYPE_CHECKING:
     from fusefs.tree.tree import Tree
 
-CONVERSATIONS = "conversations"
-TRANSCRIPTS = "transcripts"
 MARKDOWN = ".md"
 
 N = TypeVar("N", bound=Named)

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from fusefs import inodes
 from fusefs.inodes import Space
-from fusefs.text import names
 from fusefs.tree.node import DERIVED_FILE, Attributes, Content, Entry, File, Lazy, Node
+from fusefs.tree.paths import record_name
 from fusefs.tree.view import FIRST_POSITION
 from fusefs.tree.view_node import RowNode, ViewDirectory
 
@@ -36,11 +36,6 @@ class RecordsDirectory(ViewDirectory):
                 record_name(row.number, view.records).encode(),
                 Attributes(first + row.number, DERIVED_FILE, row.payload_size, view.time_of(row)),
             )
-
-
-def record_name(number: int, records: int) -> str:
-    """Return the name of a record's file in a conversation of so many."""
-    return f"{number:0{names.number_width(records)}}{_EXTENSION}"
 
 
 class RecordFile(RowNode, File):

@@ -11,7 +11,7 @@ from fusefs.inodes import FIRST_HANDED_OUT_VIEW, ROOT, Handed, Place, Space
 from fusefs.text.names import parse_event_name
 from fusefs.tree.by_resource import BY_RESOURCE, Resources, ResourcesDirectory
 from fusefs.tree.changes import Shown, Stale, stale_places
-from fusefs.tree.control import BLOBS, CONTROL, Errors, control_node
+from fusefs.tree.control import BLOBS, Errors, control_node
 from fusefs.tree.disk_space import DiskSpace, SpaceTaken
 from fusefs.tree.drawings import Drawings
 from fusefs.tree.events import EventFile
@@ -23,15 +23,9 @@ from fusefs.tree.native.files import Native
 from fusefs.tree.node import Node
 from fusefs.tree.outputs import OutputFile, OutputNames, output_node
 from fusefs.tree.overlay import EventOverlay, Served
+from fusefs.tree.paths import CONTROL, CONVERSATIONS, TRANSCRIPTS
 from fusefs.tree.places import placed
-from fusefs.tree.projects import (
-    CONVERSATIONS,
-    MARKDOWN,
-    TRANSCRIPTS,
-    ProjectDirectory,
-    ProjectsDirectory,
-    TranscriptsDirectory,
-)
+from fusefs.tree.projects import MARKDOWN, ProjectDirectory, ProjectsDirectory, TranscriptsDirectory
 from fusefs.tree.records import RecordFile
 from fusefs.tree.resources import resource_node
 from fusefs.tree.search import SEARCH, Searches, search_node

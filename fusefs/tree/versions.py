@@ -7,22 +7,14 @@ from collections.abc import Iterator
 
 from fusefs import inodes
 from fusefs.inodes import Place, Space
-from fusefs.text.grammar import timestamp
-from fusefs.text.names import safe_name
 from fusefs.tree.conversation import ConversationDirectory, conversation_attributes
 from fusefs.tree.node import Entry, Node
+from fusefs.tree.paths import version_name
 from fusefs.tree.view import FIRST_POSITION
 from fusefs.tree.view_node import ViewDirectory
 from store.events.conversation import Version
 
 _NUMBER = re.compile(r"[0-9]{4,18}(?=-)")
-_ACTION_MAX = 100
-
-
-def version_name(version: Version) -> str:
-    """Return the name of a version's directory: ``0002-2026-03-05T19.31.54-edit-00007``."""
-    time = timestamp(version.time_ms)[:19].replace(":", ".")
-    return f"{version.number:04}-{time}-{safe_name(version.action.replace(' ', '-'), limit=_ACTION_MAX)}"
 
 
 class VersionsDirectory(ViewDirectory):

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from fusefs.text.render import FileRenderer
-from fusefs.tree.paths import Paths
-from fusefs.tree.versions import version_name
+from fusefs.tree.paths import Paths, version_name
 from store.artifacts.artifacts import Artifacts
 from store.backlinks.backlinks import Backlinks, Holding
 from store.editing.editor import DELETED, Editor

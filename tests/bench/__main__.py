@@ -11,7 +11,20 @@ every contestant gives the right answer. Cold numbers need root, to drop the ker
 import platform
 import traceback
 
-from tests.bench import appends, crowd, delivery, editing, importing, paging, reading, scale, sealing, service, space
+from tests.bench import (
+    appends,
+    crowd,
+    delivery,
+    editing,
+    importing,
+    links,
+    paging,
+    reading,
+    scale,
+    sealing,
+    service,
+    space,
+)
 from tests.bench.harness import note, options, parse, remove
 
 BENCHMARKS = {
@@ -26,6 +39,7 @@ BENCHMARKS = {
     "scale": scale.bench,
     "sealing": sealing.bench,
     "paging": paging.bench,
+    "links": links.bench,
     "delivery": delivery.bench,
 }
 
