@@ -182,8 +182,7 @@ class Redaction:
             if isinstance(frame, Frame):
                 frames.body(frame)
         new.sync()
-        store.files.heads.rewrite(frames.body, frames.blank)
-        store.files.turns.rewrite(turns.records)
+        still.rewrite(turns.records, frames.body, frames.blank)
         for number, places in frames.texts.items():
             for place in places:
                 still.blank(number, place.start, place.filling)

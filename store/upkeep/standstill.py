@@ -12,7 +12,7 @@ from store.commit.checkpointer import Checkpointer
 from store.commit.intake import Intake
 from store.commit.learning import Learning
 from store.disk.file_header import Damage
-from store.disk.head_format import Frame
+from store.disk.head_format import Body, Frame
 from store.ids import Hash
 from store.index.views import Views
 from store.upkeep.recovery import Files
@@ -29,17 +29,36 @@ class Standstill:
         self._intake = intake
         self._views = views
         self._forget = forget
+        self._rewriting = False
 
     @contextmanager
     def begin(self) -> Iterator[None]:
         """Let commits wait while the block runs; nothing is left then of what the journals have held.
 
-        The index is not to be trusted while it does: who is killed within makes it anew. Raises StoreFailed.
+        The index is not to be trusted while it does: who is killed within makes it anew. If the block fails once logs
+        were :meth:`rewrite`-n, the store takes no more, until it is opened again. Raises StoreFailed.
         """
         with self._checkpointer.still():
-            self._files.journal.erase()
-            with self._files.index.db.distrusted():
-                yield
+            self._rewriting = False
+            try:
+                self._files.journal.erase()
+                with self._files.index.db.distrusted():
+                    yield
+            except Exception as error:
+                if self._rewriting or isinstance(error, OSError):
+                    raise self._intake.writer.fail(error) from error
+                raise
+
+    def rewrite(
+        self,
+        records: Callable[[int, bytes], bytes],
+        body: Callable[[Frame], Body],
+        blank: Callable[[bytes], bytes],
+    ) -> None:
+        """Put others in the places of all records of turns, and of all frames; see the logs' own ``rewrite``."""
+        self._rewriting = True
+        self._files.heads.rewrite(body, blank)
+        self._files.turns.rewrite(records)
 
     def read_anew(self, turns: Sequence[int], contexts: Iterable[int]) -> None:
         """Have the index say what the logs say now; ``turns`` are those whose payloads are others, in ``contexts``."""
