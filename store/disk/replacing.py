@@ -21,13 +21,15 @@ def erase(path: Path) -> None:
     """Remove a file so that its blocks on the disk are zeros before they are free.
 
     That is as much as a file system which writes in place can promise; of one that writes elsewhere, or of a disk that
-    does, the blocks are discarded.
+    does, the blocks are discarded. A file that has another name, too, stays under that: it may be the very one that
+    was to be replaced, or somebody's copy.
     """
     fd = durable.open_file(path)
     try:
-        durable.overwrite(fd)
-        durable.fdatasync(fd)
-        durable.discard(fd)
+        if os.fstat(fd).st_nlink == 1:
+            durable.overwrite(fd)
+            durable.fdatasync(fd)
+            durable.discard(fd)
     finally:
         os.close(fd)
     durable.remove(path)

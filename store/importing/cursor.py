@@ -23,14 +23,18 @@ _ABSENT: Stamp = (-1, 0)
 """The stamp of a file that is not there."""
 
 
-class Cursor(Struct, frozen=True):
+class Cursor(Struct, frozen=True, omit_defaults=True):
     """``offset`` is where the last finished record of the main file ends, ``prefix`` the BLAKE3 of the bytes before
-    it in hex, ``records`` how many records that is (those of ``Source.first`` too), ``stamp`` the main file's."""
+    it in hex, ``records`` how many records that is (those of ``Source.first`` too), ``stamp`` the main file's.
+
+    ``prefix`` leaves out what comes before ``since``: records that were redacted, which it would tell of.
+    """
 
     offset: int
     prefix: str
     records: int
     stamp: Stamp
+    since: int = 0
 
 
 def stamp(path: Path) -> Stamp:

@@ -80,6 +80,8 @@ class PartedImport:
         self._file = file.id if file else 0
         self._imported = read_file(file.metadata) if file else None
         self._brought: list[_Brought] = []
+        self._redacted = False
+        """Whether the file has records that were redacted since."""
         self._waiting: list[tuple[_Brought, Records]] = []
         self.problems: list[str] = []
         """What was left out, or could not be brought in, a line each."""
@@ -120,7 +122,8 @@ class PartedImport:
                 self._file = self._stand_for()
             places = self._bring(snapshot, spans, parts, modified, progress)
             layout = Layout(_between(snapshot, spans, positions(parts)), tuple(places))
-            cursor = Cursor(len(data), prefix, layout.count, main)
+            # the hash of what was redacted since would tell of that
+            cursor = Cursor(len(data), "" if self._redacted else prefix, layout.count, main)
             # where one conversation could not be brought in, the file is looked at again next time
             if all(place.context for place in places):
                 now = ImportedFile(
@@ -257,6 +260,7 @@ class PartedImport:
             self._waiting.append((brought, records))
             return brought
         records.look_again()
+        self._redacted = self._redacted or bool(records.redacted)
         changes: dict[str, object]
         if known is not None:
             changes = news(part.about, known)
@@ -292,7 +296,8 @@ class PartedImport:
 
     def _with_original(self, now: ImportedFile, rendered: Path | None, before: object) -> ImportedFile:
         """Return ``now`` with the file itself, if that is to be kept; ``before`` is the state that it was read in."""
-        if rendered is None or not self._by_hand:
+        if rendered is None or not self._by_hand or self._redacted:
+            # of what was redacted, the file itself would bring the secret back
             return now
         blobs = keep(self._source, rendered, self._group.load.huge)
         if not has_copies(rendered) and state(self._source) != before:

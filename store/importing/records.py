@@ -8,6 +8,7 @@ from blake3 import blake3
 
 from store.content.cutting import MAX_CUT_BYTES
 from store.conversations import branch
+from store.disk.turn_format import REDACTED, Turn
 from store.errors import ConvfsError, DamageError
 from store.formats.format import Format, Source
 from store.ids import Hash, hash_bytes
@@ -16,6 +17,7 @@ from store.importing.copied import Copied, Spelling
 from store.importing.group import Group
 from store.importing.imported import missing_of, read_files
 from store.importing.likeness import LOOKED_AT, Likeness
+from store.importing.redacted import is_of
 from store.importing.respelling import collected
 from store.importing.samples import Samples
 from store.index.catalogue import Entry
@@ -73,8 +75,10 @@ class Records:
         self.appender: Appender | None = None
         self.ended = False
         """Whether there was anything to commit."""
-        self._hashes: list[Hash] = []
-        self._hashes_from = 0
+        self.redacted = 0
+        """The last record of the session that the conversation has without a secret, 0 if there is none."""
+        self._turns: list[Turn] = []
+        self._turns_from = 0
         self._earlier_missing = missing_of(known.metadata) if known else {}
         self._missing = dict(self._earlier_missing)
 
@@ -122,7 +126,11 @@ class Records:
                     self.appending(self.number - 1).add_huge(type_name, data, passed)
                 return
             payload = bytes(data)
-        self.samples.see(self.count, payload)
+        instead = self._redacted(payload)
+        self.samples.see(self.count, payload if instead is None else instead)
+        if instead is not None:
+            self.redacted = self.count
+            return
         if self._likeness is not None:
             taken = self._likeness.see(payload, hash_bytes(payload))
             if not taken or self._likeness.over:
@@ -251,27 +259,48 @@ class Records:
 
     def _has(self, digest: Hash) -> bool:
         """Whether the record at hand is the one that the conversation has in its place."""
-        number = self.number
-        if self.copied is not None:
-            number = self.copied.number(self.count - 1)
-            if self._spelling is None:
-                self._spelling = Spelling(self._store, self.copied)
-            if self._spelling.changes(number):
-                payload = self._store.payload(branch.position(self.runs, number))
-                return hash_bytes(self._spelling.spelled(number, payload)) == digest
-        at = number - 1
-        if not self._hashes_from <= at < self._hashes_from + len(self._hashes):
-            self._hashes_from, self._hashes = at, self._look_up(at)
-        return self._hashes[at - self._hashes_from] == digest
+        number = self._place()
+        if self._spelling is not None and self._spelling.changes(number):
+            payload = self._store.payload(branch.position(self.runs, number))
+            return hash_bytes(self._spelling.spelled(number, payload)) == digest
+        return self._turn(number).payload_hash == digest
 
-    def _look_up(self, at: int) -> list[Hash]:
+    def _redacted(self, payload: bytes) -> bytes | None:
+        """Return what the conversation has of the record at hand if that is all of it but for a secret."""
+        if not self._comparing:
+            return None
+        number = self._place()
+        if not self._turn(number).flags & REDACTED:
+            return None
+        try:
+            kept = self._store.payload(branch.position(self.runs, number))
+        except ConvfsError:
+            return None
+        if self._spelling is not None:
+            kept = self._spelling.spelled(number, kept)
+        return kept if is_of(kept, payload) else None
+
+    def _place(self) -> int:
+        """Return the number in the branch of the record at hand."""
+        if self.copied is None:
+            return self.number
+        if self._spelling is None:
+            self._spelling = Spelling(self._store, self.copied)
+        return self.copied.number(self.count - 1)
+
+    def _turn(self, number: int) -> Turn:
+        at = number - 1
+        if not self._turns_from <= at < self._turns_from + len(self._turns):
+            self._turns_from, self._turns = at, self._look_up(at)
+        return self._turns[at - self._turns_from]
+
+    def _look_up(self, at: int) -> list[Turn]:
         turns = self._store.turns
         try:
-            runs = branch.part(self.runs, at, _LOOKED_UP_AT_ONCE)
-            return [turn.payload_hash for run in runs for turn in turns.range(*run)]
+            return [turn for run in branch.part(self.runs, at, _LOOKED_UP_AT_ONCE) for turn in turns.range(*run)]
         except DamageError:
             # perhaps not this one
-            return [turns.get(branch.position(self.runs, at + 1)).payload_hash]
+            return [turns.get(branch.position(self.runs, at + 1))]
 
     def _sums(self, after: int) -> Measure | None:
         """Return the measures of the records up to ``after``, if they are at hand."""

@@ -143,6 +143,8 @@ class SessionImport:
         for span in self._spans(data, start):
             self._envelope.gap(bytes(data[end : span.start]))
             records.take(type_name, data[span.start : span.end], _shifted(snapshot.passed, span.start))
+            if records.redacted == records.count:
+                prefix.leave_out(span.end)
             prefix.follow(end)
             if progress:
                 progress(span.end - end, label)
@@ -151,7 +153,9 @@ class SessionImport:
         # a last record that nothing follows may still be being written: it is looked at again next time
         unfinished = end > start and not rest
         finished = finished if unfinished else end
-        return Cursor(snapshot.base + finished, prefix.at(finished), records.count - unfinished, main), rest
+        offset = snapshot.base + finished
+        since = min(prefix.since, offset)
+        return Cursor(offset, prefix.at(finished), records.count - unfinished, main, since), rest
 
     # -- what is known already -------------------------------------------------------------------------------------
 
@@ -161,7 +165,7 @@ class SessionImport:
         if imported is None or not self._records.has(imported.cursor.records) or not self._has_first(imported, beside):
             return Snapshot(main, self._scratch)
         cursor = imported.cursor
-        snapshot = Snapshot(main, self._scratch, Known(cursor.offset, cursor.prefix))
+        snapshot = Snapshot(main, self._scratch, Known(cursor.offset, cursor.prefix, cursor.since))
         if not snapshot.start:
             return snapshot
         following = next(iter(self._format.spans(snapshot.data, snapshot.start)), None)

@@ -28,10 +28,11 @@ _LOOK_BACK = 4096
 
 
 class Known(NamedTuple):
-    """The beginning of a file as it was: ``prefix`` is the BLAKE3, in hex, of the bytes before ``offset``."""
+    """The beginning of a file as it was: ``prefix`` is the BLAKE3, in hex, of all from ``since`` to ``offset``."""
 
     offset: int
     prefix: str
+    since: int = 0
 
 
 class Snapshot:
@@ -44,6 +45,9 @@ class Snapshot:
     Raises UsageError if there is no regular file that could be read. What the file grows by meanwhile is left out.
     """
 
+    since = 0
+    """Where in the file that begins which :attr:`before` is the hash of."""
+
     def __init__(self, path: Path, scratch: Path, known: Known | None = None) -> None:
         self.base = self.start = 0
         self.before = blake3()
@@ -54,9 +58,10 @@ class Snapshot:
             with open_regular(path) as file:
                 size = os.fstat(file.fileno()).st_size
                 if known and 0 < known.offset < size:
-                    before = _hash_of(file, known.offset)
+                    file.seek(known.since)
+                    before = _hash_of(file, known.offset - known.since)
                     if before.hexdigest() == known.prefix:
-                        self.before = before
+                        self.before, self.since = before, known.since
                         self.base = max(known.offset - _LOOK_BACK, 0)
                         self.start = known.offset - self.base
                 file.seek(self.base)
@@ -100,7 +105,7 @@ class Snapshot:
 
 
 def _hash_of(file: BinaryIO, size: int) -> blake3:
-    """Return the hash of the first ``size`` bytes of a file, or of as many as it has."""
+    """Return the hash of the next ``size`` bytes of a file, or of as many as it has."""
     whole = blake3()
     while size > 0 and (piece := file.read(min(_COPIED_AT_ONCE, size))):
         whole.update(piece)
@@ -135,8 +140,16 @@ class Prefix:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
+        self.since = snapshot.since
+        """Where in the file that begins which this is the hash of."""
         self._hash = snapshot.before
         self._position = snapshot.start
+
+    def leave_out(self, position: int) -> None:
+        """Let it be the hash of what follows ``position``, and of nothing before."""
+        self.since = self._snapshot.base + position
+        self._hash = blake3()
+        self._position = position
 
     def follow(self, position: int) -> None:
         """Move on to ``position`` if it is far away."""

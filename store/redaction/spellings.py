@@ -14,9 +14,7 @@ from binascii import a2b_base64, b2a_base64
 from urllib.parse import quote_from_bytes
 
 from store.content.spelling import JSON_SPELLINGS, write
-
-MARK = b"[redacted]"
-"""What stands where a secret stood."""
+from store.importing.redacted import MARK as MARK
 
 _FILLING = b"*"
 _ESCAPED = {0x08: b"b", 0x09: b"t", 0x0A: b"n", 0x0C: b"f", 0x0D: b"r"}

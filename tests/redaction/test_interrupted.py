@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -88,9 +89,9 @@ def seen(payload: bytes) -> bytes:
     return re.sub(rb"[0-9a-f]{64}", b"name", clean)
 
 
-def check(found: dict[tuple[int, int], list[bytes]], expected: dict[tuple[int, int], list[bytes]]) -> None:
+def check(root: Path, found: dict[tuple[int, int], list[bytes]], expected: dict[tuple[int, int], list[bytes]]) -> None:
     for state, payloads in expected.items():
-        assert found[state] == payloads
+        assert found.get(state) == payloads, f"{root.name}: {state}"
 
 
 def sound_and_finished(root: Path, expected: dict[tuple[int, int], list[bytes]]) -> None:
@@ -98,11 +99,11 @@ def sound_and_finished(root: Path, expected: dict[tuple[int, int], list[bytes]])
     with Store.open(root, renderer=FileRenderer()) as store:
         interrupted = (root / REDACTING).exists()
         assert any("redaction was interrupted" in note for note in store.recovered) == interrupted
-        check(contents(store), expected)
+        check(root, contents(store), expected)
         assert fsck(store) == []
         done = Redaction(store, SECRETS).run()
         assert prove(store, SECRETS, done.gone).found == []
-        check(contents(store), expected)
+        check(root, contents(store), expected)
         assert not (root / REDACTING).exists()
     assert not list((root / "turns").glob("*.erased")) + list((root / "blobs").glob("*.erased"))
 
@@ -121,12 +122,13 @@ def test_killed(planted: Path, operations: int, memory_path: Path, monkeypatch: 
             def image(number: int) -> None:
                 # what is there if the process is killed now
                 if number in chosen:
-                    shutil.copytree(root, memory_path / str(number), symlinks=True)
+                    # with what has two names as one file
+                    subprocess.run(["cp", "-a", root, memory_path / str(number)], check=True, timeout=60)
 
             watch(patch, image)
             Redaction(store, SECRETS).run()
     images = sorted(path for path in memory_path.iterdir() if path.name.isdecimal())
-    assert len(images) >= MOMENTS // 2
+    assert len(images) >= len(chosen) // 2
     for path in images:
         sound_and_finished(path, expected)
         shutil.rmtree(path)
@@ -155,4 +157,4 @@ def test_a_disk_that_fails(planted: Path, operations: int, memory_path: Path, mo
                 store.close()
         sound_and_finished(root, expected)
         shutil.rmtree(root)
-    assert failures >= MOMENTS // 2
+    assert failures >= len(spread(operations)) // 2
