@@ -9,7 +9,7 @@ from contextlib import suppress
 from math import inf
 from pathlib import Path
 
-from store.errors import ConvfsError, UsageError
+from store.errors import ConvfsError, StoreFailed, UsageError
 from store.index.beside import erase_database, open_beside, remove_database
 from store.index.database import Database
 from store.insight.counting import Counting
@@ -40,6 +40,7 @@ class Insight:
         self._store = store
         self._lock = threading.Lock()
         self._parts: _Parts | None = None
+        self._closed = False
         store.closing.append(self.close)
 
     @classmethod
@@ -76,6 +77,8 @@ class Insight:
         with _MAKING:
             _OF.pop(self._store, None)
         with self._lock:
+            # who is counting in another thread must not open it again
+            self._closed = True
             parts, self._parts = self._parts, None
             if parts is None:
                 return
@@ -104,6 +107,8 @@ class Insight:
                 remove_database(self._path)
                 parts = None
             if parts is None:
+                if self._closed:
+                    raise StoreFailed("the store has been closed")
                 parts = self._parts = _Parts(self._store, self._open())
             return parts
 

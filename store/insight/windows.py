@@ -76,6 +76,8 @@ def window_after(store: Store, followed: Followed) -> Window | None:
                     order.append((frame.context, len(known)))
                     known.append(0)
                 known[-1] = turn_of(tip)
+                # the end of its group may be lost
+                last = max(last, min(turn_of(tip), store.files.turns.count))
             case Patched() | Metadata():
                 tips.setdefault(frame.context, [])
             case Superseded(turns=turns):
@@ -122,6 +124,6 @@ def _parents(store: Store, after: int, last: int) -> array[int]:
 
 def _claim(owners: array[int], parents: array[int], after: int, turn: int, context: int) -> None:
     """Give a context the turns of its branch that nobody has."""
-    while turn > after and not owners[turn - after - 1]:
+    while after < turn <= after + len(owners) and not owners[turn - after - 1]:
         owners[turn - after - 1] = context
         turn = parents[turn - after - 1]

@@ -12,6 +12,7 @@ import pytest
 from fusefs.text.render import FileRenderer
 from store.artifacts.artifacts import Artifacts
 from store.editing.editor import DELETED, Editor
+from store.errors import StoreFailed
 from store.events.outputs import ARTIFACTS
 from store.events.usage import Tokens
 from store.importing.importer import Importer
@@ -36,6 +37,8 @@ from tests.insight.answers import (
     returned,
     took,
 )
+
+LARGE = int(os.environ.get("CONVFS_LARGE_TESTS") or 0)
 
 
 def begun(store: Store, name: str, *lines: bytes, project: str = "shop", type_name: str = CLAUDE) -> int:
@@ -186,7 +189,7 @@ def test_little_is_kept_of_what_goes_on_to_hold(store: Store) -> None:
 
 
 @pytest.mark.parametrize("edits", ["branch", "overlay"])
-@pytest.mark.parametrize("seed", range(int(os.environ.get("CONVFS_LARGE_TESTS") or 0) * 40 + 2))
+@pytest.mark.parametrize("seed", range(LARGE * 40 + 2))
 def test_counted_on_the_way_or_at_the_end(root: Path, edits: str, seed: int) -> None:
     chance = random.Random(seed)
     root.mkdir()
@@ -347,6 +350,15 @@ def test_what_is_kept_beside_records_counts_in_every_conversation(store: Store) 
     assert report_of(store).saved.deduplication >= plain + len(output) - 1000
 
 
+def test_nobody_counts_in_a_store_that_is_closed(root: Path) -> None:
+    with Store.open(root, renderer=FileRenderer()) as store:
+        begun(store, "one", *TALK)
+        insight = Insight.of(store)
+        insight.step()
+    with pytest.raises(StoreFailed):
+        insight.count()
+
+
 @pytest.mark.parametrize("steps", [1, 3, 6, 9])
 def test_whoever_is_killed_while_he_counts_has_counted_nothing_twice(root: Path, tmp_path: Path, steps: int) -> None:
     copy = tmp_path / "copy"
@@ -365,3 +377,23 @@ def test_whoever_is_killed_while_he_counts_has_counted_nothing_twice(root: Path,
     with Store.open(copy, renderer=FileRenderer()) as store:
         again = counted(store)
     assert {**again, "report": None} == {**whole, "report": None}
+
+
+@pytest.mark.parametrize("seed", range(LARGE * 60 + 4))
+def test_what_is_damaged_is_counted_around(root: Path, seed: int) -> None:
+    with Store.open(root, renderer=FileRenderer()) as store:
+        for name in ("one", "two"):
+            context = begun(store, name, *(answered(number, f"{name}{number}", 5) for number in range(40)))
+            begun(store, f"codex-{name}", *ROLLOUT, type_name=CODEX)
+            Editor(store).edit(context, {3: asked(3)})
+        whole = report_of(store)
+    chance = random.Random(seed)
+    for path in (root / "turns" / "turns.log", root / "turns" / "heads.log", root / "blobs" / "00000001.pack"):
+        data = bytearray(path.read_bytes())
+        data[chance.randrange(64, len(data))] ^= 1 << chance.randrange(8)
+        path.write_bytes(data)
+    forget(root)
+    with Store.open(root, renderer=FileRenderer()) as store:
+        report = report_of(store)
+        assert report.total.answers <= whole.total.answers
+        assert report.counted_turns == whole.counted_turns
