@@ -28,9 +28,9 @@ class StoredBlobs:
         """Return the places in packs that may hold each blob."""
         return self._index.locate(digests)
 
-    def read(self, pack: int, offset: int) -> Record:
+    def read(self, pack: int, offset: int, *, damaged: bool = False) -> Record:
         """Read one record of a pack."""
-        return self._packs.read(pack, offset)
+        return self._packs.read(pack, offset, damaged=damaged)
 
     def read_many(self, places: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], Record | ConvfsError]]:
         """Read many records in one sorted pass."""

@@ -7,7 +7,7 @@ from store.content.sealed import SealedGroup, is_inner
 from store.content.shelf import Shelf
 from store.content.source import Place
 from store.disk import skeleton_format
-from store.disk.blob_format import Form
+from store.disk.blob_format import Compression, Form, Record
 from store.disk.pack import PackRemoved
 from store.errors import ConvfsError, DamageError, FormatTooNew, NotFound
 from store.ids import Hash, hash_bytes
@@ -64,7 +64,7 @@ class _Salvage:
 
     def _at(self, place: Place, member: int, digest: Hash, depth: int) -> bytes | None:
         """Return a blob from one place, read afresh; None if another blob lies there."""
-        opened = self._shelf.open(self._shelf.source.read(*place))
+        opened = self._shelf.open(self._record(place))
         where = f"in pack {place[0]} at offset {place[1]},"
         if opened.sealed is not None:
             return _verified(self._unsealed(opened.sealed, member, depth), digest, where)
@@ -78,6 +78,22 @@ class _Salvage:
                 opened.patch(self.blob(opened.base, depth + 1))
             data = self._spelt(entry[0], opened.body(entry), depth)
         return _verified(data, digest, where)
+
+    def _record(self, place: Place) -> Record:
+        """Read a record; a sealed group also where it is damaged: most of its blobs may be as they were."""
+        source = self._shelf.source
+        try:
+            return source.read(*place)
+        except PackRemoved:
+            raise
+        except DamageError as damage:
+            try:
+                record = source.read(*place, damaged=True)
+            except ConvfsError:
+                raise damage from None
+            if record.compression != Compression.SEALED:
+                raise
+            return record
 
     def _unsealed(self, group: SealedGroup, member: int, depth: int) -> bytes:
         """Return one blob of a sealed group."""

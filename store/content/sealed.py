@@ -215,7 +215,11 @@ class _Bodies:
         data = self._data
         if len(data) < stop and frame is not None:
             if data or 2 * stop > self.size:
-                data = zstd.decompress(frame.bytes(), self.size)
+                try:
+                    data = zstd.decompress(frame.bytes(), self.size)
+                except DamageError:
+                    # what stands before the damage can be had all the same
+                    return zstd.beginning(frame.bytes(), self.size, stop)
                 if len(data) != self.size:
                     raise DamageError(f"a sealed group has {len(data)} bytes where its table says {self.size}")
                 self._data = data

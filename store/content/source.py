@@ -21,8 +21,11 @@ class BlobSource(Protocol):
     def locations(self, digests: Sequence[Hash]) -> Mapping[Hash, Sequence[tuple[int, int, int]]]:
         """Return (pack, offset, member) of the records that may hold each blob; unknown blobs are left out."""
 
-    def read(self, pack: int, offset: int) -> Record:
-        """Read one record; DamageError or FormatTooNew if it cannot be, PackRemoved if it is there no more."""
+    def read(self, pack: int, offset: int, *, damaged: bool = False) -> Record:
+        """Read one record, ``damaged`` if need be.
+
+        DamageError or FormatTooNew if it cannot be, PackRemoved if it is there no more.
+        """
 
     def read_many(self, places: Sequence[Place]) -> Iterator[tuple[Place, Record | ConvfsError]]:
         """Read records in the order in which they lie; what cannot be read is yielded as its error."""

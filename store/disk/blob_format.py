@@ -176,16 +176,17 @@ def stored_length(head: bytes | memoryview) -> int:
     return int(stored_len)
 
 
-def decode_record(data: memoryview) -> Record:
+def decode_record(data: memoryview, *, damaged: bool = False) -> Record:
     """Read a record from exactly its own bytes, without copying what it stores.
 
-    DamageError if the checksum does not hold, FormatTooNew if it does and this code does not know such records.
+    DamageError if the checksum does not hold and ``damaged`` records are not wanted as well, FormatTooNew if this code
+    does not know such records.
     """
     stored_len = stored_length(data)
     if len(data) != OVERHEAD + stored_len:
         raise DamageError(f"a blob record of {OVERHEAD + stored_len} bytes is cut off after {len(data)}")
     end = HEAD_SIZE + stored_len
-    if _CRC.unpack_from(data, end)[0] != zlib.crc32(data[:end]):
+    if not damaged and _CRC.unpack_from(data, end)[0] != zlib.crc32(data[:end]):
         raise DamageError("the checksum of a blob record does not hold")
     _, version, codec, raw_len, _, digest = _HEAD.unpack_from(data)
     if version != VERSION or codec & 0xFF & ~_VEILED >= len(_COMPRESSIONS) or codec >> _FORM_SHIFT >= len(_FORMS):

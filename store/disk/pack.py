@@ -204,8 +204,8 @@ class PackSet:
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
-    def read(self, pack: int, offset: int) -> Record:
-        """Read the record at a place; two reads, of exactly its bytes.
+    def read(self, pack: int, offset: int, *, damaged: bool = False) -> Record:
+        """Read the record at a place; two reads, of exactly its bytes. ``damaged``: even if its checksum does not hold.
 
         DamageError if there is no sound record, FormatTooNew if it is of a kind that this code does not know.
         """
@@ -213,7 +213,7 @@ class PackSet:
         try:
             size = OVERHEAD + blob_format.stored_length(pread(segment.fd, HEAD_SIZE, offset))
             segment.check_end(offset + size)
-            return blob_format.decode_record(memoryview(pread(segment.fd, size, offset)))
+            return blob_format.decode_record(memoryview(pread(segment.fd, size, offset)), damaged=damaged)
         except ConvfsError as error:
             raise self._placed(error, pack, offset) from None
 

@@ -44,6 +44,7 @@ _BINARY = 8 << 10
 _SHRINKS = 0.9
 _PACK_BYTES = 64 << 20
 _RUN_BYTES = 256 << 20
+_UNSEALED = 8
 _SMALL_PACK = 16 << 20
 _NOTHING: frozenset[Hash] = frozenset()
 _FIRST_TURN = "sealed_turns"
@@ -120,8 +121,7 @@ class Sealer:
             chosen = self.chosen(rewriting.cold(roll=True))
             if not chosen:
                 return Sealed()
-            noted = self._writer.index.db.state(_FIRST_TURN)
-            sealed = yield from self._rewritten(chosen, noted if isinstance(noted, int) else 1)
+            sealed = yield from self._rewritten(chosen)
             self._writer.index.db.set_state(_FIRST_TURN, last_turn + 1)
             return sealed
         finally:
@@ -133,17 +133,18 @@ class Sealer:
         The caller holds ``rewriting.alone``; ``overwrite`` as of :meth:`Rewriting.switch`. Sealed groups that hold none
         of these blobs are copied.
         """
-        return self._rewritten(numbers, 1, without, overwrite=overwrite)
+        return self._rewritten(numbers, without, overwrite=overwrite)
 
     def _rewritten(
-        self, numbers: Sequence[int], first_turn: int, without: Collection[Hash] = _NOTHING, *, overwrite: bool = False
+        self, numbers: Sequence[int], without: Collection[Hash] = _NOTHING, *, overwrite: bool = False
     ) -> Steps:
         packs = self._writer.packs
         before = sum(map(packs.length, numbers))
         self._writer.check_room(before)
         run = _Run(self._writer, self._rewriting, numbers, without)
         try:
-            yield from run.write(first_turn)
+            noted = self._writer.index.db.state(_FIRST_TURN)
+            yield from run.write(noted if isinstance(noted, int) else 1)
             yield 0
             new = run.finish()
             run.at = 0
@@ -174,16 +175,17 @@ class _Run:
         self._without = without
         source = StoredBlobs(writer.pending, writer.index, writer.packs)
         self._shelf = Shelf(source, _SHELF_BYTES)
-        self._unsealed: tuple[Place, list[Member]] = ((0, 0), [])
+        self._unsealed: dict[Place, list[Member]] = {}
         self._done: set[Hash] = set()
         self._resolver = Resolver(source, _SHELF_BYTES)
         self._group = Sealing()
         self._writers: list[PackWriter] = []
 
     def write(self, first_turn: int) -> Generator[int, None, None]:
-        """Write everything."""
+        """Write everything. Of no turn before ``first_turn`` the payload is in a pack that was not sealed."""
         yield from self._copy_sealed()
-        turns = reading_order(self._turns, first_turn)
+        unsealed = any(number < REWRITTEN for number in self._numbers)
+        turns = reading_order(self._turns, first_turn) if unsealed else iter(())
         while some := list(islice(turns, _AT_ONCE)):
             yield 0
             digests = self._payloads(some)
@@ -236,10 +238,14 @@ class _Run:
         return opened
 
     def _members(self, place: Place, opened: Opened) -> list[Member]:
-        """Return the blobs of a sealed group; those of one are remembered."""
-        if self._unsealed[0] != place and opened.sealed is not None:
-            self._unsealed = (place, list(opened.sealed.members()))
-        return self._unsealed[1]
+        """Return the blobs of a sealed group; those of a few are remembered."""
+        found = self._unsealed.get(place)
+        if found is None:
+            found = list(opened.sealed.members()) if opened.sealed is not None else []
+            while len(self._unsealed) >= _UNSEALED:
+                del self._unsealed[next(iter(self._unsealed))]
+            self._unsealed[place] = found
+        return found
 
     def _names(self, place: Place, opened: Opened) -> list[Hash]:
         if opened.sealed is None:

@@ -33,9 +33,9 @@ class Packed:
         self.asked += digests
         return {digest: self.where[digest] for digest in digests if digest in self.where}
 
-    def read(self, pack: int, offset: int) -> Record:
+    def read(self, pack: int, offset: int, *, damaged: bool = False) -> Record:
         self.reads += 1
-        return self.packs.read(pack, offset)
+        return self.packs.read(pack, offset, damaged=damaged)
 
     def read_many(self, places: Sequence[Place]) -> Iterator[tuple[Place, Record | ConvfsError]]:
         self.reads += len(places)

@@ -1,4 +1,5 @@
 import json
+import random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -209,3 +210,17 @@ def test_a_content_that_has_cuts_itself_is_outside() -> None:
     record, names = sealed(members, 0)
     assert decode_record(memoryview(record)).stored[32:96] == hash_bytes(inner) + members[-1].hash
     assert names_of(decode_record(memoryview(record))) == names
+
+
+def test_what_is_not_damaged_is_read(packed: Packed) -> None:
+    payloads = {hash_bytes(data): data for data in (random.Random(number).randbytes(3000) for number in range(300))}
+    packed.add_record(*sealed([plain(data) for data in payloads.values()], 0))
+    path = packed.packs.path(1)
+    data = bytearray(path.read_bytes())
+    data[-len(data) // 3] ^= 1
+    path.write_bytes(data)
+    found = Resolver(packed, 0).blobs(list(payloads))
+    whole = [digest for digest, payload in payloads.items() if found[digest] == payload]
+    assert all(isinstance(found[digest], DamageError) for digest in payloads if digest not in whole)
+    assert whole[:150] == list(payloads)[:150]
+    assert len(whole) < 300

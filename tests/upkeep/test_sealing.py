@@ -279,7 +279,7 @@ def test_a_store_with_everything_in_it_is_sealed(tmp_path: Path) -> None:
 def test_a_damaged_sealed_group_is_found(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with Store.open(root) as store:
-        fill(store)
+        written = fill(store)
         seal(store)
     path = root / "blobs" / "r00000001.pack"
     data = bytearray(path.read_bytes())
@@ -288,8 +288,8 @@ def test_a_damaged_sealed_group_is_found(tmp_path: Path) -> None:
     with Store.open(root) as store:
         found = fsck(store)
         assert {finding.check for finding in found} == {"packs", "payloads"}
-        with pytest.raises(DamageError):
-            store.payload(1)
+        # all that stands before the damage can be read
+        assert store.resolver.blobs(list(written)[:20]) == dict(list(written.items())[:20])
     with Store.open(root, reindex=True) as store:
         assert any("r00000001.pack" in note for note in store.recovered)
 
