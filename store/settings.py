@@ -49,6 +49,7 @@ class Retention(Struct, frozen=True):
     ``conversations_days``: conversations that have not changed for so many days. ``trash_days``: those that have been
     in the trash for so many. ``versions_days``: earlier versions that have been over for so many. ``artifacts_days``:
     outputs of tools and agents that were not written to for so many; not those that came beside a session.
+    ``max_bytes``: while packs have more than this of what is kept, those conversations go that changed longest ago.
     ``keep_labels``: conversations with one of these labels, like those that are pinned, are never pruned.
     """
 
@@ -56,6 +57,7 @@ class Retention(Struct, frozen=True):
     trash_days: float | None = None
     versions_days: float | None = None
     artifacts_days: float | None = None
+    max_bytes: int | None = None
     keep_labels: tuple[str, ...] = ("keep",)
 
 

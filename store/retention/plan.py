@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+from operator import itemgetter
 from typing import Literal
 
 from msgspec import Struct
@@ -45,17 +46,56 @@ def plan(store: Store, selections: Sequence[Selection], keep_labels: Iterable[st
 
     What is pinned, or has one of ``keep_labels``, is not found, whatever is asked for.
     """
+    return (one for one in found(store, selections, keep_labels, now_ms) if one is not None)
+
+
+def found(
+    store: Store, selections: Sequence[Selection], keep_labels: Iterable[str], now_ms: int
+) -> Iterator[Doomed | None]:
+    """As :func:`plan`; yields None for each conversation that was looked at."""
     kept = set(keep_labels)
     gone: set[int] = set()
     # whoever goes as a whole is not told of in parts
     for selection in sorted(selections, key=lambda one: one.what in ("versions", "artifacts")):
         for conversation in _chosen(store, selection):
+            yield None
             if conversation.id in gone or _is_kept(conversation, kept):
                 continue
             for doomed in _of(store, conversation, selection, now_ms):
                 if doomed.what == "conversation":
                     gone.add(doomed.id)
                 yield doomed
+
+
+def oldest(
+    store: Store, most_bytes: int, kept_bytes: int, keep_labels: Iterable[str], gone: Container[int]
+) -> Iterator[Doomed | None]:
+    """Yield the conversations that changed longest ago, so many that no more than ``most_bytes`` are kept without them.
+
+    ``kept_bytes`` are kept now, with those that are ``gone`` anyway. How much of that each takes is judged by its size:
+    what it shares with others is not seen, so rather too few are found at first than too many. Yields None for each
+    conversation that was looked at.
+    """
+    if kept_bytes <= most_bytes:
+        return
+    labels, total, excess = set(keep_labels), 0, 0.0
+    sizes: list[tuple[int, int, Conversation]] = []
+    for conversation in chain(every(store), store.trash()):
+        yield None
+        size = size_of(store, conversation)
+        total += size
+        if conversation.id in gone:
+            excess -= size
+        elif not _is_kept(conversation, labels):
+            sizes.append((conversation.updated_ms, size, conversation))
+    if not total:
+        return
+    excess += (kept_bytes - most_bytes) * total / kept_bytes
+    for _updated, size, conversation in sorted(sizes, key=itemgetter(0)):
+        if excess <= 0:
+            return
+        excess -= size
+        yield _whole(store, conversation, "the oldest, and too much is kept")
 
 
 def size_of(store: Store, conversation: Conversation) -> int:
@@ -104,21 +144,30 @@ def _of(store: Store, conversation: Conversation, selection: Selection, now_ms: 
         case "artifacts":
             yield from _outputs(store, conversation, until, now_ms)
         case _:
-            trashed = conversation.metadata.get("trashed_ms")
-            trashed_ms = trashed if isinstance(trashed, int) else 0
+            trashed_ms = _trashed_ms(conversation)
             since = trashed_ms or conversation.updated_ms
             if since <= until:
-                yield Doomed(
-                    "conversation",
-                    conversation.id,
-                    conversation.project,
-                    conversation.name,
-                    f"in the trash{_for(now_ms - since)}" if trashed_ms else f"unchanged{_for(now_ms - since)}",
-                    conversation.records,
-                    size_of(store, conversation),
-                    conversation.head,
-                    trashed_ms,
-                )
+                why = "in the trash" if trashed_ms else "unchanged"
+                yield _whole(store, conversation, why + _for(now_ms - since))
+
+
+def _whole(store: Store, conversation: Conversation, why: str) -> Doomed:
+    return Doomed(
+        "conversation",
+        conversation.id,
+        conversation.project,
+        conversation.name,
+        why,
+        conversation.records,
+        size_of(store, conversation),
+        conversation.head,
+        _trashed_ms(conversation),
+    )
+
+
+def _trashed_ms(conversation: Conversation) -> int:
+    trashed = conversation.metadata.get("trashed_ms")
+    return trashed if isinstance(trashed, int) else 0
 
 
 def _versions(store: Store, conversation: Conversation, until: int, now_ms: int) -> Iterator[Doomed]:

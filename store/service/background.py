@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from store.insight.insight import Insight
+from store.retention.rules import Following
 from store.service.collecting import Collecting
 from store.service.sealing import SealingJob
 from store.store import Store
@@ -13,6 +14,7 @@ from store.upkeep.idle import Idle
 
 _COLLECT_SECONDS = 600.0
 _COUNT_SECONDS = 30.0
+_PRUNE_SECONDS = 3600.0
 _SEAL_SECONDS = 60.0
 
 
@@ -24,6 +26,7 @@ def in_background(store: Store) -> Iterator[Idle]:
     sealing = SealingJob(store)
     idle.add(collecting, _COLLECT_SECONDS)
     if store.viewer.renderer is not None:
+        idle.add(Following(store), _PRUNE_SECONDS)
         idle.add(Insight.of(store), _COUNT_SECONDS)
     idle.add(sealing, _SEAL_SECONDS)
     idle.start()

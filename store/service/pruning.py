@@ -1,6 +1,6 @@
 """The operations that delete for good: what would be deleted, and deleting that."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
@@ -8,6 +8,7 @@ from store.errors import UsageError
 from store.ids import now_ms
 from store.retention.plan import Doomed, plan
 from store.retention.pruning import PruneReport, prune
+from store.retention.rules import found_by_rules
 from store.retention.selection import Selection, rules
 from store.service.operation import Holder, Nothing, Operation
 
@@ -28,12 +29,16 @@ class PruneParams(Struct, frozen=True, forbid_unknown_fields=True):
 
 def _plan(holder: Holder, params: PrunePlanParams, emit: Callable[[list[Doomed]], None]) -> Nothing:
     settings = holder.store.settings.retention
-    selections = params.selections or rules(settings)
-    if not selections:
+    doomed: Iterator[Doomed | None]
+    if params.selections:
+        doomed = plan(holder.store, params.selections, settings.keep_labels, now_ms())
+    elif rules(settings) or settings.max_bytes is not None:
+        doomed = found_by_rules(holder.store)
+    else:
         raise UsageError("no rules are set, and nothing is chosen: see `convfs prune --help`")
     some: list[Doomed] = []
-    for doomed in plan(holder.store, selections, settings.keep_labels, now_ms()):
-        some.append(doomed)
+    for one in doomed:
+        some += [one] if one is not None else []
         if len(some) == _AT_ONCE:
             emit(some)
             some = []
