@@ -26,8 +26,9 @@ def stats_svg(stats: Stats, report: Report) -> bytes:
     """Return the drawing."""
     pieces: list[str] = [*_head(stats, report)]
     y = 92.0
-    pieces += _storage(report, y)
-    y += 132
+    if report.logical_bytes or report.stored_bytes:
+        pieces += _storage(report, y)
+        y += 132
     by_cost = report.total.cost > 0
     if report.total.answers:
         pieces += _days(report.days, y, by_cost=by_cost)
