@@ -122,7 +122,7 @@ def _file(holder: Holder, params: FileParams, emit: Callable[[Nothing], None]) -
     until = time.monotonic() + params.seconds
     # a daemon does it by itself, when it has time
     if not holder.socket:
-        while time.monotonic() < until and search.file_some():
+        while time.monotonic() < until and search.step():
             pass
     return Unfiled(search.unfiled)
 

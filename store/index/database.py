@@ -37,10 +37,14 @@ Row = tuple[Any, ...]
 
 
 class Schema(NamedTuple):
-    """What a database holds: the statements that make its tables, ``state`` among them, and their version."""
+    """What a database holds: the statements that make its tables, ``state`` among them, and their version.
+
+    ``pragmas`` are what matters to SQLite before there is anything in it.
+    """
 
     version: int
     tables: str
+    pragmas: tuple[str, ...] = ()
 
 
 INDEX = Schema(SCHEMA_VERSION, TABLES)
@@ -68,6 +72,7 @@ class Database:
         """Open the database. Raises DamageError if the file is none."""
         self.path = path
         self.boot = boot
+        self._pragmas = (*schema.pragmas, *_PRAGMAS)
         self._local = threading.local()
         self._readers: weakref.WeakSet[_Reader] = weakref.WeakSet()
         self._lock = threading.RLock()
@@ -110,7 +115,7 @@ class Database:
             connection = sqlite3.connect(
                 self.path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=60
             )
-            for pragma in (*_PRAGMAS, f"cache_size = -{cached_kib}"):
+            for pragma in (*self._pragmas, f"cache_size = -{cached_kib}"):
                 connection.execute(f"PRAGMA {pragma}").fetchone()
         except _FAULTS as error:
             if connection is not None:

@@ -1,6 +1,6 @@
 """Documents: what payloads show, each text filed once, and what they hold.
 
-The number of a document is ``rank << 56 | block << 8 | place in the block``. Blocks are numbered as they come, each of
+The number of a document is ``rank << 44 | block << 8 | place in the block``. Blocks are numbered as they come, each of
 documents of one rank: so those that a reader is likely to look for have the higher numbers, and the index, asked for
 its last hits first, gives the best first without having looked at them.
 """
@@ -25,7 +25,7 @@ from store.search.folding import indexed
 Key = tuple[int, int]
 """What tells one document from all others: the key of its payload's hash, and a checksum of how it is seen."""
 
-_RANK_SHIFT = 56
+_RANK_SHIFT = 44
 _PLACES = 256
 _BLOCK_CHARACTERS = 512
 """So much text makes a block. Larger blocks make the index smaller, but much more must be looked at in vain."""

@@ -35,6 +35,10 @@ T = TypeVar("T")
 FILE_NAME = "search.db"
 _TURNS_AT_ONCE = 500
 _BYTES_AT_ONCE = 1 << 20
+_PAGES_MERGED = 100
+_PAGES_FREED = 1000
+_LEAST_FREE = 16
+"""If more than one page in so many is free, it is given back."""
 
 
 class Following:
@@ -50,6 +54,8 @@ class Following:
         self._lock = threading.RLock()
         self._filing = threading.Lock()
         self._db: Database | None = None
+        self._done = (-1, -1)
+        """How far the logs reached when there was nothing left to do."""
 
     @property
     def db(self) -> Database:
@@ -192,32 +198,56 @@ class Following:
                 own = resources.get(turn.turn_id, [])
                 yield turn, {*references[turn.payload_hash], *(Hash(resource.hash) for resource in own)}, own
 
-    def file_some(self) -> bool:
-        """File a few documents; return whether there are more to file."""
+    def step(self) -> bool:
+        """File a few documents or, if all are, make what the index takes a little smaller; return whether to go on."""
         with self._filing:
-            self.follow()
-            db = self.db
-            filed, count = _number(db, "filed"), _number(db, "placed")
-            late: list[int] = [
-                turn for (turn,) in db.query("SELECT turn FROM waiting WHERE tried = 0 LIMIT ?", (_TURNS_AT_ONCE,))
-            ]
-            if not late and filed == count:
+            seen = (self.store.files.turns.count, self.store.files.heads.length)
+            if seen == self._done:
                 return False
-            ids = late or list(range(filed + 1, min(filed + _TURNS_AT_ONCE, count) + 1))
-            shown, failed = self._some(ids)
-            taken = [turn.turn_id for turn, _row in shown] + failed
-            keys = {turn.turn_id: documents.key_of(turn, row) for turn, row in shown}
-            found = documents.known(db, keys.values())
-            new = self._documents([pair for pair in shown if keys[pair[0].turn_id] not in found], keys)
-            with db.writing() as sql:
-                found |= documents.add(sql, new)
-                documents.give(sql, [(turn, found[key]) for turn, key in keys.items() if key in found])
-                tried = [turn for turn, key in keys.items() if key not in found] + failed
-                sql.executemany("DELETE FROM waiting WHERE turn = ?", [(turn,) for turn in taken])
-                sql.executemany("INSERT OR REPLACE INTO waiting VALUES (?, 1)", [(turn,) for turn in tried])
-                if not late:
-                    db.set_state("filed", ids[len(taken) - 1])
-            return True
+            if self._file_some() or self._tidy():
+                return True
+            self._done = seen
+            return False
+
+    def _tidy(self) -> bool:
+        """Merge a few segments of the index, or give back some of what that has left free; return whether there was."""
+        with self.db.writing() as sql:
+            before = sql.total_changes
+            sql.execute("INSERT INTO texts (texts, rank) VALUES ('merge', ?)", (_PAGES_MERGED,))
+            # the command itself counts as one
+            if sql.total_changes - before > 1:
+                return True
+        (free,), (pages,) = (self.db.query(f"PRAGMA {what}")[0] for what in ("freelist_count", "page_count"))
+        if free * _LEAST_FREE < pages:
+            return False
+        with self.db.writing() as sql:
+            sql.execute(f"PRAGMA incremental_vacuum({_PAGES_FREED})").fetchall()
+        return True
+
+    def _file_some(self) -> bool:
+        self.follow()
+        db = self.db
+        filed, count = _number(db, "filed"), _number(db, "placed")
+        late: list[int] = [
+            turn for (turn,) in db.query("SELECT turn FROM waiting WHERE tried = 0 LIMIT ?", (_TURNS_AT_ONCE,))
+        ]
+        if not late and filed == count:
+            return False
+        ids = late or list(range(filed + 1, min(filed + _TURNS_AT_ONCE, count) + 1))
+        shown, failed = self._some(ids)
+        taken = [turn.turn_id for turn, _row in shown] + failed
+        keys = {turn.turn_id: documents.key_of(turn, row) for turn, row in shown}
+        found = documents.known(db, keys.values())
+        new = self._documents([pair for pair in shown if keys[pair[0].turn_id] not in found], keys)
+        with db.writing() as sql:
+            found |= documents.add(sql, new)
+            documents.give(sql, [(turn, found[key]) for turn, key in keys.items() if key in found])
+            tried = [turn for turn, key in keys.items() if key not in found] + failed
+            sql.executemany("DELETE FROM waiting WHERE turn = ?", [(turn,) for turn in taken])
+            sql.executemany("INSERT OR REPLACE INTO waiting VALUES (?, 1)", [(turn,) for turn in tried])
+            if not late:
+                db.set_state("filed", ids[len(taken) - 1])
+        return True
 
     def _some(self, ids: Sequence[int]) -> tuple[list[Shown], list[int]]:
         """Return the first of some turns, as many as are read at once, and those among them that cannot be read."""

@@ -51,6 +51,9 @@ CREATE INDEX heads_by_line ON heads (line, depth);
 CREATE VIRTUAL TABLE texts USING fts5 (
     text, content = '', columnsize = 0, detail = none, tokenize = 'trigram case_sensitive 1'
 );
+-- What is filed at once makes one segment; any two that are alike in size may be merged.
+INSERT INTO texts (texts, rank) VALUES ('hashsize', 8388608);
+INSERT INTO texts (texts, rank) VALUES ('usermerge', 2);
 """
 
-SEARCH = Schema(1, TABLES)
+SEARCH = Schema(1, TABLES, ("auto_vacuum = INCREMENTAL",))

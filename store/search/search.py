@@ -73,9 +73,9 @@ class Search:
         self._following.follow()
         return len(self._following.unfiled())
 
-    def file_some(self) -> bool:
+    def step(self) -> bool:
         """Bring the index up a little further to what the store holds; return whether there is more to do."""
-        return self._following.file_some()
+        return self._following.step()
 
     def renew(self) -> None:
         """Forget everything that was filed, and leave nothing of it on the disk; all is filed once more."""

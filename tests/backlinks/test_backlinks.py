@@ -40,7 +40,7 @@ def test_everybody_who_has_a_file_is_named(store: Store, filed: bool) -> None:
     second = conversation(store, [called("Read", "c1"), READ, returned("another\n", "c1")], "second")
     fork = store.fork(second, metadata={"project": "p", "name": "fork"}).context
     conversation(store, [said("nothing of it")], "third")
-    while filed and Search.of(store).file_some():
+    while filed and Search.of(store).step():
         pass
     links = Backlinks(store)
     having = [("content", first, 3), ("content", second, 2), ("content", fork, 2)]

@@ -57,7 +57,7 @@ def test_whatever_is_there_is_found_and_nothing_else(memory_path: Path, edits: s
                 name = f"talk{len(contexts)}"
                 contexts.append(store.fork(context, at, metadata={"project": "q", "name": name}).context)
             elif what == 3:
-                search.file_some()
+                search.step()
             else:
                 line = chance.choice(text(chance).split("\n"))
                 start = chance.randrange(len(line) + 1)

@@ -62,7 +62,7 @@ def test_places_however_branches_come_to_be(memory_path: Path, edits: str, seed:
         else:
             check_places(store, Search.of(store))
         if step == 30:
-            Search.of(store).file_some()
+            Search.of(store).step()
             store.close()
             store = Store.open(root, renderer=FileRenderer())
     check_places(store, Search.of(store))
@@ -92,7 +92,7 @@ def test_contents_before_and_after_they_are_filed(store: Store, search: Search) 
     (read,) = (turn.turn_id for turn in store.last(first, 1))
     _call, again, _other_call, other = (turn.turn_id for turn in store.last(second, 4))
     check_contents(search, read, again, other)
-    while search.file_some():
+    while search.step():
         pass
     check_contents(search, read, again, other)
     assert search.holders.turns_of(hash_bytes(payload)) == [read, again]
@@ -103,22 +103,22 @@ def test_what_was_filed_outlives_closing(memory_path: Path) -> None:
     with Store.open(memory_path / "store", renderer=FileRenderer()) as store:
         conversation(store, [called("Read", "c1"), returned(LONG, "c1")])
         search = Search.of(store)
-        while search.file_some():
+        while search.step():
             pass
     with Store.open(memory_path / "store", renderer=FileRenderer()) as store:
-        assert not Search.of(store).file_some()
+        assert not Search.of(store).step()
         assert Search.of(store).holders.turns_with(hash_bytes(LONG.encode())) == [2]
 
 
 def test_a_patched_turn_is_filed_as_it_is_seen(store: Store, search: Search) -> None:
     context = conversation(store, [called("Read", "c1"), returned(SHORT, "c1")])
     fork = store.fork(context).context
-    while search.file_some():
+    while search.step():
         pass
     store.patch(context, {2: returned(LONG, "c1")})
     for _ in range(2):
         (patched,) = search.holders.turns_with(hash_bytes(LONG.encode()))
         assert turn_of(patched) == 2 != patched
         assert [*search.holders.places([2, patched])] == [Place(fork, 2, 2), Place(context, 2, patched)]
-        while search.file_some():
+        while search.step():
             pass
