@@ -20,6 +20,7 @@ from store.events.conversation import EventRow
 from store.events.event import Event, Kind
 from store.ids import Hash, hash_bytes, hash_key
 from store.index.database import Database
+from store.index.views import Run
 from store.search.folding import indexed
 
 Key = tuple[int, int]
@@ -143,3 +144,24 @@ def _blocks(keys: Iterable[Key], documents: Mapping[Key, Document]) -> Iterator[
 def give(sql: sqlite3.Connection, turns: Sequence[tuple[int, int]]) -> None:
     """File of turns which documents they show."""
     sql.executemany("INSERT OR REPLACE INTO turns VALUES (?, ?)", turns)
+
+
+def drop(sql: sqlite3.Connection, runs: Iterable[Run]) -> None:
+    """Take out turns that were reclaimed, and what the documents hold that no turn shows any more.
+
+    Their texts stay in the index, where they lead to nothing; ``state`` counts them as ``dropped``.
+    """
+    gone: list[int] = []
+    for first, count in runs:
+        between = (first, first + count - 1)
+        query = "SELECT DISTINCT document FROM turns WHERE turn BETWEEN ? AND ?"
+        shown = [document for (document,) in sql.execute(query, between)]
+        sql.execute("DELETE FROM turns WHERE turn BETWEEN ? AND ?", between)
+        still = "SELECT 1 FROM turns WHERE document = ? LIMIT 1"
+        gone += [document for document in shown if not sql.execute(still, (document,)).fetchone()]
+    if gone:
+        listed = msgspec.json.encode(gone).decode()
+        for table, column in (("documents", "id"), ("contents", "document"), ("resources", "document")):
+            sql.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))", (listed,))
+        row = sql.execute("SELECT value FROM state WHERE key = 'dropped'").fetchone()
+        sql.execute("INSERT OR REPLACE INTO state VALUES ('dropped', ?)", ((row[0] if row else 0) + len(gone),))

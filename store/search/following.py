@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.head_format import Patched
+from store.disk.retention_format import Reclaimed
 from store.disk.turn_format import Turn
 from store.errors import ConvfsError, DamageError, NotFound, UsageError
 from store.events.conversation import EventRow, ResourceRow
@@ -33,8 +34,9 @@ from store.store import Store
 T = TypeVar("T")
 
 FILE_NAME = "search.db"
-_TURNS_AT_ONCE = 500
-_BYTES_AT_ONCE = 1 << 20
+_TURNS_AT_ONCE = 300
+_BYTES_AT_ONCE = 1 << 19
+_NOTHING = (-1, -1)
 _PAGES_MERGED = 100
 _PAGES_FREED = 1000
 _LEAST_FREE = 16
@@ -54,7 +56,7 @@ class Following:
         self._lock = threading.RLock()
         self._filing = threading.Lock()
         self._db: Database | None = None
-        self._done = (-1, -1)
+        self._done = _NOTHING
         """How far the logs reached when there was nothing left to do."""
 
     @property
@@ -91,6 +93,7 @@ class Following:
         if not anew and path.exists() and (db := self._sound(path)) is not None:
             return db
         remove(self.store.root)
+        self._done = _NOTHING
         db = Database(path, self.store.files.index.db.boot, SEARCH)
         path.chmod(0o600)
         db.set_state("store", self.store.store_id.hex())
@@ -136,6 +139,8 @@ class Following:
                 moved[frame.context] = None
                 if isinstance(body := frame.body, Patched):
                     patched += [tip_of(turn, body.number) for turn, *_what in body.turns]
+                elif isinstance(body, Reclaimed):
+                    documents.drop(sql, body.runs)
             tips = {context: self._tip(context) for context in moved if context}
             # not before: a head is never ahead of the turns
             count = store.files.turns.count
@@ -217,6 +222,12 @@ class Following:
             # the command itself counts as one
             if sql.total_changes - before > 1:
                 return True
+        if _number(self.db, "dropped") * 2 > _number(self.db, "blocks"):
+            # nothing leads to most of what it has
+            with self._lock:
+                self.db.close()
+                self._db = self._open(anew=True)
+            return True
         (free,), (pages,) = (self.db.query(f"PRAGMA {what}")[0] for what in ("freelist_count", "page_count"))
         if free * _LEAST_FREE < pages:
             return False
@@ -234,8 +245,7 @@ class Following:
         if not late and filed == count:
             return False
         ids = late or list(range(filed + 1, min(filed + _TURNS_AT_ONCE, count) + 1))
-        shown, failed = self._some(ids)
-        taken = [turn.turn_id for turn, _row in shown] + failed
+        shown, failed, taken = self._some(ids)
         keys = {turn.turn_id: documents.key_of(turn, row) for turn, row in shown}
         found = documents.known(db, keys.values())
         new = self._documents([pair for pair in shown if keys[pair[0].turn_id] not in found], keys)
@@ -243,26 +253,30 @@ class Following:
             found |= documents.add(sql, new)
             documents.give(sql, [(turn, found[key]) for turn, key in keys.items() if key in found])
             tried = [turn for turn, key in keys.items() if key not in found] + failed
-            sql.executemany("DELETE FROM waiting WHERE turn = ?", [(turn,) for turn in taken])
+            sql.executemany("DELETE FROM waiting WHERE turn = ?", [(turn,) for turn in ids[:taken]])
             sql.executemany("INSERT OR REPLACE INTO waiting VALUES (?, 1)", [(turn,) for turn in tried])
             if not late:
-                db.set_state("filed", ids[len(taken) - 1])
+                db.set_state("filed", ids[taken - 1])
         return True
 
-    def _some(self, ids: Sequence[int]) -> tuple[list[Shown], list[int]]:
-        """Return the first of some turns, as many as are read at once, and those among them that cannot be read."""
+    def _some(self, ids: Sequence[int]) -> tuple[list[Shown], list[int], int]:
+        """Return the first of some turns, as many as are read at once, those of them that cannot be read, and how many.
+
+        What was reclaimed is in neither: there is nothing to be read.
+        """
         shown: list[Shown] = []
         failed: list[int] = []
         size = 0
-        for turn_id, pair in zip(ids, self.reading.rows(ids), strict=True):
+        for place, (turn_id, pair) in enumerate(zip(ids, self.reading.rows(ids), strict=True)):
             if isinstance(pair, ConvfsError):
-                failed.append(turn_id)
+                if not isinstance(pair, NotFound):
+                    failed.append(turn_id)
                 continue
             size += pair[1].payload_size
             if shown and size > _BYTES_AT_ONCE:
-                break
+                return shown, failed, place
             shown.append(pair)
-        return shown, failed
+        return shown, failed, len(ids)
 
     def _documents(self, shown: Sequence[Shown], keys: Mapping[int, Key]) -> dict[Key, Document]:
         """Return the documents of turns, each once; those that cannot be read are left out."""

@@ -24,9 +24,15 @@ class Reading:
         self._store = store
 
     def rows(self, ids: Sequence[int]) -> list[Shown | ConvfsError]:
-        """Return the turns ``ids``, or why they cannot be read; what was never measured is measured."""
+        """Return the turns ``ids``, or why they cannot be read; what was never measured is measured.
+
+        NotFound stands for those that are there no more: they were reclaimed.
+        """
         turns = self._turns(ids)
         found: dict[int, Shown] = {}
+        for turn_id, turn in turns.items():
+            if isinstance(turn, Turn) and turn.reclaimed:
+                turns[turn_id] = NotFound(f"turn {turn_id} was deleted for good")
         for row in self._store.views.rows([(turn_id, 1) for turn_id in turns], 1):
             self._put(found, turns, row)
         shown: list[Shown | ConvfsError] = []

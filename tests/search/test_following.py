@@ -1,0 +1,175 @@
+"""The file of the index: kept up, damaged, made anew, made smaller."""
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from fusefs.text.render import FileRenderer
+from store.ids import hash_bytes
+from store.retention.removal import delete
+from store.search import following as following_module
+from store.search.following import FILE_NAME
+from store.search.search import Search
+from store.store import Append, Store
+from tests.editing.records import TYPE, called, conversation, dialogue, returned, said
+from tests.model import freeze
+from tests.search.looking import looked, searched
+from tests.upkeep.test_gc import collect
+
+FOUND = "a lock is held"
+
+
+def filed(search: Search) -> None:
+    while search.step():
+        pass
+    assert search.unfiled == 0
+
+
+def talk(store: Store, name: str = "talk") -> int:
+    records = [said(FOUND), called("Read", name), returned(f"{name} is read\n" * 90, name), *dialogue(20)]
+    return conversation(store, records, name)
+
+
+def check(store: Store) -> None:
+    search = Search.of(store)
+    for text in (FOUND, "is read", "line 1", "ne"):
+        expected = looked(store, text, ignore_case=True)
+        assert expected
+        assert searched(search, f'"{text}"') == expected
+
+
+def test_a_deleted_index_is_made_anew(memory_path: Path) -> None:
+    for _ in range(2):
+        with Store.open(memory_path, renderer=FileRenderer()) as store:
+            if not store.conversation_count():
+                talk(store)
+            check(store)
+            filed(Search.of(store))
+            check(store)
+            assert os.stat(memory_path / FILE_NAME).st_mode & 0o777 == 0o600
+        (memory_path / FILE_NAME).unlink()
+
+
+def test_another_renderer_needs_another_index(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open(memory_path, renderer=FileRenderer()) as store:
+        talk(store)
+        filed(Search.of(store))
+    monkeypatch.setattr(FileRenderer, "version", FileRenderer.version + 1)
+    with Store.open(memory_path, renderer=FileRenderer()) as store:
+        assert Search.of(store).unfiled == 23
+        check(store)
+
+
+def test_an_index_of_another_store_is_not_used(memory_path: Path) -> None:
+    for name in "ab":
+        with Store.open(memory_path / name, renderer=FileRenderer()) as store:
+            talk(store, name)
+            filed(Search.of(store))
+    (memory_path / "a" / FILE_NAME).replace(memory_path / "b" / FILE_NAME)
+    with Store.open(memory_path / "b", renderer=FileRenderer()) as store:
+        check(store)
+
+
+def test_an_index_that_knows_more_than_the_logs_is_not_used(memory_path: Path) -> None:
+    with Store.open(memory_path / "store", renderer=FileRenderer()) as store:
+        talk(store)
+        earlier = freeze(store, memory_path / "earlier")
+        talk(store, "more")
+        filed(Search.of(store))
+    (memory_path / "store" / FILE_NAME).replace(earlier / FILE_NAME)
+    with Store.open(earlier, renderer=FileRenderer()) as store:
+        store.append_many(1, [Append(said("something else"), TYPE)] * 40)
+        check(store)
+        assert searched(Search.of(store), "more") == {}
+
+
+def test_a_killed_process_goes_on_where_it_was(memory_path: Path) -> None:
+    with Store.open(memory_path / "store", renderer=FileRenderer()) as store:
+        talk(store)
+        filed(Search.of(store))
+        talk(store, "more")
+        left = freeze(store, memory_path / "killed")
+    with Store.open(left, renderer=FileRenderer()) as store:
+        assert Search.of(store).unfiled == 23
+        check(store)
+        filed(Search.of(store))
+        check(store)
+
+
+@pytest.mark.parametrize("place", range(12))
+def test_damage_is_found_out_or_harms_nothing(memory_path: Path, place: int) -> None:
+    with Store.open(memory_path, renderer=FileRenderer()) as store:
+        talk(store)
+        filed(Search.of(store))
+    path = memory_path / FILE_NAME
+    with path.open("r+b") as file:
+        size = path.stat().st_size
+        file.seek(size * place // 12)
+        file.write(b"\xff" * 64)
+    with Store.open(memory_path, renderer=FileRenderer()) as store:
+        talk(store, "more")
+        Search.of(store).step()
+        for _ in range(3):
+            try:
+                list(Search.of(store).run("lock"))
+            except following_module.DamageError:
+                continue
+            break
+        else:
+            raise AssertionError("it stays damaged")
+
+
+def test_what_was_deleted_for_good_is_dropped(memory_path: Path) -> None:
+    with Store.open(memory_path, renderer=FileRenderer()) as store:
+        search = Search.of(store)
+        gone = talk(store, "gone")
+        talk(store, "kept")
+        filed(search)
+        assert search.holders.uris() == ["file:///src/gone.py", "file:///src/kept.py"]
+        delete(store, gone, store.head(gone).tip)
+        assert searched(search, "gone") == {}
+        store.flush()
+        assert collect(store).turns == 23
+        assert search.holders.uris() == ["file:///src/kept.py"]
+        assert search.holders.turns_with(hash_bytes(b"gone is read\n" * 90)) == []
+        filed(search)
+        check(store)
+        # made anew from what is left
+        search.renew()
+        check(store)
+        filed(search)
+        check(store)
+
+
+def test_an_index_of_nothing_but_what_is_gone_is_made_anew(memory_path: Path) -> None:
+    with Store.open(memory_path, renderer=FileRenderer()) as store:
+        search = Search.of(store)
+        for number in range(5):
+            gone = talk(store, f"gone{number}")
+            filed(search)
+            delete(store, gone, store.head(gone).tip)
+        talk(store, "kept")
+        store.flush()
+        collect(store)
+        filed(search)
+        check(store)
+    with sqlite3.connect(memory_path / FILE_NAME) as sql:
+        assert sql.execute("SELECT value FROM state WHERE key = 'dropped'").fetchall() == []
+
+
+def test_what_was_filed_bit_by_bit_is_merged(memory_path: Path) -> None:
+    with Store.open(memory_path, renderer=FileRenderer()) as store:
+        search = Search.of(store)
+        context = talk(store)
+        for number in range(60):
+            store.append_many(context, [Append(said(f"text {number} " * 50 + f"{number * 7919}"), TYPE)])
+            search._following._file_some()
+        segments = "SELECT count(DISTINCT segid) FROM texts_idx"
+        before = search._following.db.query(segments)
+        filed(search)
+        assert not search.step()
+        assert search._following.db.query(segments) < before
+        check(store)
+        assert len(searched(search, "text")) == 60
