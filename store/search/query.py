@@ -27,7 +27,7 @@ from msgspec import Struct
 from store.errors import UsageError
 from store.events.event import Kind
 from store.search.needs import Every, all_of
-from store.search.terms import Literal, Regex, Term, has_capitals
+from store.search.terms import MOST_CHARACTERS, Literal, Regex, Term, has_capitals
 
 _TOKEN = re.compile(
     r"""\s*(?P<minus>-(?=[^\s-]))?(?:
@@ -98,7 +98,9 @@ class Query(Struct, frozen=True):
 
 
 def parse(text: str, now_ms: int) -> Query:
-    """Return what ``text`` asks for. UsageError where it asks for nothing, or cannot be understood."""
+    """Return what ``text`` asks for. UsageError where it asks for nothing, too much, or cannot be understood."""
+    if len(text) > MOST_CHARACTERS:
+        raise UsageError(f"a query of {len(text)} characters is too long: {MOST_CHARACTERS} are the most")
     tokens = list(_TOKEN.finditer(text.rstrip()))
     spoken = [token for token in tokens if not token["key"]]
     ignore_case = not any(has_capitals(token["regex"] or token["phrase"] or token["word"] or "") for token in spoken)

@@ -15,6 +15,10 @@ from store.search.patterns import Pattern
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
 
 
+MOST_CHARACTERS = 10_000
+"""So long may a pattern be, or a query."""
+
+
 class Text:
     """A text that is searched: as it is, and folded once that is asked for."""
 
@@ -105,6 +109,8 @@ def term_of(pattern: str, *, fixed: bool, ignore_case: bool, words: bool) -> Ter
     """Return a term as ``grep`` takes it: a text if it is ``fixed``, in whole words if asked for. Raises UsageError."""
     if not pattern:
         raise UsageError("nothing to search for: every line has the empty pattern")
+    if len(pattern) > MOST_CHARACTERS:
+        raise UsageError(f"a pattern of {len(pattern)} characters is too long: {MOST_CHARACTERS} are the most")
     if fixed and not words:
         return Literal(pattern, ignore_case=ignore_case)
     pattern = re.escape(pattern) if fixed else pattern

@@ -86,7 +86,20 @@ def test_days(query: str, time_ms: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["", "  ", '""', "-x", "/(/", "role:boss", "after:never", "before:2026-13", "-after:7", "after:9999999d"]
+    "query",
+    [
+        "",
+        "  ",
+        '""',
+        "-x",
+        "/(/",
+        "role:boss",
+        "after:never",
+        "before:2026-13",
+        "-after:7",
+        "after:9999999d",
+        "x" * 20_000,
+    ],
 )
 def test_what_cannot_be_asked(query: str) -> None:
     with pytest.raises(UsageError):
