@@ -253,6 +253,17 @@ class Database:
             self._check()
             self._note(self.boot)
 
+    def compact(self) -> None:
+        """Make the file as small as its rows are. Nobody else writes meanwhile: some 10 ms for each megabyte of it."""
+        with self._lock:
+            with self.writing():
+                # notes, if nothing has yet, that there are changes
+                pass
+            try:
+                self._writer.execute("VACUUM")
+            except _FAULTS as error:
+                raise self._error(error) from error
+
     def purge(self) -> None:
         """Leave nothing in the file, or in SQLite's log, of rows that are no more.
 

@@ -45,6 +45,7 @@ _SHRINKS = 0.9
 _PACK_BYTES = 64 << 20
 _RUN_BYTES = 256 << 20
 _UNSEALED = 8
+_COMPACTED_BYTES = 8 << 20
 _SMALL_PACK = 16 << 20
 _NOTHING: frozenset[Hash] = frozenset()
 _FIRST_TURN = "sealed_turns"
@@ -158,6 +159,10 @@ class Sealer:
             raise kind(f"packs could not be written anew ({error.strerror}): they stay as they are") from error
         finally:
             run.abandon()
+        index = self._writer.index
+        if index.db.path.stat().st_size <= _COMPACTED_BYTES:
+            # rows of as many blobs have come and gone; in a larger index, what comes next takes their places
+            index.db.compact()
         return Sealed(len(numbers), len(run.places), before, sum(new.values()))
 
 
