@@ -23,15 +23,25 @@ SEALED_BYTES = 2 << 20
 
 LEVEL = 19
 
+_MOST_MEMBERS = 16_384
+"""Of very small blobs, a group takes more room in memory than they are long."""
+
 
 class Sealing:
     """One sealed group in the making. No blob may be added twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, level: int = LEVEL) -> None:
+        """``level`` is how hard zstd tries."""
+        self._level = level
         self.size = 0
         """How many bytes have been added."""
         self._records: list[Member] = []
         self._contents: list[Member] = []
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more should be added."""
+        return self.size >= SEALED_BYTES or len(self._records) + len(self._contents) >= _MOST_MEMBERS
 
     def add_record(self, member: Member) -> None:
         """Add the payload of a turn, or any skeleton; best behind what was cut out of it."""
@@ -55,9 +65,9 @@ class Sealing:
         bodies = [rows.add(member) for member in self._records]
         records, contents = b"".join(bodies), b"".join([member.body for member in self._contents])
         table = sealed_format.encode_table(rows.table(bodies, self._contents))
-        frames = [zstd.compress(table, LEVEL)]
+        frames = [zstd.compress(table, self._level)]
         for data in (records, contents):
-            frames.append((yield from zstd.compress_in_steps(data, LEVEL)))
+            frames.append((yield from zstd.compress_in_steps(data, self._level)))
         digest = hash_bytes(records + contents)
         veiled = at = 0
         stored = []

@@ -7,6 +7,7 @@ anew equals one that grew.
 import os
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 import store.disk.head_format as heads
@@ -15,14 +16,13 @@ from store.errors import DamageError
 from store.ids import Hash, hash_key, type_tag
 from store.index.database import Database
 from store.index.filing import file_frames
+from store.index.places import Place as Place
+from store.index.places import Places
 from store.index.schema import DERIVED_FROM_LOGS
 from store.index.sums import sum_of
 
-Place = tuple[int, int, int]
-"""Where a blob lies: pack number, offset of the record in it, member of the group (0 if it is none)."""
-
 _LOOKUPS_AT_ONCE = 500
-_DROPPED_AT_ONCE = 20_000
+_ROWS_AT_ONCE = 20_000
 _LEAST_KEY, _GREATEST_KEY = -(1 << 63), (1 << 63) - 1
 _NONE: Mapping[int, int] = {}
 
@@ -59,17 +59,19 @@ class Index:
         rows = self.db.query("SELECT * FROM packs")
         return {number: length for number, length in (self.db.checked("packs", row) for row in rows)}
 
-    def replace_packs(
-        self, places: Iterable[tuple[Hash, Place]], packs: Mapping[int, int], replaced: Sequence[int]
-    ) -> None:
-        """File what lies in ``packs``, as :meth:`add_blobs`, and count ``replaced`` as not filed: all or nothing.
+    def replace_packs(self, places: Places, packs: Mapping[int, int], replaced: Sequence[int]) -> None:
+        """File what lies in ``packs``, as :meth:`add_blobs`; then count these as filed and ``replaced`` as not.
 
-        The rows of these stay until :meth:`forget_packs`, and they are filed again if their files should still be
-        there when the store is opened.
+        The latter is all or nothing. The former is done a part at a time, so that others may write in between. The rows
+        of the packs that were replaced stay until :meth:`forget_packs`, and they are filed again if their files should
+        still be there when the store is opened.
         """
-        rows = [(hash_key(digest), *place) for digest, place in places]
+        rows = places.rows()
+        while some := list(islice(rows, _ROWS_AT_ONCE)):
+            with self.db.writing() as sql:
+                _add(sql, some, {})
         with self.db.writing() as sql:
-            _add(sql, rows, packs)
+            _add(sql, [], packs)
             sql.executemany("DELETE FROM packs WHERE number = ?", [(number,) for number in replaced])
 
     def forget_packs(self, numbers: Sequence[int]) -> None:
@@ -78,7 +80,7 @@ class Index:
         after = _LEAST_KEY
         while True:
             # on a connection of its own, so that nobody waits meanwhile
-            row = self.db.one("SELECT key FROM blobs WHERE key >= ? LIMIT 1 OFFSET ?", (after, _DROPPED_AT_ONCE))
+            row = self.db.one("SELECT key FROM blobs WHERE key >= ? LIMIT 1 OFFSET ?", (after, _ROWS_AT_ONCE))
             up_to = row[0] if row else _GREATEST_KEY
             with self.db.writing() as sql:
                 sql.execute(

@@ -147,7 +147,7 @@ class Collector:
         warm = [number for number in packs.numbers() if number not in cold]
         found.reach_packs(warm)
         yield from found.expand()
-        sweep = Sweep(self._writer, self._rewriting, self._sealer, found, cold, dictionaries)
+        sweep = Sweep(packs, self._rewriting, self._sealer, found, cold, dictionaries)
         yield from sweep.measure()
         collected = Collected(
             turns=sum(count for _first, count in dead),

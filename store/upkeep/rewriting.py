@@ -20,14 +20,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from store.commit.intake import Intake
 from store.disk.pack_files import PackWriter
 from store.errors import DamageError
 from store.ids import Hash
-from store.index.index import Place
+from store.index.places import Place, Places
 from store.upkeep.rebuild import blob_places
 
 _AT_ONCE = 500
@@ -91,7 +91,7 @@ class Rewriting:
 
     def switch(
         self,
-        places: Sequence[tuple[Hash, Place]],
+        places: Places | Iterable[tuple[Hash, Place]],
         packs: Mapping[int, int],
         replaced: Sequence[int],
         *,
@@ -104,6 +104,7 @@ class Rewriting:
         stay, but for what is ``dropped``: else nothing is removed, and DamageError says so, as it does where they
         cannot be read. With ``overwrite``, which gets along with damage, nothing is left of the old files on the disk.
         """
+        places = places if isinstance(places, Places) else Places(places)
         for digest in self._left_out(places, replaced, dropped, overwrite=overwrite):
             raise DamageError(f"blob {digest.hex()} would be lost: the packs that hold it stay")
         self._index.replace_packs(places, packs, replaced)
@@ -112,18 +113,12 @@ class Rewriting:
         self._packs.remove(replaced, overwrite=overwrite)
 
     def _left_out(
-        self,
-        places: Sequence[tuple[Hash, Place]],
-        replaced: Sequence[int],
-        dropped: Collection[Hash],
-        *,
-        overwrite: bool,
+        self, places: Places, replaced: Sequence[int], dropped: Collection[Hash], *, overwrite: bool
     ) -> Iterator[Hash]:
         """Yield what only the packs ``replaced`` have."""
-        new = {digest for digest, _place in places}
         damage: list[str] = []
         held = (digest for digest, _place in blob_places(self._packs, replaced, damage))
-        left = (digest for digest in held if digest not in new and digest not in dropped)
+        left = (digest for digest in held if digest not in places and digest not in dropped)
         while some := list(islice(left, _AT_ONCE)):
             found = self._index.locate(some)
             for digest in some:

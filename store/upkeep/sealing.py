@@ -34,11 +34,13 @@ from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.pack_files import REWRITTEN, PackWriter, Place
 from store.errors import DamageError, StoreFailed, StoreFull
 from store.ids import Hash, hash_bytes
+from store.index.places import Places
 from store.upkeep.reading_order import reading_order
 from store.upkeep.rewriting import Rewriting
 
 _AT_ONCE = 256
-_SHELF_BYTES = 64 << 20
+_SHELF_BYTES = 12 << 20
+_BASES_BYTES = 8 << 20
 _LARGE = 2 << 20
 _BINARY = 8 << 10
 _SHRINKS = 0.9
@@ -47,6 +49,8 @@ _RUN_BYTES = 256 << 20
 _UNSEALED = 8
 _COMPACTED_BYTES = 8 << 20
 _SMALL_PACK = 16 << 20
+_LITTLE = 1 << 20
+_QUICK_LEVEL = 9
 _NOTHING: frozenset[Hash] = frozenset()
 _FIRST_TURN = "sealed_turns"
 
@@ -132,17 +136,23 @@ class Sealer:
         """Write cold packs anew without some of their blobs; what was a delta against one of these is none then.
 
         The caller holds ``rewriting.alone``; ``overwrite`` as of :meth:`Rewriting.switch`. Sealed groups that hold none
-        of these blobs are copied.
+        of these blobs are copied. Where it is all very little, nobody waits for the last byte to be saved.
         """
-        return self._rewritten(numbers, without, overwrite=overwrite)
+        level = LEVEL if sum(map(self._writer.packs.length, numbers)) >= _LITTLE else _QUICK_LEVEL
+        return self._rewritten(numbers, without, overwrite=overwrite, level=level)
 
     def _rewritten(
-        self, numbers: Sequence[int], without: Collection[Hash] = _NOTHING, *, overwrite: bool = False
+        self,
+        numbers: Sequence[int],
+        without: Collection[Hash] = _NOTHING,
+        *,
+        overwrite: bool = False,
+        level: int = LEVEL,
     ) -> Steps:
         packs = self._writer.packs
         before = sum(map(packs.length, numbers))
         self._writer.check_room(before)
-        run = _Run(self._writer, self._rewriting, numbers, without)
+        run = _Run(self._writer, self._rewriting, numbers, without, level)
         try:
             noted = self._writer.index.db.state(_FIRST_TURN)
             yield from run.write(noted if isinstance(noted, int) else 1)
@@ -169,8 +179,15 @@ class Sealer:
 class _Run:
     """One rewriting of some packs. ``places`` are those of all blobs written, ``at`` the pack that is being read."""
 
-    def __init__(self, writer: Writer, rewriting: Rewriting, numbers: Sequence[int], without: Collection[Hash]) -> None:
-        self.places: list[tuple[Hash, Located]] = []
+    def __init__(
+        self,
+        writer: Writer,
+        rewriting: Rewriting,
+        numbers: Sequence[int],
+        without: Collection[Hash],
+        level: int,
+    ) -> None:
+        self.places = Places()
         self.at = 0
         self._packs = writer.packs
         self._index = writer.index
@@ -182,8 +199,9 @@ class _Run:
         self._shelf = Shelf(source, _SHELF_BYTES)
         self._unsealed: dict[Place, list[Member]] = {}
         self._done: set[Hash] = set()
-        self._resolver = Resolver(source, _SHELF_BYTES)
-        self._group = Sealing()
+        self._resolver = Resolver(source, _BASES_BYTES)
+        self._level = level
+        self._group = Sealing(level)
         self._writers: list[PackWriter] = []
 
     def write(self, first_turn: int) -> Generator[int, None, None]:
@@ -296,7 +314,7 @@ class _Run:
                 if content is not None:
                     yield from self._add(content, record=content.form == Form.SKELETON)
         yield from self._add(member, record=record or member.form == Form.SKELETON)
-        if self._group.size >= SEALED_BYTES:
+        if self._group.full:
             yield from self._flush()
 
     def _member(self, digest: Hash, places: Iterable[Located]) -> Member | None:
@@ -324,7 +342,7 @@ class _Run:
         if _stands_alone(body):
             if member.form == Form.PLAIN and hash_bytes(body) != member.hash:
                 raise DamageError(f"blob {member.hash.hex()} is damaged: its bytes do not have its hash")
-            alone = pack_single(member, frame=(yield from compress_in_steps(body, LEVEL)))
+            alone = pack_single(member, frame=(yield from compress_in_steps(body, self._level)))
             # a dictionary twice: one damaged block must not take every small group with it
             for _copy in range(2 if is_dictionary(body) else 1):
                 self._write(alone, [member.hash])
@@ -338,13 +356,14 @@ class _Run:
         if self._group.size:
             record, names = yield from self._group.finish()
             self._write(record, names)
-        self._group = Sealing()
+        self._group = Sealing(self._level)
 
     def _write(self, record: bytes, names: Sequence[Hash]) -> None:
         if not self._writers or self._writers[-1].length + len(record) > _PACK_BYTES:
             self._writers.append(self._rewriting.pack())
         pack, offset = self._writers[-1].append(record)
-        self.places += [(digest, (pack, offset, member)) for member, digest in enumerate(names)]
+        for member, digest in enumerate(names):
+            self.places.add(digest, (pack, offset, member))
 
 
 def _stands_alone(body: bytes) -> bool:

@@ -8,10 +8,10 @@ from contextlib import suppress
 from itertools import groupby, islice
 from operator import itemgetter
 
-from store.commit.writer import Writer
 from store.content.names import members_of, names_of
 from store.disk.blob_format import OVERHEAD
 from store.disk.file_header import HEADER_SIZE
+from store.disk.pack import PackSet
 from store.disk.pack_files import Place
 from store.errors import ConvfsError, DamageError
 from store.ids import Hash, hash_key
@@ -52,7 +52,7 @@ class Sweep:
 
     def __init__(
         self,
-        writer: Writer,
+        packs: PackSet,
         rewriting: Rewriting,
         sealer: Sealer,
         found: Reachable,
@@ -64,8 +64,7 @@ class Sweep:
         self.blobs = 0
         self.chosen: list[int] = []
         self.damaged: list[str] = []
-        self._writer = writer
-        self._packs = writer.packs
+        self._packs = packs
         self._rewriting = rewriting
         self._sealer = sealer
         self._found = found
@@ -160,7 +159,6 @@ class Sweep:
         for some in self._batches([pack for pack in self.chosen if pack not in whole]):
             numbers = some
             while numbers:
-                self._writer.check_room(sum(map(packs.length, numbers)))
                 try:
                     sealed = yield from _paused(self._sealer.reseal(numbers, self._doomed, overwrite=False))
                 except DamageError as error:
