@@ -24,7 +24,7 @@ SHORT = 1.0
 
 
 HELD_BY = "held_by"
-"""The extended attribute of a content that says which events hold it."""
+"""The extended attribute that says who else holds what a file does."""
 
 
 class Attributes(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fusefs import inodes
 from fusefs.inodes import Handed, Place, Space
-from fusefs.tree.node import DIRECTORY, FILE, SHORT, Attributes, Content, Entry, File, InParts, Node
+from fusefs.tree.node import DIRECTORY, FILE, HELD_BY, SHORT, Attributes, Content, Entry, File, InParts, Node
 from fusefs.tree.view_node import ViewDirectory, ViewNode
 from store.artifacts.artifacts import Artifacts
 from store.artifacts.kept import Output, has_outputs, kept_output, kept_outputs
@@ -170,6 +170,10 @@ class OutputFile(ViewNode, File):
         output, outputs = self.output, self.key.outputs
         known = {"uri": f"{outputs.scheme}://{identity(outputs, self.key.name)}"}
         return known | ({"hash": output.blob.hex()} if output.blob else {})
+
+    def unlisted_xattr(self, name: str) -> str | None:
+        blob = self.output.blob if name == HELD_BY else None
+        return self.tree.resources.held_by(blob) if blob else None
 
     def open(self) -> Content:
         return InParts(self.begin)

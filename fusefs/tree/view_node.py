@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fusefs import inodes
 from fusefs.inodes import Place, Space
-from fusefs.tree.node import DIRECTORY, Attributes, Directory, File, Node
+from fusefs.tree.node import DIRECTORY, HELD_BY, Attributes, Directory, File, Node
 from fusefs.tree.view import View
 from store.events.conversation import EventRow
 
@@ -92,6 +92,11 @@ class RowNode(ViewNode):
     def row(self) -> EventRow:
         """The record's row as it is now. Raises NotFound once there is none."""
         return self.view.row(self.number)
+
+    def unlisted_xattr(self, name: str) -> str | None:
+        if name != HELD_BY:
+            return None
+        return self.tree.resources.held_by(self.tree.store.turn(self.row.turn).payload_hash)
 
     def turn_xattrs(self, row: EventRow) -> dict[str, str]:
         """Return the extended attributes that say which turn this is."""

@@ -34,6 +34,7 @@ from tests.bench.harness import (
 READS = 50
 FILES = 400
 SAVES = 5
+_LEGEND = "Commands take as long as Python takes to start, at least."
 HELD_BY = "user.convfs.held_by"
 
 
@@ -175,7 +176,7 @@ def _print(title: str, found: dict[str, list[float]], rounds: int) -> None:
     middle = {name: median(times) for name, times in found.items()}
     base = next(iter(middle.values()))
     rows = [(name, seconds(time), ratio(time, base)) for name, time in middle.items()]
-    print_table(title, ("", "seconds", "to the first"), rows, f"Medians of {rounds} rounds.")
+    print_table(title, ("", "seconds", "to the first"), rows, f"Medians of {rounds} rounds. {_LEGEND}")
 
 
 def main() -> None:
