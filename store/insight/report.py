@@ -97,6 +97,14 @@ class DaySpent(Spent, frozen=True, kw_only=True):
     day: str
 
 
+class PartSpent(Spent, frozen=True, kw_only=True):
+    """What the answers of a model took in a project on a day."""
+
+    project: str
+    model: str
+    day: str
+
+
 class ToolUsed(Uses, frozen=True, kw_only=True):
     """How often a tool was called and answered, and the bytes of the records that say so."""
 
@@ -116,7 +124,7 @@ class Report(Struct, frozen=True):
 
     It is of ``counted_turns`` turns; ``complete`` says whether these are all, and all packs were looked at.
     ``shared_bytes`` are those of records that conversations share with older ones. Lists begin with what cost most;
-    days are in order.
+    days are in order, and so are the ``parts`` that all answers are made up of.
     """
 
     complete: bool
@@ -132,6 +140,7 @@ class Report(Struct, frozen=True):
     models: list[ModelSpent]
     days: list[DaySpent]
     tools: list[ToolUsed]
+    parts: list[PartSpent]
 
 
 def report(store: Store, ledger: Ledger, packs: PackSums) -> Report:
@@ -184,6 +193,12 @@ def report(store: Store, ledger: Ledger, packs: PackSums) -> Report:
             for day, one in sorted(_summed(spent, lambda group: group.day).items())
         ],
         tools=_tools(ledger.uses()),
+        parts=[
+            PartSpent(*structs.astuple(one), project=project, model=model, day=day)
+            for (day, project, model), one in sorted(
+                _summed(spent, lambda group: (group.day, group.project, prices.undated(group.model))).items()
+            )
+        ],
     )
 
 

@@ -69,6 +69,10 @@ def test_an_answer_on_several_lines_counts_once(store: Store) -> None:
     assert model.cost == pytest.approx((20 * 5 + 200 * 0.5 + 27 * 25) / 1e6)
     (project,) = report.projects
     assert (project.project, project.conversations, project.bytes) == ("shop", 1, sum(map(len, TALK)))
+    assert [(part.day, part.project, part.model, part.output) for part in report.parts] == [
+        ("2026-03-05", "shop", "claude-opus-4-5", 20),
+        ("2026-03-06", "shop", "claude-opus-4-5", 7),
+    ]
 
 
 def test_copies_and_forks_and_later_checkpoints_count_once(store: Store, tmp_path: Path) -> None:

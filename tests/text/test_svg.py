@@ -60,6 +60,7 @@ def test_numbers_of_any_kind(rows: list[tuple[str, Spent]], total: Spent, comple
         [spent(ModelSpent, "model", name, one) for name, one in rows],  # type: ignore[misc]  # of that kind
         [spent(DaySpent, "day", f"2026-03-{at + 1:02}", one) for at, (_name, one) in enumerate(rows)],  # type: ignore[misc]  # of that kind
         [ToolUsed(at, at, at, at, tool=name) for at, (name, _one) in enumerate(rows)],
+        [],
     )
     root = elements(stats_svg(Stats(1, 2, 3, 4, 5, 6, 7, 8, 9), report))
     for element in root.iter():
