@@ -45,7 +45,7 @@ def samples_directory() -> Path | None:
 
 def stage_samples(samples: Path, target: Path) -> None:
     """Copy the real sessions of the formats that are imported to ``target``; made-up and damaged ones are left out."""
-    for name in ("claude-code", "jp"):
+    for name in ("claude-code", "codex", "jp"):
         if (samples / name).is_dir():
             ignore = shutil.ignore_patterns("derived_*", "fixtures_*")
             shutil.copytree(samples / name, target / name, ignore=ignore, copy_function=shutil.copyfile)
@@ -138,6 +138,13 @@ def convfs(source: Path, target: Path) -> Path:
     return target / "store"
 
 
+def sealed(source: Path, target: Path) -> Path:
+    """The store, sealed as well."""
+    store = convfs(source, target)
+    run([*mounts.convfs_command(store), "seal"])
+    return store
+
+
 def missing(store: Path, source: Path, target: Path) -> list[Path]:
     """Return the files of ``source`` that hold something and do not come back byte for byte from an export."""
     convfs_ = mounts.convfs_command(store)
@@ -156,6 +163,7 @@ def _digest(path: Path) -> bytes:
 WAYS: dict[str, Callable[[Path, Path], Path]] = {
     "raw files": raw,
     "convfs store": convfs,
+    "convfs store, sealed": sealed,
     "gzip a file": gzipped,
     "gzip a blob (RFD 066)": blob_files,
     "git gc --aggressive": git,
@@ -175,7 +183,7 @@ def measure(title: str, source: Path, work: Path) -> None:
             note(f"{name}: skipped: {error}")
             continue
         sizes[name] = disk_usage(kept)
-        if keep is convfs:
+        if keep is sealed:
             parts = [(part.name, *disk_usage(part)) for part in sorted(kept.iterdir())]
             for path in missing(kept, source, fresh(work / "exported")):
                 note(f"space: NOT IN THE STORE, {path.stat().st_size} bytes: {path}")
