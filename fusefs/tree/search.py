@@ -42,13 +42,13 @@ HITS = "hits.txt"
 
 _MOST = 1000
 """Hits of a query that are shown."""
-_LINES = 20
+_LINES = 10
 """Lines of each hit that are shown."""
-_LINE = 2000
+_LINE = 1000
 """Characters of a line that are shown."""
 _CONVERSATION_MAX = 110
 """Bytes that the name of a hit's conversation has in that of its link."""
-_KEPT = 16
+_KEPT = 8
 """Of how many queries it is remembered what was found."""
 
 Found = tuple[str, int]
