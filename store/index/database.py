@@ -201,6 +201,11 @@ class Database:
         row = self.one("SELECT value FROM state WHERE key = ?", (key,))
         return row[0] if row else None
 
+    def number(self, key: str) -> int:
+        """Return the number kept under ``key``, 0 if there is none."""
+        value = self.state(key)
+        return value if isinstance(value, int) else 0
+
     # -- writing ---------------------------------------------------------------------------------------------------
 
     @contextmanager

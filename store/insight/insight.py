@@ -13,7 +13,7 @@ from store.errors import ConvfsError, StoreFailed, UsageError
 from store.index.beside import erase_database, open_beside, remove_database
 from store.index.database import Database
 from store.insight.counting import Counting
-from store.insight.ledger import Ledger, number_of
+from store.insight.ledger import Ledger
 from store.insight.packing import PackSums
 from store.insight.report import Report, report
 from store.insight.schema import INSIGHT
@@ -117,9 +117,7 @@ class Insight:
 
         def usable(db: Database) -> bool:
             # what it knows of may be gone where logs had to be cut
-            return (
-                number_of(db, "turn") <= store.files.turns.count and number_of(db, "heads") <= store.files.heads.length
-            )
+            return db.number("turn") <= store.files.turns.count and db.number("heads") <= store.files.heads.length
 
         return open_beside(
             self._path,

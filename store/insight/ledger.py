@@ -125,17 +125,17 @@ class Ledger:
     @property
     def last(self) -> int:
         """The last turn that was counted, 0 if none was."""
-        return number_of(self._db, "turn")
+        return self._db.number("turn")
 
     @property
     def followed(self) -> Followed:
         """Up to where the head log was followed."""
-        return Followed(*(number_of(self._db, key) for key in ("heads", "heads_turn", "anew")))
+        return Followed(*(self._db.number(key) for key in ("heads", "heads_turn", "anew")))
 
     @property
     def bytes(self) -> int:
         """The bytes of the payloads of all turns that were counted."""
-        return number_of(self._db, "bytes")
+        return self._db.number("bytes")
 
     def accounts(self) -> list[Account]:
         """Return all sums of answers."""
@@ -310,12 +310,6 @@ class _Accounting:
             f"INSERT OR REPLACE INTO accounts VALUES ({','.join('?' * 15)})", [(*row, sum_of(row)) for row in accounts]
         )
         self._sql.execute("DELETE FROM accounts WHERE answers = 0")
-
-
-def number_of(db: Database, key: str) -> int:
-    """Return the number that is kept under ``key``, 0 if there is none."""
-    value = db.state(key)
-    return value if isinstance(value, int) else 0
 
 
 def most(one: Tokens, other: Tokens) -> Tokens:

@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.head_format import Patched
 from store.disk.retention_format import Reclaimed
 from store.disk.turn_format import Turn
-from store.errors import ConvfsError, DamageError, NotFound, UsageError
+from store.errors import ConvfsError, NotFound, UsageError
 from store.events.conversation import EventRow, ResourceRow
 from store.events.event import Event, Kind
 from store.events.renderer import Renderer
 from store.ids import Hash, tip_of
-from store.index.beside import erase_database
+from store.index.beside import erase_database, open_beside, remove_database
 from store.index.database import Database
 from store.search import documents, lines
 from store.search.documents import Document, Key
@@ -78,7 +77,7 @@ class Following:
             if self._db is not None:
                 self._db.close(sync=sync and not self._db.damaged)
                 if self._db.damaged:
-                    remove(self.store.root)
+                    remove_database(self.store.root / FILE_NAME)
 
     def renew(self) -> None:
         """Begin anew with an empty database, and leave nothing on the disk of what this one has held."""
@@ -89,45 +88,29 @@ class Following:
             erase_database(self.store.root / FILE_NAME)
 
     def _open(self, *, anew: bool) -> Database:
-        path = self.store.root / FILE_NAME
-        if not anew and path.exists() and (db := self._sound(path)) is not None:
-            return db
-        remove(self.store.root)
-        self._done = _NOTHING
-        db = Database(path, self.store.files.index.db.boot, SEARCH)
-        path.chmod(0o600)
-        db.set_state("store", self.store.store_id.hex())
-        db.set_state("renderer", self.renderer.version)
-        return db
+        store, path = self.store, self.store.root / FILE_NAME
 
-    def _sound(self, path: Path) -> Database | None:
-        try:
-            db = Database(path, self.store.files.index.db.boot, SEARCH)
-        except DamageError:
-            return None
-        try:
-            own = db.state("store") == self.store.store_id.hex() and db.state("renderer") == self.renderer.version
+        def usable(db: Database) -> bool:
             # what it knows of may be gone where logs had to be cut
-            ahead = (
-                _number(db, "placed") > self.store.files.turns.count
-                or _number(db, "heads") > self.store.files.heads.length
-            )
-            if db.trusted and db.current and own and not ahead:
-                return db
-        except DamageError:
-            pass
-        db.close()
-        return None
+            placed, heads = db.number("placed"), db.number("heads")
+            return placed <= store.files.turns.count and heads <= store.files.heads.length
+
+        if anew:
+            remove_database(path)
+        # if it is another one than before, nothing is known of it
+        self._done = _NOTHING
+        own: dict[str, str | int] = {"store": store.store_id.hex(), "renderer": self.renderer.version}
+        return open_beside(path, store.files.index.db.boot, SEARCH, own, usable)
 
     # -- where turns and heads are -----------------------------------------------------------------------------------
 
     def follow(self) -> None:
         """Bring what is known of turns and heads up to the logs."""
         store, db = self.store, self.db
-        if _number(db, "placed") == store.files.turns.count and _number(db, "heads") == store.files.heads.length:
+        if db.number("placed") == store.files.turns.count and db.number("heads") == store.files.heads.length:
             return
         with db.writing() as sql:
-            start = _number(db, "heads") or HEADER_SIZE
+            start = db.number("heads") or HEADER_SIZE
             end = store.files.heads.length
             moved: dict[int, None] = {}
             patched: list[int] = []
@@ -144,7 +127,7 @@ class Following:
             tips = {context: self._tip(context) for context in moved if context}
             # not before: a head is never ahead of the turns
             count = store.files.turns.count
-            lines.add_turns(sql, store.files.turns, _number(db, "placed"), count)
+            lines.add_turns(sql, store.files.turns, db.number("placed"), count)
             for context, tip in tips.items():
                 lines.set_head(sql, context, tip)
             sql.executemany("INSERT OR IGNORE INTO waiting VALUES (?, 0)", [(turn,) for turn in patched])
@@ -160,7 +143,7 @@ class Following:
     @property
     def placed(self) -> int:
         """The last turn that is known of."""
-        return _number(self.db, "placed")
+        return self.db.number("placed")
 
     # -- documents ---------------------------------------------------------------------------------------------------
 
@@ -168,7 +151,7 @@ class Following:
         """Return the turns that have no document: call :meth:`follow` before."""
         db = self.db
         waiting: list[int] = [turn for (turn,) in db.query("SELECT turn FROM waiting ORDER BY turn")]
-        return [*range(_number(db, "filed") + 1, _number(db, "placed") + 1), *waiting]
+        return [*range(db.number("filed") + 1, db.number("placed") + 1), *waiting]
 
     def turns_between(self, first: int, beyond: int) -> dict[int, list[int]]:
         """Return the turns of the documents with numbers from ``first`` to ``beyond``."""
@@ -222,7 +205,7 @@ class Following:
             # the command itself counts as one
             if sql.total_changes - before > 1:
                 return True
-        if _number(self.db, "dropped") * 2 > _number(self.db, "blocks"):
+        if self.db.number("dropped") * 2 > self.db.number("blocks"):
             # nothing leads to most of what it has
             with self._lock:
                 self.db.close()
@@ -238,7 +221,7 @@ class Following:
     def _file_some(self) -> bool:
         self.follow()
         db = self.db
-        filed, count = _number(db, "filed"), _number(db, "placed")
+        filed, count = db.number("filed"), db.number("placed")
         late: list[int] = [
             turn for (turn,) in db.query("SELECT turn FROM waiting WHERE tried = 0 LIMIT ?", (_TURNS_AT_ONCE,))
         ]
@@ -297,14 +280,3 @@ class Following:
 def batched(ids: Sequence[T], most: int) -> Iterator[Sequence[T]]:
     """Yield what is given, up to ``most`` at a time."""
     return (ids[start : start + most] for start in range(0, len(ids), most))
-
-
-def remove(root: Path) -> None:
-    """Delete ``search.db`` of the store at ``root``, so that it is made anew."""
-    for suffix in ("", "-wal", "-shm"):
-        (root / f"{FILE_NAME}{suffix}").unlink(missing_ok=True)
-
-
-def _number(db: Database, key: str) -> int:
-    value = db.state(key)
-    return value if isinstance(value, int) else 0
