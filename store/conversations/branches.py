@@ -25,6 +25,14 @@ class Branches(Library):
         """Return the head of a context; NotFound if there is none of that id."""
         return self._writer.head(context_id)
 
+    def has_context(self, context_id: int) -> bool:
+        """Say whether there is a context of that id."""
+        try:
+            self.head(context_id)
+        except NotFound:
+            return False
+        return True
+
     def tip(self, context_id: int, seq: int | None = None) -> int:
         """Return the tip of a context, now or as of the frame ``seq`` of the head log; 0 if it was empty then.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from store.errors import NotFound, UsageError
+from store.errors import UsageError
 from store.formats.registry import format_named
 from store.formats.splices import new_key
 from store.importing.layout import Gaps, Layout, Place
@@ -106,7 +106,7 @@ class Assembly:
     def _resolve(self, places: Sequence[Place]) -> None:
         """Find out what conversations that branch off each other make of the records that are theirs."""
         store, layout = self._store, self._layout
-        there = [self._is_there(place) for place in places]
+        there = [store.has_context(place.context) for place in places]
         entries = [self._entry(place) for place in places]
         if all(there) and all(entry is None for entry in entries):
             for place in places:
@@ -205,21 +205,13 @@ class Assembly:
         rank = self._rank(place)
         if rank < len(self._chosen):
             entry = self._chosen[rank]
-        elif self._is_there(place):
+        elif self._store.has_context(place.context):
             entry = self._store.entry(place.context)
         else:
             return None
         if entry.metadata.get("file") != self._file.id:
             return None
         return None if entry.head == place.tip and not self._is_gone(entry) else entry
-
-    def _is_there(self, place: Place) -> bool:
-        """Say whether the conversation of a place was not deleted."""
-        try:
-            self._store.head(place.context)
-        except NotFound:
-            return False
-        return True
 
     def _is_gone(self, entry: Entry) -> bool:
         return "trashed_ms" in entry.metadata and entry.id not in self._ids

@@ -20,7 +20,7 @@ store that it is to be done once more. Then what had been done stays done, and t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from msgspec import Struct, structs
@@ -127,7 +127,7 @@ class Redaction:
             and isinstance(body := frame.body, Metadata)
             and self._secrets.hold(body.changes)
         }
-        contexts = tuple(sorted(self._contexts | described))
+        contexts = tuple(sorted(self._contexts | self._there(described)))
         return Extent(len(survey.held) + len(described), self._turns, contexts, tuple(survey.damaged))
 
     def run(self) -> Redacted:
@@ -187,7 +187,7 @@ class Redaction:
             for place in places:
                 still.blank(number, place.start, place.filling)
         changed = (*turns.changed, *sorted(frames.patched))
-        contexts = self._contexts | frames.described
+        contexts = self._contexts | self._there(frames.described)
         still.read_anew(changed, contexts)
         stays = {old for old, made in new.made.items() if old == made}
         still.replaced({old: made for old, made in new.made.items() if old != made})
@@ -270,6 +270,10 @@ class Redaction:
             if branch.meets([(turn_of(first), count) for first, count in runs], turns):
                 found.add(context)
         return found
+
+    def _there(self, contexts: Iterable[int]) -> set[int]:
+        """Return those contexts that were not deleted."""
+        return {context for context in contexts if self._store.has_context(context)}
 
     def _files_of(self) -> set[int]:
         """Return the contexts that stand for files which conversations that are to change have come in."""

@@ -75,13 +75,5 @@ def _delete_file(store: Store, context: int) -> None:
     imported = read_file(file.metadata)
     if imported is None:
         return
-    if not any(_is_there(store, place.context) for place in imported.read_layout(store).places):
+    if not any(store.has_context(place.context) for place in imported.read_layout(store).places):
         delete(store, context, file.head)
-
-
-def _is_there(store: Store, context: int) -> bool:
-    try:
-        store.head(context)
-    except NotFound:
-        return False
-    return True
