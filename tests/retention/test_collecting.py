@@ -11,7 +11,6 @@ from store.editing.editor import DELETED, Editor
 from store.importing.importer import Importer
 from store.redaction.wanted import Wanted
 from store.retention.removal import delete, prune_versions
-from store.search.search import Search
 from store.service.operation import Holder
 from store.service.redacting import REDACT, REDACT_PLAN
 from store.store import Store
@@ -123,26 +122,3 @@ def test_what_was_deleted_is_redacted_too(store: Store) -> None:
     report = REDACT.run(Holder(store), wanted, lambda _progress: None)
     assert report.proof.found == []
     assert [version.action for version in store.versions(other)] == ["append"]
-
-
-def test_what_was_deleted_is_not_found(store: Store) -> None:
-    for name in ("gone", "kept"):
-        context = store.create_context(metadata={"project": "p", "name": name}).context
-        text = b"Where is the needle? " + name.encode()
-        payload = b'{"timestamp":"2026-03-05 23:12:09.3","type":"chat_request","content":"%s"}' % text
-        store.append(context, payload, "jp.event.v1")
-    search = Search.of(store)
-    while search.file_some():
-        pass
-    assert len(list(search.run("needle"))) == 2
-    delete(store, 1, store.tip(1))
-    for again in range(2):
-        assert [hit.conversation.name for hit in search.run("needle")] == ["kept"]
-        assert list(search.run("gone")) == []
-        assert collect(store).turns == (1 if again == 0 else 0)
-    search.renew()
-    assert [hit.conversation.name for hit in search.run("needle")] == ["kept"]
-    while search.file_some():
-        pass
-    # a turn that was reclaimed is not looked at again and again
-    assert search.unfiled == 0
