@@ -23,6 +23,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
+import msgspec
 from msgspec import Struct, structs
 
 from store.commit.request import Request
@@ -103,6 +104,7 @@ class Redaction:
         self._progress = progress or (lambda _what, _done, _of: None)
         self._aliases: dict[bytes, tuple[str, Hash]] = {}
         self._payloads: set[Hash] = set()
+        self._originals: set[Hash] = set()
         self._turns = 0
         self._contexts: set[int] = set()
 
@@ -169,7 +171,16 @@ class Redaction:
         dictionaries = self._dictionaries_with(survey.held)
         if dictionaries:
             still.use_no_dictionary()
-        new = Replacements(store.resolver, store.load(), survey.held, self._payloads, self._secrets_of, self._aliases)
+        new = Replacements(
+            store.resolver,
+            store.load(),
+            survey.held,
+            self._payloads,
+            self._secrets_of,
+            self._aliases,
+            self._originals,
+            store.root / "scratch",
+        )
         turns = TurnRewriting(new.made)
         forget = self._contexts | self._files_of()
         frames = FrameRewriting(self._secrets, new, dictionaries, forget, self._begins(new))
@@ -189,7 +200,9 @@ class Redaction:
         changed = (*turns.changed, *sorted(frames.patched))
         contexts = self._contexts | self._there(frames.described)
         still.read_anew(changed, contexts)
-        stays = {old for old, made in new.made.items() if old == made}
+        # what the new ones are made of stays, whatever it is: the proof tells
+        stays = {part for parts in store.resolver.references([*new.made.values()]).values() for part in parts}
+        stays |= {old for old, made in new.made.items() if old == made}
         still.replaced({old: made for old, made in new.made.items() if old != made})
         dropped = {*survey.held, *survey.torn, *dictionaries} - stays
         packs = self._rewrite_packs(dropped, dictionaries)
@@ -242,6 +255,8 @@ class Redaction:
                 patches.append(frame.body)
         held = survey.held
         held.update(self._also)
+        self._originals = _originals(self._store)
+        held.update(survey.with_containers(self._originals, self._store.root / "scratch"))
         survey.close(known_as)
         turns = [
             (turn.turn_id, turn.payload_hash)
@@ -321,6 +336,23 @@ class Redaction:
                 with suppress(Conflict):
                     # who has gone on meanwhile has a later version, which is without it, too
                     store.submit(Request(context, notes=(moved,), expected_head=head.tip))
+
+
+class _WithOriginal(Struct):
+    """Metadata that may name files which are kept as they were imported, by their blobs in hex."""
+
+    original: dict[str, str] | None = None
+
+
+def _originals(store: Store) -> set[Hash]:
+    """Return the blobs of files that are kept as they were imported: archives, databases."""
+    found: set[Hash] = set()
+    for frame in store.files.heads.frames():
+        if isinstance(frame, Frame) and isinstance(body := frame.body, Metadata) and b'"original"' in body.changes:
+            with suppress(msgspec.DecodeError):
+                original = msgspec.json.decode(body.changes, type=_WithOriginal).original
+                found.update(Hash(bytes.fromhex(digest)) for digest in (original or {}).values())
+    return found
 
 
 def _renew_derived(store: Store) -> None:

@@ -7,7 +7,9 @@ metadata says how long it is, and in what is no text, lengths and offsets stand 
 from __future__ import annotations
 
 import hashlib
+from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
 
 from store.commit.intake import Load
 from store.content.compression import MAX_BODY_BYTES
@@ -16,6 +18,7 @@ from store.content.text import is_text
 from store.disk.turn_format import NO_PAYLOAD
 from store.errors import DamageError, NotFound
 from store.ids import Hash
+from store.redaction import containers
 from store.redaction.names import renamed
 from store.redaction.secrets import Secrets
 
@@ -26,7 +29,8 @@ class Replacements:
     """New blobs by the old ones that they take the places of. For one thread.
 
     ``held`` are the old ones, ``payloads`` those of them that turns have; ``secrets`` says what is to be removed from a
-    blob. ``aliases`` are (algorithm, blob) by other digests.
+    blob. ``aliases`` are (algorithm, blob) by other digests, ``originals`` what may hold it compressed, or in pieces.
+    What is too large for memory, or for a program that reads files, goes through ``scratch``.
     """
 
     def __init__(
@@ -37,6 +41,8 @@ class Replacements:
         payloads: Collection[Hash],
         secrets: Callable[[Hash], Secrets],
         aliases: Mapping[bytes, tuple[str, Hash]],
+        originals: Collection[Hash],
+        scratch: Path,
     ) -> None:
         self.damaged: list[str] = []
         """What could not be read, a line each: nobody can any more."""
@@ -46,6 +52,8 @@ class Replacements:
         self._secrets = secrets
         self._payloads = payloads
         self._aliases = aliases
+        self._originals = originals
+        self._scratch = scratch
         self._made: dict[Hash, Hash] = {}
 
     @property
@@ -96,13 +104,24 @@ class Replacements:
 
     def _make(self, digest: Hash) -> Hash:
         secrets = self._secrets(digest)
-        if self._resolver.size(digest) > MAX_BODY_BYTES // 2:
+        if self._resolver.size(digest) > MAX_BODY_BYTES // 2 and digest not in self._originals:
             return self._load.stream(blanked(self._resolver.pieces(digest), secrets))[0]
         data = self._resolver.blob(digest)
+        if digest in self._originals:
+            return self._load.blob(containers.clean(data, secrets, self._scratch))
         if digest not in self._payloads:
             return self._load.blob(renamed(secrets.blanked(data), self.name))
+        data = self._with_other_contents(digest, data, secrets)
         data = secrets.removed(data) if is_text(data) else secrets.blanked(data)
         return self._load.payloads([renamed(data, self.name)])[0]
+
+    def _with_other_contents(self, digest: Hash, payload: bytes, secrets: Secrets) -> bytes:
+        """Return a payload with clean contents where it has any in base64: there, what is very short is not found."""
+        for content in self._resolver.references([digest])[digest]:
+            if content in self._held:
+                held = self._resolver.blob(content)
+                payload = payload.replace(b64encode(held), b64encode(secrets.blanked(held)))
+        return payload
 
 
 def blanked(pieces: Iterable[bytes], secrets: Secrets) -> Iterator[bytes]:

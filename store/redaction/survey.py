@@ -7,7 +7,8 @@ payloads share is looked at once, too: a secret is a string, or a part of one, a
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from store.content.opened import Opened
 from store.content.resolver import Resolver
@@ -17,6 +18,7 @@ from store.disk.file_header import Damage
 from store.disk.pack import PackSet
 from store.errors import ConvfsError
 from store.ids import HASH_SIZE, Hash, hash_key
+from store.redaction import containers
 from store.redaction.names import keys_in
 from store.redaction.secrets import Secrets
 
@@ -71,6 +73,15 @@ class Survey:
             except ConvfsError as error:
                 self.damaged.append(f"{packs.path(pack).name}, offset {offset}: {error}")
             passed(len(found.stored))
+
+    def with_containers(self, digests: Iterable[Hash], scratch: Path) -> Iterator[Hash]:
+        """Yield those of some blobs, archives and databases, that hold a secret which is not seen from outside."""
+        for digest in digests:
+            try:
+                if containers.hold(self._resolver.blob(digest), self._secrets, scratch):
+                    yield digest
+            except ConvfsError as error:
+                self.damaged.append(f"blob {digest.hex()}: {error}")
 
     def close(self, known_as: Mapping[Hash, Sequence[bytes]]) -> None:
         """Find what is made of what was found, and what names it.
