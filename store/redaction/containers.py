@@ -27,6 +27,11 @@ _FAULTS = (zipfile.BadZipFile, zlib.error, sqlite3.Error, EOFError, NotImplement
 _Cell = str | bytes | int | float | None
 
 
+def is_one(data: bytes) -> bool:
+    """Say whether some bytes begin as such a file does."""
+    return data.startswith((_ARCHIVE, _DATABASE))
+
+
 def hold(data: bytes, secrets: Secrets, scratch: Path) -> bool:
     """Say whether something that a file holds has a secret. DamageError where it cannot be read."""
     if secrets.hold(data):

@@ -7,6 +7,7 @@ that gets shorter is followed by white space where that says nothing, and is fil
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from contextlib import suppress
 
 import msgspec
 from msgspec import structs
@@ -17,7 +18,7 @@ from store.disk import turn_format
 from store.disk.file_header import Damage
 from store.disk.head_log import HeadLog
 from store.disk.turn_format import RECORD_SIZE, REDACTED
-from store.errors import DamageError
+from store.errors import DamageError, NotFound
 from store.ids import HASH_SIZE, Hash, tip_of
 from store.redaction.names import renamed
 from store.redaction.replacements import Replacements
@@ -138,6 +139,8 @@ class FrameRewriting:
 
     def _metadata(self, context: int, body: heads.Metadata) -> heads.Metadata:
         changes = renamed(body.changes, self._new.name)
+        if changes != body.changes and b'"size"' in changes:
+            changes = self._with_sizes(changes)
         if self._secrets.hold(changes):
             shorter = self._secrets.removed(changes)
             changes = shorter if len(shorter) <= len(changes) else self._secrets.blanked(changes)
@@ -147,6 +150,20 @@ class FrameRewriting:
             return body
         self.described.add(context)
         return structs.replace(body, changes=changes.ljust(len(body.changes)))
+
+    def _with_sizes(self, changes: bytes) -> bytes:
+        """Return metadata that says how large outputs are now; most are as large as before."""
+        try:
+            told = msgspec.json.decode(changes)
+        except msgspec.DecodeError:
+            return changes
+        before = msgspec.json.encode(told)
+        for value in told.values():
+            if isinstance(value, dict) and isinstance(blob := value.get("blob"), str) and "size" in value:
+                with suppress(ValueError, NotFound):
+                    value["size"] = self._new.size(Hash(bytes.fromhex(blob)))
+        now = msgspec.json.encode(told)
+        return now if now != before and len(now) <= len(changes) else changes
 
     def _without_prefix(self, changes: bytes) -> bytes:
         """Return metadata of an import that does not say what the hash of the imported bytes was."""

@@ -24,8 +24,9 @@ from store.disk.head_log import HeadLog
 from store.disk.pack import PackSet
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
-from store.errors import ConvfsError
+from store.errors import ConvfsError, DamageError
 from store.ids import Hash, hash_key
+from store.redaction import containers
 from store.redaction.names import keys_in
 from store.redaction.secrets import Secrets
 from store.redaction.survey import Bodies, across_chunks
@@ -102,10 +103,14 @@ class _Prover:
                 if not self._gone.isdisjoint(needed):
                     self.proof.found.append(f"{where}: it needs a blob that held a secret")
                 if opened.chunks is not None:
-                    for _start, window in across_chunks(resolver, opened.chunks, self._secrets.reach):
+                    for start, window in across_chunks(resolver, opened.chunks, self._secrets.reach):
                         self._look(window, where)
+                        if not start and containers.is_one(window):
+                            self._look_within(resolver.blob(found.hash), where)
                 for digest, form, body in bodies.of(opened):
                     self._look(body, where)
+                    if containers.is_one(body):
+                        self._look_within(body, where)
                     if digest in self._gone:
                         self.proof.found.append(f"{where}: a blob that held a secret")
                     if form == Form.SKELETON and any(cut[3] in self._gone for cut in skeleton_format.decode(body).cuts):
@@ -154,6 +159,14 @@ class _Prover:
             self.proof.found.append(where)
         if self._gone and self._names(data):
             self.proof.found.append(f"{where}: the name of a blob that held a secret")
+
+    def _look_within(self, data: bytes, where: str) -> None:
+        """Look into an archive or a database."""
+        try:
+            if containers.hold(data, self._secrets, self._root / "scratch"):
+                self.proof.found.append(f"{where}: within what it holds")
+        except DamageError as error:
+            self.proof.unread.append(f"{where}: {error}")
 
     def _names(self, data: bytes) -> bool:
         if any(key in self._keys for key in keys_in(data)):

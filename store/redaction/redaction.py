@@ -111,7 +111,7 @@ class Redaction:
     def _surveyed(self) -> tuple[Survey, list[int]]:
         """Look through all that is in packs, and return what was found, and in which packs."""
         store = self._store
-        survey = Survey(store.resolver, self._secrets)
+        survey = Survey(store.resolver, self._secrets, store.root / "scratch")
         store.flush()
         numbers = store.rewriting.cold(roll=True)
         self._look_through(survey, numbers)
@@ -256,7 +256,7 @@ class Redaction:
         held = survey.held
         held.update(self._also)
         self._originals = _originals(self._store)
-        held.update(survey.with_containers(self._originals, self._store.root / "scratch"))
+        survey.look_within(self._originals)
         survey.close(known_as)
         turns = [
             (turn.turn_id, turn.payload_hash)

@@ -97,6 +97,11 @@ class Replacements:
             whole.update(piece)
         return whole.digest()
 
+    def size(self, digest: Hash) -> int:
+        """Return the size of a blob, which may be a new one."""
+        self.sync()
+        return self._resolver.size(digest)
+
     def _pieces(self, digest: Hash) -> Iterable[bytes]:
         # it may be a new one
         self.sync()
@@ -107,7 +112,7 @@ class Replacements:
         if self._resolver.size(digest) > MAX_BODY_BYTES // 2 and digest not in self._originals:
             return self._load.stream(blanked(self._resolver.pieces(digest), secrets))[0]
         data = self._resolver.blob(digest)
-        if digest in self._originals:
+        if digest not in self._payloads and (digest in self._originals or containers.is_one(data)):
             return self._load.blob(containers.clean(data, secrets, self._scratch))
         if digest not in self._payloads:
             return self._load.blob(renamed(secrets.blanked(data), self.name))
@@ -116,11 +121,12 @@ class Replacements:
         return self._load.payloads([renamed(data, self.name)])[0]
 
     def _with_other_contents(self, digest: Hash, payload: bytes, secrets: Secrets) -> bytes:
-        """Return a payload with clean contents where it has any in base64: there, what is very short is not found."""
+        """Return a payload with clean contents where it has any in base64: there, not all that they hold is found."""
         for content in self._resolver.references([digest])[digest]:
             if content in self._held:
                 held = self._resolver.blob(content)
-                payload = payload.replace(b64encode(held), b64encode(secrets.blanked(held)))
+                inside = containers.is_one(held) and containers.clean(held, secrets, self._scratch)
+                payload = payload.replace(b64encode(held), b64encode(inside or secrets.blanked(held)))
         return payload
 
 

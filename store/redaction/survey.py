@@ -16,7 +16,7 @@ from store.disk import skeleton_format
 from store.disk.blob_format import Chunk, Form, Record
 from store.disk.file_header import Damage
 from store.disk.pack import PackSet
-from store.errors import ConvfsError
+from store.errors import ConvfsError, DamageError
 from store.ids import HASH_SIZE, Hash, hash_key
 from store.redaction import containers
 from store.redaction.names import keys_in
@@ -45,7 +45,8 @@ class Bodies:
 class Survey:
     """What was found of some secrets in the packs that have been looked through. For one thread."""
 
-    def __init__(self, resolver: Resolver, secrets: Secrets) -> None:
+    def __init__(self, resolver: Resolver, secrets: Secrets, scratch: Path) -> None:
+        """Prepare; files that programs of their own read go through ``scratch``."""
         self.held: set[Hash] = set()
         """Blobs that hold a secret, or are made of one that does, or name one: they must become others."""
         self.torn: set[Hash] = set()
@@ -57,6 +58,7 @@ class Survey:
         self._resolver = resolver
         self._bodies = Bodies(resolver)
         self._secrets = secrets
+        self._scratch = scratch
         self._names = bytearray()
         self._makers = array("I")
         self._made_of = array("q")
@@ -74,12 +76,20 @@ class Survey:
                 self.damaged.append(f"{packs.path(pack).name}, offset {offset}: {error}")
             passed(len(found.stored))
 
-    def with_containers(self, digests: Iterable[Hash], scratch: Path) -> Iterator[Hash]:
-        """Yield those of some blobs, archives and databases, that hold a secret which is not seen from outside."""
+    def _within(self, body: bytes) -> bool:
+        """Say whether an archive or a database holds a secret that is not seen from outside."""
+        try:
+            return containers.hold(body, self._secrets, self._scratch)
+        except DamageError:
+            # it only begins like one
+            return False
+
+    def look_within(self, digests: Iterable[Hash]) -> None:
+        """Look into archives and databases of any size."""
         for digest in digests:
             try:
-                if containers.hold(self._resolver.blob(digest), self._secrets, scratch):
-                    yield digest
+                if containers.hold(self._resolver.blob(digest), self._secrets, self._scratch):
+                    self.held.add(digest)
             except ConvfsError as error:
                 self.damaged.append(f"blob {digest.hex()}: {error}")
 
@@ -117,7 +127,7 @@ class Survey:
                 skeleton = skeleton_format.decode(body)
                 made_of = [hash_key(cut[3]) for cut in skeleton.cuts]
                 text = bytes(skeleton.rest)
-            if self._secrets.hold(text):
+            if self._secrets.hold(text) or (form == Form.PLAIN and containers.is_one(body) and self._within(body)):
                 self.held.add(digest)
             made_of += keys_in(text)
             if made_of:

@@ -1,6 +1,8 @@
 """Archives and databases that hold a secret where it is not seen from outside."""
 
+import base64
 import io
+import json
 import sqlite3
 import zipfile
 from contextlib import closing
@@ -9,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from fusefs.text.render import FileRenderer
+from store.artifacts.artifacts import Artifacts
 from store.errors import DamageError
+from store.events.outputs import ARTIFACTS
 from store.importing.exporter import export_native
 from store.importing.importer import Importer
 from store.redaction.containers import clean, hold
@@ -108,3 +112,54 @@ def test_an_export_that_was_imported(memory_path: Path, tmp_path: Path) -> None:
         data = written.read_bytes()
         assert members(data)["conversations.json"] == export.replace(SECRET, "[redacted]")
         assert not hold(data, SECRETS, tmp_path)
+
+
+def test_an_attachment_that_is_an_archive(memory_path: Path) -> None:
+    data = archive(**{"notes.txt": f"{'word ' * 500}{SECRET}"})
+    encoded = base64.b64encode(data).decode()
+    payload = json.dumps({"type": "user", "file": f"data:application/zip;base64,{encoded}", "short": "cGFzcw=="})
+    with Store.open(memory_path / "store", renderer=FileRenderer()) as store:
+        context = store.create_context(metadata={"project": "p", "name": "n"}).context
+        turn = store.append(context, payload.encode(), "jp.event.v1")
+        done = Redaction(store, SECRETS).run()
+        assert done.turns == (turn.turn_id,)
+        assert prove(store, SECRETS, done.gone).found == []
+        said = json.loads(store.payload(turn.turn_id))
+        assert said["short"] == "cGFzcw=="
+        inside = members(base64.b64decode(said["file"].partition(",")[2]))
+        assert inside == {"notes.txt": f"{'word ' * 500}[redacted]"}
+        assert fsck(store) == []
+
+
+def test_what_is_too_short_to_be_found_in_base64(memory_path: Path) -> None:
+    """A content that has it is another one afterwards, however the payload spells it."""
+    content = bytes(range(128, 200)) + b"x" + b"q7!z" + bytes(range(128, 250))
+    payload = json.dumps({"type": "user", "data": base64.b64encode(content * 4).decode()})
+    with Store.open(memory_path / "store", renderer=FileRenderer()) as store:
+        context = store.create_context(metadata={"project": "p", "name": "n"}).context
+        turn = store.append(context, payload.encode(), "jp.event.v1")
+        short = Secrets([b"q7!z"])
+        done = Redaction(store, short).run()
+        assert prove(store, short, done.gone).found == []
+        assert base64.b64decode(json.loads(store.payload(turn.turn_id))["data"]) == (content * 4).replace(
+            b"q7!z", b"****"
+        )
+        assert fsck(store) == []
+
+
+def test_an_output_that_is_an_archive_is_as_long_as_it_says(memory_path: Path) -> None:
+    data = archive(**{"notes.txt": f"{'word ' * 500}{SECRET}{'another ' * 10}"})
+    with Store.open(memory_path / "store", renderer=FileRenderer()) as store:
+        context = store.create_context(metadata={"project": "p", "name": "n"}).context
+        artifacts = Artifacts(store)
+        name = artifacts.begin(context, ARTIFACTS, "notes.zip")
+        artifacts.add(context, ARTIFACTS, name, data)
+        artifacts.end(context, ARTIFACTS, name)
+        done = Redaction(store, SECRETS).run()
+        assert prove(store, SECRETS, done.gone).found == []
+        output = artifacts.listed(context, ARTIFACTS)[name]
+        assert output.blob is not None
+        clean = store.blob(output.blob)
+        assert members(clean)["notes.txt"].count("[redacted]") == 1
+        assert output.size == len(clean)
+        assert fsck(store) == []
