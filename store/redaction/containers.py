@@ -21,7 +21,7 @@ from store.redaction.secrets import Secrets
 
 _ARCHIVE = b"PK\x03\x04"
 _DATABASE = b"SQLite format 3\0"
-_FAULTS = (zipfile.BadZipFile, zlib.error, sqlite3.Error, EOFError, NotImplementedError, RuntimeError, ValueError)
+_FAULTS = (zipfile.BadZipFile, zlib.error, sqlite3.Error, EOFError, RuntimeError, ValueError)
 
 
 _Cell = str | bytes | int | float | None
