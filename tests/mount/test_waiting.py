@@ -27,7 +27,9 @@ class Asking:
 
 
 @pytest.fixture
-def workers() -> Iterator[Workers]:
+def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
+    # however slow the machine is
+    monkeypatch.setattr(waiting, "_END_SECONDS", 60.0)
     workers = Workers()
     yield workers
     workers.end()
