@@ -7,7 +7,7 @@ something that was said::
     {"at": "2026-03-05T19:31:55Z", "from": "user", "text": "Why does the login fail?"}
     {"at": "2026-03-05T19:31:58Z", "from": "model", "calls": "read", "id": "c1", "with": {"path": "login.py"}}
     {"at": "2026-03-05T19:31:59Z", "from": "tool", "id": "c1", "text": "def login(): ...", "path": "/shop/login.py"}
-    {"at": "2026-03-05T19:32:07Z", "from": "model", "text": "It returns nothing."}
+    {"at": "2026-03-05T19:32:07Z", "from": "model", "text": "It returns nothing.", "took": {"in": 210, "out": 6}}
 
 To add a format: copy this module, replace what it says of chat lines, and add one line to ``_KNOWN`` in
 ``registry.py``. Nothing else in convfs knows formats by name. What to keep in mind:
@@ -18,6 +18,8 @@ To add a format: copy this module, replace what it says of chat lines, and add o
   does the rest. ``place`` says the same of what stands in the head, ``twins`` of a text that stands twice.
 * ``compose`` writes what a person adds, as the tool would have written it.
 * ``defines`` is what later records may ask for: here a call's id, so that its result knows the tool's name.
+* ``usage_told`` says what an answer took, in tokens, under a name that all tellings of it have; ``telling`` is what
+  only such records hold, so that the others are not parsed for it.
 * ``spans`` only cuts. A line that makes no sense is a record like any other.
 * ``without`` takes records out in such a way that the tool can go on with the rest.
 * ``claim`` reads a bounded beginning, and says no to what belongs to somebody else.
@@ -29,6 +31,7 @@ from pathlib import Path
 
 from store.errors import UsageError
 from store.events.event import Block, Event, Kind, Resource
+from store.events.usage import Running, Tokens, Usage
 from store.formats.blocks import argument_blocks
 from store.formats.editing import EditableLens, Place
 from store.formats.format import About, Format, Source, Span
@@ -39,6 +42,7 @@ from store.formats.look import Look
 from store.formats.media import file_uri, mime_of
 from store.formats.times import in_iso, milliseconds
 from store.formats.titles import first_line
+from store.formats.token_counts import count
 from store.formats.unknown import as_it_is
 
 _SPEAKERS = {"user": Kind.USER, "model": Kind.ASSISTANT}
@@ -50,6 +54,7 @@ class ChatLinesLens(EditableLens):
 
     type_name = "chat-lines.line.v1"
     one_line = True
+    telling = (b'"took"',)
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return what the line says; damaged lines and unknown speakers are notes."""
@@ -73,6 +78,12 @@ class ChatLinesLens(EditableLens):
             )
         kind = _SPEAKERS.get(as_text(line.get("from")), Kind.NOTE)
         return Event(kind, blocks=blocks, time_ms=time, native=line, lossy=decoded.lossy)
+
+    def usage_told(self, record: JsonObject, running: Running) -> tuple[Usage | None, Running]:
+        """Return what an answer took; nobody answers twice at the same time."""
+        took = as_object(record.get("took"))
+        tokens = Tokens(input=count(took, "in"), output=count(took, "out"))
+        return (Usage(as_text(record.get("at")), "", tokens) if tokens.total else None), running
 
     def place(self, record: JsonObject, key: str) -> Place | None:
         """Return where a line holds field ``key``."""

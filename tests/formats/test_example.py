@@ -6,6 +6,7 @@ import pytest
 from store.errors import UsageError
 from store.events.edit import EventEdit, FieldEdit
 from store.events.event import Kind
+from store.events.usage import NOTHING_RUNNING, Tokens, Usage
 from store.formats.example import ChatLines
 from store.formats.format import Source
 from store.formats.look import Look
@@ -18,7 +19,7 @@ LINES = [
     {"at": "2026-03-05T19:31:55Z", "from": "user", "text": "Why does the login fail?"},
     {"at": "2026-03-05T19:31:58Z", "from": "model", "calls": "read", "id": "c1", "with": {"path": "login.py"}},
     {"at": "2026-03-05T19:31:59Z", "from": "tool", "id": "c1", "text": "def login(): ...", "path": "/shop/login.py"},
-    {"at": "2026-03-05T19:32:07Z", "from": "model", "text": "It returns nothing."},
+    {"at": "2026-03-05T19:32:07Z", "from": "model", "text": "It returns nothing.", "took": {"in": 210, "out": 6}},
     {"from": "somebody", "text": "?"},
 ]
 FILE = b"\n".join(json.dumps(line).encode() for line in LINES) + b"\ncut o"
@@ -83,3 +84,10 @@ def test_a_line_is_edited_composed_and_taken_out() -> None:
         lens.compose(Kind.CONFIG, "x", None, 0)
     assert ChatLines().without(records, {3}) == [records[at] for at in (0, 1, 4, 5)]
     assert ChatLines().without(records, {1}) == [records[at] for at in (0, 2, 3, 4, 5)]
+
+
+def test_what_an_answer_took() -> None:
+    [lens] = ChatLines().lenses
+    records = [json.dumps(line).encode() for line in LINES]
+    told = [usage for usage, _ in (lens.usage(record, NOTHING_RUNNING) for record in records) if usage]
+    assert told == [Usage("2026-03-05T19:32:07Z", "", Tokens(210, 6))]
