@@ -49,6 +49,8 @@ class SealedGroup:
         self._table = table = decode_table(zstd.decompress(frames[0].bytes(), head.table_size), head)
         self._outside, self._named = head.outside, head.named
         self._key = bytes(record.hash[:_KEY_SIZE])
+        self.records = head.records
+        """How many of its blobs are records: those of the lowest numbers."""
         self._count = head.records + head.contents
         self._first_cuts = [0, *accumulate(table.counts)]
         self._records = _Bodies(frames[1], table.bodies)
@@ -69,12 +71,12 @@ class SealedGroup:
     def length(self, member: int) -> int:
         """Return how long a blob is."""
         cut_out = sum(self._table.lengths[cut] for cut in self._cuts(member))
-        records = len(self._table.bodies)
+        records = self.records
         return cut_out + (self._table.bodies[member] if member < records else self._table.contents[member - records])
 
     def expect(self, members: Iterable[int]) -> None:
         """Decompress at once what some blobs need, which are asked for one by one next."""
-        records = len(self._table.bodies)
+        records = self.records
         needed = set(members)
         needed.update(self._table.members[cut] for member in tuple(needed) for cut in self._cuts(member))
         inside = sorted(member for member in needed if member < self._count)
@@ -150,7 +152,7 @@ class SealedGroup:
         """Return which cuts of the table are those of a blob."""
         if not 0 <= member < self._count:
             raise DamageError(f"a sealed group of {self._count} blobs has none of number {member}")
-        if member >= len(self._table.bodies):
+        if member >= self.records:
             return range(0)
         return range(self._first_cuts[member], self._first_cuts[member + 1])
 
@@ -162,7 +164,7 @@ class SealedGroup:
         return self._outside[member - self._count]
 
     def _body(self, member: int) -> bytes:
-        records = len(self._table.bodies)
+        records = self.records
         return self._records.at(member) if member < records else self._contents.at(member - records)
 
 

@@ -46,7 +46,7 @@ _BINARY = 8 << 10
 _SHRINKS = 0.9
 _PACK_BYTES = 64 << 20
 _RUN_BYTES = 256 << 20
-_UNSEALED = 8
+_UNSEALED = 4
 _COMPACTED_BYTES = 8 << 20
 _SMALL_PACK = 16 << 20
 _LITTLE = 1 << 20
@@ -82,7 +82,7 @@ class Sealer:
     def unsealed_bytes(self) -> int:
         """Return how much there is in packs that were appended to, and are not known to be damaged."""
         packs = self._writer.packs
-        return sum(packs.length(number) for number in packs.appended() if number not in self.damaged)
+        return sum(packs.length(number) - HEADER_SIZE for number in packs.appended() if number not in self.damaged)
 
     def planned(self) -> list[int]:
         """Return which packs would be sealed now, the one that is appended to among them."""
@@ -197,7 +197,7 @@ class _Run:
         self._without = without
         source = StoredBlobs(writer.pending, writer.index, writer.packs)
         self._shelf = Shelf(source, _SHELF_BYTES)
-        self._unsealed: dict[Place, list[Member]] = {}
+        self._unsealed: dict[Place, tuple[Opened, list[Member]]] = {}
         self._done: set[Hash] = set()
         self._resolver = Resolver(source, _BASES_BYTES)
         self._level = level
@@ -221,7 +221,8 @@ class _Run:
                 raise DamageError(f"{self._packs.path(pack)}, offset {record.offset}: {record.reason}")
             opened = self._open((pack, offset))
             for member, digest in enumerate(self._names((pack, offset), opened)):
-                yield from self._take(digest, [(pack, offset, member)], record=False)
+                known = opened.sealed is not None and member < opened.sealed.records
+                yield from self._take(digest, [(pack, offset, member)], record=known)
         yield from self._flush()
 
     def finish(self) -> dict[int, int]:
@@ -255,20 +256,22 @@ class _Run:
     def _open(self, place: Place) -> Opened:
         self.at = place[0]
         opened = self._shelf.kept(place)
+        if opened is None and (unsealed := self._unsealed.get(place)) is not None:
+            opened = unsealed[0]
         if opened is None:
             opened = self._shelf.open(self._packs.read(*place))
             self._shelf.keep(place, opened)
         return opened
 
     def _members(self, place: Place, opened: Opened) -> list[Member]:
-        """Return the blobs of a sealed group; those of a few are remembered."""
-        found = self._unsealed.get(place)
-        if found is None:
-            found = list(opened.sealed.members()) if opened.sealed is not None else []
+        """Return the blobs of a sealed group; a few groups, too large for the shelf, are remembered."""
+        known = self._unsealed.get(place)
+        if known is None:
+            known = opened, list(opened.sealed.members()) if opened.sealed is not None else []
             while len(self._unsealed) >= _UNSEALED:
                 del self._unsealed[next(iter(self._unsealed))]
-            self._unsealed[place] = found
-        return found
+            self._unsealed[place] = known
+        return known[1]
 
     def _names(self, place: Place, opened: Opened) -> list[Hash]:
         if opened.sealed is None:
