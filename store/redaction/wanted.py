@@ -14,13 +14,27 @@ from store.disk import skeleton_format
 from store.disk.blob_format import Form
 from store.disk.file_header import Damage
 from store.disk.head_format import Frame, Metadata
-from store.errors import ConvfsError, NotFound
+from store.errors import ConvfsError, NotFound, UsageError
 from store.events.event import Block, Event, utf8
+from store.formats.registry import FORMATS
 from store.ids import Hash
+from store.importing.copied import Copied
+from store.importing.cursor import Cursor
+from store.importing.envelope import Envelope
+from store.importing.imported import Imported, ImportedFile
+from store.importing.layout import Layout, Place
 from store.redaction.patterns import built_in, by_pattern, own
 from store.redaction.secrets import LEAST_BYTES, Secrets
 from store.redaction.survey import Bodies
 from store.store import Store
+
+_OWN_WORDS = (
+    *("project", "name", "title", "labels", "pinned", "archived", "format", "source", "session", "begins", "part"),
+    *("created_ms", "updated_ms", "started_ms", "trashed_ms", "forked_from", "context", "turn", "imported_head"),
+    *("layout_of", "artifact", "agent", "blob", "size", "modified_ns", "file", "model", "sha256"),
+    *("append", "import", "create", "fork", "edit", "branch", "restore", "redact", "null", "true", "false"),
+)
+"""What metadata and versions are told in, beside what imports say."""
 
 LEAST_EVERYWHERE = 24
 """A text of an event that is as long as this goes wherever it stands; a shorter one, from that event only."""
@@ -74,6 +88,8 @@ def find(store: Store, wanted: Wanted, passed: Callable[[int, int], None] = lamb
     also: dict[Hash, Secrets] = {}
     for context, number in wanted.events:
         _add_event(store, context, number, literals, also)
+    for literal in literals:
+        _refuse_own(literal)
     everywhere = list(literals)
     matches = [Match(kind, hint(text), counts[kind, text]) for text, kind in literals.items()]
     return Found(
@@ -81,6 +97,18 @@ def find(store: Store, wanted: Wanted, passed: Callable[[int, int], None] = lamb
         {digest: Secrets([*everywhere, *more.literals]) for digest, more in also.items()},
         sorted(matches, key=lambda match: (match.kind, match.hint)),
     )
+
+
+def _refuse_own(literal: bytes) -> None:
+    """Raise UsageError for what the store says itself: without that, nobody could read it any more."""
+    structs = (Imported, ImportedFile, Cursor, Envelope, Layout, Place, Copied)
+    words = {*_OWN_WORDS, *(field for struct in structs for field in struct.__struct_fields__)}
+    words.update(format_.name for format_ in FORMATS)
+    for word in sorted(words):
+        if literal in word.encode():
+            raise UsageError(
+                f"a text is part of a word that the store itself uses ({word}): name more of what is to be redacted"
+            )
 
 
 def hint(secret: bytes) -> str:

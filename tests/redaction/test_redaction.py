@@ -256,3 +256,9 @@ def test_what_is_about_to_be_named_is_named_by_its_new_name(root: Path) -> None:
         again = store.append(context, payload, "jp.event.v1")
         assert store.payload(again.turn_id) == payload
         assert fsck(store) == []
+
+
+@pytest.mark.parametrize("word", ["title", "prefix", "import", "claude", "offse"])
+def test_what_the_store_itself_says_is_refused(root: Path, word: str) -> None:
+    with opened(root) as store, pytest.raises(ConvfsError, match="that the store itself uses"):
+        find(store, Wanted(texts=(word.encode(),)))
