@@ -22,6 +22,7 @@ from tests.bench import (
     reading,
     scale,
     sealing,
+    search,
     service,
     space,
 )
@@ -36,6 +37,7 @@ BENCHMARKS = {
     "space": space.bench,
     "reading": reading.bench,
     "editing": editing.bench,
+    "search": search.bench,
     "scale": scale.bench,
     "sealing": sealing.bench,
     "paging": paging.bench,

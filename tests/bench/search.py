@@ -1,0 +1,216 @@
+"""Search: what the index takes, how soon things are found, and what it costs those who append meanwhile.
+
+Beside a search stand ``rg`` and ``grep -r`` over the same text as plain files: the transcripts, a file a conversation.
+What is searched for: something that stands in one event, in a few per cent of all, in none, a common word, and an
+expression. The first hit and all of them; warm, and with the kernel's caches dropped and the store opened anew. The
+answers are compared.
+
+By itself: ``python -m tests.bench.search [--quick] [--rounds N] [--dir DIR]``.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from fusefs.text.render import FileRenderer
+from store.exporting.event_json import shown_events
+from store.importing.importer import Importer
+from store.search.following import FILE_NAME
+from store.search.search import Search
+from store.store import Store
+from store.upkeep.idle import Idle
+from tests.bench import corpus
+from tests.bench.harness import (
+    can_drop_caches,
+    disk_usage,
+    drop_caches,
+    fresh,
+    interleaved,
+    median,
+    megabytes,
+    needs,
+    note,
+    options,
+    parse,
+    percentile,
+    print_table,
+    ratio,
+    seconds,
+    timed,
+)
+
+RARE = "heliotrope-in-one-place"
+WORDS = 100_000
+APPENDS = 1500
+PAUSE = 0.002
+"""Seconds between two appends: as programs do, and so that there is something to give way to."""
+
+
+class Sample(NamedTuple):
+    """One search: seconds until the first hit, seconds in all, and the files or events that were found."""
+
+    first: float
+    all: float
+    found: int
+
+
+def prepare(directory: Path, *, sessions: int, events: int) -> int:
+    """Make a store and the plain files; return the bytes of text."""
+    corpus.write_corpus(directory / "corpus", sessions=sessions, events=events, projects=100, different_words=WORDS)
+    plain = fresh(directory / "plain")
+    with Store.open(fresh(directory / "store"), renderer=FileRenderer()) as store:
+        Importer(store).run([directory / "corpus"])
+        context = store.create_context(metadata={"project": "one", "name": "place"}).context
+        line = {"type": "user", "message": {"role": "user", "content": f"What is {RARE}?"}}
+        store.append(context, json.dumps(line).encode(), "claude-code.line.v1")
+        for conversation in store.conversations():
+            with open(plain / f"{conversation.id}.md", "wb") as file:
+                file.writelines(FileRenderer().transcript(conversation, shown_events(store, conversation)))
+    return sum(path.stat().st_size for path in plain.iterdir())
+
+
+def index(directory: Path) -> float:
+    """File everything; return the seconds of processor that it took."""
+    with Store.open(directory / "store", renderer=FileRenderer()) as store:
+        began = time.process_time()
+        while Search.of(store).step():
+            pass
+        return time.process_time() - began
+
+
+def searching(store: Store, query: str) -> Sample:
+    """Search by the store's own."""
+    began = time.perf_counter()
+    first = 0.0
+    found = 0
+    for _hit in Search.of(store).run(query, lines=1):
+        first = first or time.perf_counter() - began
+        found += 1
+    return Sample(first, time.perf_counter() - began, found)
+
+
+def reading(command: list[str], pattern: list[str], plain: Path) -> Sample:
+    """Search by a program that reads all files, which prints the lines that it finds."""
+    began = time.perf_counter()
+    with subprocess.Popen([*command, *pattern, str(plain)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        first = time.perf_counter() - began
+        found = bool(line) + process.stdout.read().count(b"\n")
+    return Sample(first, time.perf_counter() - began, found)
+
+
+def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) -> None:
+    """Print all tables."""
+    directory = directory / "search"
+    rounds = rounds or (2 if quick else 5)
+    note("search: making text")
+    text = prepare(directory, sessions=8 if quick else 200, events=300 if quick else 2500)
+    note("search: filing it")
+    spent = index(directory)
+    size = disk_usage(directory / "store" / FILE_NAME)[0]
+    rows = [(megabytes(text), megabytes(size), ratio(size, text), f"{text / spent / 1e6:.0f} MB/s")]
+    print_table("The index", ("text", "index", "of the text", "filed, of one processor"), rows)
+    for title, query, pattern in (
+        ("what stands in one place", RARE, ["-F", RARE]),
+        ("what stands nowhere", "heliotrope-in-no-place", ["-F", "heliotrope-in-no-place"]),
+        ("what stands in some places", f'"{corpus.NEEDLE}"', ["-F", corpus.NEEDLE]),
+        ("an expression", "/heliotrope-in-[a-z]+-place/", ["-e", "heliotrope-in-[a-z]+-place"]),
+    ):
+        _compare(title, rounds, directory, query, pattern)
+    _appending(fresh(directory / "appends"), directory / "corpus", 3 if quick else 7)
+
+
+def _compare(title: str, rounds: int, directory: Path, query: str, pattern: list[str]) -> None:
+    plain = directory / "plain"
+    programs: dict[str, Callable[[int], Sample]] = {
+        "rg": lambda _number: reading([needs("rg"), "--no-ignore"], pattern, plain),
+        "grep -r": lambda _number: reading([needs("grep"), "-rE" if pattern[0] == "-e" else "-r"], pattern, plain),
+    }
+    with Store.open(directory / "store", renderer=FileRenderer()) as store:
+        warm = interleaved(rounds, {"convfs": lambda _number: searching(store, query), **programs})
+    assert len({bool(samples[0].found) for samples in warm.values()}) == 1, warm
+    cold: dict[str, list[Sample]] = {}
+    if can_drop_caches():
+        cold = interleaved(
+            min(rounds, 3), {"convfs": partial(_anew, directory, query)} | {"rg": partial(_dropped, programs["rg"])}
+        )
+    rows = []
+    for name, samples in warm.items():
+        row = [name]
+        for measured in (samples, cold.get(name, [])):
+            for part in ("first", "all"):
+                values = [getattr(sample, part) for sample in measured]
+                base = [sample.all for sample in (warm if measured is samples else cold).get("convfs", [])]
+                row.append(f"{seconds(median(values))}" if values else "-")
+                if part == "all":
+                    row.append(ratio(median(values), median(base)) if values and base else "-")
+        rows.append(row)
+    print_table(
+        f"Search for {title} ({warm['convfs'][0].found} events)",
+        ("", "first hit, warm", "all, warm", "to convfs", "first hit, cold", "all, cold", "to convfs"),
+        rows,
+    )
+
+
+def _anew(directory: Path, query: str, _number: int) -> Sample:
+    with Store.open(directory / "store", renderer=FileRenderer()) as store:
+        list(Search.of(store).run(query, 1))
+    with Store.open(directory / "store", renderer=FileRenderer()) as store:
+        drop_caches()
+        return searching(store, query)
+
+
+def _dropped(work: Callable[[int], Sample], number: int) -> Sample:
+    drop_caches()
+    return work(number)
+
+
+def _appending(directory: Path, source: Path, rounds: int) -> None:
+    """Measure appends to a store at rest, and to one that files what was imported as a daemon's background does."""
+    path = directory / "store"
+    with Store.open(path, renderer=FileRenderer()) as store:
+        Importer(store).run([source])
+    contestants = {"at rest": partial(_appends, path, False), "filing": partial(_appends, path, True)}
+    taken = interleaved(rounds, contestants)
+    base = median(median(one) for one in taken["at rest"])
+    rows = [
+        (
+            name,
+            seconds(median(median(one) for one in values)),
+            ratio(median(median(one) for one in values), base),
+            seconds(median(percentile(one, 0.99) for one in values)),
+        )
+        for name, values in taken.items()
+    ]
+    print_table("Appends while the index is kept up", ("", "median", "to at rest", "99th of 100"), rows)
+
+
+def _appends(path: Path, filing: bool, number: int) -> list[float]:
+    """Return the seconds that each of many appends takes."""
+    taken: list[float] = []
+    with Store.open(path, renderer=FileRenderer()) as store:
+        context = store.create_context().context
+        if filing:
+            Search.of(store).renew()
+        idle = Idle(lambda: store.activity)
+        if filing:
+            idle.add(Search.of(store), 0.5, at_once=True)
+        idle.start()
+        for payload in corpus.payloads(APPENDS, 2000, seed=number):
+            time.sleep(PAUSE)
+            taken.append(timed(partial(store.append, context, payload, "claude-code.line.v1")))
+        idle.close()
+    return taken
+
+
+if __name__ == "__main__":
+    parser = options(__doc__ or "")
+    arguments = parse(parser)
+    bench(arguments.dir, quick=arguments.quick, rounds=arguments.rounds)
