@@ -14,6 +14,9 @@ from fusefs.text.amounts import size_text
 if TYPE_CHECKING:
     from store.importing.importer import ImportReport
 
+_FILING_SECONDS = 0.25
+"""How long what was imported is indexed for searches: enough for what has come since the last import."""
+
 DEMO = Path(__file__).parent / "demo"
 
 
@@ -35,6 +38,7 @@ def import_(
         raise click.UsageError("--demo goes without a PATH")
     from fusefs.cli.backend import exists, reach, store_root
     from fusefs.cli.progress import import_progress
+    from fusefs.cli.searching import FILE, FileParams
     from store.service.operations import IMPORT, ImportParams
 
     chosen = _named(paths) if paths else _own_sessions(demo)
@@ -47,7 +51,10 @@ def import_(
             # What an empty store would take in, without making one where it would stay.
             root = Path(stack.enter_context(TemporaryDirectory(prefix="convfs-")))
         backend = stack.enter_context(reach(root, create=True))
-        report = backend.call(IMPORT, params, stack.enter_context(import_progress(chosen)))
+        with import_progress(chosen) as progress:
+            report = backend.call(IMPORT, params, progress)
+        if not dry_run:
+            backend.call(FILE, FileParams(_FILING_SECONDS))
     click.echo(_summary(report, dry_run))
     for warning in report.warnings:
         click.echo(f"convfs: warning: {escape(warning)}", err=True)

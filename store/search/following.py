@@ -9,6 +9,7 @@ The file can be trusted as ``index.db`` can (``store.index.database``), and is d
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -17,7 +18,7 @@ from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.head_format import Patched
 from store.disk.retention_format import Reclaimed
 from store.disk.turn_format import Turn
-from store.errors import ConvfsError, NotFound, UsageError
+from store.errors import ConvfsError, NotFound, StoreFailed, UsageError
 from store.events.conversation import EventRow, ResourceRow
 from store.events.event import Event, Kind
 from store.events.renderer import Renderer
@@ -31,6 +32,8 @@ from store.search.schema import SEARCH
 from store.store import Store
 
 T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
 
 FILE_NAME = "search.db"
 _TURNS_AT_ONCE = 300
@@ -192,8 +195,12 @@ class Following:
             seen = (self.store.files.turns.count, self.store.files.heads.length)
             if seen == self._done:
                 return False
-            if self._file_some() or self._tidy():
-                return True
+            try:
+                if self._file_some() or self._tidy():
+                    return True
+            except StoreFailed as error:
+                # a full disk: searches read what is not filed, and it is tried again when something has changed
+                _LOG.warning("%s", error)
             self._done = seen
             return False
 

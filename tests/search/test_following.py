@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fusefs.text.render import FileRenderer
+from store.errors import DamageError
 from store.ids import hash_bytes
 from store.retention.removal import delete
-from store.search import following as following_module
 from store.search.following import FILE_NAME
 from store.search.search import Search
 from store.store import Append, Store
@@ -114,7 +114,7 @@ def test_damage_is_found_out_or_harms_nothing(memory_path: Path, place: int) -> 
         for _ in range(3):
             try:
                 list(Search.of(store).run("lock"))
-            except following_module.DamageError:
+            except DamageError:
                 continue
             break
         else:
