@@ -214,10 +214,14 @@ class Intake:
         With ``roll``, these are all that there are now.
         """
         packs = self.writer.packs
-        with self._append_lock:
-            if roll:
-                packs.roll()
-            found = packs.cold()
+        self.writer.check()
+        try:
+            with self._append_lock:
+                if roll:
+                    packs.roll()
+                found = packs.cold()
+        except Exception as error:
+            raise self.writer.fail(error) from error
         self.sync()
         return found
 

@@ -46,7 +46,7 @@ from store.upkeep import roots
 from store.upkeep.opening_index import remove_database
 from store.upkeep.reachable import Reachable
 from store.upkeep.reclaiming import Reclaiming, Since
-from store.upkeep.rewriting import Rewriting
+from store.upkeep.rewriting import Rewriting, told
 from store.upkeep.sealing import Sealer
 from store.upkeep.sweeping import Sweep
 
@@ -105,7 +105,7 @@ class Collector:
         if not alone.acquire(blocking=wait):
             return Collected()
         try:
-            with self._intake.reliance.watching():
+            with told(), self._intake.reliance.watching():
                 return (yield from self._collect(grace_seconds, least_part, dry_run=dry_run))
         finally:
             alone.release()

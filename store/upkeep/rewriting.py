@@ -18,20 +18,32 @@ Readers hold no locks. Who looked up a place before the switch, and finds its pa
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 
 from store.commit.intake import Intake
 from store.disk.pack_files import PackWriter
-from store.errors import DamageError
+from store.errors import DamageError, StoreFailed, StoreFull
 from store.ids import Hash
 from store.index.places import Place, Places
 from store.upkeep.rebuild import blob_places
 
 _AT_ONCE = 500
 _NOTHING: frozenset[Hash] = frozenset()
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Tell what the system does not do in the block as a ConvfsError: what was there before is there still."""
+    try:
+        yield
+    except OSError as error:
+        kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreFailed
+        raise kind(f"packs could not be written anew ({error.strerror}): they stay as they are") from error
 
 
 class Alone:
@@ -110,7 +122,8 @@ class Rewriting:
         self._index.replace_packs(places, packs, replaced)
         self._intake.forget_packed()
         self._index.forget_packs(replaced)
-        self._packs.remove(replaced, overwrite=overwrite)
+        with told():
+            self._packs.remove(replaced, overwrite=overwrite)
 
     def _left_out(
         self, places: Places, replaced: Sequence[int], dropped: Collection[Hash], *, overwrite: bool

@@ -14,7 +14,6 @@ yields how many bytes of blobs each step has compressed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
-from errno import EDQUOT, ENOSPC
 from itertools import islice
 
 from msgspec import Struct
@@ -32,11 +31,11 @@ from store.disk import skeleton_format
 from store.disk.blob_format import Form, Record, encode_record
 from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.pack_files import REWRITTEN, PackWriter, Place
-from store.errors import DamageError, StoreFailed, StoreFull
+from store.errors import DamageError
 from store.ids import Hash, hash_bytes
 from store.index.places import Places
 from store.upkeep.reading_order import reading_order
-from store.upkeep.rewriting import Rewriting
+from store.upkeep.rewriting import Rewriting, told
 
 _AT_ONCE = 256
 _SHELF_BYTES = 12 << 20
@@ -154,19 +153,17 @@ class Sealer:
         self._writer.check_room(before)
         run = _Run(self._writer, self._rewriting, numbers, without, level)
         try:
-            noted = self._writer.index.db.state(_FIRST_TURN)
-            yield from run.write(noted if isinstance(noted, int) else 1)
-            yield 0
-            new = run.finish()
-            run.at = 0
-            self._rewriting.switch(run.places, new, numbers, dropped=without, overwrite=overwrite)
+            with told():
+                noted = self._writer.index.db.state(_FIRST_TURN)
+                yield from run.write(noted if isinstance(noted, int) else 1)
+                yield 0
+                new = run.finish()
+                run.at = 0
+                self._rewriting.switch(run.places, new, numbers, dropped=without, overwrite=overwrite)
         except DamageError as error:
             # whoever tries again must come farther, or find less to do
             self.damaged.update(dict.fromkeys([run.at] if run.at else numbers, str(error)))
             raise
-        except OSError as error:
-            kind = StoreFull if error.errno in (ENOSPC, EDQUOT) else StoreFailed
-            raise kind(f"packs could not be written anew ({error.strerror}): they stay as they are") from error
         finally:
             run.abandon()
         index = self._writer.index

@@ -20,9 +20,11 @@ from store.editing.editor import DELETED, Editor
 from store.errors import ConvfsError, NotFound
 from store.ids import Hash, hash_bytes, type_tag
 from store.importing.importer import Importer
+from store.retention.removal import delete
 from store.store import Append, Store
 from store.upkeep import opening_index, recovery
 from store.upkeep.fsck import fsck
+from store.upkeep.head_checks import reclaimed
 from tests.importing.sessions import lines, session
 
 THREADS = 3
@@ -182,6 +184,8 @@ class User:
             first = store.append(context, self.text(20), "x.v1")
         steps = [self.append, self.append_many, self.large, self.stream, self.branch, self.edit, self.patch]
         steps += [self.describe, self.trash, self.blob, self.keyed, self.attach, self.fork, self.yesterday]
+        if self.number == 0:
+            steps.append(self.collect)
         self.source.shuffle(steps)
         for step in steps:
             step(name)
@@ -260,6 +264,17 @@ class User:
             self.store.put_blob(data)
             self.told.blobs.append(data)
 
+    def collect(self, _name: str) -> None:
+        """Take out of the packs what nothing leads to: what was in a conversation that is deleted for good."""
+        context = self.store.create_context().context
+        self.store.append_many(context, [Append(self.text(size), "gone.v1") for size in (100, 3000, 9000)])
+        delete(self.store, context, self.store.head(context).tip)
+        for data in self.told.blobs:
+            # nothing names them, so they must be asked for to stay
+            self.store.put_blob(data)
+        for _pause in self.store.collector.steps(grace_seconds=0, least_part=0, dry_run=False):
+            pass
+
     def keyed(self, name: str) -> None:
         for step in range(2):
             key = b"%s %d %d" % (name.encode(), self.day, step)
@@ -320,7 +335,10 @@ def missing(store: Store, told: Told, noted: Noted) -> Iterator[str]:
         elif name != IMPORTED or sure == len(states) - 1:
             yield f"conversation {name} is in a state in which it never was"
     names = {name for _tag, _version, name in store.types()}
+    gone = reclaimed(store)
     for turn_id, turn in store.files.turns.scan():
+        if turn_id in gone:
+            continue
         if isinstance(turn, ConvfsError) or turn.turn_id != turn_id:
             yield f"turn {turn_id} is damaged"
         elif turn.type_tag not in map(type_tag, names):
