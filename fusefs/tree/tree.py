@@ -9,28 +9,25 @@ from pathlib import Path
 from fusefs import inodes
 from fusefs.inodes import FIRST_HANDED_OUT_VIEW, ROOT, Handed, Place, Space
 from fusefs.text.names import parse_event_name
-from fusefs.tree.by_resource import BY_RESOURCE, Resources, ResourcesDirectory
+from fusefs.tree.by_resource import BY_RESOURCE, Resources
 from fusefs.tree.changes import Shown, Stale, stale_places
-from fusefs.tree.control import BLOBS, Errors, control_node
+from fusefs.tree.control import BLOBS, Errors
 from fusefs.tree.disk_space import DiskSpace, SpaceTaken
 from fusefs.tree.drawings import Drawings
 from fusefs.tree.events import EventFile
-from fusefs.tree.fixed import README_NAME, RECENT, ReadmeFile, RootDirectory
-from fusefs.tree.imports import IMPORT, ImportDirectory
-from fusefs.tree.labels import BY_LABEL, LabelDirectory, LabelsDirectory
-from fusefs.tree.links import BY_DATE, DatesDirectory, DayDirectory, RecentDirectory
 from fusefs.tree.native.files import Native
 from fusefs.tree.node import Node
 from fusefs.tree.outputs import OutputFile, OutputNames, output_node
 from fusefs.tree.overlay import EventOverlay, Served
 from fusefs.tree.paths import CONTROL, CONVERSATIONS, TRANSCRIPTS
 from fusefs.tree.places import placed
-from fusefs.tree.projects import MARKDOWN, ProjectDirectory, ProjectsDirectory, TranscriptsDirectory
+from fusefs.tree.projects import MARKDOWN
 from fusefs.tree.records import RecordFile
 from fusefs.tree.resources import resource_node
-from fusefs.tree.search import SEARCH, Searches, search_node
+from fusefs.tree.search import SEARCH, Searches
 from fusefs.tree.shown_names import shown_distinct, shown_name
 from fusefs.tree.streams import GrowingFile, Streams
+from fusefs.tree.top import Key, top_node
 from fusefs.tree.view import View
 from fusefs.tree.view_node import ViewNode
 from fusefs.tree.waiting import Workers
@@ -38,10 +35,6 @@ from store.errors import NotFound
 from store.ids import now_ms
 from store.store import Store
 
-Key = tuple[str, ...]
-"""What a handed-out inode is: the path of a directory or file that belongs to no conversation."""
-
-_DAY_LENGTH = len("2026-03-05")
 _UNCOUNTED: tuple[Key, ...] = ((BY_RESOURCE,), (CONTROL, BLOBS), (SEARCH,))
 """What is below these may be very many, and gets another number when it is looked up again."""
 _VIEWS_KEPT = 256
@@ -132,7 +125,7 @@ class Tree:
         ino = self._keys.number(key)
         node = self._fixed.get(ino)
         if node is None:
-            node = self._fixed[ino] = self._make(ino, key)
+            node = self._fixed[ino] = top_node(self, ino, key)
         return node
 
     def made(self, key: Key, make: Callable[[int], Node]) -> Node:
@@ -140,37 +133,6 @@ class Tree:
         ino = self._keys.number(key)
         node = self._fixed[ino] = make(ino)
         return node
-
-    def _make(self, ino: int, key: Key) -> Node:
-        match key:
-            case ():
-                return RootDirectory(self, ino)
-            case (name,) if name == README_NAME:
-                return ReadmeFile(ino, self.mounted_ms)
-            case (name,) if name == IMPORT:
-                return ImportDirectory(self, ino)
-            case (name,) if name == RECENT:
-                return RecentDirectory(self, ino)
-            case (name,) if name in (CONVERSATIONS, TRANSCRIPTS):
-                return ProjectsDirectory(self, ino, name)
-            case (name, project) if name == CONVERSATIONS:
-                return ProjectDirectory(self, ino, project)
-            case (name, project) if name == TRANSCRIPTS:
-                return TranscriptsDirectory(self, ino, project)
-            case (name,) if name == BY_LABEL:
-                return LabelsDirectory(self, ino)
-            case (name, label) if name == BY_LABEL:
-                return LabelDirectory(self, ino, label)
-            case (name, *rest) if name == BY_DATE:
-                date = rest[0] if rest else ""
-                return DayDirectory(self, ino, date) if len(date) == _DAY_LENGTH else DatesDirectory(self, ino, date)
-            case (name, *rest) if name == BY_RESOURCE:
-                return ResourcesDirectory(self, ino, tuple(rest))
-            case (name, *rest) if name == SEARCH:
-                return search_node(self, ino, tuple(rest))
-            case (name, *rest) if name == CONTROL:
-                return control_node(self, ino, tuple(rest))
-        raise NotFound(f"there is no {'/'.join(key)}")
 
     def event(self, view_id: int, number: int) -> EventFile:
         """Return the file of an event under the number that it is known by."""

@@ -93,7 +93,7 @@ class Companions:
 
     def _failed(self, error: Exception) -> None:
         self._busy = False
-        self._desk.native.failed("what lies beside a session", error)
+        self._desk.native.failures.add("what lies beside a session", error)
 
     def _done(self, files: list[tuple[Parts, Path, os.stat_result]], entry: Entry) -> None:
         """Remove from the disk what the store has, but for what was written to meanwhile."""

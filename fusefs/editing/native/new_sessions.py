@@ -187,7 +187,7 @@ class NewSessions:
         """Take note that a file of many conversations was imported. It stays on the disk."""
         new.busy = False
         for error in report.errors:
-            self._desk.native.note("/".join((new.tool, *new.parts)), error)
+            self._desk.native.failures.note("/".join((new.tool, *new.parts)), error)
 
     def settle_quietly(self, ino: int, *, everything: bool = False) -> None:
         """Do what :meth:`settle` does, when there is nobody to be told what is wrong."""
@@ -201,7 +201,7 @@ class NewSessions:
     def _gave_up(self, new: _New, error: Exception) -> None:
         new.busy = False
         new.waits_since = new.changed_at = time.monotonic()
-        self._desk.native.failed("/".join((new.tool, *new.parts)), error)
+        self._desk.native.failures.add("/".join((new.tool, *new.parts)), error)
 
     def _bring_back(self, known: Entry) -> None:
         """Take a conversation out of the trash whose session is there again."""
@@ -256,7 +256,7 @@ class NewSessions:
                 else:
                     self._desk.companions.note(tool, parts)
             except (ConvfsError, OSError) as error:
-                self._desk.native.failed("/".join((tool, *parts)), error)
+                self._desk.native.failures.add("/".join((tool, *parts)), error)
 
     def _left(self) -> list[tuple[str, Parts, bool]]:
         """Return the files that lie on the disk, and whether each may be a session."""

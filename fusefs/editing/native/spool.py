@@ -91,6 +91,17 @@ class Spool:
         below = self.lower.read(offset, min(size, self.base - offset))
         return below + (os.pread(self._fd, size - len(below), self.base) if len(below) < size else b"")
 
+    def last_line(self) -> int:
+        """Return where the last complete line ends of what was written, 0 if there is none."""
+        end = self.size
+        while end > self.base:
+            start = max(end - _AT_ONCE, self.base)
+            newline = self.read(start, end - start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            end = start
+        return end
+
     def written(self, offset: int, size: int) -> bytes:
         """Return a part of what lies on the disk; any thread may ask."""
         return os.pread(self._fd, size, offset)

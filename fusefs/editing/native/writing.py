@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
+from fusefs.editing.native.failures import Failures
 from fusefs.editing.native.jobs import Append, Job, Rewrite
 from fusefs.editing.native.spool import Spool
 from fusefs.editing.native.target import NativeTarget
 from fusefs.tree.changes import Stale
 from fusefs.tree.node import Content
-from store.errors import Conflict, ConvfsError, StoreBusy
+from store.errors import Conflict, ConvfsError
 from store.importing.native import NativeFile
 from store.index.catalogue import Entry
 
@@ -36,8 +37,6 @@ _PATIENCE_SECONDS = 0.1
 """So long complete lines wait, at most, that a program appends without a pause."""
 _SETTLED_SECONDS = 2.0
 """After so long without a write, what is no complete line is committed too, as is what was written anew and is open."""
-_AGAIN_SECONDS = 1.0
-_LOOKED_AT = 1 << 20
 _MOST_TRIES = 3
 
 T = TypeVar("T")
@@ -57,9 +56,7 @@ class NativeWriting:
         """By conversation: how many handles there are that may write."""
         self._tries: dict[int, int] = {}
         """By conversation: how often what was written anew did not become what the store then had."""
-        self._again_at = 0.0
-        self._noted: dict[str, str] = {}
-        """What was noted last of each thing that could not be committed."""
+        self.failures = Failures(desk.tree)
         self._large: list[_Later] = []
         self._something = trio.Event()
 
@@ -204,26 +201,11 @@ class NativeWriting:
         try:
             self.commit(context, everything=everything)
         except (ConvfsError, OSError) as error:
-            self.failed(f"conversation {context}", error)
+            self.failures.add(f"conversation {context}", error)
 
     def _gave_up(self, spool: Spool, error: Exception) -> None:
         spool.busy = False
-        self.failed(f"conversation {spool.context}", error)
-
-    def failed(self, what: str, error: Exception) -> None:
-        """Take note that something could not be committed: it is tried again later."""
-        self._again_at = time.monotonic() + _AGAIN_SECONDS
-        if not isinstance(error, StoreBusy):
-            self.note(what, f"{error}; what was written is kept, and is what the file shows")
-
-    def note(self, what: str, reason: str) -> None:
-        """Note in ``.convfs/errors/`` why something is not in the store."""
-        subject = f"native/{what}"
-        if self._noted.get(subject) != reason:
-            # it may be tried again every second
-            log.warning("%s: %s", subject, reason)
-        self._noted[subject] = reason
-        self._tree.errors.add(subject, reason)
+        self.failures.add(f"conversation {spool.context}", error)
 
     def _ready(self, spool: Spool, *, everything: bool) -> int:
         """Return the offset up to which a file can be committed, -1 if nothing can."""
@@ -235,7 +217,7 @@ class NativeWriting:
             return -1
         if self._tree.native.paths.format_of(spool.lower.entry.format).joints[1] != b"\n":
             return -1 if is_open else spool.size
-        end = _last_line(spool)
+        end = spool.last_line()
         if spool.rewrites:
             return end or -1
         return end if end > spool.base else -1
@@ -292,7 +274,7 @@ class NativeWriting:
             try:
                 self._follow(spool)
             except (ConvfsError, OSError) as error:
-                self.failed(f"conversation {context}", error)
+                self.failures.add(f"conversation {context}", error)
 
     # -- what a thread does ----------------------------------------------------------------------------------------
 
@@ -312,7 +294,7 @@ class NativeWriting:
             while self._large or self._waiting() or self._desk.new_sessions.wait:
                 while self._large:
                     await self._do(*self._large.pop(0))
-                if time.monotonic() >= self._again_at:
+                if time.monotonic() >= self.failures.again_at:
                     self._commit_waiting()
                 await trio.sleep(_QUIET_SECONDS)
             await self._something.wait()
@@ -344,7 +326,7 @@ class NativeWriting:
     def tick(self) -> None:
         """Commit what has been quiet for a while, whatever it is, and what could not be committed before."""
         now = time.monotonic()
-        if now < self._again_at:
+        if now < self.failures.again_at:
             return
         for spool in list(self._spools.values()):
             if not spool.busy and not spool.stuck and now - spool.changed_at >= _SETTLED_SECONDS:
@@ -357,15 +339,3 @@ class NativeWriting:
         """Commit what is ready, when the mount ends; the rest is there at the next start."""
         for context in list(self._spools):
             self.commit_quietly(context)
-
-
-def _last_line(spool: Spool) -> int:
-    """Return where the last complete line ends of what was written, 0 if there is none."""
-    end = spool.size
-    while end > spool.base:
-        start = max(end - _LOOKED_AT, spool.base)
-        newline = spool.read(start, end - start).rfind(b"\n")
-        if newline >= 0:
-            return start + newline + 1
-        end = start
-    return end
