@@ -38,6 +38,10 @@ def test_large_ones(here: User) -> None:
     large, small = listed(here)
     mounted = here.environment.get("MOUNTED")
     project = Path(mounted, "conversations", "garden") if mounted else None
+    native = Path(mounted, ".convfs", "native", "claude-code") if mounted else None
+    if native:
+        assert {path.stem for path in native.rglob("*.jsonl")} == {"one", "two"}
+        assert [path.read_bytes() for path in native.rglob("*.jsonl")]
     events = [event.read_text() for event in (project / large / "events").iterdir()] if project else []
     said = here.run("prune", "--larger-than", "5KB", "--dry-run")
     assert large in said
@@ -49,6 +53,10 @@ def test_large_ones(here: User) -> None:
     assert [one["name"] for one in found["found"]] == [large]
     assert found["pruned"]["conversations"] == 1
     assert listed(here) == [small]
+    if native:
+        until(lambda: [path.stem for path in native.rglob("*.jsonl")] == ["one"])
+        (folder,) = native.iterdir()
+        until(lambda: not (folder / "two.jsonl").exists())
     if project and mounted:
         assert events
         until(lambda: not (project / large).exists())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from store.errors import ConvfsError
+from store.errors import ConvfsError, NotFound
 from store.formats.format import Format
 from store.formats.registry import FORMATS
 from store.importing.native import is_one_file
@@ -81,6 +81,11 @@ class NativePaths:
             return
         try:
             entry = self._store.entry(context)
+        except NotFound:
+            # it was deleted for good
+            for folders in self._tools.values():
+                folders.remove(context)
+            return
         except ConvfsError:
             return
         there = entry.name and is_one_file(entry)
