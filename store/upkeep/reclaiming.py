@@ -59,7 +59,10 @@ class Reclaiming:
             if not self._writer.submit_then(request, self._still, partial(self._blank, some)):
                 break
             done += sum(count for _first, count in some)
-        self._writer.turns.sync()
+        try:
+            self._writer.turns.sync()
+        except OSError as error:
+            raise self._writer.fail(error) from error
         return done
 
     def _blank(self, runs: Sequence[Run]) -> None:
