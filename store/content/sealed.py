@@ -15,7 +15,7 @@ from itertools import accumulate
 from store.content import zstd
 from store.content.compression import MAX_BODY_BYTES, Member
 from store.content.cutting import join
-from store.content.veil import veil
+from store.content.veil import veil_much
 from store.disk import skeleton_format
 from store.disk.blob_format import Form, Record
 from store.disk.sealed_format import decode_head, decode_table
@@ -41,7 +41,7 @@ class SealedGroup:
         records_at = head.size + head.table_length
         contents_at = records_at + head.records_length
         frames = [
-            _Frame(record, start, stop, head.size, veiled=bool(head.veiled >> number & 1))
+            _Frame(record, start, stop, veiled=bool(head.veiled >> number & 1))
             for number, (start, stop) in enumerate(
                 ((head.size, records_at), (records_at, contents_at), (contents_at, len(record.stored)))
             )
@@ -178,18 +178,17 @@ def _number(name: bytes) -> int:
 
 
 class _Frame:
-    """One frame of a record: where it lies in what is stored, and from where on that may be veiled."""
+    """One frame of a record, which may be veiled."""
 
-    __slots__ = ("_digest", "_offset", "_stored", "_veiled")
+    __slots__ = ("_digest", "_stored", "_veiled")
 
-    def __init__(self, record: Record, start: int, stop: int, first: int, *, veiled: bool) -> None:
+    def __init__(self, record: Record, start: int, stop: int, *, veiled: bool) -> None:
         self._stored = record.stored[start:stop]
         self._digest = record.hash
-        self._offset = start - first
         self._veiled = veiled
 
     def bytes(self) -> memoryview | bytes:
-        return veil(self._stored, self._digest, self._offset) if self._veiled else self._stored
+        return veil_much(self._stored, self._digest) if self._veiled else self._stored
 
 
 class _Bodies:

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable
 from store.content import zstd
 from store.content.compression import Member
 from store.content.sealed import SealedGroup
-from store.content.veil import shows, veil
+from store.content.veil import shows, veil_much
 from store.disk import sealed_format, skeleton_format
 from store.disk.blob_format import Compression, Form, codec, decode_record, encode_record
 from store.disk.sealed_format import Head, Table
@@ -69,12 +69,11 @@ class Sealing:
         for data in (records, contents):
             frames.append((yield from zstd.compress_in_steps(data, self._level)))
         digest = hash_bytes(records + contents)
-        veiled = at = 0
+        veiled = 0
         stored = []
         for number, frame in enumerate(frames):
             veiled |= shows(frame) << number
-            stored.append(veil(frame, digest, at) if shows(frame) else frame)
-            at += len(frame)
+            stored.append(veil_much(frame, digest) if shows(frame) else frame)
         head = rows.head(len(bodies), len(self._contents), veiled, [len(frame) for frame in frames])
         record = encode_record(
             codec(Compression.SEALED, Form.PLAIN), len(records) + len(contents), digest, b"".join((head, *stored))

@@ -11,14 +11,22 @@ from store.ids import Hash
 # Types of blocks; of literals in a block, 0 is raw, too.
 _RAW, _REPEATED, _COMPRESSED = 0, 1, 2
 
+_PERIOD = 4096
 
-def veil(data: bytes | memoryview, digest: Hash, offset: int = 0) -> bytes:
-    """Return ``data`` exclusive-or BLAKE3's extended output for ``digest``; done twice, it is the data again.
 
-    The output is taken from ``offset`` on.
-    """
+def veil(data: bytes | memoryview, digest: Hash) -> bytes:
+    """Return ``data`` exclusive-or BLAKE3's extended output for ``digest``; done twice, it is the data again."""
+    return _combined(data, blake3(digest).digest(length=len(data)))
+
+
+def veil_much(data: bytes | memoryview, digest: Hash) -> bytes:
+    """As :func:`veil`, with the first 4096 bytes of the output again and again: that takes no time to make."""
     size = len(data)
-    stream = blake3(digest).digest(length=size, seek=offset)
+    return _combined(data, (blake3(digest).digest(length=_PERIOD) * (size // _PERIOD + 1))[:size])
+
+
+def _combined(data: bytes | memoryview, stream: bytes) -> bytes:
+    size = len(data)
     return (int.from_bytes(data, "little") ^ int.from_bytes(stream, "little")).to_bytes(size, "little")
 
 

@@ -7,8 +7,7 @@ What a SEALED record stores, little-endian::
     table frame [table length] | frame of the records [records length] | frame of the contents [the rest]
 
 Of ``veiled``, bit 0 is set where the frame of the table is veiled, bit 1 that of the records, bit 2 that of the
-contents: combined with a stream of bytes (``store.content.veil``) that begins with the first frame and goes on through
-all three.
+contents: combined with a stream of bytes (``store.content.veil``), each for itself.
 
 Records are payloads of turns, contents is what was cut out of them, and blobs of other kinds. A blob's *member* number
 counts first through the records, then through the contents. The table, uncompressed, is seven columns of u32:
