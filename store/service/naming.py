@@ -63,7 +63,7 @@ class _Naming:
 
     def _note(self, change: Change) -> None:
         # called for every commit, by the thread that all writers wait for
-        if change.context_id not in self._known and not self._closed.is_set():
+        if not change.deleted and change.context_id not in self._known and not self._closed.is_set():
             self._changed.put(change.context_id)
 
     def _run(self) -> None:
