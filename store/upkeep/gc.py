@@ -98,8 +98,9 @@ class Collector:
     def steps(self, *, grace_seconds: float, least_part: float = GOOD_PART, dry_run: bool, wait: bool = True) -> Steps:
         """Collect, but for what lies in packs that were written to in the last ``grace_seconds``.
 
-        Packs are rewritten of which ``least_part`` is garbage. Where others rewrite packs, ``wait`` for them or do
-        nothing. Raises DamageError where it cannot be known what is garbage, StoreFailed, StoreFull.
+        0: somebody waits, so what is written anew is compressed in less time, and not as well as it could be. Packs are
+        rewritten of which ``least_part`` is garbage. Where others rewrite packs, ``wait`` for them or do nothing.
+        Raises DamageError where it cannot be known what is garbage, StoreFailed, StoreFull.
         """
         alone = self._rewriting.alone
         if not alone.acquire(blocking=wait):
@@ -162,7 +163,7 @@ class Collector:
             removed, rewritten = len(sweep.removed()), len(sweep.chosen) - len(sweep.removed())
         else:
             self._intake.reliance.doom(found, sweep.spare)
-            removed, rewritten, freed = yield from sweep.run()
+            removed, rewritten, freed = yield from sweep.run(quick=not grace_seconds)
         return structs.replace(
             collected,
             packs_removed=removed,

@@ -141,8 +141,11 @@ class Sweep:
         _every, kept = self._found.rows(self._elsewhere)
         return [pack for pack in self.chosen if not kept[pack]]
 
-    def run(self) -> Generator[None, None, tuple[int, int, int]]:
-        """Sweep the chosen packs; return how many were removed and rewritten, and how many bytes that has freed."""
+    def run(self, *, quick: bool) -> Generator[None, None, tuple[int, int, int]]:
+        """Sweep the chosen packs; return how many were removed and rewritten, and how many bytes that has freed.
+
+        ``quick``: as of :meth:`Sealer.reseal`.
+        """
         packs = self._packs
         whole = self.removed()
         removed = rewritten = freed = 0
@@ -160,7 +163,9 @@ class Sweep:
             numbers = some
             while numbers:
                 try:
-                    sealed = yield from _paused(self._sealer.reseal(numbers, self._doomed, overwrite=False))
+                    sealed = yield from _paused(
+                        self._sealer.reseal(numbers, self._doomed, overwrite=False, quick=quick)
+                    )
                 except DamageError as error:
                     self.damaged.append(str(error))
                     numbers = [pack for pack in numbers if pack not in self._sealer.damaged]

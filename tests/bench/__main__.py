@@ -13,6 +13,7 @@ import traceback
 
 from tests.bench import (
     appends,
+    collecting,
     crowd,
     delivery,
     editing,
@@ -40,6 +41,7 @@ BENCHMARKS = {
     "search": search.bench,
     "scale": scale.bench,
     "sealing": sealing.bench,
+    "collecting": collecting.bench,
     "paging": paging.bench,
     "links": links.bench,
     "delivery": delivery.bench,
