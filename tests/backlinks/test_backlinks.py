@@ -147,7 +147,7 @@ def test_whatever_was_appended_edited_forked_and_restored(memory_path: Path, edi
                 case 5:
                     editor.restore(context, chance.randrange(1, len(store.versions(context)) + 1))
             if chance.randrange(4) == 0:
-                Search.of(store).file_some()
+                Search.of(store).step()
             digest = hash_bytes(chance.choice(contents).encode())
             holdings = [*Backlinks(store).of_content(digest)]
             told = {

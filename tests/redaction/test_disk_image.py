@@ -63,7 +63,7 @@ def test_nothing_is_left_on_the_device(disk: tuple[Path, Path]) -> None:
     plant(at / "store", at / "home")
     shutil.rmtree(at / "home")
     with Store.open(at / "store", renderer=FileRenderer()) as store:
-        while Search.of(store).file_some():
+        while Search.of(store).step():
             pass
         assert [*store.sealer.steps()]
     os.sync()
