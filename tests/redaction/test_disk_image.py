@@ -27,9 +27,9 @@ def run(*command: object) -> bool:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+def disk(memory_path: Path) -> Iterator[tuple[Path, Path]]:
     """A file that holds a file system, and where that is mounted."""
-    image, at = tmp_path / "image", tmp_path / "disk"
+    image, at = memory_path / "image", memory_path / "disk"
     at.mkdir()
     with image.open("wb") as file:
         file.truncate(SIZE)
