@@ -26,11 +26,11 @@ class Step(Struct, frozen=True):
 
 
 class Talk(Struct, frozen=True):
-    """A conversation: its events, its versions by number, its artifacts by name, and what is said of it."""
+    """A conversation: its events, its versions by number, its artifacts, the oldest first, and what is said of it."""
 
     events: tuple[str, ...] = ()
     versions: dict[int, tuple[str, ...]] = {}
-    artifacts: dict[str, str] = {}
+    artifacts: tuple[str, ...] = ()
     title: str = ""
     trashed: bool = False
 
@@ -76,8 +76,7 @@ def after(talk: Talk | None, step: Step) -> Talk | None:
         case "bring back":
             return structs.replace(talk, trashed=False)
         case "artifact":
-            name = f"{len(talk.artifacts)}.{step.other}.log"
-            return structs.replace(talk, artifacts={**talk.artifacts, name: step.texts[0]})
+            return structs.replace(talk, artifacts=(*talk.artifacts, *step.texts))
         case "prune":
             left = {number: events for number, events in talk.versions.items() if number >= step.number}
             return structs.replace(talk, versions=left)
@@ -91,7 +90,7 @@ def redacted(talk: Talk, secret: str, instead: str) -> Talk:
     return Talk(
         tuple(text.replace(secret, instead) for text in talk.events),
         {number: tuple(text.replace(secret, instead) for text in events) for number, events in talk.versions.items()},
-        {name: text.replace(secret, padded) for name, text in talk.artifacts.items()},
+        tuple(text.replace(secret, padded) for text in talk.artifacts),
         talk.title.replace(secret, instead),
         talk.trashed,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from store.artifacts.artifacts import Artifacts
-from store.artifacts.kept import kept_outputs
+from store.artifacts.kept import Output, kept_outputs
 from store.editing.editor import DELETED, Editor
 from store.events.outputs import ARTIFACTS
 from store.index.catalogue import Entry
@@ -97,15 +97,17 @@ def held(store: Store) -> dict[str, Talk]:
     for entry in store.entries():
         name = str(entry.metadata["name"])
         assert name not in talks
+        outputs = kept_outputs(store, entry, ARTIFACTS).values()
         talks[name] = Talk(
             events(entry.head),
             {version.number: events(version.head) for version in store.versions(entry.id)},
-            {
-                name: store.blob(output.blob).decode()
-                for name, output in kept_outputs(store, entry, ARTIFACTS).items()
-                if output.blob
-            },
+            # what was being written when the process was killed has a number, too
+            tuple(store.blob(output.blob).decode() for output in sorted(outputs, key=_number) if output.blob),
             entry.title,
             "trashed_ms" in entry.metadata,
         )
     return talks
+
+
+def _number(output: Output) -> int:
+    return int(output.name.partition(".")[0])
