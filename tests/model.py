@@ -110,6 +110,6 @@ def freeze(store: Store, target: Path) -> Path:
         with checkpointer._work:
             while checkpointer._tasks:
                 checkpointer._work.wait()
-        with writer._apply_lock, writer.index.db._lock:
+        with writer._applying._lock, writer.index.db._lock:
             shutil.copytree(store.root, target)
     return target

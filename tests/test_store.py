@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from store.commit import checkpointer, intake
+from store.commit import checkpointer, load
 from store.commit.request import Request
 from store.disk.blob_format import Compression
 from store.disk.file_header import Damage
@@ -149,7 +149,7 @@ def test_versions(store: Store) -> None:
 
 
 def test_a_blob_of_any_size(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "_CHUNKED_BYTES", 100_000)
+    monkeypatch.setattr(load, "_CHUNKED_BYTES", 100_000)
     for size in (0, 1, 99_999, 700_000, 900_000):
         data = os.urandom(size)
         name = store.put_blob(data)

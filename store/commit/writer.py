@@ -13,12 +13,12 @@ who wait.
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from store.commit.applying import Applying
 from store.commit.draft import Draft
 from store.commit.gathering import Gathering
 from store.commit.keys import Keys
@@ -28,7 +28,6 @@ from store.commit.replaced import Replaced
 from store.commit.request import ContextHead, Request
 from store.commit.unshown import Unshown
 from store.disk import head_format as heads
-from store.disk.file_header import Damage
 from store.disk.head_log import HeadLog
 from store.disk.journal import Journal
 from store.disk.journal_format import encode_entry
@@ -43,7 +42,6 @@ from store.index.index import Index
 from store.index.notes import Notes
 from store.index.patches import Patches
 
-_LOG = logging.getLogger(__name__)
 _GROUP_BYTES = 4 << 20
 _JOURNALLED_BYTES = 1 << 20
 _JOURNALLED_TURNS = 2 << 20
@@ -119,8 +117,7 @@ class Writer:
         self.unshown = Unshown()
         """The turns that no branch shows yet."""
         self._heads: dict[int, ContextHead] = {}
-        self._unapplied: list[heads.Frame] = []
-        self._apply_lock = threading.Lock()
+        self._applying = Applying(index, head_log, self.keys.filed)
         self._publishing = threading.Lock()
         self.gathering = Gathering(self._make_durable, lambda group: self.committed(group), self._group_bytes)
 
@@ -160,31 +157,7 @@ class Writer:
 
     def settle(self) -> None:
         """Bring the index up to what has been committed; whoever queries it calls this first."""
-        if self._unapplied:
-            with self._apply_lock:
-                frames = self._unapplied[:]
-                if frames:
-                    self._file(frames)
-                    del self._unapplied[: len(frames)]
-                    self.keys.filed(frames)
-
-    def _file(self, frames: list[heads.Frame]) -> None:
-        """Have the index say what ``frames`` say. Where it turns out to be damaged, it is filled anew from the log."""
-        try:
-            self.index.apply(frames)
-        except DamageError as damage:
-            _LOG.warning("%s; it is being filled anew from the head log", damage)
-            self.index.renew(self._logged(frames[-1].seq, damage))
-
-    def _logged(self, last: int, damage: DamageError) -> Iterator[heads.Frame]:
-        """Yield what the head log has up to seq ``last``; ``damage`` is raised if something of that is lost."""
-        for frame in self.head_log.frames():
-            if isinstance(frame, Damage):
-                # the index may know more than is left in the log
-                raise damage
-            if frame.seq > last:
-                return
-            yield frame
+        self._applying.settle()
 
     def head(self, context: int) -> ContextHead:
         """Return the head of ``context`` as last committed; NotFound if there is no such context."""
@@ -350,8 +323,7 @@ class Writer:
             elif isinstance(body, followed):
                 texts.append(frame)
         with self._publishing:
-            self._unapplied += draft.frames
-            waiting = len(self._unapplied)
+            waiting = self._applying.add(draft.frames)
             if waiting > _MOST_UNAPPLIED_FRAMES or len(self._heads) >= _CACHED_HEADS:
                 # what is committed stands, whatever becomes of the index
                 with suppress(DamageError):

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 
 from store.commit.checkpointer import Checkpointer
-from store.commit.intake import Intake, Load
+from store.commit.intake import Intake
+from store.commit.load import Load
 from store.commit.request import NewTurn, Request
 from store.conversations.contents import Contents
 from store.conversations.viewer import Viewer

@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
-from store.commit.intake import Load
+from store.commit.load import Load
 from store.commit.request import NewTurn, Request
 from store.content.cutting import MAX_CUT_BYTES
 from store.conversations import branch

@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from store.commit.intake import Load
+from store.commit.load import Load
 from store.content.compression import MAX_BODY_BYTES
 from store.content.resolver import Resolver
 from store.content.text import is_text

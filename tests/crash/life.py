@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from store.commit import intake, learning
+from store.commit import learning, load
 from store.commit.request import ContextHead
 from store.disk.pack import PackSet
 from store.disk.turn_format import Encoding
@@ -371,7 +371,7 @@ def small_store(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make everything that is done when something is full be done in a short life."""
     monkeypatch.setattr(recovery, "JOURNAL_BYTES", JOURNAL_BYTES)
     monkeypatch.setattr(recovery, "JOURNALS", JOURNALS)
-    monkeypatch.setattr(intake, "_CHUNKED_BYTES", 30_000)
+    monkeypatch.setattr(load, "_CHUNKED_BYTES", 30_000)
     monkeypatch.setattr(learning, "_FEWEST_TURNS", 60)
     monkeypatch.setattr(learning, "_FEWEST_BYTES", 5000)
     monkeypatch.setattr(PackSet.__init__, "__defaults__", (64 << 10,))

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from fusefs.text.render import FileRenderer
-from store.commit import checkpointer, intake, learning
+from store.commit import checkpointer, learning, load
 from store.disk.pack import PackSet
 from store.store import Store
 from store.upkeep import recovery
@@ -25,7 +25,7 @@ def shrink() -> None:
     recovery.JOURNAL_BYTES = 64 << 10
     recovery.JOURNALS = 3
     checkpointer._IDLE_SECONDS = 0.02
-    intake._CHUNKED_BYTES = 100_000
+    load._CHUNKED_BYTES = 100_000
     learning._FEWEST_TURNS = 60
     learning._FEWEST_BYTES = 5000
     PackSet.__init__.__defaults__ = (128 << 10,)

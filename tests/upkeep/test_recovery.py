@@ -433,5 +433,5 @@ def test_what_several_journals_hold_is_packed_while_commits_go_on(
 def copy_unpacked(store: Store, target: Path) -> None:
     """Copy a store whose packing is held back as a kill would leave it."""
     writer = store._writer
-    with writer.commit_lock, writer._apply_lock, writer.index.db._lock:
+    with writer.commit_lock, writer._applying._lock, writer.index.db._lock:
         shutil.copytree(store.root, target)
