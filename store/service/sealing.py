@@ -50,8 +50,10 @@ def _seal(holder: Holder, params: SealParams, emit: Callable[[SealProgress], Non
         return SealReport(len(planned), 0, size, size, list(sealer.damaged.values()))
     total = Sealed()
     done = 0
+    # what is appended meanwhile is left for another time, or there might be no end
+    upto = sealer.now()
     while True:
-        steps = sealer.steps()
+        steps = sealer.steps(upto=upto)
         try:
             while True:
                 done += next(steps)

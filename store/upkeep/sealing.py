@@ -66,6 +66,13 @@ class Sealed(Struct, frozen=True):
     bytes_after: int = 0
 
 
+class Moment(Struct, frozen=True):
+    """What there was: so many turns, and appended packs up to a number."""
+
+    turns: int
+    pack: int
+
+
 class Sealer:
     """Seals packs of one store, one run at a time."""
 
@@ -109,23 +116,31 @@ class Sealer:
             total += sizes[number]
         return chosen if any(number < REWRITTEN for number in chosen) else []
 
-    def steps(self, *, wait: bool = True) -> Steps:
-        """Seal what has been appended up to now, and small sealed packs along with it; some of it if it is very much.
+    def now(self) -> Moment:
+        """Have all that has been committed lie in packs that nothing is appended to; return this moment."""
+        turns = self._writer.turns.count
+        self._flush()
+        cold = self._rewriting.cold(roll=True)
+        return Moment(turns, max((number for number in cold if number < REWRITTEN), default=0))
 
-        If packs are being rewritten already, ``wait`` for that, or do nothing. Raises DamageError where something is
-        damaged, and remembers where: without that, there may be more to seal. Raises StoreFull, StoreFailed.
+    def steps(self, *, upto: Moment | None = None, wait: bool = True) -> Steps:
+        """Seal what had been appended at the moment ``upto`` (None: now), and small sealed packs along with it.
+
+        If it is very much, some of it. If packs are being rewritten already, ``wait`` for that, or do nothing. Raises
+        DamageError where something is damaged, and remembers where: without that, there may be more to seal. Raises
+        StoreFull, StoreFailed.
         """
         rewriting = self._rewriting
         if not rewriting.alone.acquire(blocking=wait):
             return Sealed()
         try:
-            last_turn = self._writer.turns.count
-            self._flush()
-            chosen = self.chosen(rewriting.cold(roll=True))
+            upto = upto or self.now()
+            last = upto.pack
+            chosen = self.chosen(number for number in rewriting.cold() if number <= last or number > REWRITTEN)
             if not chosen:
                 return Sealed()
             sealed = yield from self._rewritten(chosen)
-            self._writer.index.db.set_state(_FIRST_TURN, last_turn + 1)
+            self._writer.index.db.set_state(_FIRST_TURN, upto.turns + 1)
             return sealed
         finally:
             rewriting.alone.release()

@@ -13,7 +13,8 @@ from store.disk.blob_format import Compression, Record
 from store.disk.pack_files import REWRITTEN
 from store.errors import DamageError, NotFound, StoreFull
 from store.ids import Hash, hash_bytes
-from store.service.sealing import SealingJob
+from store.service.operation import Holder
+from store.service.sealing import SEAL, SealingJob, SealParams
 from store.store import Append, Store
 from store.upkeep.fsck import fsck
 from store.upkeep.reading_order import reading_order
@@ -55,6 +56,25 @@ def fill(store: Store, conversations: int = 6, turns: int = 30) -> dict[Hash, by
             store.append(context, data, "test")
             written[hash_bytes(data)] = data
     return written
+
+
+def test_it_ends_however_much_is_appended_meanwhile(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        fill(store)
+        context = store.create_context().context
+        count = 0
+
+        def append(_progress: object) -> None:
+            nonlocal count
+            count += 1
+            assert count < 1000
+            store.append(context, payload(9, count), "test")
+
+        report = SEAL.run(Holder(store), SealParams(), append)
+        assert report.packs == 1
+        assert count
+        assert seal(store).blobs >= count
+        assert fsck(store) == []
 
 
 def test_everything_is_there_in_less(tmp_path: Path) -> None:
