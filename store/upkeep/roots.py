@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
-from store.errors import ConvfsError, DamageError
+from store.errors import ConvfsError, DamageError, NotFound
 from store.ids import Hash, turn_of
 from store.index.database import Database
 from store.index.patches import Patches
@@ -52,7 +52,7 @@ class LiveTurns:
         self._log = log
         self._live = live = bytearray(count + 1)
         for tip in tips:
-            live[turn_of(tip)] = 1
+            live[self._upto(turn_of(tip))] = 1
         # a parent comes before its children, so one pass finds them all
         for first in range(1 + (count - 1) // _AT_ONCE * _AT_ONCE, 0, -_AT_ONCE):
             beyond = min(first + _AT_ONCE, count + 1)
@@ -68,6 +68,15 @@ class LiveTurns:
 
     def __contains__(self, turn: int) -> bool:
         return 0 < turn <= self._count and self._live[turn] == 1
+
+    def _upto(self, turn: int) -> int:
+        """Return what one that came since goes on from; 0 if there is no such turn, as clients' metadata may say."""
+        while turn > self._count:
+            try:
+                turn = self._log.get(turn).parent
+            except NotFound:
+                return 0
+        return turn
 
     def turns(self) -> Iterator[Turn]:
         """Yield them in order."""

@@ -68,6 +68,9 @@ FUZZ = {
     "phases": [Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
 }
 
+# a daemon has changed with each try: what failed once need not fail again, and shrinking finds no end
+FUZZ_DAEMON = FUZZ | {"phases": [Phase.explicit, Phase.reuse, Phase.generate]}
+
 
 def error_code(answer: Frame) -> int:
     """Return the code of an ERROR frame, which is whole."""
@@ -293,7 +296,7 @@ def test_generated_frames_harm_nobody(memory_path: Path) -> None:
         bystander = Bystander(held.connect())
         bystander.start()
 
-        @settings(max_examples=SENT_FRAMES * 11 // 10 // SENT_EACH, **FUZZ)
+        @settings(max_examples=SENT_FRAMES * 11 // 10 // SENT_EACH, **FUZZ_DAEMON)
         @given(st.binary(min_size=size, max_size=size))
         def harmless(choices: bytes) -> None:
             source = Source(choices)

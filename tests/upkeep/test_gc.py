@@ -12,11 +12,14 @@ from store.ids import Hash, hash_bytes
 from store.retention.removal import delete, prune_versions
 from store.store import Append, Store
 from store.upkeep.fsck import fsck
-from store.upkeep.gc import Collected
+from store.upkeep.gc import Collected, Steps
 
 
 def collect(store: Store, *, grace: float = 0, least: float = 0, dry_run: bool = False) -> Collected:
-    steps = store.collector.steps(grace_seconds=grace, least_part=least, dry_run=dry_run)
+    return finished(store.collector.steps(grace_seconds=grace, least_part=least, dry_run=dry_run))
+
+
+def finished(steps: Steps) -> Collected:
     try:
         while True:
             next(steps)
@@ -274,6 +277,25 @@ def test_who_goes_on_from_a_turn_keeps_it(store: Store, monkeypatch: pytest.Monk
         assert collect(store).turns == 5
         assert store.payload(5) == payload(4)
         assert fsck(store) == []
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_turns_that_come_meanwhile_lead_to_others(store: Store, dry_run: bool) -> None:
+    with store:
+        context = begin(store, range(10))
+        steps = store.collector.steps(grace_seconds=0, least_part=0, dry_run=dry_run)
+        next(steps)
+        store.append_many(context, [Append(payload(seed), "test") for seed in range(10, 15)])
+        assert finished(steps).turns == 0
+        assert fsck(store) == []
+
+
+@pytest.mark.parametrize("head", [12345, -1, 1 << 70])
+def test_metadata_may_say_anything(store: Store, head: int) -> None:
+    with store:
+        store.set_metadata(begin(store, range(3)), {"imported_head": head})
+        for dry_run in (True, False):
+            assert collect(store, dry_run=dry_run).turns == 0
 
 
 def test_blobs_that_are_about_to_be_named_stay(store: Store) -> None:
