@@ -31,6 +31,7 @@ from fusefs.tree.node import (
 )
 from fusefs.tree.numbers import STATS, STATS_SVG, StatsFile, stats_drawing
 from fusefs.tree.paths import CONTROL, TRASH, trash_names
+from fusefs.tree.top_directory import TopDirectory
 from fusefs.tree.view import FIRST_POSITION
 from store.errors import NotFound
 from store.events.conversation import Conversation
@@ -46,19 +47,10 @@ _LISTED = (BLOBS, ERRORS, LOG, NATIVE, SETTINGS, STATS, STATS_SVG, TRASH)
 _ERRORS_KEPT = 200
 
 
-class ControlDirectory(Directory):
+class ControlDirectory(TopDirectory):
     """``.convfs/``."""
 
-    __slots__ = ("tree",)
-
-    def __init__(self, tree: Tree, ino: int) -> None:
-        super().__init__(ino)
-        self.tree = tree
-
-    @property
-    def parent(self) -> int:
-        """The inode number of the root."""
-        return inodes.ROOT
+    __slots__ = ()
 
     def attributes(self) -> Attributes:
         return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 6, SHORT)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fusefs import inodes
 from fusefs.text.readme import README
 from fusefs.tree.by_resource import BY_RESOURCE
 from fusefs.tree.imports import IMPORT
 from fusefs.tree.labels import BY_LABEL
 from fusefs.tree.links import BY_DATE
-from fusefs.tree.node import DERIVED_FILE, DIRECTORY, SHORT, Attributes, Bytes, Content, Directory, Entry, File, Node
+from fusefs.tree.node import DERIVED_FILE, DIRECTORY, SHORT, Attributes, Bytes, Content, Entry, File, Node
 from fusefs.tree.paths import CONTROL, CONVERSATIONS, TRANSCRIPTS
 from fusefs.tree.search import SEARCH
+from fusefs.tree.top_directory import TopDirectory
 from fusefs.tree.view import FIRST_POSITION
 
 if TYPE_CHECKING:
-    from fusefs.tree.tree import Tree
+    pass
 
 README_NAME = "README.md"
 RECENT = "recent"
@@ -29,19 +29,10 @@ _UNLISTED = (BY_RESOURCE, CONTROL)
 _README = README.encode()
 
 
-class RootDirectory(Directory):
+class RootDirectory(TopDirectory):
     """The root of the mount."""
 
-    __slots__ = ("tree",)
-
-    def __init__(self, tree: Tree, ino: int) -> None:
-        super().__init__(ino)
-        self.tree = tree
-
-    @property
-    def parent(self) -> int:
-        """The inode number of the root."""
-        return inodes.ROOT
+    __slots__ = ()
 
     def attributes(self) -> Attributes:
         return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 2 + len(_DIRECTORIES), SHORT)

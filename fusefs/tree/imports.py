@@ -5,28 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fusefs import inodes
-from fusefs.tree.node import DIRECTORY, SHORT, UNCOUNTED, Attributes, Directory, Entry, Node
+from fusefs.tree.node import DIRECTORY, SHORT, UNCOUNTED, Attributes, Entry, Node
+from fusefs.tree.top_directory import TopDirectory
 
 if TYPE_CHECKING:
-    from fusefs.tree.tree import Tree
+    pass
 
 IMPORT = "import"
 
 
-class ImportDirectory(Directory):
+class ImportDirectory(TopDirectory):
     """``import/``. What is in it are scratch files, until they have been imported."""
 
-    __slots__ = ("tree",)
-
-    def __init__(self, tree: Tree, ino: int) -> None:
-        super().__init__(ino)
-        self.tree = tree
-
-    @property
-    def parent(self) -> int:
-        """The inode number of the root."""
-        return inodes.ROOT
+    __slots__ = ()
 
     def attributes(self) -> Attributes:
         return Attributes(self.ino, DIRECTORY, 0, self.tree.mounted_ms, UNCOUNTED, SHORT)

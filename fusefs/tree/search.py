@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from fusefs import inodes
 from fusefs.text.names import cut, safe_name
 from fusefs.tree.node import (
     DERIVED_FILE,
@@ -27,6 +26,7 @@ from fusefs.tree.node import (
 )
 from fusefs.tree.paths import Paths, event_path
 from fusefs.tree.shown_names import shown_name
+from fusefs.tree.top_directory import TopDirectory
 from fusefs.tree.view import FIRST_POSITION
 from fusefs.tree.waiting import Asked, Lately
 from store.errors import NotFound
@@ -144,19 +144,10 @@ class Searches:
         self._hits.forget()
 
 
-class SearchDirectory(Directory):
+class SearchDirectory(TopDirectory):
     """``search/``. It lists nothing: any query is there."""
 
-    __slots__ = ("tree",)
-
-    def __init__(self, tree: Tree, ino: int) -> None:
-        super().__init__(ino)
-        self.tree = tree
-
-    @property
-    def parent(self) -> int:
-        """The inode number of the root."""
-        return inodes.ROOT
+    __slots__ = ()
 
     def attributes(self) -> Attributes:
         return Attributes(self.ino, DIRECTORY, 0, self.tree.mounted_ms, 2)

@@ -1,6 +1,6 @@
 """How a text may be spelt in bytes: each spelling is something to look for, and a way to write something else there.
 
-A text stands for itself in UTF-8; in JSON, some of its characters as escapes, or all of them as ``\\uXXXX``, and where
+A text stands for itself in UTF-8; in JSON, some of its characters as escapes, or all of them as ``\\u0041``, and where
 JSON is a string of JSON, with more backslashes; percent-encoded in a URL; in UTF-16; and in base64, where what precedes
 it decides on one of three spellings. Unicode has several ways to compose some characters: each is looked for.
 """
@@ -66,7 +66,7 @@ def _either_case(digits: bytes) -> bytes:
 
 
 def needs_escapes(literal: bytes) -> bool:
-    """Say whether JSON can spell a literal otherwise than as it stands, but for ``\\uXXXX`` in the place of letters."""
+    """Say whether JSON can spell a literal otherwise than as it stands, but for ``\\u0041`` in the place of letters."""
     return any(byte < 0x20 or byte in b'"\\/' or byte >= 0x7F for byte in literal)
 
 

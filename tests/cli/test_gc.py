@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.cli.mounted import mounted_if
 from tests.cli.user import User
-from tests.mount.mounting import can_mount, work_directory
 
 
 @pytest.fixture(params=["alone", "mounted"])
@@ -17,17 +16,8 @@ def here(user: User, request: pytest.FixtureRequest) -> Iterator[User]:
         text = " ".join(f"Rose {number * plant} grows {plant * plant} high." for plant in range(200))
         user.session("garden", f"s{number}", f"What to plant in month {number}?", text)
     user.run("import")
-    if request.param == "mounted":
-        if not can_mount():
-            pytest.skip("/dev/fuse or fusermount3 is not there")
-        mountpoint = Path(f"{work_directory()}/gc-{user.home.parent.name}")
-        mountpoint.mkdir()
-        user.convfs("mount", mountpoint)
-        user.environment["MOUNTED"] = str(mountpoint)
-    yield user
-    if mounted := user.environment.get("MOUNTED"):
-        user.run("umount", mounted)
-        Path(mounted).rmdir()
+    with mounted_if(user, request.param == "mounted"):
+        yield user
     assert "sound" in user.run("fsck")
 
 

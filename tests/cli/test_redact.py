@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.mounted import mounted_if
 from tests.cli.user import User
-from tests.mount.mounting import can_mount, until, work_directory
+from tests.mount.mounting import until
 
 SECRET = 'tr0ub4dor&3 "x"'
 
@@ -35,17 +36,8 @@ def here(user: User, request: pytest.FixtureRequest) -> Iterator[User]:
     user.session("garden", "one", "What to plant?", f"Roses, with {SECRET}.")
     user.session("garden", "two", "What else?", "Lilies.")
     user.run("import")
-    if request.param == "mounted":
-        if not can_mount():
-            pytest.skip("/dev/fuse or fusermount3 is not there")
-        mountpoint = Path(f"{work_directory()}/redact-{user.home.parent.name}")
-        mountpoint.mkdir()
-        user.convfs("mount", mountpoint)
-        user.environment["MOUNTED"] = str(mountpoint)
-    yield user
-    if mounted := user.environment.get("MOUNTED"):
-        user.run("umount", mounted)
-        Path(mounted).rmdir()
+    with mounted_if(user, request.param == "mounted"):
+        yield user
     assert "sound" in user.run("fsck")
 
 
