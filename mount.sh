@@ -2,7 +2,7 @@
 # Installs what is missing, imports your own sessions, and mounts them. A repeat installs nothing.
 set -euo pipefail
 
-here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
+here=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd -P)
 
 usage() {
     cat <<'END'
@@ -60,8 +60,19 @@ find_python() {
             /usr/bin/*) found=${found:-$candidate} ;;
         esac
     done
-    [ -n "$found" ] || die "Python 3.11 or newer with its headers is needed${PYTHON:+ (PYTHON=$PYTHON is not)}: install it (apt-get install python3 python3-dev python3-venv), or name one with PYTHON=/path/to/python3"
+    [ -n "$found" ] || die "Python 3.11 or newer with its headers is needed${PYTHON:+ (PYTHON=$PYTHON is not)}: $(python_advice), and name it with PYTHON=/path/to/python3"
     printf '%s\n' "$found"
+}
+
+# A system whose own Python is older has no newer one under that name.
+python_advice() {
+    local own
+    own=$(/usr/bin/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || own=
+    if [ -n "$own" ] && ! is_new_enough /usr/bin/python3; then
+        printf 'python3 of this system is %s, so install another (a newer release of the system, pyenv, or: uv python install 3.12)' "$own"
+    else
+        printf 'install it (apt-get install python3 python3-dev python3-venv)'
+    fi
 }
 
 as_root() {
@@ -124,7 +135,7 @@ is_ready() {
 
 # What is in a venv that works is kept: building pyfuse3 takes a while.
 fill_venv() {
-    local clear=$1 python=$2 extra=
+    local clear=$1 python=$2 extra='[mcp]'
     [ "$dev" = 0 ] || extra='[dev]'
     if [ -n "$clear" ] || ! is_new_enough "$venv/bin/python"; then
         rm -f "$venv/.convfs" "$venv/.convfs-dev"
@@ -217,7 +228,13 @@ if [ "$action" = setup ]; then
     exit 0
 fi
 [ -n "$mountpoint" ] || die "which directory? For example: ./mount.sh ~/conversations" 2
-setup
+if [ "$action" = umount ]; then
+    venv=$(venv_directory)
+    # Nothing is installed to unmount: the daemon writes everything before it ends.
+    is_ready || exec fusermount3 -u -- "$mountpoint"
+else
+    setup
+fi
 convfs=("$venv/bin/convfs" "${options[@]}")
 case $action in
     umount) exec "${convfs[@]}" umount "$mountpoint" ;;

@@ -1,9 +1,7 @@
-"""What every handler has around it: whatever is raised becomes an errno, since anything else would end the mount.
+"""The wrapper of every handler: it turns each exception into an errno, since anything else would end the mount.
 
-An answer that is to come later is waited for, and asked for again.
+It waits for an answer that comes later, and then asks again.
 """
-
-from __future__ import annotations
 
 import errno
 import logging
@@ -28,10 +26,10 @@ ERRNO: dict[type[ConvfsError], int] = {
     StoreFailed: errno.EROFS,
     StoreFull: errno.ENOSPC,
 }
-"""What an error of the store is to programs; any other is EIO."""
+"""The errno for each error of the store; any other is EIO."""
 
 WAITING_AT_MOST = 48
-"""So many requests wait for something that takes long; further ones are told to try again."""
+"""The most requests that may wait for slow work; further ones are told to try again."""
 
 _waiting = 0
 
@@ -45,15 +43,14 @@ def errno_of(error: ConvfsError) -> int:
 
 
 async def _wait(work: Work[Any]) -> None:
-    """Wait for what an answer depends on."""
-    global _waiting
+    global _waiting  # noqa: PLW0603  (one mount a process)
     if _waiting >= WAITING_AT_MOST:
         raise FUSEError(errno.EAGAIN)
     _waiting += 1
     try:
         await work.wait()
     except trio.Cancelled:
-        # the loop that read this request is about to be begun anew, and whoever made it needs an answer
+        # the loop that read this request is about to start anew, and the caller needs an answer
         raise FUSEError(errno.EINTR) from None
     finally:
         _waiting -= 1

@@ -1,4 +1,4 @@
-"""Inode numbers, and what the kernel knows.
+"""Inode numbers, and the lookup counts of the kernel.
 
 Numbers are computed, not handed out, for everything that belongs to a conversation: 53 bits (so that programs that
 keep them in a double do not see two files as one), from the top
@@ -10,7 +10,7 @@ of the range), and ``number`` is an event's number or a place's. Such a number s
 table, and it stays the same when an edit gives all later events other turns. Numbers of kind FIXED are handed out.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from enum import IntEnum
 from typing import Generic, TypeVar
 
@@ -28,7 +28,7 @@ _KIND_SHIFT = VIEW_BITS + NUMBER_BITS
 
 
 class Space(IntEnum):
-    """The kinds of inode numbers: in which space ``number`` counts."""
+    """The kinds of inode numbers: each is a space of its own for ``number``."""
 
     FIXED = 0
     PLACE = 1
@@ -39,7 +39,7 @@ class Space(IntEnum):
 
 
 class Place(IntEnum):
-    """The numbers in space PLACE: what there is once in every view."""
+    """The numbers in space PLACE: nodes that there are once in every view."""
 
     CONVERSATION = 0
     EVENTS = 1
@@ -59,6 +59,7 @@ class Place(IntEnum):
     NATIVE = 15
     CONTEXT = 16
     FAMILY = 17
+    CHANGES = 18
 
 
 def base(space: Space, view: int) -> int:
@@ -90,15 +91,20 @@ class Handed(Generic[K]):
         return number
 
     def key(self, number: int) -> K | None:
-        """Return whose number that is."""
         return self._keys.get(number)
 
-    def known(self, key: K) -> int | None:
-        """Return the number of ``key`` if it has one."""
-        return self._numbers.get(key)
+    def move(self, key: K, to: K) -> None:
+        """Give a key's number to another key, in place of the one that that has."""
+        number = self._numbers.pop(key)
+        if (before := self._numbers.get(to)) is not None:
+            del self._keys[before]
+        self._numbers[to], self._keys[number] = number, to
+
+    def having(self, begins: Callable[[K], bool]) -> list[K]:
+        """Return the keys of which something is true."""
+        return [key for key in self._numbers if begins(key)]
 
     def drop(self, number: int) -> None:
-        """Take a number back."""
         key = self._keys.pop(number, None)
         if key is not None:
             del self._numbers[key]
@@ -118,11 +124,11 @@ class Lookups:
         self.counts[ino] = self.counts.get(ino, 0) + 1
 
     def drop(self, ino: int) -> None:
-        """Take note that the kernel does not know ``ino``, whatever was counted."""
+        """Drop all counts of ``ino``: the kernel does not know it, whatever was counted."""
         self.counts.pop(ino, None)
 
     def forget(self, forgotten: Iterable[tuple[int, int]]) -> list[int]:
-        """Take back (ino, count) pairs; return the inodes that the kernel no longer knows."""
+        """Subtract lookups, given as (ino, count) pairs; return the inodes that the kernel no longer knows."""
         gone: list[int] = []
         counts = self.counts
         for ino, count in forgotten:

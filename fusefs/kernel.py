@@ -1,29 +1,102 @@
-"""What the kernel keeps for the mount: filling its page cache ahead, and taking back what changed."""
+"""The kernel's caches of the mount: filling its page cache ahead, and invalidating what changed.
 
-from __future__ import annotations
+Open turns are shown as they grow: the kernel is told at once after a pause, and then a few times a second.
+
+Pieces may come much faster than anybody reads. Pieces that came meanwhile are announced together, and less often if
+drawing takes long: so a text of any size that grows word by word costs little CPU time.
+"""
 
 import logging
-import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import pyfuse3
 import trio
 
 from fusefs import inodes
-from fusefs.flow import Flow
-from fusefs.inodes import Lookups, Space
-from fusefs.tree.changes import Shown, Stale, stale_since
-from fusefs.tree.shown_names import shown_name
+from fusefs.editing.inode import Kernel
+from fusefs.inodes import Lookups, Place, Space
+from fusefs.tree.changes import CONTENT_PLACES, ShownConversation, Stale, stale_since, still_called
 from fusefs.tree.tree import Tree
 from store.errors import ConvfsError
-from store.events.conversation import EventRow
+from store.events.conversation import Change, EventRow
+
+_FLOW_PAUSE_SECONDS = 0.02
+_PAUSES_AS_LONG = 4
+"""The least ratio of the pause to the time that telling took."""
+
+
+class Flow:
+    """Follows the open turns of a store, and has ``invalidate`` tell the kernel, in a thread of its own."""
+
+    def __init__(self, tree: Tree, lookups: Lookups, invalidate: Callable[[Stale], None]) -> None:
+        self._tree = tree
+        self._lookups = lookups
+        self._invalidate = invalidate
+        self._grown: set[int] = set()
+        """The contexts whose open turns have grown since."""
+        self._lock = threading.Lock()
+        self._something = threading.Event()
+        self._ended = threading.Event()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._thread = threading.Thread(target=self._run, name="flow", daemon=True)
+
+    def start(self) -> None:
+        """Begin; called in the loop that answers requests."""
+        self._token = trio.lowlevel.current_trio_token()
+        self._tree.store.observers.add(self._changed, texts=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop the thread; the loop has ended."""
+        self._tree.store.observers.remove(self._changed)
+        self._ended.set()
+        self._something.set()
+        if self._thread.is_alive():
+            self._thread.join(_END_SECONDS)
+
+    def _changed(self, change: Change) -> None:
+        """Record a change; called by the thread that has made it durable."""
+        # of moves and metadata is told elsewhere, and of open turns with them
+        if change.streamed and not change.moved:
+            with self._lock:
+                self._grown.add(change.context_id)
+            self._something.set()
+
+    def _run(self) -> None:
+        while self._something.wait() and not self._ended.is_set():
+            self._something.clear()
+            with self._lock:
+                grown, self._grown = self._grown, set()
+            began = time.monotonic()
+            for context in grown:
+                try:
+                    self._tell(context)
+                except trio.RunFinishedError:
+                    return
+                except Exception:
+                    log.exception("how context %d goes on may be shown late", context)
+            self._ended.wait(max(_FLOW_PAUSE_SECONDS, _PAUSES_AS_LONG * (time.monotonic() - began)))
+
+    def _tell(self, context: int) -> None:
+        for stale in trio.from_thread.run_sync(partial(self._stale, context), trio_token=self._token):
+            self._invalidate(stale)
+
+    def _stale(self, context: int) -> list[Stale]:
+        """Return the outdated files that the kernel knows; called in the loop. Draws nothing that no one has seen."""
+        tree, lookups = self._tree, self._lookups
+        view_id = tree.view_id(context)
+        places = inodes.base(Space.PLACE, view_id)
+        if places + Place.TRANSCRIPT not in lookups and places + Place.EVENTS not in lookups:
+            return []
+        return [stale for stale in tree.streams.stale(view_id) if stale.ino in lookups]
+
 
 log = logging.getLogger(__name__)
 
-A = TypeVar("A")
 R = TypeVar("R")
 
 # -- filling the page cache ahead --------------------------------------------------------------------------------------
@@ -33,7 +106,7 @@ _LARGEST_WINDOW = 256
 _WINDOW_BYTES = 2 << 20
 _FILE_BYTES = 256 << 10
 _GAP = 8
-"""How many records without a file, or large ones, may lie between two events for the second to follow the first."""
+"""The most records without a file, or large ones, between two events for the second to follow the first."""
 
 
 class Prefetch:
@@ -56,21 +129,20 @@ class Prefetch:
         """By view: where the next window should begin, and how long the last one was."""
 
     def opening(self, ino: int) -> None:
-        """Take note that ``ino`` is about to be opened; push it, and what follows it, if that is worth it."""
+        """Push ``ino``, which is about to be opened, and what follows it, if that is worth it."""
         if ino not in self._there and ino not in self._open and inodes.split(ino)[0] == Space.EVENT:
             try:
                 self._push(ino)
             except Exception:
                 # whatever is wrong will be told to the one who reads it
                 log.exception("nothing was pushed for %d", ino)
-        self._open[ino] = self._open.get(ino, 0) + 1
+        self.holding(ino)
 
     def holding(self, ino: int) -> None:
-        """Take note that ``ino`` is about to be opened for writing: nothing may be pushed for it."""
+        """Record that ``ino`` is about to be opened for writing: nothing may be pushed for it."""
         self._open[ino] = self._open.get(ino, 0) + 1
 
     def released(self, ino: int) -> None:
-        """Take note that one handle of ``ino`` is closed for good."""
         left = self._open[ino] - 1
         if left:
             self._open[ino] = left
@@ -78,7 +150,7 @@ class Prefetch:
             del self._open[ino]
 
     def missed(self, ino: int, offset: int) -> None:
-        """Take note that the kernel asks for content of ``ino``."""
+        """Record that the kernel asks for content of ``ino``."""
         if offset == 0:
             if ino in self._there:
                 # it was there and was dropped; so, most likely, were its neighbours
@@ -86,11 +158,10 @@ class Prefetch:
             self._there.add(ino)
 
     def forget(self, ino: int) -> None:
-        """Take note that the kernel no longer knows ``ino``."""
         self._there.discard(ino)
 
     def forget_all(self) -> None:
-        """Take note that the page cache holds nothing that is to be believed."""
+        """Record that nothing in the page cache is valid."""
         self._there.clear()
 
     def _push(self, ino: int) -> None:
@@ -106,7 +177,7 @@ class Prefetch:
         for row in view.rows[number - 1 : number - 1 + length * _GAP]:
             candidate = first + row.number
             if candidate in served or candidate in known:
-                # what is written there is not what would be drawn
+                # the text written there differs from the drawn one
                 continue
             if candidate in self._lookups and candidate not in self._open and candidate not in self._there:
                 if 0 < row.file_size <= _FILE_BYTES:
@@ -124,7 +195,7 @@ class Prefetch:
             try:
                 pyfuse3.notify_store(candidate, 0, data)
             except FileNotFoundError:
-                # the reply that named it never arrived, because whoever asked was killed
+                # the reply that named it never arrived, because the caller was killed
                 self._lookups.drop(candidate)
             except OSError as error:
                 log.warning("the page cache takes nothing: %s", error)
@@ -143,50 +214,49 @@ _EVERYTHING = Stale(0)
 """Stands for all that the kernel knows."""
 _END_SECONDS = 1.0
 _PAUSE_SECONDS = 0.005
-"""Where much changes, what changes within so little of something else is told with it."""
+"""Changes that follow each other within this time are announced together."""
 _MOST_AT_ONCE = 64
-"""Of so many conversations the loop takes note at a time, before it goes on to answer."""
+"""The number of conversations that the loop handles at a time before it goes on to answer."""
 
 
 class Invalidations:
-    """Follows the store, and has the kernel forget what a change has made untrue.
+    """Follows the store, and makes the kernel forget all that a change has made untrue.
 
     A thread of its own does it, not a handler: taking back an entry waits for every request in that directory, and
-    taking back pages for every read of them, each of which waits for the loop. What is new is measured here too, so
-    that the loop finds it done. Changes that come in quick succession are told of together: what they cost grows with
-    how many conversations have changed, and with what was added to these.
+    taking back pages for every read of them, each of which waits for the loop. New contents are measured here too, so
+    that the loop finds it done. Changes in quick succession are announced together: their cost grows with the number of
+    conversations changed, and with the amount added to these.
+
+    Before the kernel is told, ``changed`` is called in the loop with the view that has changed, and ``forget_all`` when
+    contents have changed for good.
     """
 
-    def __init__(self, tree: Tree, lookups: Lookups) -> None:
+    def __init__(
+        self, tree: Tree, kernel: Kernel, changed: Callable[[int], None], forget_all: Callable[[], None]
+    ) -> None:
         self._tree = tree
-        self._lookups = lookups
-        self._changed: queue.SimpleQueue[int | Stale | None] = queue.SimpleQueue()
+        self._lookups = kernel.lookups
+        self._changed = kernel.changed
         self._settling: set[int] = set()
-        """What the kernel has been told of, and is not noted as settled yet."""
-        self.changed: Callable[[int], None] = lambda view_id: None
-        """Called in the loop with the view that was changed, before the kernel is told."""
-        self.forget_all: Callable[[], None] = lambda: None
-        """Called in the loop when contents have become others for good, before the kernel is told."""
+        """The files that the kernel has been told of, and that are not noted as settled yet."""
+        self._view_changed = changed
+        self._forget_all = forget_all
         self._token: trio.lowlevel.TrioToken | None = None
         self._thread = threading.Thread(target=self._run, name="invalidations", daemon=True)
-        self._flow = Flow(tree, lookups, _invalidate)
+        self._flow = Flow(tree, kernel.lookups, invalidate)
 
     def start(self) -> None:
         """Begin; called in the loop that answers requests."""
         self._token = trio.lowlevel.current_trio_token()
-        self._tree.store.subscribe(lambda change: self._changed.put(change.context_id))
+        self._tree.store.observers.add(lambda change: self._changed.put(change.context_id))
         self._tree.store.forgetting.append(lambda: self._changed.put(_EVERYTHING))
         self._thread.start()
         self._flow.start()
 
-    def put(self, stale: Stale) -> None:
-        """Have the kernel forget something that no commit has changed."""
-        self._changed.put(stale)
-
     def end(self) -> None:
-        """Let the thread end when it has done what it is at; called when the loop has ended, before the mount does.
+        """Stop the thread after its current task; called when the loop has ended, before the mount does.
 
-        Waits a little only: the kernel may keep the thread until the mount has ended.
+        Waits only briefly: the kernel may keep the thread until the mount has ended.
         """
         self._changed.put(None)
         self._flow.end()
@@ -199,16 +269,16 @@ class Invalidations:
             contexts = list(dict.fromkeys(one for one in changed if isinstance(one, int)))
             try:
                 if _EVERYTHING in changed:
-                    for known in self._in_loop(self._take_everything, None):
-                        _invalidate(known)
+                    for known in self._in_loop(self._take_everything):
+                        invalidate(known)
                 for start in range(0, len(contexts), _MOST_AT_ONCE):
                     self._follow(contexts[start : start + _MOST_AT_ONCE])
                 for one in changed:
                     if isinstance(one, Stale) and one is not _EVERYTHING:
-                        _invalidate(one)
+                        invalidate(one)
                         self._settling.add(one.ino)
                 if self._settling:
-                    self._in_loop(self._settle, self._settling)
+                    self._in_loop(self._settle)
             except trio.RunFinishedError:
                 return
             except Exception:
@@ -218,7 +288,6 @@ class Invalidations:
                 time.sleep(_PAUSE_SECONDS)
 
     def _next(self) -> list[int | Stale | None]:
-        """Wait for a change; return all that are there."""
         changed = [self._changed.get()]
         changed += [self._changed.get() for _ in range(self._changed.qsize())]
         return changed
@@ -227,18 +296,18 @@ class Invalidations:
         looked_into, stale, called = self._in_loop(self._take, contexts)
         for context_id in looked_into:
             try:
-                self._tree.store.conversation(context_id)
+                self._tree.store.library.conversation(context_id)
             except ConvfsError as error:
                 log.info("what is new in context %d cannot be measured: %s", context_id, error)
-        shown: list[Shown] = []
+        shown: list[ShownConversation] = []
         if looked_into:
             shown, more = self._in_loop(self._take_shown, looked_into)
             stale += more
         for one in stale:
-            _invalidate(one)
+            invalidate(one)
         for context_id, entry, project, name in called:
             if not self._is_called(context_id, project, name):
-                _invalidate(entry)
+                invalidate(entry)
         differ: list[Stale] = []
         for earlier in shown:
             try:
@@ -246,20 +315,21 @@ class Invalidations:
             except ConvfsError as error:
                 log.warning("what has changed in context %d may be shown late: %s", earlier.context, error)
         if differ:
-            for one in self._in_loop(self._as_known, differ):
-                _invalidate(one)
+            for one in self._in_loop(lambda: list(filter(None, map(self._tree.as_known, differ)))):
+                invalidate(one)
 
     def _is_called(self, context_id: int, project: str, name: str) -> bool:
         try:
-            now = self._tree.store.entry(context_id)
+            now = self._tree.store.catalogue.entry(context_id)
+            # an earlier name that still leads to it need not be looked up anew
+            return still_called(self._tree.store, now, project, name)
         except ConvfsError:
             return False
-        return (now.project, shown_name(now)) == (project, name)
 
     def _take(self, contexts: Sequence[int]) -> tuple[list[int], list[Stale], list[_Called]]:
-        """Take note of changes; return those of conversations that were looked into, and what is stale of the others.
+        """Sort changed conversations: return those that were looked into, and what is stale of the others.
 
-        And these others' entries, which are stale if they are called otherwise by now.
+        Also return these others' entries, which are stale if their names have changed.
         """
         tree = self._tree
         looked_into: list[int] = []
@@ -275,14 +345,14 @@ class Invalidations:
                 called += ((context_id, *entry) for entry in tree.entries_of(view_id))
         return looked_into, stale, called
 
-    def _take_everything(self, _nothing: None) -> list[Stale]:
-        """Take note that all contents may be others; return all that the kernel knows, but for what is being saved."""
-        self.forget_all()
+    def _take_everything(self) -> list[Stale]:
+        """Forget all contents, since any may have changed; return all that the kernel knows and is not being saved."""
+        self._forget_all()
         return [Stale(ino, content=True) for ino in self._lookups.counts if ino not in self._tree.served]
 
-    def _take_shown(self, contexts: Sequence[int]) -> tuple[list[Shown], list[Stale]]:
+    def _take_shown(self, contexts: Sequence[int]) -> tuple[list[ShownConversation], list[Stale]]:
         tree = self._tree
-        shown: list[Shown] = []
+        shown: list[ShownConversation] = []
         stale: list[Stale] = []
         for context_id in contexts:
             view_id = tree.view_id(context_id)
@@ -291,33 +361,26 @@ class Invalidations:
         return shown, stale
 
     def _known(self, view_id: int) -> list[Stale]:
-        """Return what of a conversation that has changed the kernel knows, and believes wrongly."""
+        """Return the outdated things that the kernel knows of a conversation that has changed."""
         tree = self._tree
         self._settling |= tree.unsettled
-        self.changed(view_id)
-        places = [stale for stale in tree.places_known(view_id) if stale.ino not in tree.served]
+        self._view_changed(view_id)
+        places = (Stale(tree.place(view_id, place), content=place in CONTENT_PLACES) for place in Place)
+        places = (stale for stale in places if stale.ino not in tree.served)
         return [stale for stale in (*places, *tree.streams.stale(view_id)) if stale.ino in self._lookups]
 
-    def _as_known(self, differ: Sequence[Stale]) -> list[Stale]:
-        known = (self._tree.as_known(stale) for stale in differ)
-        return [stale for stale in known if stale is not None]
-
-    def _settle(self, inos: set[int]) -> None:
-        """Take note that the kernel has been told, unless there is more to tell it: of the same files, perhaps."""
+    def _settle(self) -> None:
+        """Record that the kernel has been told, unless more is queued, perhaps for the same files."""
         if self._changed.empty():
-            self._tree.unsettled -= inos
-            inos.clear()
+            self._tree.unsettled -= self._settling
+            self._settling.clear()
 
-    def _in_loop(self, function: Callable[[A], R], argument: A) -> R:
-        return trio.from_thread.run_sync(function, argument, trio_token=self._token)
-
-
-def refresh(ino: int) -> None:
-    """Have the kernel ask for the attributes of a file anew; this waits for nothing, so handlers may call it."""
-    _invalidate(Stale(ino))
+    def _in_loop(self, function: Callable[..., R], *arguments: object) -> R:
+        return trio.from_thread.run_sync(function, *arguments, trio_token=self._token)
 
 
-def _invalidate(stale: Stale) -> None:
+def invalidate(stale: Stale) -> None:
+    """Make the kernel forget something. For attributes this does not block, so handlers may call it for those."""
     try:
         if stale.name is None:
             pyfuse3.invalidate_inode(stale.ino, attr_only=not stale.content)

@@ -1,10 +1,4 @@
-"""The life of a mount: checks before, options, signals, and an end that leaves nothing behind.
-
-While a store is mounted, a note under ``mounts/`` in its directory tells the mountpoint, the process, and the number
-of the FUSE connection, so that what a killed daemon left is cleaned at the next start.
-"""
-
-from __future__ import annotations
+"""The life of a mount: checks before, options, signals, and an end that leaves nothing behind."""
 
 import logging
 import os
@@ -13,29 +7,29 @@ import resource
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import msgspec
 import pyfuse3
 import trio
-from msgspec import Struct
 
 from fusefs import polling
-from fusefs.editing.recovery import recover
+from fusefs.editing.desk import recover
 from fusefs.handler import WAITING_AT_MOST
-from fusefs.kernel import Invalidations, refresh
-from fusefs.mount_table import FSTYPE, mount_at, mounts
+from fusefs.kernel import Invalidations, invalidate
+from fusefs.mount_table import FSTYPE, Condition, MountNote, alive, condition, mount_at, mounts, notes, started
 from fusefs.operations import Operations
 from fusefs.tree.tree import Tree
+from store import visible
 from store.disk import durable
 from store.errors import UsageError
+from store.paths import MOUNTS
 from store.store import Store
 from store.upkeep.recovery import cannot_open
 
 log = logging.getLogger(__name__)
 
-NOTES = "mounts"
 _CONNECTIONS = Path("/sys/fs/fuse/connections")
 _OPTIONS = frozenset({"subtype=convfs", "default_permissions", "nosuid", "nodev", "noatime"})
 _FUSERMOUNT_SECONDS = 10
@@ -43,15 +37,6 @@ _TICK_SECONDS = 0.25
 _DESCRIPTORS = 1 << 19
 _TASKS = WAITING_AT_MOST + 8
 """More than handlers may wait: one always reads requests."""
-
-
-class Note(Struct, frozen=True):
-    """What is remembered of a mount. ``started`` is the process's start time in clock ticks since boot."""
-
-    mountpoint: str
-    pid: int
-    started: int
-    connection: int
 
 
 Background = Callable[..., Awaitable[object]]
@@ -69,25 +54,26 @@ def run(
     """Mount ``store`` at ``mountpoint`` and answer until it is unmounted or SIGINT, SIGTERM or SIGHUP comes.
 
     ``ready`` is called once the mount answers and ``background`` has started. Only this user gets in, unless
-    ``allow_other`` says that whoever may by the files' modes does. Runs in the main thread. Raises UsageError where it
-    cannot be mounted there.
+    ``allow_other`` admits all that the files' modes allow. Runs in the main thread. Raises UsageError if it cannot be
+    mounted there.
     """
-    clean(store.root)
+    if not store.files.read_only:
+        # several may have a store open that they only read
+        clean(store.root)
     target = _checked(store.root, mountpoint)
     _raise_limit()
     try:
-        operations = Operations(Tree(store))
-        recover(operations.desk)
+        operations = Operations(Tree(store), invalidate)
+        if not store.files.read_only:
+            recover(operations.desk)
     except OSError as error:
         raise cannot_open(store.root, error) from error
     polling.install(store.settings.poll_microseconds)
-    options = _OPTIONS | {"allow_other"} if allow_other else _OPTIONS
-    with _mounted(operations, target, store.root, options), _noted(store.root, target):
-        invalidations = Invalidations(operations.tree, operations.lookups)
-        invalidations.changed = operations.desk.check
-        invalidations.forget_all = operations.forget_all
-        operations.desk.invalidate = invalidations.put
-        operations.desk.refresh = refresh
+    options = _OPTIONS | ({"allow_other"} if allow_other else set()) | ({"ro"} if store.files.read_only else set())
+    noted = nullcontext() if store.files.read_only else _noted(store, target)
+    with _mounted(operations, target, store.root, options), noted:
+        desk = operations.desk
+        invalidations = Invalidations(operations.tree, desk.kernel, desk.check, operations.forget_all)
         try:
             trio.run(_serve, operations, invalidations, ready, background)
         finally:
@@ -98,7 +84,7 @@ def run(
 
 
 def _raise_limit() -> None:
-    """Let this process have as many descriptors as it may: every scratch file that the kernel knows takes one."""
+    """Raise this process's limit of descriptors as far as allowed: every file that a program has open takes one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -113,11 +99,13 @@ async def _serve(
         if background is not None:
             await nursery.start(background)
         invalidations.start()
-        operations.desk.outputs.keeper.start()
+        operations.desk.outputs.start()
         nursery.start_soon(_tick, operations)
         nursery.start_soon(operations.desk.native.run)
         nursery.start_soon(operations.desk.imports.run)
-        nursery.start_soon(_tell, ready)
+        # whoever asks now is answered in a moment
+        log.info("mounted")
+        ready()
         try:
             await _answer()
         finally:
@@ -125,24 +113,23 @@ async def _serve(
 
 
 async def _tick(operations: Operations) -> None:
-    """Do what is to be done after a while: no request asks for it."""
+    told: list[str] = []
     while True:
+        tree = operations.tree
+        if (damage := tree.store.files.check.lines) != told:
+            told = damage
+            for line in damage:
+                tree.errors.add(line.partition(" ")[0], line)
         await trio.sleep(_TICK_SECONDS)
         operations.gestures.tick()
-
-
-async def _tell(ready: Callable[[], object]) -> None:
-    # by now the task that answers has begun, or will before the first request comes in
-    log.info("mounted")
-    ready()
 
 
 async def _answer() -> None:
     """Answer requests until the mount ends.
 
     One task does it; while its handler waits for the work of a thread, another does. A request that was there may be
-    gone when it is to be read, because whoever made it was killed; the read then fails instead of waiting, and
-    pyfuse3's loop ends and is begun again.
+    gone when it is to be read, because its caller was killed; the read then fails instead of waiting, and pyfuse3's
+    loop ends and is begun again.
     """
     while True:
         vanished = False
@@ -196,7 +183,8 @@ def _checked(root: Path, mountpoint: Path) -> Path:
     target = Path(os.path.abspath(mountpoint))
     there = mount_at(target)
     if there is not None and there.fstype == FSTYPE:
-        raise UsageError(f"{target} is mounted already: use it there, or `convfs umount {target}` first")
+        first = visible.command("convfs", "umount", target)
+        raise UsageError(f"{target} is mounted already: use it there, or `{first}` first")
     if not target.is_dir():
         raise UsageError(f"{target} is not a directory: make it first")
     target = target.resolve()
@@ -212,13 +200,13 @@ def _checked(root: Path, mountpoint: Path) -> Path:
 
 
 @contextmanager
-def _noted(root: Path, target: Path) -> Iterator[None]:
-    there = mount_at(target)
+def _noted(store: Store, target: Path) -> Iterator[None]:
+    root, there = store.root, mount_at(target)
     if there is None:
         raise UsageError(f"{target} was unmounted at once")
-    directory = root / NOTES
+    directory = root / MOUNTS
     path = directory / f"{os.getpid()}.json"
-    note = Note(str(target), os.getpid(), _started(os.getpid()), there.device)
+    note = MountNote(str(target), os.getpid(), started(os.getpid()), there.device, store.files.directory)
     try:
         try:
             directory.mkdir(mode=0o700, exist_ok=True)
@@ -234,15 +222,6 @@ def _noted(root: Path, target: Path) -> Iterator[None]:
         _forget(path)
 
 
-def notes(root: Path) -> Iterator[tuple[Path, Note]]:
-    """Yield what is noted of mounts of the store at ``root``, each with the note's path."""
-    for path in sorted((root / NOTES).glob("*.json")):
-        try:
-            yield path, msgspec.json.decode(path.read_bytes(), type=Note)
-        except (OSError, msgspec.DecodeError):
-            _forget(path)
-
-
 def _forget(path: Path) -> None:
     """Remove a note. One that stays is of a process that is dead, and harms nobody."""
     try:
@@ -251,37 +230,30 @@ def _forget(path: Path) -> None:
         log.error("%s could not be removed: %s", path, error)
 
 
-def alive(note: Note) -> bool:
-    """Say whether the process that a note names still runs."""
-    return _started(note.pid) == note.started
-
-
-def _started(pid: int) -> int:
-    """Return when a process started, in clock ticks since boot; 0 if there is none or it has ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return 0 if fields[0] in "ZX" else int(fields[19])
-
-
 def clean(root: Path) -> None:
-    """Take down the mounts of the store at ``root`` whose daemon is dead.
+    """Unmount the mounts of the store at ``root`` whose daemon is dead.
 
-    Whoever calls this has the store open, so no other process serves it: a mount of it that no living one has noted is
-    what a daemon left that was killed, be it before it could write its note.
+    The caller has the store open, so all processes noted for it are dead. A daemon that was killed before it could
+    write its note leaves a mount, too, that names this path and is dead; a living one belongs to a store that was here
+    before.
     """
-    living = set()
+    left, living = set(), set()
     for path, note in notes(root):
         if alive(note):
-            living.add(note.connection)
+            living.add(path)
         else:
-            _forget(path)
+            left.add(note.connection)
+    for path in set((root / MOUNTS).glob("*.json")) - living:
+        _forget(path)
     own = os.path.realpath(root)
     for there in list(mounts()):
-        if there.fstype == FSTYPE and there.device not in living and os.path.realpath(there.source) == own:
+        if there.fstype != FSTYPE or os.path.realpath(there.source) != own:
+            continue
+        how = condition(there.path)
+        if how is Condition.DEAD or (how is Condition.HANGS and there.device in left):
             _abort(there.device)
-            _fusermount("-uz", str(there.path))
+            command = ["fusermount3", "-uz", "--", str(there.path)]
+            subprocess.run(command, capture_output=True, check=False, timeout=_FUSERMOUNT_SECONDS)
 
 
 def _abort(connection: int) -> None:
@@ -289,9 +261,3 @@ def _abort(connection: int) -> None:
         (_CONNECTIONS / str(connection) / "abort").write_text("1")
     except OSError:
         log.debug("connection %d is gone, or fusectl is not mounted", connection)
-
-
-def _fusermount(options: str, mountpoint: str) -> None:
-    subprocess.run(
-        ["fusermount3", options, "--", mountpoint], capture_output=True, check=False, timeout=_FUSERMOUNT_SECONDS
-    )

@@ -1,11 +1,574 @@
-"""What pyfuse3 calls: each request of the kernel, answered from the tree and the desk.
+"""The handlers that pyfuse3 calls: each answers a request of the kernel from the tree and the desk.
 
 No handler waits for anything but work of a thread (``fusefs.tree.waiting``), so requests are answered one after the
 other, and others while some wait. Every handler is wrapped: an exception that is not an errno would end the mount.
 """
 
-from fusefs.writing import Writing
+import errno
+import logging
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, count
+
+import pyfuse3
+from msgspec import Struct
+from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestContext, SetattrFields, StatvfsData
+
+from fusefs.editing.desk import Desk
+from fusefs.editing.gestures import Gestures
+from fusefs.editing.inode import LARGEST_SCRATCH, Handle, OrphanFile, Role
+from fusefs.editing.scratch import ScratchFile, ScratchLink, ScratchNode
+from fusefs.handler import handler
+from fusefs.inodes import MAX_NUMBER, Place
+from fusefs.kernel import Prefetch
+from fusefs.tree.changes import Stale
+from fusefs.tree.conversation import LABEL_ATTRIBUTE, ConversationDirectory
+from fusefs.tree.events import EventFile, GrowingFile
+from fusefs.tree.native.files import SessionFile, SidecarFile
+from fusefs.tree.node import Attributes, Directory, DirEntry, File, Link, Node, OpenContent
+from fusefs.tree.outputs import OutputFile
+from fusefs.tree.router import Router
+from fusefs.tree.tree import Tree
+from fusefs.tree.view_node import ViewNode
+from store.errors import DamageError, Missing
+from store.filenames import NAME_MAX
+
+log = logging.getLogger(__name__)
+
+_BLOCK = 4096
+PREFIX = b"user.convfs."
+_ACL = b"system.posix_acl_"
+_LABEL = PREFIX + LABEL_ATTRIBUTE.encode()
+"""Leads the names of extended attributes that give a conversation a label."""
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
+
+_DIRECT = frozenset((int(Place.CHANGES), int(Place.CONTEXT), int(Place.FAMILY)))
 
 
-class Operations(Writing):
+class OpenDirectory(Struct):
+    """A directory that is being listed: where the listing stands, so that the next request goes on from there."""
+
+    node: Directory
+    entries: Iterator[DirEntry] = iter(())
+    position: int = -1
+    waiting: DirEntry | None = None
+
+
+class OpenFile(Struct):
+    """An open file. Its content is looked for when it is first read: most come from the page cache."""
+
+    ino: int
+    content: OpenContent | None
+
+
+class Operations(pyfuse3.Operations):
     """All handlers."""
+
+    supports_dot_lookup = False
+    enable_writeback_cache = False
+    enable_acl = False
+
+    def __init__(self, tree: Tree, tell: Callable[[Stale], None] = lambda _stale: None) -> None:
+        super().__init__()
+        self.tree = tree
+        self.router = Router(tree)
+        self.desk = Desk(self.router, tell)
+        self.lookups = self.desk.kernel.lookups
+        self.prefetch = Prefetch(tree, self.lookups)
+        self.gestures = Gestures(self.desk)
+        self._uid = os.getuid()
+        self._gid = os.getgid()
+        self._numbers = count(1)
+        """The numbers of open files and directories."""
+        self._files: dict[int, OpenFile] = {}
+        self._handles: dict[int, Handle] = {}
+        self._directories: dict[int, OpenDirectory] = {}
+        self._scratch = self._entry(Attributes(0, 0, 0, 0))
+
+    def _entry(self, attributes: Attributes) -> EntryAttributes:
+        entry = EntryAttributes()
+        entry.st_uid = self._uid
+        entry.st_gid = self._gid
+        entry.st_blksize = _BLOCK
+        _fill(entry, attributes)
+        return entry
+
+    def forget_all(self) -> None:
+        """Forget all drawn and pushed contents: the stored ones have changed."""
+        self.desk.forget_all()
+        self.router.forget_all()
+        self.prefetch.forget_all()
+
+    # -- names and attributes --------------------------------------------------------------------------------------
+
+    @handler
+    def lookup(self, parent_inode: int, name: bytes, _ctx: RequestContext) -> EntryAttributes:
+        node = self.gestures.find(self._directory(parent_inode, name), name)
+        if node is None:
+            raise FUSEError(errno.ENOENT)
+        return self._named(node, name)
+
+    def _named(self, node: Node, name: bytes) -> EntryAttributes:
+        """Return the entry of a node that the kernel is about to know by a name."""
+        entry = self._made(node)
+        if isinstance(node, EventFile | GrowingFile | OutputFile) and name != node.name.encode():
+            # changes by one name of a file are not seen by the others
+            entry.entry_timeout = 0
+        return entry
+
+    def _directory(self, inode: int, name: bytes) -> Directory:
+        """Return the directory that ``name`` is, or will be, in."""
+        if len(name) > NAME_MAX:
+            raise FUSEError(errno.ENAMETOOLONG)
+        directory = self.router.node(inode)
+        if not isinstance(directory, Directory):
+            raise FUSEError(errno.ENOTDIR)
+        return directory
+
+    @handler
+    def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
+        for ino in self.lookups.forget(inode_list):
+            self.prefetch.forget(ino)
+            self.desk.forget(ino)
+            self.tree.forget(ino)
+
+    @handler
+    def getattr(self, inode: int, _ctx: RequestContext) -> EntryAttributes:
+        return self._entry(self.router.node(inode).attributes())
+
+    @handler
+    def readlink(self, inode: int, _ctx: RequestContext) -> bytes:
+        node = self.router.node(inode)
+        if isinstance(node, ScratchLink):
+            return node.target()
+        if not isinstance(node, Link):
+            raise FUSEError(errno.EINVAL)
+        return node.to
+
+    # -- directories -----------------------------------------------------------------------------------------------
+
+    @handler
+    def opendir(self, inode: int, _ctx: RequestContext) -> int:
+        node = self.router.node(inode)
+        if not isinstance(node, Directory):
+            raise FUSEError(errno.ENOTDIR)
+        listed = node.opened()
+        handle = next(self._numbers)
+        self._directories[handle] = OpenDirectory(listed)
+        return handle
+
+    @handler
+    def readdir(self, fh: int, start_id: int, token: ReaddirToken) -> None:
+        opened = self._directories[fh]
+        if start_id != opened.position:
+            opened.entries = self._listing(opened.node, start_id)
+            opened.waiting = None
+            opened.position = start_id
+        waiting = (opened.waiting,) if opened.waiting else ()
+        opened.waiting = None
+        try:
+            self._reply(opened, token, chain(waiting, opened.entries))
+        except Exception:
+            # the replies so far must go out, since they were counted; the error comes with the next request
+            opened.entries = iter(())
+            if opened.position == start_id:
+                raise
+            log.exception("listing directory %d", opened.node.ino)
+            opened.position = -1
+
+    def _reply(self, opened: OpenDirectory, token: ReaddirToken, entries: Iterable[DirEntry]) -> None:
+        """Put entries into a reply until it is full."""
+        reply = pyfuse3.readdir_reply
+        counts = self.lookups.counts
+        scratch = self._scratch
+        reached = opened.position
+        try:
+            for entry in entries:
+                position, name, attributes = entry
+                _fill(scratch, attributes)
+                if not reply(token, name, scratch, position):
+                    opened.waiting = entry
+                    return
+                reached = position
+                # the kernel takes no reference for these two
+                if position > 2:
+                    ino = attributes.ino
+                    counts[ino] = counts.get(ino, 0) + 1
+        finally:
+            opened.position = reached
+
+    def _listing(self, directory: Directory, start: int) -> Iterator[DirEntry]:
+        """Yield ``.``, ``..`` and the entries of a directory that come after position ``start``."""
+        if start < 2:
+            itself = directory.attributes()
+            if start < 1:
+                yield DirEntry(1, b".", itself)
+            yield DirEntry(2, b"..", Attributes(directory.parent, itself.mode, 0, 0))
+        entries = self.router.entries(directory, start)
+        hidden = self.tree.has_vanished
+        yield from (entry for entry in entries if not hidden(entry.attributes.ino)) if self.tree.vanished else entries
+        if not isinstance(directory, ScratchNode):
+            yield from self.desk.scratch.entries(directory, start)
+
+    @handler
+    def releasedir(self, fh: int) -> None:
+        waiting = self._directories.pop(fh).waiting
+        if waiting is not None and waiting.attributes.ino not in self.lookups:
+            self.desk.forget(waiting.attributes.ino)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def _open_to_read(self, inode: int) -> FileInfo:
+        handle = next(self._numbers)
+        answer = FileInfo(handle)
+        content = None
+        # events of these numbers are looked at, too: there is one of each in a conversation
+        if inode <= MAX_NUMBER or inode & MAX_NUMBER in _DIRECT:
+            node = self._file(inode)
+            if node.direct:
+                answer.direct_io = True
+                answer.keep_cache = False
+                content = node.open()
+        bound = self.tree.bound(inode)
+        if isinstance(bound, OrphanFile):
+            # the name has led elsewhere since: told that, the kernel looks again
+            raise FUSEError(errno.ESTALE)
+        if isinstance(bound, ScratchFile):
+            # while it has a name
+            content = bound.open()
+        if inode in self.tree.unsettled:
+            answer.keep_cache = False
+        self.prefetch.opening(inode)
+        self._files[handle] = OpenFile(inode, content)
+        return answer
+
+    @handler
+    def read(self, fh: int, off: int, size: int) -> bytes:
+        writing = self._handles.get(fh)
+        if writing is not None:
+            return writing.role.read(off, size)
+        opened = self._files[fh]
+        self.prefetch.missed(opened.ino, off)
+        if opened.content is None:
+            opened.content = self._file(opened.ino).open()
+        try:
+            return opened.content.read(off, size)
+        except (DamageError, Missing) as error:
+            # the file was found: what it stands for and is not there is damage, too
+            self.tree.errors.add(self.router.describe(opened.ino), str(error))
+            raise DamageError(str(error)) from error
+
+    def _file(self, inode: int) -> File:
+        node = self.router.node(inode)
+        if not isinstance(node, File):
+            raise FUSEError(errno.EISDIR)
+        return node
+
+    # -- the rest --------------------------------------------------------------------------------------------------
+
+    @handler
+    def statfs(self, _ctx: RequestContext) -> StatvfsData:
+        space = self.tree.space.now()
+        answer = StatvfsData()
+        answer.f_bsize = answer.f_frsize = space.block
+        answer.f_blocks = -(-space.used // space.block) + space.free
+        answer.f_bfree = space.free
+        answer.f_bavail = space.available
+        # no number of inodes is set aside, so there is none to run out of
+        answer.f_files = answer.f_ffree = answer.f_favail = 0
+        answer.f_namemax = NAME_MAX
+        return answer
+
+    @handler
+    def getxattr(self, inode: int, name: bytes, _ctx: RequestContext) -> bytes:
+        # asked before every write, of whatever is written to
+        if isinstance(node := self.tree.bound(inode), ScratchNode):
+            return node.xattr(name)
+        if name.startswith(PREFIX):
+            value = self.router.xattr(self.router.node(inode), name[len(PREFIX) :].decode(errors="replace"))
+            if value is not None:
+                return value.encode(errors="replace")
+        elif name.startswith(_ACL):
+            raise FUSEError(errno.EOPNOTSUPP)
+        raise FUSEError(pyfuse3.ENOATTR)
+
+    @handler
+    def listxattr(self, inode: int, _ctx: RequestContext) -> Sequence[bytes]:
+        node = self.router.node(inode)
+        if isinstance(node, ScratchNode):
+            return node.xattr_names()
+        return [PREFIX + name.encode() for name in node.xattrs()]
+
+    @handler
+    def access(self, _inode: int, _mode: int, _ctx: RequestContext) -> bool:
+        return True
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    @handler
+    def open(self, inode: int, flags: int, _ctx: RequestContext) -> FileInfo:
+        if not flags & _WRITING:
+            return self._open_to_read(inode)
+        return self._opened(inode, self._open_to_write(self.router.node(inode), flags))
+
+    def _open_to_write(self, node: Node, flags: int) -> Role:
+        target = self.desk.targets.of(node)
+        if target is not None:
+            return self.desk.saves.open(node.ino, target, anew=bool(flags & os.O_TRUNC))
+        if isinstance(node, SidecarFile):
+            node = self.desk.native.copy_up(node, empty=bool(flags & os.O_TRUNC))
+        match node:
+            case SessionFile():
+                return self.desk.native.open(node, flags)
+            case ScratchFile():
+                _check_there(node)
+                fd = node.opened(os.O_RDWR | flags & os.O_TRUNC)
+                return self.gestures.role(node.ino, fd, flags)
+            case OutputFile():
+                return self.desk.outputs.open(node, flags)
+            case Directory():
+                raise FUSEError(errno.EISDIR)
+            case OrphanFile():
+                raise FUSEError(errno.ESTALE)
+        raise FUSEError(_refusal(node))
+
+    def _opened(self, inode: int, role: Role) -> FileInfo:
+        handle = next(self._numbers)
+        self._handles[handle] = self.desk.inodes.open(inode, role)
+        self.prefetch.holding(inode)
+        return FileInfo(handle)
+
+    @handler
+    def create(
+        self, parent_inode: int, name: bytes, mode: int, flags: int, _ctx: RequestContext
+    ) -> tuple[FileInfo, EntryAttributes]:
+        directory = self._directory(parent_inode, name)
+        node, role = self.gestures.create(directory, name, mode, flags)
+        return self._opened(node.ino, role), self._named(node, name)
+
+    @handler
+    def write(self, fh: int, off: int, buf: bytes) -> int:
+        writing = self._handles.get(fh)
+        if writing is None:
+            raise FUSEError(errno.EBADF)
+        return writing.role.write(off, buf)
+
+    async def flush(self, fh: int) -> None:
+        # asked at every close: for a file that was opened to be read, this is all that is done
+        if fh in self._handles:
+            await self._flush(fh)
+
+    @handler
+    def _flush(self, fh: int) -> None:
+        self._handles[fh].role.flush()
+
+    @handler
+    def fsync(self, fh: int, datasync: bool) -> None:
+        writing = self._handles.get(fh)
+        if writing is not None:
+            writing.role.sync(data_only=datasync)
+
+    @handler
+    def release(self, fh: int) -> None:
+        writing = self._handles.pop(fh, None)
+        if writing is None:
+            self.prefetch.released(self._files.pop(fh).ino)
+            return
+        self.prefetch.released(writing.opened_as)
+        self.desk.inodes.close(writing)
+
+    # -- attributes ------------------------------------------------------------------------------------------------
+
+    @handler
+    def setattr(
+        self, inode: int, attr: EntryAttributes, fields: SetattrFields, fh: int | None, _ctx: RequestContext
+    ) -> EntryAttributes:
+        node = self.router.node(inode)
+        if isinstance(node, SidecarFile):
+            node = self.desk.native.copy_up(node)
+        if fields.update_size:
+            self._truncate(node, attr.st_size, fh)
+        if isinstance(node, ScratchNode):
+            _set_status(node, attr, fields)
+        else:
+            self._set_drawn(node, attr, fields)
+        return self._entry(node.attributes())
+
+    def _truncate(self, node: Node, size: int, fh: int | None) -> None:
+        writing = self._handles.get(fh) if fh is not None else None
+        if writing is not None:
+            writing.role.truncate(size)
+        elif isinstance(node, ScratchFile):
+            if size > LARGEST_SCRATCH:
+                raise FUSEError(errno.EFBIG)
+            _check_there(node)
+            with node.held() as path:
+                os.truncate(path, size)
+        elif isinstance(node, OutputFile):
+            self.desk.outputs.truncate(node, size)
+        elif isinstance(node, SessionFile):
+            self.desk.native.truncate(node, size)
+        elif (target := self.desk.targets.of(node)) is not None:
+            self.desk.saves.truncate(node, target, size)
+        else:
+            raise FUSEError(_refusal(node))
+
+    def _set_drawn(self, node: Node, attr: EntryAttributes, fields: SetattrFields) -> None:
+        """Apply the attributes that a program sets on a drawn file: owner and mode stay, the time is that of a save."""
+        if (fields.update_uid and attr.st_uid != self._uid) or (fields.update_gid and attr.st_gid != self._gid):
+            raise FUSEError(errno.EPERM)
+        if fields.update_size:
+            # which sets its time, too
+            return
+        sets_mode = fields.update_mode and attr.st_mode != node.attributes().mode
+        if (sets_mode or fields.update_mtime) and not self._can_be_saved(node):
+            raise FUSEError(errno.EPERM)
+        if not fields.update_mtime:
+            return
+        session = self.desk.saves.session(node.ino)
+        if session is not None:
+            session.set_time(attr.st_mtime_ns)
+        elif isinstance(node, OutputFile):
+            self.desk.outputs.set_time(node, attr.st_mtime_ns)
+        elif isinstance(node, SessionFile):
+            self.desk.native.writing.set_time(node.context, attr.st_mtime_ns)
+
+    def _can_be_saved(self, node: Node) -> bool:
+        """Return whether programs create a file or directory: setting its mode and times then succeeds.
+
+        If refused, the programs would report that they could not save, or copy.
+        """
+        if isinstance(node, ViewNode) and not self.desk.targets.is_head(node.view_id):
+            return False
+        return node.made if isinstance(node, Link) else bool(node.attributes().mode & stat.S_IWUSR)
+
+    @handler
+    def setxattr(self, inode: int, name: bytes, value: bytes, _ctx: RequestContext) -> None:
+        node = self._with_xattr(inode, name)
+        if isinstance(node, ConversationDirectory):
+            self.gestures.conversations.labels.set(node, _label(name))
+        else:
+            with node.held() as path:
+                os.setxattr(path, name, value)
+
+    @handler
+    def removexattr(self, inode: int, name: bytes, _ctx: RequestContext) -> None:
+        node = self._with_xattr(inode, name)
+        if isinstance(node, ConversationDirectory):
+            self.gestures.conversations.labels.unset(node, _label(name))
+        else:
+            with node.held() as path:
+                os.removexattr(path, name)
+
+    def _with_xattr(self, inode: int, name: bytes) -> ScratchNode | ConversationDirectory:
+        """Return the node of a settable attribute. Raises EOPNOTSUPP where there is none, EROFS in earlier versions."""
+        node = self.router.node(inode)
+        if isinstance(node, ConversationDirectory) and name.startswith(_LABEL):
+            if not self.desk.targets.is_head(node.view_id):
+                raise FUSEError(errno.EROFS)
+            return node
+        if isinstance(node, ScratchNode) and name.startswith(b"user."):
+            return node
+        raise FUSEError(errno.EOPNOTSUPP)
+
+    # -- names -----------------------------------------------------------------------------------------------------
+
+    def _made(self, node: Node) -> EntryAttributes:
+        entry = self._entry(node.attributes())
+        self.lookups.add(node.ino)
+        return entry
+
+    @handler
+    def mknod(self, parent_inode: int, name: bytes, mode: int, _rdev: int, _ctx: RequestContext) -> EntryAttributes:
+        return self._made(self.gestures.mknod(self._directory(parent_inode, name), name, mode))
+
+    @handler
+    def mkdir(self, parent_inode: int, name: bytes, mode: int, _ctx: RequestContext) -> EntryAttributes:
+        return self._made(self.gestures.mkdir(self._directory(parent_inode, name), name, mode))
+
+    @handler
+    def symlink(self, parent_inode: int, name: bytes, target: bytes, _ctx: RequestContext) -> EntryAttributes:
+        return self._made(self.gestures.symlink(self._directory(parent_inode, name), name, target))
+
+    @handler
+    def link(self, inode: int, new_parent_inode: int, new_name: bytes, _ctx: RequestContext) -> EntryAttributes:
+        directory = self._directory(new_parent_inode, new_name)
+        return self._made(self.gestures.link(self.router.node(inode), directory, new_name))
+
+    @handler
+    def unlink(self, parent_inode: int, name: bytes, _ctx: RequestContext) -> None:
+        self.gestures.unlink(self._directory(parent_inode, name), name)
+
+    @handler
+    def rmdir(self, parent_inode: int, name: bytes, _ctx: RequestContext) -> None:
+        self.gestures.rmdir(self._directory(parent_inode, name), name)
+
+    @handler
+    def rename(
+        self,
+        parent_inode_old: int,
+        name_old: bytes,
+        parent_inode_new: int,
+        name_new: bytes,
+        flags: int,
+        _ctx: RequestContext,
+    ) -> None:
+        old, new = self._directory(parent_inode_old, name_old), self._directory(parent_inode_new, name_new)
+        self.gestures.rename(old, name_old, new, name_new, flags)
+
+    @handler
+    def fsyncdir(self, fh: int, _datasync: bool) -> None:
+        self.gestures.sync_directory(self._directories[fh].node)
+
+
+def _refusal(node: Node) -> int:
+    """Return the errno for what cannot be written: an earlier version never can, other things are not for programs."""
+    return errno.EROFS if isinstance(node, ViewNode) else errno.EACCES
+
+
+def _check_there(node: ScratchFile) -> None:
+    """Raise ESTALE for a file that was removed because the store has it: told that, the kernel looks again."""
+    if not node.status().st_nlink:
+        raise FUSEError(errno.ESTALE)
+
+
+def _label(attribute: bytes) -> str:
+    try:
+        return attribute.removeprefix(_LABEL).decode()
+    except UnicodeDecodeError:
+        raise FUSEError(errno.EINVAL) from None
+
+
+def _set_status(node: ScratchNode, attr: EntryAttributes, fields: SetattrFields) -> None:
+    with node.held() as path:
+        if fields.update_mode:
+            os.chmod(path, attr.st_mode & 0o7777)
+        if fields.update_uid or fields.update_gid:
+            os.chown(path, attr.st_uid if fields.update_uid else -1, attr.st_gid if fields.update_gid else -1)
+        if fields.update_atime or fields.update_mtime:
+            status = node.status()
+            atime = attr.st_atime_ns if fields.update_atime else status.st_atime_ns
+            mtime = attr.st_mtime_ns if fields.update_mtime else status.st_mtime_ns
+            os.utime(path, ns=(atime, mtime))
+
+
+def _fill(entry: EntryAttributes, attributes: Attributes) -> None:
+    ino, mode, size, time_ms, links, timeout, status, time_ns = attributes
+    entry.st_ino = ino
+    entry.st_mode = mode
+    entry.st_size = size
+    entry.st_blocks = (size + 511) >> 9
+    entry.st_nlink = links
+    entry.entry_timeout = entry.attr_timeout = timeout
+    nanoseconds = time_ns or time_ms * 1_000_000
+    entry.st_mtime_ns = nanoseconds
+    entry.st_ctime_ns = nanoseconds
+    entry.st_atime_ns = nanoseconds
+    if status is not None:
+        entry.st_blocks = status.st_blocks
+        entry.st_rdev = status.st_rdev
+        entry.st_mtime_ns = status.st_mtime_ns
+        entry.st_ctime_ns = status.st_ctime_ns
+        entry.st_atime_ns = status.st_atime_ns

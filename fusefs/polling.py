@@ -5,8 +5,6 @@ pyfuse3 takes everything that it needs of trio from its module attribute ``trio`
 ``pyfuse3.asyncio`` replaces it), so a stand-in there changes how it waits and nothing else.
 """
 
-from __future__ import annotations
-
 import select
 import time
 from types import SimpleNamespace
@@ -15,7 +13,7 @@ import pyfuse3
 import trio
 
 _REQUESTS_PER_CHECKPOINT = 16
-"""After so many requests in a row other tasks get their turn."""
+"""The number of requests in a row after which other tasks get their turn."""
 
 
 class Polling:

@@ -16,6 +16,10 @@ class NotFound(UsageError):
     """The caller named a context, turn, blob or conversation that does not exist."""
 
 
+class Missing(NotFound):
+    """There is no such blob. Where something of the store names it, it was lost."""
+
+
 class Conflict(UsageError):
     """The caller's expectation does not hold (a name is taken, a head moved on)."""
 

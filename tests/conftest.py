@@ -1,6 +1,8 @@
 """What tests of several areas share."""
 
+import logging
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -16,6 +18,42 @@ from store.upkeep import recovery
 # how long an example takes depends on who else is using the machine and its disk
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker of :func:`logs`."""
+    config.addinivalue_line("markers", "logs(pattern, ..., sometimes=False): what the test expects to be logged")
+
+
+class _Warnings(logging.Handler):
+    """Keeps what is logged as a warning, or worse."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{record.levelname} {record.name}: {self.format(record)}")
+
+
+@pytest.fixture(autouse=True)
+def logs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that logs a warning, or worse, unless it expects it: ``@pytest.mark.logs("regular expression", …)``.
+
+    Each of them must be found in something that is logged, unless it is so ``sometimes=True``. Daemons in processes of
+    their own count: see ``tests/daemons.py``.
+    """
+    warnings = _Warnings()
+    logging.getLogger().addHandler(warnings)
+    yield
+    logging.getLogger().removeHandler(warnings)
+    expected = list(request.node.iter_markers("logs"))
+    patterns = [pattern for marker in expected for pattern in marker.args]
+    unexpected = [line for line in warnings.lines if not any(re.search(pattern, line) for pattern in patterns)]
+    assert not unexpected, f"the test does not expect that this is logged: {unexpected}"
+    always = [pattern for marker in expected if not marker.kwargs.get("sometimes") for pattern in marker.args]
+    missing = [pattern for pattern in always if not any(re.search(pattern, line) for line in warnings.lines)]
+    assert not missing, f"the test expects that this is logged: {missing}"
 
 
 def scratch() -> Path:

@@ -1,4 +1,4 @@
-"""The README's examples, run as they stand there."""
+"""The examples of the README and the manual, run as they stand there."""
 
 import os
 import re
@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
+MANUAL = ROOT / "fusefs/MANUAL.md"
 
 pytestmark = pytest.mark.skipif(
     not os.access("/dev/fuse", os.W_OK) or not shutil.which("fusermount3"), reason="FUSE is not available here"
@@ -28,10 +29,10 @@ class Example(NamedTuple):
     output: str
 
 
-def examples() -> list[list[Example]]:
-    """Return the console examples, in order; those of one block belong together."""
+def examples(page: Path) -> list[list[Example]]:
+    """Return the console examples of a page, in order; those of one block belong together."""
     blocks = []
-    text = README.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
     for block in re.finditer(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         first = text.count("\n", 0, block.start(1)) + 1
         found: list[Example] = []
@@ -44,7 +45,7 @@ def examples() -> list[list[Example]]:
     return blocks
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def home() -> Iterator[Path]:
     """A user's home with the demo set mounted in it."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -78,23 +79,24 @@ def run(home: Path, script: str) -> str:
     return done.stdout
 
 
-def test_every_example_gives_what_the_readme_shows(home: Path) -> None:
+@pytest.mark.parametrize(("page", "least"), [(README, 8), (MANUAL, 40)], ids=["readme", "manual"])
+def test_every_example_gives_what_the_page_shows(home: Path, page: Path, least: int) -> None:
     directory = home / "conversations"
     seen = 0
-    for block in examples():
+    for block in examples(page):
         for example in block:
             shown = run(home, f"cd {directory} && {example.command} && pwd")
             output, _, where = shown.removesuffix("\n").rpartition("\n")
             directory = Path(where)
-            assert (output + "\n" if output else "") == example.output, f"README.md:{example.line}: {example.command}"
+            assert (output + "\n" if output else "") == example.output, f"{page.name}:{example.line}: {example.command}"
             seen += 1
-    assert seen > 10
+    assert seen >= least
 
 
 def test_the_table_of_settings_is_true() -> None:
     from store.settings import Settings, ToolSettings
 
-    text = README.read_text(encoding="utf-8")
+    text = MANUAL.read_text(encoding="utf-8")
     [table] = re.findall(r"^\| setting \| default \| \|\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
     rows = re.findall(r"^\| `([\w.]+)` \| ([^|]+) \|", table, re.MULTILINE)
     named = Settings(tools={"NAME": ToolSettings()})
@@ -124,11 +126,11 @@ def leaves(name: str, value: object) -> Iterator[tuple[str, object]]:
 
 
 def test_what_programs_do_can_be_done(memory_path: Path) -> None:
-    from tests.cli.user import User, serving
+    from tests.fusefs.cli.user import User, serving
 
     user = User(memory_path)
     user.run("import", ROOT / "fusefs/cli/demo")
-    programs = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    programs = re.findall(r"^```python\n(.*?)^```$", MANUAL.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     assert len(programs) == 2
     with serving(user):
         said = [
@@ -148,11 +150,45 @@ def test_what_programs_do_can_be_done(memory_path: Path) -> None:
 def test_the_table_of_commands_names_them_all() -> None:
     from fusefs.cli.main import COMMANDS
 
-    text = README.read_text(encoding="utf-8")
+    text = MANUAL.read_text(encoding="utf-8")
     assert [name for name in COMMANDS if f"`convfs {name}" not in text] == []
 
 
-def test_links_lead_somewhere() -> None:
-    targets = re.findall(r"\]\(([^)#:]+)\)", README.read_text(encoding="utf-8"))
-    assert targets
-    assert [target for target in targets if not (ROOT / target).exists()] == []
+PAGES = [README, MANUAL, ROOT / "fusefs/LAYOUT.md", ROOT / "store/FORMAT.md", ROOT / "store/PROTOCOL.md"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", prose(page)):
+        there = page.parent / target if target else page
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), f"{target}#{anchor}"
+
+
+def test_the_readme_leads_to_the_other_pages() -> None:
+    targets = re.findall(r"\]\(([^)#:]+)\)", prose(README))
+    assert {str(page.relative_to(ROOT)) for page in PAGES[1:]} <= set(targets)
+
+
+def test_the_readme_begins_with_commands_and_is_short() -> None:
+    lines = README.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 150
+    assert any(line.startswith("./mount.sh ") for line in lines[:15])
+
+
+def test_the_contents_of_the_manual_list_its_sections() -> None:
+    contents = prose(MANUAL).partition("## Contents\n")[2].partition("\n## ")[0]
+    listed = re.findall(r"\(#([^)]+)\)", contents)
+    assert listed == [anchor for anchor in anchors(MANUAL) if anchor not in ("the-convfs-manual", "contents")]
+    assert listed[-1] == "changelog"
+
+
+def prose(page: Path) -> str:
+    """Return a page without its fenced blocks."""
+    return re.sub(r"^(`{3,}).*?^\1$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> list[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]

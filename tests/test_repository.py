@@ -32,15 +32,6 @@ def test_scripts_can_be_run(script: str) -> None:
     subprocess.run(["bash", "-n", path], check=True)
 
 
-def test_modules_are_about_one_thing(tracked: list[str]) -> None:
-    sizes = {
-        name: len((ROOT / name).read_text(encoding="utf-8").splitlines())
-        for name in tracked
-        if name.endswith(".py") and name.startswith(("store/", "fusefs/")) and (ROOT / name).exists()
-    }
-    assert {name: size for name, size in sizes.items() if size > 400} == {}
-
-
 def test_nothing_is_left_undone(tracked: list[str]) -> None:
     marks = re.compile(r"\b(?:TO" + "DO|FIX" + "ME|XX" + r"X)\b|NotImplemented" + "Error")
     found = [

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from store.conversations.appends import Append
+from store.conversations.contexts import Append
 from store.editing.editor import Editor
 from store.store import Store
 
@@ -26,12 +26,12 @@ def payload(role: str, content: str, number: int) -> bytes:
 
 def begin(store: Store, number: int, *said: tuple[str, str]) -> int:
     metadata: dict[str, object] = {"project": "shop", "name": f"talk-{number}"}
-    context = store.create_context(metadata=metadata).context
+    context = store.contexts.create(metadata=metadata).context
     turns = [
         Append(payload(role, content, 1000 * number + at), "claude-code.line.v1")
         for at, (role, content) in enumerate(said)
     ]
-    store.append_many(context, turns)
+    store.contexts.append_many(context, turns)
     return context
 
 
@@ -52,7 +52,9 @@ def test_five_forks_of_a_conversation_with_a_long_answer(memory_path: Path) -> N
     assert stored(memory_path / "forks") <= 0.24 * 6 * stored(memory_path / "copy")
     with Store.open(memory_path / "forks") as store:
         for number, fork in enumerate(forks):
-            store.append(fork, payload("user", f"Another way: {number}.", 9000 + number), "claude-code.line.v1")
+            store.contexts.append(
+                fork, payload("user", f"Another way: {number}.", 9000 + number), "claude-code.line.v1"
+            )
     assert stored(memory_path / "forks") <= 0.24 * 6 * sum(len(payload(*one, 0)) for one in said)
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec import Struct
 
 from store.errors import UsageError
-from store.sections import merged
+from store.settings import merged
 
 
 class Price(Struct, frozen=True):

@@ -1,105 +1,88 @@
-"""Reaching the store: through the process that holds it, or by opening it here."""
+"""The way of a command to the store: through the process that holds it, or by opening it here."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-import click
 import platformdirs
 
-from fusefs.cli.output import escape
+from fusefs.cli.output import echo
 from fusefs.text.render import FileRenderer
 from store.errors import NotFound, StoreBusy
+from store.paths import LOCK, TURNS
 from store.service import address
+from store.service.call import Emit, Holder, Invocation, Item, T
 from store.service.client import Client, ServiceGone
-from store.service.operation import Holder, Item, Operation, Params, Result
 from store.store import Store
+from store.upkeep.log_check import noted_damage
 
 _PATIENCE_SECONDS = 10.0
 _RETRY_SECONDS = 0.05
 
 
 class Backend(Protocol):
-    """Has operations done on a store, wherever it is held."""
+    """A store on which operations can be run, wherever it is held."""
 
-    def call(
-        self,
-        operation: Operation[Params, Item, Result],
-        params: Params,
-        on_item: Callable[[Item], None] | None = None,
-    ) -> Result:
-        """Have ``operation`` done: each item goes to ``on_item``. Raises what the operation raises."""
-
-
-class _Here:
-    """The store is open in this process."""
-
-    def __init__(self, holder: Holder) -> None:
-        self._holder = holder
-
-    def call(
-        self,
-        operation: Operation[Params, Item, Result],
-        params: Params,
-        on_item: Callable[[Item], None] | None = None,
-    ) -> Result:
-        return operation.run(self._holder, params, on_item or (lambda item: None))
+    def call(self, invocation: Invocation[Item, T], on_item: Emit[Item] | None = None) -> T:
+        """Run the call and pass each item to ``on_item``. Raises what the call raises."""
 
 
 def store_root(chosen: Path | None) -> Path:
-    """Return the directory of the store: the one chosen, else where this user's data belongs."""
+    """Return the directory of the store: the chosen one, or the default in this user's data."""
     return chosen or platformdirs.user_data_path("convfs", appauthor=False)
 
 
 def running(root: Path) -> Client | None:
     """Return a connection to the daemon that holds the store at ``root``, None if no daemon does."""
-    path = address.noted_socket(root)
     try:
-        return Client(path) if path else None
+        return Client.of(root)
     except ServiceGone:
         return None
 
 
 def exists(root: Path) -> bool:
-    """Say whether there is a store at ``root``."""
-    return (root / address.LOCK_NAME).exists()
+    """Return whether there is a store at ``root``."""
+    return (root / LOCK).exists() or (root / TURNS).exists()
 
 
 def require(root: Path) -> None:
-    """Raise NotFound where there is no store at ``root``."""
+    """Raise NotFound if there is no store at ``root``."""
     if not exists(root):
-        raise NotFound(f"there is no store at {root} yet: `convfs import` makes one")
+        raise NotFound(f"there is no store at {root} yet: `convfs import` creates one")
 
 
 def open_store(root: Path, *, create: bool = False) -> Store:
-    """Open the store at ``root`` in this process. Raises NotFound where there is none and ``create`` is not set."""
+    """Open the store at ``root`` in this process. Raises NotFound if there is none and ``create`` is not set."""
     if not create:
         require(root)
     store = Store.open(root, renderer=FileRenderer(), create=create)
-    address.note(root)
-    for line in (*store.warnings, *store.recovered):
-        click.echo(f"convfs: {escape(str(line))}", err=True)
+    if not store.files.read_only:
+        address.note(root, store.files.directory)
+    for line in (*store.warnings, *store.recovered, *store.files.check.lines):
+        echo(f"convfs: {line}", err=True)
     return store
 
 
 def daemon_or_store(root: Path, *, create: bool = False) -> Client | Store:
-    """Return a connection to the daemon that holds the store at ``root``, or the store, opened, if there is none.
+    """Return a connection to the daemon that holds the store at ``root``, or the opened store if there is none.
 
-    Commands that hold it for a moment are waited for. Raises StoreBusy where somebody holds it on and on without
-    answering, and what :func:`open_store` raises.
+    Waits for commands that hold the store for a moment. Raises StoreBusy if a process keeps holding it without
+    answering, and like :func:`open_store`.
     """
     until = time.monotonic() + _PATIENCE_SECONDS
     while True:
         if client := running(root):
+            for line in noted_damage(root):
+                echo(f"convfs: {line}", err=True)
             return client
         try:
             return open_store(root, create=create)
         except StoreBusy as error:
             if time.monotonic() > until:
                 holder = _holder(root)
-                raise StoreBusy(f"{holder} is at work on the store at {root}: try again when it has ended") from error
+                raise StoreBusy(f"{holder} is using the store at {root}: try again when it has ended") from error
             time.sleep(_RETRY_SECONDS)
 
 
@@ -116,4 +99,4 @@ def _holder(root: Path) -> str:
 def reach(root: Path, *, create: bool = False) -> Iterator[Backend]:
     """Reach the store at ``root``, wherever it is held; raises as :func:`daemon_or_store`."""
     with daemon_or_store(root, create=create) as found:
-        yield found if isinstance(found, Client) else _Here(Holder(found))
+        yield found if isinstance(found, Client) else Holder(found)

@@ -1,4 +1,4 @@
-"""CONV on the command line: ``PROJECT/NAME``, an id, or a path in a mount."""
+"""The argument CONV of commands: ``PROJECT/NAME``, an id, or a path in a mount."""
 
 import os
 import re
@@ -9,8 +9,9 @@ from pathlib import Path
 from fusefs.cli.backend import Backend, reach, store_root
 from fusefs.cli.mounts import convfs_above, root_of
 from fusefs.mount_table import Mount
+from store.disk.identity import directory_key
 from store.errors import NotFound, UsageError
-from store.service.operations import FIND, ConversationLine, FindParams
+from store.service.operations import ConversationLine, find_conversation
 
 _VERSION = re.compile(r"(?:^|/)\.versions/0*([1-9][0-9]{0,17})-")
 _AT = re.compile(r"(.+)@0*([1-9][0-9]{0,17})", re.DOTALL)
@@ -18,33 +19,52 @@ _AT = re.compile(r"(.+)@0*([1-9][0-9]{0,17})", re.DOTALL)
 
 @contextmanager
 def located(store: Path | None, text: str) -> Iterator[tuple[Backend, ConversationLine]]:
-    """Find the conversation that ``text`` stands for, and reach the store that holds it.
+    """Find the conversation that ``text`` names, and reach its store.
 
-    Where ``text`` is a path in a mount, that mount's store is meant unless another one was chosen. Raises NotFound, or
-    UsageError where a bare name is not unique.
+    If ``text`` is a path in a mount, this is the mounted store unless another was chosen. Raises NotFound, or
+    UsageError if a bare name is ambiguous.
     """
     name, root = _meant(store, text)
     with reach(root) as backend:
-        yield backend, backend.call(FIND, FindParams(name))
+        yield backend, backend.call(find_conversation(name))
 
 
 @contextmanager
 def states_located(store: Path | None, texts: Sequence[str]) -> Iterator[tuple[Backend, list[tuple[int, int]]]]:
-    """Find the states of conversations that are meant, in one store: the id of each and its version, 0 as it is.
+    """Find states of conversations in one store: the id of each and its version, 0 for the current state.
 
-    ``CONV@3`` is version 3 of CONV, unless a conversation is called so; so is a path of or below ``.versions/0003-…``.
-    Raises NotFound, and UsageError where a bare name is not unique, or where these are of different stores.
+    ``CONV@3`` is version 3 of CONV, unless a conversation has that name; so is a path at or below ``.versions/0003-…``.
+    Raises NotFound, or UsageError if a bare name is ambiguous or the conversations are in different stores.
     """
-    roots = {_meant(store, at[1] if (at := _AT.fullmatch(text)) else text)[1] for text in texts}
-    if len(set(map(os.path.realpath, roots))) > 1:
-        raise UsageError("these are conversations of different stores: name two of one")
-    with reach(roots.pop()) as backend:
+    with reach(_one_root(store, [at[1] if (at := _AT.fullmatch(text)) else text for text in texts])) as backend:
         yield backend, [_state(backend, store, text) for text in texts]
+
+
+@contextmanager
+def all_located(store: Path | None, texts: Sequence[str]) -> Iterator[tuple[Backend, list[ConversationLine]]]:
+    """Like :func:`located`, for any number of conversations in one store. Raises UsageError for several stores."""
+    with reach(_one_root(store, texts)) as backend:
+        yield backend, [backend.call(find_conversation(_meant(store, text)[0])) for text in texts]
+
+
+def _one_root(store: Path | None, texts: Sequence[str]) -> Path:
+    """Return the directory of the store that all texts mean; without texts, the chosen one."""
+    roots = [_meant(store, text)[1] for text in texts] or [store_root(store)]
+    if len(set(map(_key, roots))) > 1:
+        raise UsageError("these conversations are in different stores: name conversations of one store")
+    return roots[0]
+
+
+def _key(root: Path) -> str:
+    try:
+        return directory_key(root)
+    except OSError:
+        return os.path.realpath(root)
 
 
 def _state(backend: Backend, store: Path | None, text: str) -> tuple[int, int]:
     def find(text: str) -> int:
-        return backend.call(FIND, FindParams(_meant(store, text)[0])).id
+        return backend.call(find_conversation(_meant(store, text)[0])).id
 
     if version := _VERSION.search(text):
         return find(text), int(version[1])
@@ -58,7 +78,6 @@ def _state(backend: Backend, store: Path | None, text: str) -> tuple[int, int]:
 
 
 def _meant(store: Path | None, text: str) -> tuple[str, Path]:
-    """Return the name of the conversation that is meant, and the directory of its store."""
     name, mount = _in_a_mount(text) or (text, None)
     if store is None and mount is not None:
         store = root_of(mount)
@@ -67,12 +86,12 @@ def _meant(store: Path | None, text: str) -> tuple[str, Path]:
 
 @contextmanager
 def conversation_here(store: Path | None) -> Iterator[tuple[Backend, ConversationLine | None]]:
-    """Find the conversation in whose directory in a mount this process runs, if it does, and reach its store."""
+    """Find the conversation of the working directory, if that is in a mount, and reach its store."""
     try:
         here = _in_a_mount(".")
     except FileNotFoundError:
         here = None  # it runs in a directory that was removed
-    if here is not None and store in (None, root_of(here[1])):
+    if here is not None and (store is None or _key(store) == _key(Path(here[1].source))):
         with located(store, ".") as found:
             yield found
         return
@@ -84,7 +103,7 @@ def _in_a_mount(text: str) -> tuple[str, Mount] | None:
     path = Path(os.path.abspath(os.path.expanduser(text)))
     mount = convfs_above(path)
     if mount is None or ("/" not in text and not os.path.lexists(path)):
-        # whoever is in a mount may speak of others by their names and ids
+        # inside a mount, names and ids still name other conversations
         return None
     name = _name_of(path.relative_to(mount.path))
     if name is None:

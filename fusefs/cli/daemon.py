@@ -1,22 +1,114 @@
-"""Going into the background: the command returns when the daemon is ready, or with the reason why it is not."""
+"""Daemons: their start in the background, their hold on the store, and the format of their logs.
+
+The command returns when the daemon is ready, or with the reason why it is not.
+"""
+
+from __future__ import annotations
 
 import logging
 import os
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+import click
+
+from store import visible
 from store.errors import ConvfsError
+
+if TYPE_CHECKING:
+    from store.service.client import Client
+    from store.store import Store
+
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+SWITCH_SECONDS = 0.0003
+"""The time for which one thread of a daemon may keep the others from running Python: it delays answers."""
+
+
+def tcp_options(command: Command) -> Command:
+    """Add the options for connections over TCP."""
+    command = click.option(
+        "--no-token", is_flag=True, help="Let in every TCP client without a token: for clients that cannot send one."
+    )(command)
+    return click.option(
+        "--tcp", metavar="HOST:PORT", help="Also serve on this loopback address; the token is in STORE/token."
+    )(command)
+
+
+def tcp_place(tcp: str | None) -> tuple[str, int] | None:
+    """Return the address in ``--tcp``, None without one. Raises UsageError if other machines could reach it."""
+    from store.service import address
+
+    if tcp is None:
+        return None
+    host, port = address.parsed(tcp)
+    address.loopback(host, port)
+    return host, port
+
+
+def held_alone(root: Path) -> Store:
+    """Open the store at ``root``, created if need be, for a process that will serve it.
+
+    Raises Conflict if another process does, and like :func:`fusefs.cli.backend.daemon_or_store`.
+    """
+    from fusefs.cli.backend import daemon_or_store
+    from store.errors import Conflict
+    from store.service.client import Client, ServiceGone
+
+    while True:
+        found = daemon_or_store(root, create=True)
+        if not isinstance(found, Client):
+            return found
+        with found, suppress(ServiceGone):
+            who, how = whose(found)
+            raise Conflict(f"{who} already: use it there, or {how} first")
+        # it has ended since
+
+
+def whose(client: Client) -> tuple[str, str]:
+    """Return the holder of the store, as the beginning of a sentence, and the command that ends it."""
+    from fusefs.cli.output import command_line
+    from store.service.operations import status as asked
+
+    status = client.call(asked())
+    if status.mountpoint:
+        return f"the store is mounted at {status.mountpoint}", f"`{command_line('umount', status.mountpoint)}`"
+    return f"process {status.pid} serves the store", f"`kill {status.pid}`"
+
 
 _READY = b"\0"
 _MAX_MESSAGE = 64 << 10
 
 
-def in_background(work: Callable[[Callable[[], None]], None], explain: Callable[[Exception], str]) -> int:
-    """Run ``work`` in a daemon of its own, and return its process id when it has called the function it is given.
+class LogFormatter(logging.Formatter):
+    """Formats each message as one line, whatever it holds; a traceback keeps its lines."""
 
-    The daemon has no terminal and no standard streams, and ``/`` as its directory. Raises ConvfsError with what
-    ``explain`` makes of the exception that ended ``work`` before it was ready.
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (logging's name)
+        """Return the line of a record."""
+        record.message = visible.line(record.message)
+        return super().formatMessage(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record, and those of its traceback."""
+        return visible.lines(super().format(record))
+
+
+def log_to(handler: logging.Handler, form: str = "%(message)s") -> None:
+    """Have everything that is logged go to a handler, in a form."""
+    handler.setFormatter(LogFormatter(form))
+    logging.getLogger().addHandler(handler)
+
+
+def in_background(work: Callable[[Callable[[], None]], None], explain: Callable[[Exception], str]) -> int:
+    """Run ``work`` in a daemon, and return its process id once it has called the function that it is given.
+
+    The daemon has no terminal, ``/`` as its directory, and no standard streams except standard error until it is ready.
+    Raises ConvfsError, with the explanation by ``explain``, if an exception ends ``work`` before it is ready.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -49,15 +141,21 @@ def _run(work: Callable[[Callable[[], None]], None], explain: Callable[[Exceptio
             os.write(writing, message)
             os.close(writing)
 
-    status = 1
+    status, null = 1, os.open(os.devnull, os.O_RDWR)
     try:
         os.chdir("/")
-        null = os.open(os.devnull, os.O_RDWR)
-        for stream in range(3):
+        for stream in range(2):
             os.dup2(null, stream)
-        work(lambda: tell(_READY + str(os.getpid()).encode()))
+
+        def ready() -> None:
+            os.dup2(null, 2)
+            tell(_READY + str(os.getpid()).encode())
+
+        work(ready)
         status = 0
     except Exception as error:
+        # said by the caller; the log has the details
+        os.dup2(null, 2)
         logging.getLogger(__name__).exception("the daemon ends in an error")
         tell(explain(error).encode("utf-8", "replace"))
     finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from fusefs.cli.output import escape
+from fusefs.cli.output import command_line, echo
 from fusefs.text.amounts import size_text
 
 _LITTLE_SPACE = 1 << 30
@@ -19,10 +19,10 @@ _LITTLE_SPACE = 1 << 30
 @click.command(short_help="Check what this machine needs for a mount.")
 @click.pass_obj
 def doctor(store: Path | None) -> None:
-    """Check what a mount needs of this machine and of the store; exits with 1 where something is wrong."""
+    """Check this machine and the store for everything that a mount needs; exits with 1 if something is wrong."""
     wrong = False
     for verdict, message in _checks(store):
-        click.echo(f"{verdict:5} {escape(message)}")
+        echo(f"{verdict:5} {message}")
         wrong = wrong or verdict == "wrong"
     if wrong:
         raise click.exceptions.Exit(1)
@@ -30,7 +30,7 @@ def doctor(store: Path | None) -> None:
 
 def _checks(chosen: Path | None) -> Iterator[tuple[str, str]]:
     from fusefs.cli.backend import store_root
-    from fusefs.cli.machine import problems
+    from fusefs.cli.mounts import problems
 
     yield "ok", f"Python {platform.python_version()} ({sys.executable}), Linux {platform.release()}"
     found = list(problems())
@@ -44,26 +44,30 @@ def _checks(chosen: Path | None) -> Iterator[tuple[str, str]]:
         yield "wrong", f"pyfuse3 cannot be loaded ({error}): run ./mount.sh --setup again"
     else:
         yield "ok", f"pyfuse3 {pyfuse3.__version__}"
-    yield from _stale_mounts()
-    yield from _store(store_root(chosen))
+    root = store_root(chosen)
+    yield from _stale_mounts(root)
+    yield from _store(root)
     yield from _sessions()
 
 
-def _stale_mounts() -> Iterator[tuple[str, str]]:
-    from fusefs.cli.mounts import answers
-    from fusefs.mount_table import FSTYPE, mounts
+def _stale_mounts(root: Path) -> Iterator[tuple[str, str]]:
+    from fusefs.cli.mounts import hanging
+    from fusefs.mount_table import FSTYPE, Condition, condition, mounts
 
     for mount in mounts():
-        if mount.fstype == FSTYPE and not answers(mount.path):
-            yield "wrong", f"{mount.path} is the mount of a daemon that died or hangs: `convfs umount {mount.path}`"
+        if mount.fstype == FSTYPE and (how := condition(mount.path)) is not Condition.ANSWERS:
+            ends = command_line("umount", mount.path)
+            dead = f"{mount.path} has a mount whose daemon died: `{ends}`"
+            # of another store it is in nobody's way
+            verdict = "wrong" if os.path.realpath(mount.source) == os.path.realpath(root) else "note"
+            yield verdict, dead if how is Condition.DEAD else hanging(mount)
 
 
 def _store(root: Path) -> Iterator[tuple[str, str]]:
     from fusefs.cli.backend import running
     from store.errors import UsageError
     from store.service import address
-    from store.service.operation import Nothing
-    from store.service.operations import STATUS
+    from store.service.operations import status as asked
     from store.settings import load
 
     try:
@@ -72,7 +76,7 @@ def _store(root: Path) -> Iterator[tuple[str, str]]:
         yield "ok", f"no store at {root} yet: `convfs import` makes one"
         return
     if stat.S_IMODE(mode) & 0o077:
-        yield "wrong", f"others may look into the store: `chmod 700 {root}`"
+        yield "wrong", f"other users can read the store: `chmod 700 {root}`"
     try:
         for warning in load(root)[1]:
             yield "note", warning
@@ -83,11 +87,11 @@ def _store(root: Path) -> Iterator[tuple[str, str]]:
     client = running(root)
     if client:
         with client:
-            status = client.call(STATUS, Nothing())
+            status = client.call(asked())
         what = f"mounted at {status.mountpoint}" if status.mountpoint else "served"
         yield "ok", f"{what} by process {status.pid}, socket {client.path}"
     elif address.noted_socket(root):
-        yield "note", "the last daemon did not end by itself; the next command recovers what it was at"
+        yield "note", "the last daemon was killed; the next command recovers its unfinished work"
     else:
         yield "ok", "not mounted"
 
@@ -99,4 +103,4 @@ def _sessions() -> Iterator[tuple[str, str]]:
     for path in found:
         yield "ok", f"sessions in {path}"
     if not found:
-        yield "note", "no sessions of your own were found: `convfs import PATH` takes them from anywhere"
+        yield "note", "no sessions of yours were found: `convfs import PATH` imports them from anywhere"

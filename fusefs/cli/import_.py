@@ -1,65 +1,76 @@
 """``convfs import``."""
 
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 import click
 
-from fusefs.cli.output import escape
+from fusefs.cli.output import echo, name_column, progress
 from fusefs.text.amounts import size_text
 
 if TYPE_CHECKING:
     from store.importing.importer import ImportReport
 
 _FILING_SECONDS = 0.25
-"""How long what was imported is indexed for searches: enough for what has come since the last import."""
+"""The time for indexing an import: enough for the sessions that came since the last one."""
+
+_SESSION_SUFFIXES = (".jsonl", ".json")
 
 DEMO = Path(__file__).parent / "demo"
 
 
 @click.command("import", short_help="Import sessions of AI tools.")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--format", "format_name", metavar="FORMAT", default="", help="Take every PATH for this tool's.")
-@click.option("--dry-run", is_flag=True, help="Say what would be imported, and import nothing.")
-@click.option("--pruned", is_flag=True, help="Also what was here before and was pruned.")
-@click.option("--demo", is_flag=True, help="Where no session is found, import a small demo set.")
+@click.option("--format", "format_name", metavar="FORMAT", default="", help="Read every PATH as this tool's.")
+@click.option("--dry-run", is_flag=True, help="Show what would be imported, and import nothing.")
+@click.option("--pruned", is_flag=True, help="Also import sessions that were pruned.")
+@click.option("--demo", is_flag=True, help="If no session is found, import a small demo set.")
 @click.pass_obj
 def import_(
     store: Path | None, paths: tuple[Path, ...], format_name: str, dry_run: bool, pruned: bool, demo: bool
 ) -> None:
     """Import session files, or directories of them. Without a PATH: your own sessions, where the tools keep them.
 
-    What was imported before costs nothing again; a session that grew gets its new records. What was pruned stays away.
+    Repeating an import costs nothing; a session that grew gets its new records. Pruned sessions are not imported again.
+    A file that is certainly of no known tool is skipped; --format reads it as a guess.
     """
     if paths and demo:
         raise click.UsageError("--demo goes without a PATH")
     from fusefs.cli.backend import exists, reach, store_root
-    from fusefs.cli.progress import import_progress
-    from fusefs.cli.searching import FILE, FileParams
-    from store.service.operations import IMPORT, ImportParams
+    from fusefs.daemon.operations import file_turns
+    from store.service.operations import import_sessions
 
     chosen = _named(paths) if paths else _own_sessions(demo)
     if not chosen:
         return
-    params = ImportParams(tuple(map(os.fsencode, chosen)), format_name, dry_run, pruned=pruned)
+    asked = import_sessions(tuple(map(os.fsencode, chosen)), format_name, dry_run, pruned=pruned)
     with ExitStack() as stack:
         root = store_root(store)
         if dry_run and not exists(root):
-            # What an empty store would take in, without making one where it would stay.
-            root = Path(stack.enter_context(TemporaryDirectory(prefix="convfs-")))
+            # A throwaway store: a dry run must not create one that stays.
+            from store.disk.files import temporary_folder
+
+            root = stack.enter_context(temporary_folder(Path(gettempdir())))
         backend = stack.enter_context(reach(root, create=True))
-        with import_progress(chosen) as progress:
-            report = backend.call(IMPORT, params, progress)
+        with progress(
+            name_column("Importing"),
+            "Text Bar Download TimeRemaining",
+            lambda told: {"completed": told.bytes, "description": name_column(told.session)},
+            partial(_size_of, chosen),
+        ) as show:
+            report = backend.call(asked, show)
         if not dry_run:
-            backend.call(FILE, FileParams(_FILING_SECONDS))
-    click.echo(_summary(report, dry_run))
+            backend.call(file_turns(_FILING_SECONDS))
+    echo(_summary(report, dry_run))
     for warning in report.warnings:
-        click.echo(f"convfs: warning: {escape(warning)}", err=True)
+        echo(f"convfs: warning: {warning}", err=True)
     for error in report.errors:
-        click.echo(f"convfs: {escape(error)}", err=True)
+        echo(f"convfs: {error}", err=True)
     if report.errors:
         raise click.exceptions.Exit(1)
 
@@ -78,7 +89,7 @@ def _named(paths: tuple[Path, ...]) -> list[Path]:
 
 
 def _own_sessions(demo: bool) -> list[Path]:
-    from store.formats.format import Source
+    from store.formats.core.format import Source
     from store.importing.walk import discover, walk
 
     found = [
@@ -87,10 +98,26 @@ def _own_sessions(demo: bool) -> list[Path]:
     if found:
         return found
     if demo:
-        click.echo("No sessions of yours were found; importing a small demo set instead.")
+        echo("No sessions of yours were found; importing a small demo set instead.")
         return [DEMO]
-    click.echo("No sessions of yours were found: name files or directories to import, as in `convfs import DIR`.")
+    echo("No sessions of yours were found: name files or directories to import, as in `convfs import DIR`.")
     return []
+
+
+def _size_of(paths: Sequence[Path]) -> int:
+    """Return the approximate size of the sessions at or under ``paths``."""
+    total = 0
+    for path in paths:
+        if path.is_file():
+            total += path.stat().st_size
+        for directory, _, files in os.walk(path):
+            for name in files:
+                if name.endswith(_SESSION_SUFFIXES):
+                    try:
+                        total += os.lstat(os.path.join(directory, name)).st_size
+                    except OSError:
+                        continue
+    return total
 
 
 def _summary(report: "ImportReport", dry_run: bool) -> str:

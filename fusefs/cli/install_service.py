@@ -1,6 +1,4 @@
-"""``convfs install-service``: a unit of systemd's, run for this user alone."""
-
-from __future__ import annotations
+"""``convfs install-service``: a systemd unit of this user."""
 
 import os
 import shutil
@@ -10,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+
+from fusefs.cli.output import echo
 
 UNIT = "convfs.service"
 _SECONDS = 90
@@ -27,18 +27,18 @@ _PASSED_ON = (
     "XDG_CONFIG_HOME",
     "XDG_DATA_HOME",
 )
-"""What tools, and this, find their files by: a shell's settings are not the service's."""
+"""Variables by which tools and convfs find their files: the service does not inherit them from a shell."""
 
 
-@click.command("install-service", short_help="Have systemd keep a mount with watch running.")
-@click.argument("directory", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
-@click.option("--remove", is_flag=True, help="Stop the service, and remove it.")
+@click.command("install-service", short_help="Have systemd run a mount that imports your sessions.")
+@click.argument("directory", metavar="[DIR]", required=False, type=Path)
+@click.option("--remove", is_flag=True, help="Stop and remove the service.")
 @click.pass_obj
 def install_service(store: Path | None, directory: Path | None, remove: bool) -> None:
     """Have systemd mount your conversations at DIR when you log in, and import your sessions as they grow.
 
-    Writes the unit convfs.service below $XDG_CONFIG_HOME/systemd/user, and starts it where your systemd runs. DIR is
-    ~/conversations unless you name another.
+    Writes the unit convfs.service below $XDG_CONFIG_HOME/systemd/user, and starts it if your systemd runs. The default
+    for DIR is ~/conversations.
     """
     if remove and directory is not None:
         raise click.UsageError("--remove goes without a DIR")
@@ -53,16 +53,16 @@ def install_service(store: Path | None, directory: Path | None, remove: bool) ->
     path.parent.mkdir(parents=True, exist_ok=True)
     known = path.read_text(encoding="utf-8") if path.exists() else None
     path.write_text(text, encoding="utf-8")
-    click.echo(f"{'Wrote' if known is None else 'Wrote anew' if known != text else 'Left as it was:'} {path}")
+    echo(f"{'Wrote' if known is None else 'Wrote anew' if known != text else 'Left as it was:'} {path}")
     if not _has_manager():
-        click.echo("No systemd runs for you here. Where it does, start the service with")
-        click.echo(f"  systemctl --user daemon-reload && systemctl --user enable --now {UNIT}")
+        echo("No user systemd is running here. Where one is, start the service with")
+        echo(f"  systemctl --user daemon-reload && systemctl --user enable --now {UNIT}")
         return
     _systemctl("daemon-reload")
     _systemctl("enable", UNIT)
     _systemctl("restart", UNIT)
-    click.echo(f"Started {UNIT}: {mountpoint} is mounted, now and when you log in.")
-    click.echo(f"`systemctl --user status {UNIT}` says how it is; `loginctl enable-linger` has it run without a login.")
+    echo(f"Started {UNIT}: {mountpoint} is mounted, now and when you log in.")
+    echo(f"`systemctl --user status {UNIT}` shows its state; `loginctl enable-linger` runs it without a login.")
 
 
 def unit(program: Sequence[str], root: Path, mountpoint: Path) -> str:
@@ -82,7 +82,7 @@ def unit(program: Sequence[str], root: Path, mountpoint: Path) -> str:
         "WorkingDirectory=~",
         "Restart=on-failure",
         "RestartSec=5",
-        "# what was written is brought to disk first",
+        "# time to bring written data to disk",
         "TimeoutStopSec=120",
         "",
         "[Install]",
@@ -92,13 +92,13 @@ def unit(program: Sequence[str], root: Path, mountpoint: Path) -> str:
 
 
 def _quoted(word: str, *, variables: bool = True) -> str:
-    """Return a word as systemd reads it back; in a command, where ``variables`` are put in, a dollar is two."""
+    """Return a word in systemd's quoting; in a command, where systemd expands ``variables``, a dollar is doubled."""
     word = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("%", "%%")
     return f'"{word.replace("$", "$$") if variables else word}"'
 
 
 def _program() -> list[str]:
-    """Return the command by which this program is run: its script, or the interpreter and its module."""
+    """Return the command that runs this program: its script, or the interpreter and its module."""
     script = shutil.which(sys.argv[0])
     if script and os.path.basename(script) == "convfs":
         return [os.path.abspath(script)]
@@ -111,7 +111,6 @@ def _units() -> Path:
 
 
 def _has_manager() -> bool:
-    """Say whether a systemd runs for this user."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     return bool(runtime) and Path(runtime, "systemd", "private").is_socket() and shutil.which("systemctl") is not None
 
@@ -131,13 +130,13 @@ def _systemctl(*arguments: str) -> None:
 
 def _remove(path: Path) -> None:
     if not path.exists():
-        click.echo(f"There is no {path}.")
+        echo(f"There is no {path}.")
         return
     if _has_manager():
         _systemctl("disable", "--now", UNIT)
     path.unlink()
     if _has_manager():
         _systemctl("daemon-reload")
-        click.echo(f"Stopped {UNIT} and removed {path}")
+        echo(f"Stopped {UNIT} and removed {path}")
     else:
-        click.echo(f"Removed {path}")
+        echo(f"Removed {path}")

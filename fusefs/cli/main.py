@@ -1,4 +1,4 @@
-"""Entry point: the group of commands, options that all of them take, and how failures are told.
+"""Entry point: the group of commands, their common options, and how failures are reported.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage. A failure is one line on standard error.
 """
@@ -10,37 +10,53 @@ from pathlib import Path
 
 import click
 
-from fusefs.cli.output import escape
+from fusefs.cli.output import echo
 
-# Name, module, and the line that `convfs --help` shows, so that help need not import the commands.
-COMMANDS = {
-    "import": ("import_", "Import sessions of AI tools."),
-    "mount": ("mount", "Mount the conversations at DIR."),
-    "umount": ("umount", "Unmount DIR and wait until everything is written."),
-    "watch": ("watch", "Keep importing your sessions as they grow."),
-    "install-service": ("install_service", "Have systemd keep a mount with watch running."),
-    "serve": ("serve", "Answer programs, without a mount."),
-    "ls": ("ls", "List the conversations."),
-    "show": ("show", "Print a conversation."),
-    "cat": ("cat", "Print what a URL in a conversation leads to."),
-    "context": ("context", "Print what a model should be sent of a conversation."),
-    "export": ("export", "Write conversations as files: those they came from, or other forms."),
-    "log": ("history", "List the versions of a conversation."),
-    "restore": ("history", "Bring back an earlier version of a conversation."),
-    "fork": ("history", "Branch off a conversation."),
-    "diff": ("diff", "Say what differs between two versions, forks or conversations."),
-    "where": ("where", "Say which conversations and events hold a content, a file or a URI."),
-    "search": ("search", "Find what was said."),
-    "grep": ("search", "Print the lines that a pattern is on."),
-    "prune": ("prune", "Delete conversations, versions or artifacts for good."),
-    "gc": ("gc", "Give back the room of what was deleted for good."),
-    "seal": ("seal", "Store what is there in less room, in the order of reading."),
-    "redact": ("redact", "Make a secret disappear from everything."),
-    "fsck": ("upkeep", "Check the store."),
-    "reindex": ("upkeep", "Rebuild the index from the logs."),
-    "stats": ("stats", "Say what the store holds and what it costs."),
-    "doctor": ("doctor", "Check what this machine needs for a mount."),
+# By what they are for: name, module, and the line that `convfs --help` shows, so that help need not import them.
+_GROUPS = {
+    "Look": {
+        "ls": ("show", "List the conversations."),
+        "show": ("show", "Print a conversation."),
+        "cat": ("show", "Print the content behind a URL in a conversation."),
+        "log": ("history", "List the versions of a conversation."),
+        "diff": ("diff", "Compare two versions, forks or conversations."),
+        "stats": ("stats", "Show what the store holds and what answers cost."),
+    },
+    "Find": {
+        "search": ("search", "Search all conversations."),
+        "grep": ("search", "Print the lines that match a pattern."),
+        "where": ("where", "List the events that hold a content, a file or a URI."),
+    },
+    "Mount": {
+        "mount": ("mount", "Mount the conversations at DIR."),
+        "umount": ("umount", "Unmount DIR and wait until everything is written."),
+        "install-service": ("install_service", "Have systemd run a mount that imports your sessions."),
+        "serve": ("serve", "Serve programs, without a mount."),
+        "mcp": ("mcp", "Serve agents over the Model Context Protocol."),
+        "install-skill": ("install_skill", "Tell Claude Code and Codex how to look things up."),
+        "completion": ("completion", "Print the script that completes commands in a shell."),
+        "doctor": ("doctor", "Check what this machine needs for a mount."),
+    },
+    "Bring in and out": {
+        "import": ("import_", "Import sessions of AI tools."),
+        "watch": ("watch", "Keep importing your sessions as they grow."),
+        "export": ("export", "Write conversations as files, in any format."),
+        "context": ("show", "Print the messages to send to a model."),
+    },
+    "Change": {
+        "fork": ("history", "Branch off a conversation."),
+        "restore": ("history", "Bring back an earlier version of a conversation."),
+        "redact": ("redact", "Remove a secret from everything."),
+        "prune": ("prune", "Delete conversations, versions or artifacts for good."),
+    },
+    "Look after": {
+        "gc": ("collect", "Free the space of data that was deleted for good."),
+        "seal": ("collect", "Rewrite stored data compactly, in reading order."),
+        "fsck": ("upkeep", "Check the store."),
+        "reindex": ("upkeep", "Rebuild the index from the logs."),
+    },
 }
+COMMANDS = {name: command for group in _GROUPS.values() for name, command in group.items()}
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 
@@ -59,9 +75,22 @@ class _Commands(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            meant = difflib.get_close_matches(args[0], COMMANDS, 1)
+            hint = f": did you mean {meant[0]}" if meant else ""
+            raise click.UsageError(f"there is no command {args[0]}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+        width = max(map(len, COMMANDS))
+        for title, group in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:{width}}", summary) for name, (_, summary) in group.items()])
 
 
 def _print_version(ctx: click.Context, option: click.Parameter, asked: bool) -> None:
@@ -73,33 +102,37 @@ def _print_version(ctx: click.Context, option: click.Parameter, asked: bool) -> 
         version = metadata.version("convfs")
     except metadata.PackageNotFoundError:
         version = "from a checkout that is not installed"
-    click.echo(f"convfs {version}")
+    echo(f"convfs {version}")
     ctx.exit()
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--store",
     type=click.Path(path_type=Path, file_okay=False),
     envvar="CONVFS_STORE",
-    help="Where the conversations are kept.  [env CONVFS_STORE; default $XDG_DATA_HOME/convfs]",
+    help="The store's directory.  [env CONVFS_STORE; default $XDG_DATA_HOME/convfs]",
 )
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Say which.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
+)
 @click.pass_context
 def cli(ctx: click.Context, store: Path | None) -> None:
     """Conversations with AI tools, as files."""
-    # Made absolute here: a daemon changes its directory, and what it is told must not depend on it.
+    # Made absolute here: a daemon changes its directory, and its arguments must not depend on that.
     ctx.obj = Path(os.path.abspath(store)) if store else None
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command and exit."""
     if sys.stdout is None:
-        # Closed by whoever started this: there is nobody to tell, but still something to do.
+        # Closed by the parent process: there is nobody to tell, but still something to do.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (it lives as long as the process)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            # Names on disk may hold bytes that are no text; a listing must not fail on them.
+            # Names on disk may be invalid Unicode; a listing must not fail on them.
             stream.reconfigure(errors="backslashreplace")
     sys.exit(_run(arguments))
 
@@ -126,7 +159,7 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def explain(error: Exception) -> str:
-    """Return what an error is told as, in one line."""
+    """Return the message of an error, in one line."""
     from store.errors import ConvfsError
 
     while isinstance(error, ExceptionGroup):
@@ -141,5 +174,5 @@ def explain(error: Exception) -> str:
 
 
 def _fail(message: str, code: int) -> int:
-    click.echo(f"convfs: {escape(message)}", err=True)
+    echo(f"convfs: {message}", err=True)
     return code

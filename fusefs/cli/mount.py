@@ -4,24 +4,28 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 import click
 
-from fusefs.cli.output import command_line
-from fusefs.cli.service import SWITCH_SECONDS, held, tcp_options, tcp_place
+from fusefs.cli.daemon import SWITCH_SECONDS, held_alone, in_background, log_to, tcp_options, tcp_place
+from fusefs.cli.output import command_line, echo
+from store.disk import durable
 
 _LOG_BYTES = 1 << 20
+_START_SECONDS = 30.0
 
 
 @click.command(short_help="Mount the conversations at DIR.")
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=Path)
 @click.option("--foreground", is_flag=True, help="Stay in the foreground; Ctrl-C unmounts.")
-@click.option("--watch", is_flag=True, help="Import the sessions of your tools, and go on as they grow.")
-@click.option("--allow-other", is_flag=True, help="Let in whoever may read another user's private files: root.")
+@click.option("--watch", is_flag=True, help="Import your tools' sessions, and go on as they grow.")
+@click.option("--allow-other", is_flag=True, help="Let in users who may read your private files: root.")
 @tcp_options
 @click.pass_obj
 def mount(
@@ -33,65 +37,88 @@ def mount(
     tcp: str | None,
     no_token: bool,
 ) -> None:
-    """Mount the conversations at DIR, which is made if it is not there. Returns when the mount is ready.
+    """Mount the conversations at DIR, which is created if need be. Returns when the mount is ready.
 
-    Where the very store is mounted there already, that is all right.
+    Succeeds if this very store is already mounted there.
     """
     from fusefs.cli.backend import store_root
-    from fusefs.cli.daemon import in_background
-    from fusefs.cli.machine import problems
     from fusefs.cli.main import explain
+    from fusefs.cli.mounts import problems
+    from fusefs.mount_table import ANSWER_SECONDS
+    from fusefs.tree.control import LOG
     from store.errors import ConvfsError
 
     for problem in problems():
         raise ConvfsError(problem)
     root = Path(os.path.realpath(store_root(store)))
     port = tcp_place(tcp)
-    if _is_mounted(root, directory):
-        click.echo(f"Mounted at {directory} already; `{command_line('umount', directory)}` unmounts.")
+    if _is_mounted(root, directory, ANSWER_SECONDS):
+        echo(f"Mounted at {directory} already; `{command_line('umount', directory)}` unmounts.")
         return
-    path = _prepared(directory)
     cwd = Path.cwd() if watch else None
-    if foreground:
-        handler = logging.StreamHandler()
-        handler.setLevel(logging.WARNING)
-        logging.getLogger().addHandler(handler)
-        ready = partial(click.echo, f"Mounted at {path}; Ctrl-C unmounts.", err=True)
-        _serve(root, path, allow_other, port, no_token, cwd, ready)
-    else:
-        in_background(partial(_serve, root, path, allow_other, port, no_token, cwd), explain)
-        click.echo(f"Mounted at {path}; `{command_line('umount', directory)}` unmounts.")
+    with _prepared(directory) as path:
+        if foreground:
+            handler = logging.StreamHandler()
+            handler.setLevel(logging.WARNING)
+            log_to(handler)
+            ready = partial(echo, f"Mounted at {path}; Ctrl-C unmounts.", err=True)
+            _serve(root, path, allow_other, port, no_token, cwd, ready)
+        else:
+            in_background(partial(_serve, root, path, allow_other, port, no_token, cwd), explain)
+            if not _is_mounted(root, path, _START_SECONDS):
+                raise ConvfsError(f"{path} was mounted, but its daemon has ended or does not answer: see {root / LOG}")
+            echo(f"Mounted at {path}; `{command_line('umount', directory)}` unmounts.")
 
 
-def _is_mounted(root: Path, directory: Path) -> bool:
-    """Say whether the store at ``root`` is mounted at a directory, by a daemon that answers."""
-    from fusefs.cli.mounts import answers, mountpoint, root_of
-    from fusefs.mount_table import FSTYPE, mount_at
-
-    path = mountpoint(directory)
-    mounted = mount_at(path)
-    return mounted is not None and mounted.fstype == FSTYPE and root_of(mounted) == root and answers(path)
-
-
-def _prepared(directory: Path) -> Path:
-    """Return the directory to mount at: made, empty, and free of what a dead daemon left there."""
-    from fusefs.cli.mounts import answers, mountpoint, unmount
-    from fusefs.mount_table import FSTYPE, mount_at
-    from store.errors import UsageError
+def _is_mounted(root: Path, directory: Path, seconds: float) -> bool:
+    """Return whether the store at ``root`` is mounted at a directory by a daemon that answers in time."""
+    from fusefs.cli.mounts import mountpoint
+    from fusefs.mount_table import Condition, alive, condition, mount_at, notes
 
     path = mountpoint(directory)
     mounted = mount_at(path)
-    if mounted and mounted.fstype == FSTYPE:
-        if answers(path):
-            raise UsageError(f"{path} is mounted already: use it, or `{command_line('umount', path)}` first")
+    if mounted is None:
+        return False
+    noted = any(note.connection == mounted.device and alive(note) for _path, note in notes(root))
+    # where nothing can be noted, its source tells
+    if not noted and (os.access(root, os.W_OK) or os.path.realpath(mounted.source) != os.fspath(root)):
+        return False
+    return condition(path, seconds) is Condition.ANSWERS
+
+
+@contextmanager
+def _prepared(directory: Path) -> Iterator[Path]:
+    """Yield the directory to mount at: created, empty, and without the mount of a dead daemon.
+
+    What was created is removed again where the block fails.
+    """
+    from fusefs.cli.mounts import hanging, mountpoint, unmount
+    from fusefs.mount_table import FSTYPE, Condition, condition, mount_at
+    from store.errors import ConvfsError, UsageError
+
+    path = mountpoint(directory)
+    while (mounted := mount_at(path)) and mounted.fstype == FSTYPE:
+        match condition(path):
+            case Condition.ANSWERS:
+                raise UsageError(f"{path} is mounted already: use it, or `{command_line('umount', path)}` first")
+            case Condition.HANGS:
+                raise ConvfsError(hanging(mounted))
         unmount(path, lazy=True)
-        click.echo(f"convfs: cleaned up {path} after a daemon that had died.", err=True)
+        echo(f"convfs: cleaned up {path} after a daemon that had died.", err=True)
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path} is a file: name a directory to mount at")
+    missing = [one for one in (path, *path.parents) if not one.exists()]
     path.mkdir(parents=True, exist_ok=True)
     if any(path.iterdir()):
         raise UsageError(f"{path} is not empty, and mounting would hide what is in it: name another directory")
-    return path.resolve()
+    try:
+        yield path.resolve()
+    except BaseException:
+        for one in missing:
+            # one that is in use stays
+            with suppress(OSError):
+                one.rmdir()
+        raise
 
 
 def _serve(
@@ -103,21 +130,18 @@ def _serve(
     watched_from: Path | None,
     ready: Callable[[], None],
 ) -> None:
-    """Mount and answer; ``watched_from`` is the working directory of who wants sessions to be watched, if they do."""
+    """Mount and serve; ``watched_from`` is the working directory for watching sessions, None for not watching."""
     import trio
 
-    from fusefs.cli.backend import daemon_or_store
-    from fusefs.cli.operations import ALL_OPERATIONS
     from fusefs.cli.watch import watching
+    from fusefs.daemon.operations import ALL_OPERATIONS
     from fusefs.mount import run
     from store.service import address
-    from store.service.client import Client
     from store.service.server import Service, serving_beside
 
-    with daemon_or_store(root, create=True) as store:
-        if isinstance(store, Client):
-            raise held(store)
-        _log_to(root)
+    with held_alone(root) as store:
+        if not store.files.read_only:
+            _log_to(root)
         sys.setswitchinterval(SWITCH_SECONDS)
         service = Service(
             store,
@@ -137,12 +161,17 @@ def _serve(
             run(store, mountpoint, ready=ready, background=beside, allow_other=allow_other)
 
 
+class _PrivateFiles(RotatingFileHandler):
+    """A log that only its owner can read, also after it rotates."""
+
+    def _open(self) -> TextIOWrapper:
+        durable.make_file(Path(self.baseFilename))
+        return super()._open()
+
+
 def _log_to(root: Path) -> None:
     from fusefs.tree.control import LOG
 
-    path = root / LOG
-    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-    handler = RotatingFileHandler(path, maxBytes=_LOG_BYTES, backupCount=1, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.getLogger().addHandler(handler)
+    handler = _PrivateFiles(root / LOG, maxBytes=_LOG_BYTES, backupCount=1, encoding="utf-8")
+    log_to(handler, "%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger().setLevel(logging.INFO)

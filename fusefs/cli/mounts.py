@@ -1,15 +1,37 @@
-"""Mounted stores, as commands need to know them."""
+"""Mounted stores: where they are, whether they answer, and how to unmount them."""
 
 import os
+import shutil
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from fusefs.mount_table import FSTYPE, Mount, mount_at, mounts
+from fusefs.mount_table import FSTYPE, Mount, MountNote, mount_at, mounts, notes
+from store import visible
 from store.errors import Conflict, ConvfsError
 
+DEVICE = Path("/dev/fuse")
+
+
+def problems() -> Iterator[str]:
+    """Yield the reasons why nothing can be mounted on this machine, one line each, with a remedy."""
+    try:
+        is_device = stat.S_ISCHR(DEVICE.stat().st_mode)
+    except OSError:
+        is_device = False
+    if not is_device:
+        yield (
+            f"{DEVICE} does not exist, so nothing can be mounted: load the kernel's fuse module (`modprobe fuse`), or "
+            f"give the container the device (`docker run --device {DEVICE} --cap-add SYS_ADMIN`)"
+        )
+    elif not os.access(DEVICE, os.R_OK | os.W_OK):
+        yield f"{DEVICE} cannot be opened by this user: have root run `chmod 666 {DEVICE}`"
+    if not shutil.which("fusermount3"):
+        yield "fusermount3 is not installed: `sudo apt-get install fuse3` (or your system's fuse3 package)"
+
+
 _SECONDS = 10
-_ANSWER_SECONDS = 3
 _NAMED = 3
 
 
@@ -20,13 +42,33 @@ def convfs_above(path: Path) -> Mount | None:
     return nearest if nearest and nearest.fstype == FSTYPE else None
 
 
-def root_of(mount: Mount) -> Path | None:
-    """Return the directory of the store that is mounted, None where the mount does not say."""
-    return Path(mount.source) if os.path.isabs(mount.source) else None
+def root_of(mount: Mount) -> Path:
+    """Return the directory of the mounted store. Raises Conflict if another store has replaced it since."""
+    root = Path(mount.source)
+    if note_of(mount) is None:
+        raise Conflict(
+            f"{mount.path} shows a store that is no longer at {root}, where it was when it was mounted: name one "
+            "with --store"
+        )
+    return root
+
+
+def note_of(mount: Mount) -> MountNote | None:
+    """Return the store's note of a mount; None if another store, or none, is now at the mount's source."""
+    if not os.path.isabs(mount.source):
+        return None
+    return next((note for _path, note in notes(Path(mount.source)) if note.connection == mount.device), None)
+
+
+def hanging(mount: Mount) -> str:
+    """Return the message about a mount that does not answer although its daemon is not known to be dead."""
+    note = note_of(mount)
+    who, how = (f", process {note.pid},", f"`kill {note.pid}`") if note else ("", "end it")
+    return f"the daemon{who} that mounts {mount.path} does not answer: wait, or {how} and try again"
 
 
 def mountpoint(directory: Path) -> Path:
-    """Return a directory's absolute path without links, and without looking at what is mounted there: it may hang."""
+    """Return a directory's absolute path without links, without touching a mount at it, which may hang."""
     path = Path(os.path.abspath(directory))
     path = Path(os.path.realpath(path.parent)) / path.name
     if mount_at(path) or not path.is_symlink():
@@ -34,18 +76,10 @@ def mountpoint(directory: Path) -> Path:
     return mountpoint(path.parent / path.readlink())
 
 
-def answers(path: Path) -> bool:
-    """Say whether what is mounted at ``path`` answers; asked by another process, which may hang in our place."""
-    try:
-        return not subprocess.run(["stat", "--", path], capture_output=True, timeout=_ANSWER_SECONDS).returncode
-    except subprocess.TimeoutExpired:
-        return False
-
-
 def unmount(path: Path, *, lazy: bool = False) -> None:
-    """Unmount what is mounted at ``path``; ``lazy`` also where it is in use or its daemon is dead.
+    """Unmount ``path``; if ``lazy``, even if it is in use or its daemon is dead.
 
-    Raises Conflict, naming who uses it, where it is in use.
+    Raises Conflict, with the processes that use it, if it is in use.
     """
     command = ["fusermount3", "-uz" if lazy else "-u", "--", path]
     try:
@@ -61,8 +95,8 @@ def unmount(path: Path, *, lazy: bool = False) -> None:
     if found := list(_users(path)):
         more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
         raise Conflict(f"{path} is in use by {', '.join(found[:_NAMED])}{more}: leave it, or end these, and try again")
-    reason = done.stderr.strip() or f"fusermount3 ends with {done.returncode}"
-    raise ConvfsError(f"{path} cannot be unmounted ({reason}): try `sudo umount {path}`")
+    reason = done.stderr.strip() or f"fusermount3 exits with {done.returncode}"
+    raise ConvfsError(f"{path} cannot be unmounted ({reason}): try `{visible.command('sudo', 'umount', path)}`")
 
 
 def _users(path: Path) -> Iterator[str]:

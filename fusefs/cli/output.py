@@ -1,69 +1,127 @@
-"""What goes to the terminal: control characters escaped, tables, JSON."""
+"""Output to the terminal: escaped lines, tables, JSON and progress bars."""
 
-import json
 import os
-import re
-import shlex
 import shutil
 import sys
+import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
-# C0 and C1 controls, and the characters that change the direction of text around them.
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_CONTROLS_IN_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+import click
 
+from store import visible
 
-def escape(text: str) -> str:
-    """Return ``text`` fit for one line: control characters as ``\\x1b`` or ``\\u202e``."""
-    return _CONTROLS.sub(_spelled, text)
-
-
-def escape_text(text: str) -> str:
-    """Return ``text`` of many lines fit for a terminal: as :func:`escape`, but newlines and tabs stay."""
-    return _CONTROLS_IN_TEXT.sub(_spelled, text)
+_NAME_WIDTH = 36
+# Called for every record; drawing each would take longer than importing it.
+_SECONDS = 0.1
 
 
-def _spelled(match: re.Match[str]) -> str:
-    return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(match[0]) or match[0].encode("unicode_escape").decode()
+@contextmanager
+def progress(
+    label: str, kinds: str, shown: Callable[[Any], dict[str, Any]], total: Callable[[], int] | None = None
+) -> Iterator[Callable[[Any], None] | None]:
+    """Yield a function that shows the progress that it is given, or None if standard error is no terminal.
+
+    ``kinds`` are the columns, by their names in rich.progress; ``shown`` returns the fields of the bar to update.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich import progress as rich
+    from rich.console import Console
+
+    columns = [
+        rich.TextColumn("{task.description}", markup=False) if kind == "Text" else getattr(rich, f"{kind}Column")()
+        for kind in kinds.split()
+    ]
+    with rich.Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(label, total=total() if total else None)
+        last = 0.0
+
+        def show(told: object) -> None:
+            nonlocal last
+            if time.monotonic() - last >= _SECONDS:
+                last = time.monotonic()
+                bars.update(task, **shown(told))
+
+        yield show
+
+
+def name_column(name: str) -> str:
+    """Return a name as the text of a progress bar, always of the same width."""
+    return visible.line(name)[:_NAME_WIDTH].ljust(_NAME_WIDTH)
+
+
+def agreed(deed: str, *, yes: bool, as_json: bool) -> bool:
+    """Return whether the user agrees to a deed that cannot be undone, or did by ``--yes``."""
+    if not yes and (as_json or not sys.stdin.isatty()):
+        raise click.UsageError(f"no terminal to ask on: add --yes to {deed} this, or --dry-run to see it only")
+    return yes or click.confirm(f"{deed.capitalize()} this for good?")
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Print an escaped line: the way of all messages of commands, except for :func:`write_text`."""
+    click.echo(visible.line(text), err=err)
+
+
+def echo_json(value: object) -> None:
+    """Print a value, of structs or plain, as JSON, indented by two spaces."""
+    import msgspec
+
+    sys.stdout.write(visible.json_text(msgspec.to_builtins(value), indent=2) + "\n")
+
+
+def write_json(text: str) -> None:
+    """Write JSON, or a part of it, to standard output."""
+    sys.stdout.write(visible.in_json(text))
 
 
 def command_line(*arguments: object) -> str:
-    """Return how the user would type a ``convfs`` command, to be shown: as a path where it is not on the PATH."""
+    """Return a ``convfs`` command as the user would type it: with its path if it is not on the PATH."""
     script = sys.argv[0]
     program = script if os.path.basename(script) == "convfs" and not shutil.which("convfs") else "convfs"
-    return shlex.join([program, *map(str, arguments)])
+    return visible.command(program, *arguments)
 
 
 def write_text(text: str) -> None:
-    """Write a conversation's text to standard output: as it is into a pipe, escaped on a terminal."""
-    sys.stdout.write(escape_text(text) if sys.stdout.isatty() else text)
+    """Write a conversation's text to standard output: unchanged to a pipe, escaped to a terminal."""
+    sys.stdout.write(visible.lines(text) if sys.stdout.isatty() else text)
 
 
 def columns(text: str) -> int:
-    """Return how many columns of a terminal ``text`` takes."""
+    """Return the width of ``text`` on a terminal, in columns."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
     return len(text) + wide - sum(unicodedata.combining(character) > 0 for character in text)
 
 
-def write_row(cells: Sequence[str], widths: Sequence[int]) -> None:
-    """Write one line of a table; the last cell is as long as it is."""
-    padded = [cell + " " * (width - columns(cell)) for cell, width in zip(cells, widths, strict=False)]
-    sys.stdout.write("  ".join([*padded, *cells[len(widths) :]]).rstrip() + "\n")
+def widths_of(rows: Iterable[Sequence[str]]) -> list[int]:
+    """Return the width of each column of a table."""
+    return [max(map(columns, cells)) for cells in zip(*rows, strict=True)]
+
+
+def write_table(rows: Sequence[Sequence[str]]) -> None:
+    """Write a table; the last cell of a row is not padded."""
+    widths = widths_of(rows)[:-1]
+    for row in rows:
+        padded = [cell + " " * (width - columns(cell)) for cell, width in zip(row, widths, strict=False)]
+        sys.stdout.write("  ".join([*padded, row[-1]]).rstrip() + "\n")
 
 
 @contextmanager
 def json_array() -> Iterator[Callable[[Iterable[object]], None]]:
-    """Write a JSON array to standard output, an element a line, as its elements come."""
+    """Write a JSON array to standard output, one element per line, as the elements come."""
+    import msgspec
+
     separator = "[\n  "
 
     def write(elements: Iterable[object]) -> None:
         nonlocal separator
         for element in elements:
-            sys.stdout.write(separator + json.dumps(element, ensure_ascii=False))
+            sys.stdout.write(separator + visible.json_text(msgspec.to_builtins(element)))
             separator = ",\n  "
 
     yield write

@@ -1,21 +1,56 @@
 """``convfs prune``."""
 
-import json
-import sys
+from __future__ import annotations
+
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from fusefs.cli.amounts import Size, Span
-from fusefs.cli.output import columns, escape, write_row
+from fusefs.cli.output import agreed, echo, echo_json, write_table
 from fusefs.text.amounts import size_text
+from store import visible
 
 if TYPE_CHECKING:
     from fusefs.cli.backend import Backend
     from store.retention.plan import Doomed
-    from store.retention.pruning import PruneReport
+    from store.retention.pruner import PruneReport
+
+
+_AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([a-zA-Z]*)")
+_SECOND_MS = 1000
+_SPANS = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600, "y": 365 * 24 * 3600}
+_SIZES = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "kib": 1 << 10, "m": 10**6, "mb": 10**6, "mib": 1 << 20}
+_SIZES |= {"g": 10**9, "gb": 10**9, "gib": 1 << 30, "t": 10**12, "tb": 10**12, "tib": 1 << 40}
+
+
+class Span(click.ParamType[int]):
+    """A span of time, in milliseconds: ``12h``, ``90d``, ``2w``, ``1y``; a number alone is days."""
+
+    name = "span"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = _AMOUNT.fullmatch(str(value).strip())
+        seconds = _SPANS.get(found[2].lower() or "d") if found else None
+        if found is None or seconds is None:
+            self.fail(f"{value} is not a span of time: write 12h, 90d, 2w or 1y", param, ctx)
+        return int(float(found[1]) * seconds * _SECOND_MS)
+
+
+class Size(click.ParamType[int]):
+    """A size in bytes: ``5000``, ``10MB``, ``1GiB``."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = _AMOUNT.fullmatch(str(value).strip())
+        factor = _SIZES.get(found[2].lower()) if found else None
+        if found is None or factor is None:
+            self.fail(f"{value} is not a size: write 5000, 10MB or 1GiB", param, ctx)
+        return int(float(found[1]) * factor)
+
 
 _AT_ONCE = 500
 _SHOWN = 20
@@ -23,15 +58,15 @@ _SHOWN = 20
 
 @click.command(short_help="Delete conversations, versions or artifacts for good.")
 @click.argument("conversations", metavar="[CONV...]", nargs=-1)
-@click.option("--older-than", "older_ms", type=Span(), help="Only what has not changed for so long: 90d, 12h, 1y.")
+@click.option("--older-than", "older_ms", type=Span(), help="Only without a change for this long: 90d, 12h, 1y.")
 @click.option("--label", default="", help="Only conversations with this label.")
 @click.option("--project", default="", help="Only conversations of this project.")
-@click.option("--larger-than", "larger_bytes", type=Size(), help="Only conversations that are larger: 10MB.")
-@click.option("--versions", is_flag=True, help="Their earlier versions, not the conversations.")
-@click.option("--artifacts", is_flag=True, help="Outputs of their tools and agents, not the conversations.")
-@click.option("--trash", is_flag=True, help="What is in the trash.")
-@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
-@click.option("--json", "as_json", is_flag=True, help="What was found, and what was deleted, for programs.")
+@click.option("--larger-than", "larger_bytes", type=Size(), help="Only conversations larger than this: 10MB.")
+@click.option("--versions", is_flag=True, help="Delete earlier versions instead of conversations.")
+@click.option("--artifacts", is_flag=True, help="Delete outputs of tools and agents instead of conversations.")
+@click.option("--trash", is_flag=True, help="Delete the contents of the trash.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
+@click.option("--json", "as_json", is_flag=True, help="One object with finds and deletions, for programs.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def prune(
@@ -48,50 +83,40 @@ def prune(
     as_json: bool,
     yes: bool,
 ) -> None:
-    """Delete for good what meets all that is asked for; without any of it, what the rules of [retention] in
-    convfs.toml say.
+    """Delete for good everything that meets all the given conditions; without any, apply the rules of [retention] in
+    convfs.toml.
 
-    Says first what that is, and asks. What is pinned or has the label "keep" stays, and so does what forks share. The
-    room on the disk comes back with `convfs gc`. CONV is PROJECT/NAME, an id, or a path in the mount.
+    Lists everything first, and asks. Pinned conversations and those labelled "keep" stay, and so does everything that
+    forks share. `convfs gc` then frees the space on the disk. CONV is PROJECT/NAME, an id, or a path in the mount.
     """
-    from fusefs.cli.backend import reach, store_root
-    from fusefs.cli.conversations import located
-    from store.retention.selection import Selection, What
-    from store.service.pruning import PRUNE_PLAN, PrunePlanParams
+    from fusefs.cli.conversations import all_located
+    from store.retention.plan import Selection, What
+    from store.service.upkeep import prune_plan
 
-    contexts = []
-    for name in conversations:
-        with located(store, name) as (_backend, found):
-            contexts.append(found.id)
     kinds: list[What] = ["versions"] if versions else []
     kinds += ["artifacts"] if artifacts else []
     kinds += ["trash"] if trash else []
-    chosen: list[Selection] = []
-    if kinds or contexts or label or project or not (older_ms is None and larger_bytes is None):
-        kinds = kinds or ["conversations"]
-        chosen = [Selection(what, older_ms, label, project, larger_bytes, tuple(contexts)) for what in kinds]
+    asked = kinds or conversations or label or project or not (older_ms is None and larger_bytes is None)
+    kinds = kinds or ["conversations"]
     doomed: list[Doomed] = []
-    with reach(store_root(store)) as backend:
-        backend.call(PRUNE_PLAN, PrunePlanParams(tuple(chosen)), doomed.extend)
+    with all_located(store, conversations) as (backend, found):
+        contexts = tuple(line.id for line in found)
+        chosen = [Selection(what, older_ms, label, project, larger_bytes, contexts) for what in kinds if asked]
+        backend.call(prune_plan(tuple(chosen)), doomed.extend)
         if not as_json:
             _show(doomed)
-        go_on = bool(doomed) and not dry_run
-        if go_on and not yes:
-            if as_json or not sys.stdin.isatty():
-                raise click.UsageError("nobody can be asked here: add --yes to delete this, or --dry-run to look only")
-            go_on = click.confirm("Delete this for good?")
+        go_on = bool(doomed) and not dry_run and agreed("delete", yes=yes, as_json=as_json)
         report = _prune(backend, doomed) if go_on else None
     _tell(doomed, report, dry_run, as_json)
 
 
-def _prune(backend: "Backend", doomed: "Sequence[Doomed]") -> "PruneReport":
-    """Have it deleted, so many at a time."""
-    from store.retention.pruning import PruneReport
-    from store.service.pruning import PRUNE, PruneParams
+def _prune(backend: Backend, doomed: Sequence[Doomed]) -> PruneReport:
+    from store.retention.pruner import PruneReport
+    from store.service.upkeep import prune_planned
 
     total = PruneReport(skipped=[])
     for start in range(0, len(doomed), _AT_ONCE):
-        report = backend.call(PRUNE, PruneParams(tuple(doomed[start : start + _AT_ONCE])))
+        report = backend.call(prune_planned(tuple(doomed[start : start + _AT_ONCE])))
         total.conversations += report.conversations
         total.versions += report.versions
         total.artifacts += report.artifacts
@@ -99,44 +124,39 @@ def _prune(backend: "Backend", doomed: "Sequence[Doomed]") -> "PruneReport":
     return total
 
 
-def _show(doomed: "Sequence[Doomed]") -> None:
-    """Write what would go as a table, the largest first."""
+def _show(doomed: Sequence[Doomed]) -> None:
+    """Print the finds as a table, the largest first."""
     if not doomed:
-        click.echo("Nothing is to be pruned.")
+        echo("Nothing to prune.")
         return
     ordered = sorted(doomed, key=lambda one: one.bytes, reverse=True)
-    rows = [
-        (
-            one.what if one.what == "conversation" else f"{one.count} {one.what}",
-            size_text(one.bytes) if one.bytes else "",
-            escape(f"{one.project}/{one.name}"),
-            one.why,
-        )
-        for one in ordered[:_SHOWN]
-    ]
-    widths = [max(map(columns, column)) for column in zip(*rows, strict=True)][:3]
-    for row in rows:
-        write_row(row, widths)
+    write_table(
+        [
+            (
+                one.what if one.what == "conversation" else f"{one.count} {one.what}",
+                size_text(one.bytes) if one.bytes else "",
+                visible.line(f"{one.project}/{one.name}"),
+                one.why,
+            )
+            for one in ordered[:_SHOWN]
+        ]
+    )
     if len(doomed) > _SHOWN:
-        click.echo(f"… and {len(doomed) - _SHOWN} more (--json has them all)")
+        echo(f"… and {len(doomed) - _SHOWN} more (--json has them all)")
 
 
-def _tell(doomed: "Sequence[Doomed]", report: "PruneReport | None", dry_run: bool, as_json: bool) -> None:
-    import msgspec
-
+def _tell(doomed: Sequence[Doomed], report: PruneReport | None, dry_run: bool, as_json: bool) -> None:
     if as_json:
-        done = None if report is None else msgspec.to_builtins(report)
-        found = {"found": msgspec.to_builtins(doomed), "pruned": done}
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        echo_json({"found": doomed, "pruned": report})
     elif report is not None:
         for line in report.skipped:
-            click.echo(f"convfs: {escape(line)}", err=True)
+            echo(f"convfs: {line}", err=True)
         counts = [
             (report.conversations, "conversations"),
             (report.versions, "versions"),
             (report.artifacts, "artifacts"),
         ]
         done = ", ".join(f"{count} {what}" for count, what in counts if count) or "nothing"
-        click.echo(f"Deleted for good: {done}. `convfs gc` gives the room back.")
+        echo(f"Deleted for good: {done}. `convfs gc` frees the space.")
     elif doomed:
-        click.echo("Nothing was deleted." + (" A dry run." if dry_run else ""))
+        echo("Nothing was deleted." + (" A dry run." if dry_run else ""))

@@ -1,6 +1,5 @@
 """``convfs stats``."""
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,38 +7,39 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusefs.cli.output import columns, escape
+from fusefs.cli.output import columns, echo_json, progress, widths_of
+from store import visible
 
 if TYPE_CHECKING:
-    from store.insight.report import Report, Spent
-    from store.service.insight import StoreReport
+    from store.insight.report import Spent, StatsReport
+    from store.service.upkeep import StoreReport
 
 _ROWS = 20
-"""So many rows of a table, unless it was asked for."""
+"""The rows of a table that was not asked for."""
 
 _WAYS = ("project", "model", "day", "tool")
 
 
-@click.command(short_help="Say what the store holds and what it costs.")
-@click.option("--by", type=click.Choice(_WAYS), help="All tokens and costs, or uses of tools, by this.")
+@click.command(short_help="Show what the store holds and what answers cost.")
+@click.option("--by", type=click.Choice(_WAYS), help="Show all tokens and costs, or uses of tools, by this.")
 @click.option("--json", "as_json", is_flag=True, help="One object, for programs.")
 @click.pass_obj
 def stats(store: Path | None, by: str | None, as_json: bool) -> None:
-    """Say what the store holds and saves, what answers of models took and cost, and who holds the store.
+    """Show what the store holds and saves, what the answers of models used and cost, and where the store is mounted.
 
-    Answers count once, however many forks, copies and subagents tell of them. What no session says the cost of is
-    priced as the provider's interface would be; `[prices."MODEL"]` in convfs.toml says otherwise.
+    Answers count once, however many forks, copies and subagents repeat them. A cost recorded in the session is used as
+    is; otherwise API list prices apply, or those in `[prices."MODEL"]` in convfs.toml.
     """
-    import msgspec
-
     from fusefs.cli.backend import reach, store_root
-    from fusefs.cli.progress import count_progress
-    from store.service.insight import INSIGHT, InsightParams, numbers
+    from store.service.upkeep import CountProgress, flat, insight
 
-    with reach(store_root(store)) as backend, count_progress() as progress:
-        told = backend.call(INSIGHT, InsightParams(), progress)
+    def fields(told: CountProgress) -> dict[str, int]:
+        return {"completed": told.counted, "total": told.turns}
+
+    with reach(store_root(store)) as backend, progress("Counting", "Text Bar MofNComplete", fields) as show:
+        told = backend.call(insight(), show)
     if as_json:
-        click.echo(json.dumps(msgspec.to_builtins(numbers(told)), indent=2, ensure_ascii=False))
+        echo_json(flat(told))
         return
     if by is None:
         _write_pairs(_summary(told))
@@ -71,26 +71,26 @@ def _summary(told: "StoreReport") -> list[tuple[str, str]]:
         said = f"{count_text(spent.cache_write)} to caches, {count_text(spent.output)} answered"
         pairs.append(("tokens", f"{sent}, {said}, in {counted(spent.answers, 'answer')}"))
         known = f"{dollars_text(spent.cost)} at prices of {report.prices_of}"
-        pairs.append(("cost", known if spent.unpriced < spent.answers else "not known: no price of these models is"))
+        pairs.append(("cost", known if spent.unpriced < spent.answers else "unknown: these models have no price"))
         if spent.told_cost:
-            pairs.append(("", f"{dollars_text(spent.told_cost)} of it as the sessions themselves say"))
+            pairs.append(("", f"{dollars_text(spent.told_cost)} of it as recorded in the sessions"))
         if 0 < spent.unpriced < spent.answers:
-            pairs.append(("", f"without {spent.unpriced:,} answers of models whose price is not known"))
+            pairs.append(("", f"without {spent.unpriced:,} answers of models without a price"))
     return pairs
 
 
 def _write_pairs(pairs: Sequence[tuple[str, str]]) -> None:
     width = max(len(name) for name, _value in pairs)
     for name, value in pairs:
-        sys.stdout.write(f"{name:{width}}  {escape(value)}\n")
+        sys.stdout.write(f"{name:{width}}  {visible.line(value)}\n")
 
 
-def _write_table(report: "Report", by: str, most: int | None) -> None:
-    """Write a table, names first; all else is numbers, which end below each other."""
+def _write_table(report: "StatsReport", by: str, most: int | None) -> None:
+    """Write a table: a column of names, then right-aligned numbers."""
     rows = list(_rows(report, by))
     head, body = rows[0], rows[1:]
     shown = [head, *body[: most or len(body)]]
-    widths = [max(map(columns, column)) for column in zip(*shown, strict=True)]
+    widths = widths_of(shown)
     for row in shown:
         name, *amounts = row
         cells = [name + " " * (widths[0] - columns(name))]
@@ -100,32 +100,20 @@ def _write_table(report: "Report", by: str, most: int | None) -> None:
         sys.stdout.write(f"and {len(body) + 1 - len(shown)} more: `convfs stats --by {by}`\n")
 
 
-def _rows(report: "Report", by: str) -> Sequence[tuple[str, ...]]:
+def _rows(report: "StatsReport", by: str) -> Sequence[tuple[str, ...]]:
     from fusefs.text.amounts import size_text
 
     if by == "tool":
-        head = ("TOOL", "CALLS", "ASKED", "RESULTS", "RETURNED")
-        return [
-            head,
-            *(
-                (
-                    escape(used.tool),
-                    f"{used.calls:,}",
-                    size_text(used.call_bytes),
-                    f"{used.results:,}",
-                    size_text(used.result_bytes),
-                )
-                for used in report.tools
-            ),
-        ]
+        rows: list[tuple[str, ...]] = [("TOOL", "CALLS", "ASKED", "RESULTS", "RETURNED")]
+        for used in report.tools:
+            asked, returned = size_text(used.call_bytes), size_text(used.result_bytes)
+            rows.append((visible.line(used.tool), f"{used.calls:,}", asked, f"{used.results:,}", returned))
+        return rows
     if by == "project":
-        return [
-            ("PROJECT", "CONVERSATIONS", "SIZE", *_SPENT),
-            *(
-                (_name(one.project), f"{one.conversations:,}", size_text(one.bytes), *_spent(one))
-                for one in report.projects
-            ),
-        ]
+        rows = [("PROJECT", "CONVERSATIONS", "SIZE", *_SPENT)]
+        for one in report.projects:
+            rows.append((_name(one.project), f"{one.conversations:,}", size_text(one.bytes), *_spent(one)))
+        return rows
     if by == "model":
         return [("MODEL", *_SPENT), *((_name(one.model), *_spent(one)) for one in report.models)]
     return [("DAY", *_SPENT), *((_name(one.day), *_spent(one)) for one in report.days)]
@@ -143,4 +131,4 @@ def _spent(spent: "Spent") -> tuple[str, ...]:
 
 
 def _name(name: str) -> str:
-    return escape(name) or "(unknown)"
+    return visible.line(name) or "(unknown)"

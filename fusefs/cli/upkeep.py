@@ -1,58 +1,66 @@
-"""``convfs fsck`` and ``convfs reindex``: work that needs the store to itself."""
+"""``convfs fsck`` and ``convfs reindex``: the commands that need the store to themselves."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from fusefs.cli.output import escape
+from fusefs.cli.output import echo
 
 
 @click.command(short_help="Check the store.")
+@click.option("--repair", is_flag=True, help="First repair the logs from the index, and then the index.")
 @click.pass_obj
-def fsck(store: Path | None) -> None:
-    """Check everything that the store promises, and print what does not hold. Changes nothing.
+def fsck(store: Path | None, *, repair: bool) -> None:
+    """Check every invariant of the store, and print violations.
 
-    Exits with 1 where an error is found; a warning alone is none.
+    Changes nothing without --repair. Exits with 1 if there are errors; warnings alone are none.
     """
     from fusefs.text.render import FileRenderer
     from store.store import Store
     from store.upkeep.fsck import fsck as check
 
-    with Store.open(_free(store), renderer=FileRenderer(), create=False) as opened:
+    with Store.open(_free(store), renderer=FileRenderer(), create=False, repair=repair) as opened:
+        for line in opened.recovered:
+            echo(f"convfs: {line}", err=True)
         findings = check(opened)
     for finding in findings:
-        click.echo(f"{finding.severity}: {finding.check}: {escape(finding.message)}")
+        echo(f"{finding.severity}: {finding.check}: {finding.message}")
     errors = sum(finding.severity == "error" for finding in findings)
     warnings = len(findings) - errors
     if errors:
-        click.echo(f"{errors} errors, {warnings} warnings.")
+        echo(f"{errors} errors, {warnings} warnings.")
         raise click.exceptions.Exit(1)
-    click.echo(f"The store is sound ({warnings} warnings)." if warnings else "The store is sound.")
+    echo(f"The store is sound ({warnings} warnings)." if warnings else "The store is sound.")
 
 
 @click.command(short_help="Rebuild the index from the logs.")
 @click.pass_obj
 def reindex(store: Path | None) -> None:
-    """Throw the index away and rebuild it from the logs, which are the truth."""
+    """Rebuild the index from the logs, which are authoritative.
+
+    If the logs are damaged, records that only the old index knew are written back to them.
+    """
     from fusefs.text.render import FileRenderer
-    from store.upkeep.reindex import reindex as rebuild
+    from store.upkeep.fsck import reindex as rebuild
 
     for damage in rebuild(_free(store), FileRenderer()):
-        click.echo(escape(damage))
-    click.echo("The index was rebuilt.")
+        echo(damage)
+    echo("The index was rebuilt.")
 
 
 def _free(store: Path | None) -> Path:
     """Return the store's directory. Raises Conflict while a daemon holds it, NotFound where there is none."""
     from fusefs.cli.backend import require, running, store_root
-    from fusefs.cli.service import whose
+    from fusefs.cli.daemon import whose
     from store.errors import Conflict
+    from store.service.client import ServiceGone
 
     root = store_root(store)
     require(root)
-    client = running(root)
-    if client:
-        with client:
+    while client := running(root):
+        # a daemon that ends meanwhile is no obstacle
+        with client, suppress(ServiceGone):
             who, how = whose(client)
-        raise Conflict(f"{who}: {how} first, this needs it alone")
+            raise Conflict(f"{who}: {how} first, because this needs the store to itself")
     return root

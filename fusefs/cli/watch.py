@@ -1,4 +1,4 @@
-"""``convfs watch``, and what ``convfs mount --watch`` does beside mounting."""
+"""``convfs watch``, and the watching of ``convfs mount --watch``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusefs.cli.output import escape
+from fusefs.cli.daemon import log_to
+from fusefs.cli.output import echo
 
 if TYPE_CHECKING:
     from store.importing.importer import ImportReport
@@ -29,32 +30,30 @@ _END_SECONDS = 60.0
 @click.command(short_help="Keep importing your sessions as they grow.")
 @click.pass_obj
 def watch(store: Path | None) -> None:
-    """Import your sessions, and what is added to them, within a second, until SIGTERM or Ctrl-C.
+    """Import your sessions, and additions to them within a second, until SIGTERM or Ctrl-C.
 
-    Says which conversations are new or have grown. The store may be mounted or served meanwhile, or by nobody.
+    Prints the conversations that are new or have grown. The store may be mounted or served meanwhile.
     """
     from fusefs.cli.backend import store_root
-    from store.importing.watching import Watching
+    from store.importing.watch import Watching
 
     root = Path(os.path.realpath(store_root(store)))
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("convfs: %(message)s"))
-    logging.getLogger().addHandler(handler)
+    log_to(logging.StreamHandler(), "convfs: %(message)s")
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: ended.set())
     watching = Watching(partial(_homes, Path.cwd()), partial(_take, root), root, _tell)
-    watching.run(ended, lambda: click.echo("Watching your sessions; Ctrl-C ends.", err=True))
+    watching.run(ended, lambda: echo("Watching your sessions; Ctrl-C ends.", err=True))
 
 
 @contextmanager
 def watching(cwd: Path | None, store: Store) -> Iterator[None]:
-    """Watch this user's sessions in a thread while the block runs, as seen from ``cwd``; None: do not."""
+    """Watch this user's sessions in a thread while the block runs, as seen from ``cwd``; not if it is None."""
     if cwd is None:
         yield
         return
     from store.importing.importer import Importer
-    from store.importing.watching import Watching
+    from store.importing.watch import Watching
 
     ended = threading.Event()
 
@@ -76,7 +75,7 @@ def watching(cwd: Path | None, store: Store) -> Iterator[None]:
 
 
 class _Ended(Exception):
-    """The watching ends in the middle of an import, which begins again next time."""
+    """Ends an import in the middle because the watch ends; the import is repeated next time."""
 
 
 def _run(run: Callable[[threading.Event], None], ended: threading.Event) -> None:
@@ -95,16 +94,16 @@ def _homes(cwd: Path) -> list[Path]:
 
 
 def _take(root: Path, paths: Sequence[Path]) -> ImportReport:
-    """Import through whoever holds the store, or hold it for a moment."""
+    """Import through the process that holds the store, or hold it for a moment."""
     from fusefs.cli.backend import reach
-    from store.service.operations import IMPORT, ImportParams
+    from store.service.operations import import_sessions
 
     with reach(root, create=True) as backend:
-        return backend.call(IMPORT, ImportParams(tuple(map(os.fsencode, paths)), watched=True))
+        return backend.call(import_sessions(tuple(map(os.fsencode, paths)), watched=True))
 
 
 def _tell(report: ImportReport) -> None:
-    click.echo(escape(_line(report)))
+    echo(_line(report))
     sys.stdout.flush()
 
 

@@ -1,1 +1,1 @@
-"""What is written through the mount: buffers, saves, scratch files, drafts, and what the gestures of a shell mean."""
+"""Writing through the mount: buffers, saves, scratch files, drafts, and the meaning of a shell's gestures."""

@@ -1,75 +1,182 @@
-"""Making, forking, renaming and removing whole conversations."""
-
-from __future__ import annotations
+"""Whole conversations, made, forked, renamed, removed, and given labels: by directories, links and attributes."""
 
 import errno
-from collections.abc import Iterator
+from typing import NoReturn
 
-from pyfuse3 import FUSEError
+from pyfuse3 import ENOATTR, FUSEError
 
 from fusefs.editing.desk import Desk
-from fusefs.editing.labels import Labels
-from fusefs.editing.new_names import new_name
-from fusefs.editing.outputs.moves import OutputMoves
-from fusefs.editing.removal import Removals
-from fusefs.editing.vanishing import Vanishing
+from fusefs.editing.removal import Removals, Vanishing
 from fusefs.inodes import Place
 from fusefs.tree.control import TrashDirectory
-from fusefs.tree.conversation import ConversationDirectory
+from fusefs.tree.conversation import ConversationDirectory, ForksDirectory, fork_name
 from fusefs.tree.events import EventsDirectory
-from fusefs.tree.forks import ForksDirectory, fork_name
-from fusefs.tree.labels import LabelDirectory, LabelsDirectory
-from fusefs.tree.node import Directory, Entry, Link, Node
+from fusefs.tree.links import LabelDirectory, LabelsDirectory, link_names, make_link
+from fusefs.tree.node import Directory, Link, Node
 from fusefs.tree.outputs import OutputsDirectory
-from fusefs.tree.paths import CONVERSATIONS
-from fusefs.tree.projects import ProjectDirectory, ProjectsDirectory
+from fusefs.tree.paths import BY_LABEL, CONVERSATIONS
+from fusefs.tree.projects import FormerName, ProjectDirectory, ProjectsDirectory
 from fusefs.tree.resources import ResourceDirectory
 from fusefs.tree.view_node import ViewNode
 from store.editing.editor import Editor
+from store.filenames import LONGEST_SHOWN, safe_name
+from store.index.catalogue import Called
+
+
+def new_name(name: bytes) -> str:
+    """Return a name under which a new file will be shown unchanged; EINVAL or ENAMETOOLONG for any other."""
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        raise FUSEError(errno.EINVAL) from None
+    if len(name) > LONGEST_SHOWN:
+        raise FUSEError(errno.ENAMETOOLONG)
+    if safe_name(text, limit=LONGEST_SHOWN) != text or text.startswith("."):
+        raise FUSEError(errno.EINVAL)
+    return text
+
+
+def refusal(node: Node) -> int:
+    """Return the errno for a name that cannot be changed: in an earlier version none can."""
+    return errno.EROFS if isinstance(node, ViewNode) else errno.EPERM
+
+
+class Labels:
+    """Gives conversations labels, and takes them away."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._tree = desk.tree
+        self._editor = Editor(desk.tree.store)
+
+    def link(self, directory: LabelDirectory, name: bytes, target: bytes) -> Node:
+        """Give a link's conversation the label of its directory; EINVAL for any other link, and the reason is noted."""
+        path = f"{BY_LABEL}/{directory.label}/{name.decode(errors='replace')}"
+        conversation = self._target(target)
+        if conversation is None:
+            self._refuse(
+                path, f"{target.decode(errors='replace')} is no conversation: link to {CONVERSATIONS}/PROJECT/NAME"
+            )
+        links = link_names([*directory.names().values(), conversation])
+        named = next(named for named, linked in links.items() if linked.id == conversation.id)
+        if name.decode(errors="replace") not in (named, f"{named}@{conversation.project}"):
+            self._refuse(path, f"a link to this conversation must be called {named}")
+        self._change(conversation.id, add=directory.label)
+        return make_link(self._tree, Place.LABEL_LINK, self._tree.store.library.conversation(conversation.id))
+
+    def _refuse(self, path: str, reason: str) -> NoReturn:
+        self._tree.errors.add(path, reason)
+        raise FUSEError(errno.EINVAL)
+
+    def _target(self, target: bytes) -> Called | None:
+        """Return the conversation that a link leads to, by the end of its path: from wherever it was meant to lead."""
+        try:
+            path = [part for part in target.decode().split("/") if part not in ("", ".")]
+        except UnicodeDecodeError:
+            return None
+        if path[-3:-2] == [CONVERSATIONS]:
+            project = self._tree.projects().get(path[-2])
+            directory = None if project is None else self._desk.router.fixed(CONVERSATIONS, project)
+            if isinstance(directory, ProjectDirectory) and (found := directory.find(path[-1])) is not None:
+                return Called(found.id, found.project, found.name)
+        return None
+
+    def unlink(self, directory: LabelDirectory, name: bytes) -> None:
+        """Remove the label of a directory from the conversation that a link in it leads to."""
+        self._stays(directory)
+        self._change(self._linked(directory, name).id, remove=directory.label)
+
+    def move(self, source: Node, old: Directory, name: bytes, new: Directory, to_name: bytes) -> None:
+        """Give a conversation, or all with a label, another label instead; EPERM for any other move."""
+        match source, old, new:
+            case _, LabelDirectory(), LabelDirectory() if old is not new and name == to_name:
+                self._stays(old)
+                self._change(self._linked(old, name).id, add=new.label, remove=old.label)
+            case LabelDirectory(), LabelsDirectory(), LabelsDirectory():
+                label = new_name(to_name)
+                for conversation in source.names().values():
+                    self._change(conversation.id, add=label, remove=source.label)
+                old.remove(source.label)
+                old.make(label)
+            case _:
+                raise FUSEError(errno.EPERM)
+
+    def _linked(self, directory: LabelDirectory, name: bytes) -> Called:
+        conversation = directory.names().get(name.decode(errors="replace"))
+        if conversation is None:
+            raise FUSEError(errno.ENOENT)
+        return conversation
+
+    def remove(self, directory: LabelDirectory) -> None:
+        """Remove the directory of a label that no conversation has any more."""
+        if directory.names():
+            raise FUSEError(errno.ENOTEMPTY)
+        self._all().remove(directory.label)
+
+    def _stays(self, directory: LabelDirectory) -> None:
+        """Keep a label's directory for as long as the mount lasts, though its last link goes."""
+        self._all().make(directory.label)
+
+    def _all(self) -> LabelsDirectory:
+        directory = self._desk.router.fixed(BY_LABEL)
+        assert isinstance(directory, LabelsDirectory)
+        return directory
+
+    def set(self, node: ConversationDirectory, label: str) -> None:
+        """Give a conversation a label."""
+        self._change(node.view.conversation.id, add=label)
+
+    def unset(self, node: ConversationDirectory, label: str) -> None:
+        """Remove a label from a conversation. Raises ENODATA if it does not have it."""
+        if label not in node.view.conversation.labels:
+            raise FUSEError(ENOATTR)
+        self._change(node.view.conversation.id, remove=label)
+
+    def _change(self, context: int, *, add: str | None = None, remove: str | None = None) -> None:
+        self._editor.relabel(context, add=() if add is None else [add], remove=() if remove is None else [remove])
+        view_id = self._tree.view_id(context)
+        self._tree.renew(view_id)
+        self._desk.check(view_id)
+        self._desk.saves.unsettle(view_id)
 
 
 class Conversations:
-    """What directories mean that are conversations, or hold some."""
+    """Operations on directories that are conversations, or hold some."""
 
-    def __init__(self, desk: Desk, removals: Removals, outputs: OutputMoves) -> None:
+    def __init__(self, desk: Desk, removals: Removals) -> None:
         self._desk = desk
         self._tree = desk.tree
         self._removals = removals
-        self._outputs = outputs
         self._editor = Editor(desk.tree.store)
-        self.vanishing = Vanishing(desk)
+        self.vanishing = Vanishing(desk.tree, desk.clock)
         self.labels = Labels(desk)
 
-    # -- making ----------------------------------------------------------------------------------------------------
-
     def make(self, directory: Directory, name: bytes) -> Node | None:
-        """Make what a new directory means here: a project, a conversation, a fork, a label; else None."""
+        """Make the thing that a new directory means here: a project, conversation, fork or label; else None."""
         match directory:
             case ProjectsDirectory() if directory.key == CONVERSATIONS:
                 project = new_name(name)
                 self._tree.new_projects.add(project)
                 self._tree.forget_projects()
-                return self._tree.fixed((CONVERSATIONS, project))
+                return self._desk.router.fixed(CONVERSATIONS, project)
             case ProjectDirectory() if directory.key == CONVERSATIONS:
                 head = self._editor.create(directory.project, new_name(name), format="claude-code")
-            case ForksDirectory() if self._desk.is_head(directory.view_id):
+            case ForksDirectory() if self._desk.targets.is_head(directory.view_id):
                 fork, at = fork_name(new_name(name))
                 head = self._editor.fork(directory.view.conversation.id, fork, at=at)
             case ForksDirectory():
                 raise FUSEError(errno.EROFS)
             case LabelsDirectory():
-                return directory.make(new_name(name))
+                return self._desk.router.node(directory.make(new_name(name)))
             case _:
                 return None
         view_id = self._tree.view_id(head.context)
         self._tree.renew(view_id)
-        return self._tree.place(view_id, Place.CONVERSATION)
-
-    # -- moving ----------------------------------------------------------------------------------------------------
+        return self._desk.router.place(view_id, Place.CONVERSATION)
 
     def move(self, source: ConversationDirectory, old: Directory, new: Directory, name: bytes) -> None:
         """Give a conversation another name or project, or bring it back from the trash."""
-        if not self._desk.is_head(source.view_id):
+        if not self._desk.targets.is_head(source.view_id):
             raise FUSEError(errno.EROFS)
         if not isinstance(new, ProjectDirectory) or new.key != CONVERSATIONS:
             raise FUSEError(errno.EPERM)
@@ -81,21 +188,26 @@ class Conversations:
             self._editor.rename(context, new.project, new_name(name))
         self._tree.renew(source.view_id)
 
-    # -- removing --------------------------------------------------------------------------------------------------
+    def forget_name(self, link: FormerName) -> None:
+        """Drop a former name of a conversation, so that another conversation may have it."""
+        self._editor.forget_name(link.context, link.project, link.name)
+        self._tree.renew(self._tree.view_id(link.context))
 
     def remove(self, parent: Directory, node: Node) -> None:
         """Remove an empty directory: of a conversation, a whole conversation, a project or a label."""
         match node:
-            case ConversationDirectory() if self._desk.is_head(node.view_id) and not isinstance(parent, TrashDirectory):
+            case ConversationDirectory() if self._desk.targets.is_head(node.view_id) and not isinstance(
+                parent, TrashDirectory
+            ):
                 self._check_empty(node)
                 self._removals.drop(node.view_id)
-                self._outputs.drop(node.view_id)
+                self._desk.outputs.drop(node.view_id)
                 self._stays(parent)
                 self._editor.remove(self._desk.records.context(node.view_id))
                 self.vanishing.show(node.view_id)
                 self._tree.renew(node.view_id)
-            case EventsDirectory() | ResourceDirectory() | ForksDirectory() | OutputsDirectory() if self._desk.is_head(
-                node.view_id
+            case EventsDirectory() | ResourceDirectory() | ForksDirectory() | OutputsDirectory() if (
+                self._desk.targets.is_head(node.view_id)
             ):
                 self._check_empty(node)
                 self.vanishing.hide(node, node)
@@ -106,17 +218,17 @@ class Conversations:
             case LabelDirectory():
                 self.labels.remove(node)
             case _:
-                raise FUSEError(errno.EROFS if isinstance(node, ViewNode) else errno.EPERM)
+                raise FUSEError(refusal(node))
 
     def unlink(self, directory: Directory, name: bytes, link: Link) -> None:
         """Remove a link: from a label's directory, or with all of a conversation from its ``forks/``."""
         match directory:
             case LabelDirectory():
                 self.labels.unlink(directory, name)
-            case ForksDirectory() if self._desk.is_head(directory.view_id):
+            case ForksDirectory() if self._desk.targets.is_head(directory.view_id):
                 self.vanishing.hide(directory, link)
             case _:
-                raise FUSEError(errno.EROFS if isinstance(directory, ViewNode) else errno.EPERM)
+                raise FUSEError(refusal(directory))
 
     def _stays(self, directory: Directory) -> None:
         """Keep a project for as long as the mount lasts, though its last conversation goes."""
@@ -124,11 +236,6 @@ class Conversations:
             self._tree.new_projects.add(directory.project)
 
     def _check_empty(self, directory: Directory) -> None:
-        if next(self._shown(directory), None) is not None:
+        drawn = (entry.attributes.ino for entry in self._desk.router.entries(directory, 0))
+        if not all(map(self._tree.has_vanished, drawn)) or any(True for _ in self._desk.scratch.entries(directory, 0)):
             raise FUSEError(errno.ENOTEMPTY)
-
-    def _shown(self, directory: Directory) -> Iterator[Entry]:
-        for entry in directory.entries(0):
-            if not self._tree.has_vanished(entry.attributes.ino):
-                yield entry
-        yield from self._desk.scratch.entries(directory, 0)

@@ -1,10 +1,8 @@
-"""Drafts: what was written and not committed yet, made durable: nothing is lost that a program was told is saved.
+"""Drafts: uncommitted writes, made durable, so that no text is lost that a program was told is saved.
 
-One file a draft, in ``scratch/.drafts/``: a line of JSON that says what it is of, then the text. A file that is not
-whole is no draft.
+A draft is one file in ``scratch/.drafts/``: a line of JSON that says which file it belongs to, then the text. An
+incomplete file is no draft.
 """
-
-from __future__ import annotations
 
 import itertools
 import logging
@@ -16,25 +14,30 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from fusefs.editing.scratch import Scratch
+from fusefs.editing.targets import Target
+from fusefs.tree.node import Directory
+from fusefs.tree.tree import Tree
 from store.disk import durable
+from store.filenames import NAME_MAX, cut
 from store.ids import hash_bytes
+from store.paths import DRAFTS
+from store.paths import NEW as UNFINISHED
 
 log = logging.getLogger(__name__)
 
-_DIRECTORY = ".drafts"
-_UNFINISHED = ".new"
 
 NEW = "new"
-"""The key of what is to become a new event."""
+"""The key of a draft that is to become a new event."""
 
 
 class Draft(Struct, frozen=True):
-    """What a draft is of.
+    """The origin of a draft: its file, and the states before and after.
 
-    ``context`` and ``key`` say which file it belongs to (:attr:`fusefs.editing.target.Target.key`, or :data:`NEW`),
-    ``name`` what that is called. ``base`` is the state of the file that it was made from and ``result`` the one which
-    it leads to; "" where that is not known. ``complete`` says that the program which wrote it had closed the file, and
-    so meant it to be saved.
+    ``context`` and ``key`` say which file it belongs to (:attr:`fusefs.editing.targets.Target.key`, or :data:`NEW`),
+    ``name`` is that file's name. ``base`` is the state of the file that it was made from and ``result`` the state that
+    it leads to; "" if unknown. ``complete`` says that the program had closed the file, and so meant it to be saved.
+    ``written_ms`` is the time of writing in Unix milliseconds, 0 if unknown.
     """
 
     context: int
@@ -44,13 +47,16 @@ class Draft(Struct, frozen=True):
     result: str
     complete: bool
     digest: str
+    written_ms: int = 0
 
 
 class Drafts:
-    """The drafts of one store, and what else must be in its place whole or not at all."""
+    """The drafts of one store, and reports of failed saves, whose texts are kept beside their files."""
 
-    def __init__(self, scratch: Path) -> None:
-        self._directory = scratch / _DIRECTORY
+    def __init__(self, tree: Tree, scratch: Scratch) -> None:
+        self._tree = tree
+        self._scratch = scratch
+        self._directory = scratch.root / DRAFTS
         self._numbers = itertools.count(1)
 
     def keep(self, draft: Draft, text: bytes, earlier: Path | None = None) -> Path:
@@ -59,17 +65,13 @@ class Drafts:
         # there is never more than one of a file that is being written: the earlier one would be saved first
         path = earlier or self._unused("")
         try:
-            self._put(head + b"\n" + text, path)
+            self.put(path, head + b"\n" + text)
         except BaseException:
             if earlier is None:
                 # nobody knows of it, so nobody would ever drop it
                 remove_quietly(path)
             raise
         return path
-
-    def drop(self, path: Path) -> None:
-        """Throw a draft away: it was committed, or is kept elsewhere."""
-        remove_quietly(path)
 
     def put_new(self, path: Path, data: bytes) -> None:
         """Make a new file, durably, with all of ``data`` in it. Raises FileExistsError if the name is taken."""
@@ -80,15 +82,29 @@ class Drafts:
             remove_quietly(temporary)
         durable.sync_directory(path.parent)
 
-    def put_again(self, path: Path, data: bytes) -> None:
-        """Let a file that is there hold ``data``, durably: all of that, or still what it held."""
-        self._put(data, path)
+    def put(self, path: Path, data: bytes) -> None:
+        """Give a file the contents ``data``, durably: it holds all of that, or still the old ones."""
+        self._place(self.temporary(data, synced=True), path)
+        durable.sync_directory(path.parent)
+
+    def put_copy(self, path: Path, data: bytes, time_ns: int) -> None:
+        """Put a copy of something in the store at a path, with its time. It is not synced: the store has the same."""
+        self._place(self.temporary(data, synced=False), path, time_ns)
+
+    def _place(self, temporary: Path, path: Path, time_ns: int | None = None) -> None:
+        try:
+            if time_ns is not None:
+                os.utime(temporary, ns=(time_ns, time_ns))
+            durable.replace(temporary, path)
+        except BaseException:
+            remove_quietly(temporary)
+            raise
 
     def temporary(self, data: bytes, *, synced: bool) -> Path:
         """Write ``data`` to a file that is to be given a name. Without one it is gone at the next start."""
         if not self._directory.exists():
             durable.make_directory(self._directory)
-        path = self._unused(_UNFINISHED)
+        path = self._unused(UNFINISHED)
         try:
             fd = durable.open_file(path, create=True)
             try:
@@ -110,7 +126,7 @@ class Drafts:
             return
         for path in paths:
             draft = None
-            if path.suffix != _UNFINISHED:
+            if path.suffix != UNFINISHED:
                 try:
                     head, _, text = path.read_bytes().partition(b"\n")
                 except OSError as error:
@@ -123,24 +139,53 @@ class Drafts:
             else:
                 yield path, draft, text
 
-    def _put(self, data: bytes, path: Path) -> None:
-        temporary = self.temporary(data, synced=True)
-        try:
-            durable.replace(temporary, path)
-        except BaseException:
-            remove_quietly(temporary)
-            raise
-        durable.sync_directory(path.parent)
-
     def _unused(self, ending: str) -> Path:
-        """Return the path of a new file. An earlier process may have had this one's number."""
+        # an earlier process may have had this one's number
         while (path := self._directory / f"{os.getpid()}-{next(self._numbers)}{ending}").exists():
             pass
         return path
 
+    def note(self, view_id: int, path: str, reason: str) -> None:
+        """Note in ``.convfs/errors/`` why a text written to a path in a conversation could not be saved."""
+        conversation = self._tree.view(view_id).conversation
+        path = f"{conversation.project}/{conversation.name}/{path}"
+        self._tree.errors.add(path, reason)
+        log.warning("%s: %s", path, reason)
+
+    def postponed(self, view_id: int, path: str, error: Exception, *, until_room: bool) -> None:
+        """Note that a text saved is committed later, and why."""
+        when = "there is room" if until_room else "the mount begins again"
+        self.note(view_id, path, f"{error}; what was saved is kept, and committed when {when}")
+
+    def reject(self, target: Target, data: bytes, reason: str, path: Path | None) -> Path:
+        """Keep ``data`` beside the file that it cannot become, at ``path`` if it is kept there already."""
+        if path is None or not path.exists():
+            path = self.keep_beside(target.directory(), target.name, data)
+        else:
+            self.put(path, data)
+        self.note(target.view_id, target.path, f"{reason}; the text is kept as {path.name}")
+        return path
+
+    def keep_beside(self, directory: Directory, name: str, data: bytes) -> Path:
+        """Keep a text in a directory as ``NAME.draft``, or ``.draft-2`` and so on, unless one of these holds it."""
+        number = 1
+        while True:
+            ending = ".draft" if number == 1 else f".draft-{number}"
+            kept = self._scratch.make_place(directory, os.fsencode(cut(name, NAME_MAX - len(ending)) + ending))
+            assert kept is not None
+            path = Path(os.fsdecode(kept))
+            if os.path.lexists(path):
+                if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
+                    return path
+                number += 1
+                continue
+            # nothing comes in between: whatever makes scratch files waits for this
+            self.put_new(path, data)
+            return path
+
 
 def remove_quietly(path: Path) -> bool:
-    """Remove a file if it is there. What it was for is done: a failure changes nothing, and is only noted."""
+    """Remove a file that has served its purpose, if it is there; a failure is only logged."""
     try:
         durable.remove(path)
     except FileNotFoundError:

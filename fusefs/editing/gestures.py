@@ -1,35 +1,40 @@
-"""What it means when a name is made, removed or moved: of an event, or of a scratch file."""
-
-from __future__ import annotations
+"""Gestures: making, removing and moving names, by the kinds of things that they stand for."""
 
 import errno
 import logging
 import os
 import stat
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from enum import Enum
+from itertools import product
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from pyfuse3 import RENAME_NOREPLACE, FUSEError
 
-from fusefs.editing.buffer import check_size
-from fusefs.editing.conversations import Conversations
+from fusefs.editing.conversations import Conversations, refusal
 from fusefs.editing.desk import Desk
-from fusefs.editing.handle import Handle, ScratchHandle
-from fusefs.editing.naming import Names, refusal
-from fusefs.editing.native.sessions import Sessions
-from fusefs.editing.outputs.moves import OutputMoves
-from fusefs.editing.placing import move_away, save_onto
+from fusefs.editing.inode import Role, ScratchRole, check_size
+from fusefs.editing.native.jobs import NewSession
+from fusefs.editing.native.new_sessions import NewSessionRole
+from fusefs.editing.new_events import NewEvent, new_event
 from fusefs.editing.removal import Removals
 from fusefs.editing.scratch import ScratchDirectory, ScratchFile, ScratchNode
+from fusefs.inodes import Place
+from fusefs.text.event_names import parse_event_name
+from fusefs.tree.changes import Stale
 from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.documents import EventsJson, MetadataFile
 from fusefs.tree.events import EventFile, EventsDirectory
-from fusefs.tree.labels import LabelDirectory
-from fusefs.tree.native.files import NativeDirectory, SessionFile
-from fusefs.tree.native.sidecars import SidecarFile
-from fusefs.tree.node import Directory, File, Link, Node
+from fusefs.tree.links import LabelDirectory
+from fusefs.tree.native.files import NativeDirectory, SessionFile, SidecarFile
+from fusefs.tree.node import Directory, Link, Node
 from fusefs.tree.outputs import OutputFile, OutputsDirectory
+from fusefs.tree.projects import FormerName
 from fusefs.tree.resources import ResourceFile
 from fusefs.tree.view_node import ViewNode
+from store.disk import files
 from store.errors import UsageError
 
 log = logging.getLogger(__name__)
@@ -37,144 +42,282 @@ log = logging.getLogger(__name__)
 _MODES = 0o7777
 
 
+class Named(Enum):
+    """The kind of thing that a name stands for: the classes of its nodes."""
+
+    NOTHING = (type(None),)
+    SCRATCH = (ScratchFile,)
+    SCRATCH_FOLDER = (ScratchDirectory,)
+    SPECIAL = (ScratchNode,)
+    """Links and pipes of the disk."""
+    SAVED = (EventFile, EventsJson, MetadataFile)
+    RESOURCE = (ResourceFile,)
+    OUTPUT = (OutputFile,)
+    SESSION = (SessionFile,)
+    SIDECAR = (SidecarFile,)
+    FOLDER = (NativeDirectory,)
+    CONVERSATION = (ConversationDirectory,)
+    FORMER = (FormerName,)
+    LINK = (Link,)
+    LABEL = (LabelDirectory,)
+    OTHER = ()
+    """All that programs cannot change."""
+
+
+class Where(Enum):
+    """The kind of place that a name is moved to."""
+
+    TOOL = "below a tool's directory"
+    TOOLS = "beside the tools' directories"
+    OUTPUTS = "a name that is meant for an output"
+    ELSEWHERE = "anywhere else"
+
+
+_NAMED: dict[type, Named] = {kind: named for named in Named for kind in named.value}
+_SAVED = (Named.SAVED, Named.RESOURCE)
+"""They can be as long as they are of a conversation as it is now."""
+
+
+class Name(NamedTuple):
+    """A name in a directory and the node that has it (None: nothing), of the class that the table gives."""
+
+    directory: Any
+    name: bytes
+    node: Any
+
+
 class Gestures:
     """Makes, removes and moves names."""
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
-        self.removals = Removals(desk)
-        self.outputs = OutputMoves(desk, desk.outputs)
-        self.conversations = Conversations(desk, self.removals, self.outputs)
-        self.sessions = Sessions(desk)
-        self.names = Names(desk, self.removals, self.conversations.vanishing)
+        self.removals = Removals(desk.saves)
+        self.conversations = Conversations(desk, self.removals)
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    def find(self, directory: Directory, name: bytes) -> Node | None:
+        """Return the node that a name in a directory stands for, None if it is free."""
+        try:
+            node = self.desk.router.find(directory, name.decode())
+        except UnicodeDecodeError:
+            node = None
+        if node is not None and not self.desk.tree.has_vanished(node.ino):
+            return node
+        node = self.desk.scratch.find(directory, name)
+        if isinstance(node, ScratchFile):
+            self._consider(node, directory, name)
+        return node
+
+    def _consider(self, node: ScratchNode, directory: Directory, name: bytes) -> NewEvent | None:
+        """Record a name of a scratch file; return the event that it may become under it."""
+        if isinstance(directory, EventsDirectory):
+            return self.desk.new_events.consider(node.ino, directory.view_id, name.decode(errors="replace"))
+        if isinstance(directory, NativeDirectory) and isinstance(node, ScratchFile):
+            self.desk.native.new.named(node, directory, name)
+        else:
+            self.desk.inodes.be_candidate(node.ino, None)
+        return None
+
+    def _removed(self, directory: Directory, name: bytes) -> Node | None:
+        """Return the file that had this name and is being removed; or the event that had it, and was deleted."""
+        text = name.decode(errors="replace")
+        if not isinstance(directory, EventsDirectory):
+            tree, find = self.desk.tree, self.desk.router.find
+            node = find(directory, text) if tree.vanished and isinstance(directory, ViewNode) else None
+            return node if node is not None and tree.has_vanished(node.ino) else None
+        overlay = self.desk.tree.overlays.get(directory.view_id)
+        number = (overlay and overlay.aliases.get(text)) or parse_event_name(text)
+        if number is None:
+            return None
+        if not (overlay and number in overlay.hidden):
+            view = directory.view
+            if view.version is not None or number > view.records or not view.row(number).deleted:
+                return None
+        return self.desk.router.node(self.desk.tree.event(directory.view_id, number))
+
+    def _hide(self, node: ViewNode) -> None:
+        if isinstance(node, EventFile):
+            self.removals.hide(node)
+        else:
+            self.conversations.vanishing.hide(node, node)
+
+    def _look_again(self, node: Node, name: bytes) -> None:
+        """Make the kernel look up an event's listed name again, if another of its names was moved or removed."""
+        if isinstance(node, EventFile) and node.name.encode() != name:
+            self.desk.kernel.invalidate(Stale(node.place(Place.EVENTS), node.name.encode()))
+
+    def _come_back(self, node: Node) -> bool:
+        if isinstance(node, EventFile):
+            return self.removals.cancel(node.view_id, node.number) or node.row.deleted
+        return isinstance(node, ViewNode) and self.conversations.vanishing.cancel(node)
+
+    def _new_path(self, directory: Directory, name: bytes) -> bytes:
+        """Return the path on the disk for a new name. Raises an error if none can be made here."""
+        path = self.desk.scratch.make_place(directory, name)
+        if path is None:
+            raise FUSEError(refusal(directory))
+        text = name.decode(errors="replace")
+        if isinstance(directory, EventsDirectory) and (number := parse_event_name(text)) is not None:
+            if number <= directory.view.records:
+                raise FUSEError(errno.EEXIST)
+            if new_event(text) is None:
+                raise FUSEError(errno.EINVAL)
+        return path
+
+    def _made(self, path: bytes, directory: Directory) -> ScratchNode:
+        node = self.desk.scratch.node_at(path, directory.ino)
+        if node is None:
+            raise FUSEError(errno.ENOENT)
+        return node
+
+    def _path(self, at: Name) -> bytes:
+        path = self.desk.scratch.at(at.directory, at.name)
+        assert path is not None
+        return path
 
     # -- making ----------------------------------------------------------------------------------------------------
 
-    def create(self, directory: Directory, name: bytes, mode: int, flags: int) -> tuple[Node, Handle]:
+    def create(self, directory: Directory, name: bytes, mode: int, flags: int) -> tuple[Node, Role]:
         """Make a file and open it."""
-        there = self.names.removed(directory, name) or self.names.find(directory, name)
+        there = self._removed(directory, name) or self.find(directory, name)
         target = self.desk.targets.of(there)
         if there is not None and target is not None:
-            if not self.names.come_back(there) and flags & os.O_EXCL:
+            if not self._come_back(there) and flags & os.O_EXCL:
                 raise FUSEError(errno.EEXIST)
-            return there, self.desk.open(there.ino, target, anew=True)
+            return there, self.desk.saves.open(there.ino, target, anew=True)
         if there is None or isinstance(there, OutputFile):
             made = self.desk.outputs.create(directory, name, flags)
             if made is not None:
                 return made
         if isinstance(there, SessionFile) and not flags & os.O_EXCL:
-            return there, self.sessions.open(there, flags | os.O_TRUNC)
+            return there, self.desk.native.open(there, flags | os.O_TRUNC)
         if there is not None and not isinstance(there, ScratchFile):
             raise FUSEError(errno.EEXIST)
-        path = self.names.new_path(directory, name)
+        path = self._new_path(directory, name)
         kept = flags & (os.O_EXCL | os.O_TRUNC)
+        files.check()
+        if there is None and flags & os.O_APPEND and not kept:
+            self.desk.imports.go_on(Path(os.fsdecode(os.path.realpath(os.path.dirname(path)))) / os.fsdecode(name))
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | kept, 0o600)
         if there is None:
             os.fchmod(fd, mode & _MODES)
-        node = self.names.node(path, directory)
-        self.names.named(node, directory, name)
-        return node, self.as_handle(node.ino, fd, flags)
+        node = self._made(path, directory)
+        self._consider(node, directory, name)
+        return node, self.role(node.ino, fd, flags)
 
-    def as_handle(self, ino: int, fd: int, flags: int) -> Handle:
-        """Return a handle of a scratch file that is open for writing."""
-        if self.desk.new_sessions.has(ino):
-            return self.sessions.new_handle(ino, fd, flags)
-        return self.desk.appending.as_handle(ino, fd)
+    def role(self, ino: int, fd: int, flags: int) -> Role:
+        """Return the role of a scratch file that is open for writing."""
+        if self.desk.inodes.candidate(ino, NewSession) is not None:
+            return NewSessionRole(self.desk.native.new, ino, fd, appends=bool(flags & os.O_APPEND))
+        return self.desk.new_events.role(ino, fd)
 
     def mknod(self, directory: Directory, name: bytes, mode: int) -> Node:
         """Make a file without opening it."""
         self._check_free(directory, name)
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
             raise FUSEError(errno.EPERM)
-        path = self.names.new_path(directory, name)
+        path = self._new_path(directory, name)
         os.mknod(path, stat.S_IFMT(mode) | 0o600)
         os.chmod(path, mode & _MODES)
-        return self.names.node(path, directory)
+        return self._made(path, directory)
 
     def mkdir(self, directory: Directory, name: bytes, mode: int) -> Node:
         """Make a directory."""
         self._check_free(directory, name)
         if isinstance(directory, NativeDirectory):
-            return self.sessions.make_folder(directory, name)
+            return self.desk.native.make_folder(directory, name)
         made = self.conversations.make(directory, name)
         if made is not None:
             return made
-        path = self.names.new_path(directory, name)
+        path = self._new_path(directory, name)
         os.mkdir(path, 0o700)
-        os.chmod(path, mode & _MODES)
-        return self.names.node(path, directory)
+        # a directory hands on that it sets the group
+        os.chmod(path, mode & _MODES | os.stat(path).st_mode & stat.S_ISGID)
+        return self._made(path, directory)
 
     def symlink(self, directory: Directory, name: bytes, target: bytes) -> Node:
         """Make a symbolic link."""
         self._check_free(directory, name)
         if isinstance(directory, LabelDirectory):
             return self.conversations.labels.link(directory, name, target)
-        path = self.names.new_path(directory, name)
+        path = self._new_path(directory, name)
         os.symlink(target, path)
-        return self.names.node(path, directory)
+        return self._made(path, directory)
 
     def link(self, node: Node, directory: Directory, name: bytes) -> Node:
-        """Give a scratch file one name more."""
+        """Give a scratch file another name."""
         if not isinstance(node, ScratchNode) or isinstance(node, ScratchDirectory):
             raise FUSEError(errno.EPERM)
         self._check_free(directory, name)
-        # only with a descriptor does this follow the link in /proc; the path is absolute, so which one does not matter
-        os.link(node.path, self.names.new_path(directory, name), src_dir_fd=node.fd, follow_symlinks=True)
+        to = self._new_path(directory, name)
+        here = os.open(b"/", os.O_PATH | os.O_CLOEXEC)
+        try:
+            with node.held() as path:
+                # only with a descriptor does this follow the link in /proc; which one does not matter
+                os.link(path, to, src_dir_fd=here, follow_symlinks=True)
+        finally:
+            os.close(here)
+        node.called(self.desk.scratch.place_of(to, directory.ino))
         if isinstance(directory, NativeDirectory):
-            self.names.named(node, directory, name)
+            self._consider(node, directory, name)
             self._maybe_session(node)
         return node
 
+    def _meant(self, node: Node | None) -> Node | None:
+        """Return the conversation for a link that is its former name, and any other node as it is."""
+        if not isinstance(node, FormerName):
+            return node
+        return self.desk.router.place(self.desk.tree.view_id(node.context), Place.CONVERSATION)
+
     def _check_free(self, directory: Directory, name: bytes) -> None:
-        if self.names.find(directory, name) is not None:
+        if self.find(directory, name) is not None:
             raise FUSEError(errno.EEXIST)
 
     # -- removing --------------------------------------------------------------------------------------------------
 
     def unlink(self, directory: Directory, name: bytes) -> None:
         """Remove the name of a file."""
-        node = self.names.find(directory, name)
-        match node:
-            case None:
-                raise FUSEError(errno.ENOENT)
-            case ScratchDirectory():
-                raise FUSEError(errno.EISDIR)
-            case ScratchNode():
-                os.unlink(self.names.path(directory, name))
-                self.desk.new_sessions.forget(node.ino)
-                self.sessions.uncover(directory, name)
-            case SessionFile():
-                self.sessions.remove(node)
-            case SidecarFile():
-                self.sessions.remove_sidecar(node.tool, node.parts)
-            case OutputFile():
-                self.outputs.remove(node)
-            case ResourceFile() if self.desk.is_head(node.view_id) and not self.conversations.vanishing.begun(
-                node.view_id
-            ):
-                raise FUSEError(errno.EPERM)
-            case EventFile() | EventsJson() | MetadataFile() | ResourceFile() if self.desk.is_head(node.view_id):
-                target = self.desk.targets.of(node)
-                if target is not None:
-                    self.desk.orphan(node.ino, target)
-                    node = target.node(self.desk.identities.known(target))
-                self.names.hide(node)
-                self.names.look_again(node, name)
-            case Link():
-                self.conversations.unlink(directory, name, node)
-            case _:
-                raise FUSEError(refusal(node))
+        node = self.find(directory, name)
+        if node is None:
+            raise FUSEError(errno.ENOENT)
+        what = self._named(node)
+        if what is Named.SCRATCH_FOLDER:
+            raise FUSEError(errno.EISDIR)
+        if what not in UNLINKS:
+            raise FUSEError(refusal(node))
+        UNLINKS[what](self, Name(directory, name, node))
+
+    def _unlink_scratch(self, at: Name) -> None:
+        path = self._path(at)
+        with at.node.losing(self.desk.scratch.place_of(path, at.directory.ino)):
+            os.unlink(path)
+        self.desk.native.new.forget(at.node.ino)
+        self.desk.native.uncover(at.directory, at.name)
+
+    def _unlink_saved(self, at: Name) -> None:
+        if isinstance(at.node, ResourceFile) and not self.conversations.vanishing.begun(at.node.view_id):
+            # it goes with all of its conversation, not alone
+            raise FUSEError(errno.EPERM)
+        target = self.desk.targets.of(at.node)
+        assert target is not None
+        self.desk.saves.orphan(at.node.ino, target)
+        node = target.node(self.desk.inodes.known(target))
+        self._hide(node)
+        self._look_again(node, at.name)
 
     def rmdir(self, directory: Directory, name: bytes) -> None:
         """Remove an empty directory."""
-        node = self.names.find(directory, name)
+        node = self._meant(self.find(directory, name))
         match node:
             case None:
                 raise FUSEError(errno.ENOENT)
             case ScratchDirectory():
-                os.rmdir(self.names.path(directory, name))
+                path = self._path(Name(directory, name, node))
+                with node.losing(self.desk.scratch.place_of(path, directory.ino)):
+                    os.rmdir(path)
             case NativeDirectory():
-                self.sessions.remove_folder(node)
+                self.desk.native.remove_folder(node)
             case Directory():
                 self.conversations.remove(directory, node)
             case _:
@@ -183,111 +326,138 @@ class Gestures:
     # -- moving ----------------------------------------------------------------------------------------------------
 
     def rename(self, old: Directory, old_name: bytes, new: Directory, new_name: bytes, flags: int) -> None:
-        """Move a name. What a scratch file is moved onto, if it is an event, takes its content."""
+        """Move a name. A scratch file that is moved onto an event becomes its content."""
         if flags & ~RENAME_NOREPLACE:
             raise FUSEError(errno.EINVAL)
-        source = self.names.find(old, old_name)
+        source = self._meant(self.find(old, old_name))
         if source is None:
             raise FUSEError(errno.ENOENT)
-        removed = self.names.removed(new, new_name)
-        target = removed or self.names.find(new, new_name)
+        removed = self._removed(new, new_name)
+        target = removed or self.find(new, new_name)
         if flags & RENAME_NOREPLACE and target is not None and removed is None:
             raise FUSEError(errno.EEXIST)
-        match source, target:
-            case ScratchFile(), SessionFile():
-                self.sessions.replace(source, Path(os.fsdecode(self.names.path(old, old_name))), target)
-            case SessionFile(), None if isinstance(new, NativeDirectory) and new.tool:
-                self.sessions.move(source, new, new_name, Path(os.fsdecode(self.names.new_path(new, new_name))))
-            case SessionFile(), SessionFile() if isinstance(new, NativeDirectory):
-                self.sessions.move_onto(source, new, Path(os.fsdecode(self.names.new_path(new, new_name))), target)
-            case ScratchFile(), SidecarFile():
-                self._move(source, self.names.path(old, old_name), new, new_name)
-            case ((SessionFile() | SidecarFile() | NativeDirectory()), _):
-                # programs that can then copy it and remove it
-                raise FUSEError(errno.EXDEV)
-            case ConversationDirectory(), None:
-                self.conversations.move(source, old, new, new_name)
-            case ((ScratchFile() | OutputFile()), (None | OutputFile())) if isinstance(new, OutputsDirectory) and (
-                asked := self.desk.outputs.asked(new, new_name)
-            ):
-                if isinstance(source, OutputFile):
-                    self.outputs.move(source, new, asked)
-                else:
-                    self.outputs.take(source, self.names.path(old, old_name), new, asked)
-            case OutputFile(), (None | ScratchFile()):
-                self.outputs.give(source, self.names.new_path(new, new_name), new.ino)
-            case ScratchFile(), File() if (saved_as := self.desk.targets.of(target)) is not None:
-                save_onto(self.desk, source, self.names.path(old, old_name), target, saved_as, self.names.come_back)
-                self.names.look_again(target, new_name)
-            case ScratchNode(), None | ScratchNode():
-                self._move(source, self.names.path(old, old_name), new, new_name)
-                self.sessions.uncover(old, old_name)
-            case ViewNode(), None | ScratchNode() if (saved_as := self.desk.targets.of(source)) is not None:
-                self.names.hide(move_away(self.desk, source, saved_as, self.names.new_path(new, new_name), new.ino))
-                self.names.look_again(source, old_name)
-            case ScratchFile(), ViewNode() if not self.desk.is_head(target.view_id):
-                raise FUSEError(errno.EROFS)
-            case ((Link() | LabelDirectory()), None):
-                self.conversations.labels.move(source, old, old_name, new, new_name)
-            case _:
-                raise FUSEError(refusal(source))
+        at, to = Name(old, old_name, source), Name(new, new_name, target)
+        where = Where.OUTPUTS if self.desk.outputs.asked(new, new_name) else Where.ELSEWHERE
+        if isinstance(new, NativeDirectory):
+            where = Where.TOOL if new.tool else Where.TOOLS
+        rename = RENAMES.get((self._named(source), where, self._named(target)))
+        if rename is None:
+            raise FUSEError(self._not_moved(source, target))
+        rename(self, at, to)
 
-    def _move(self, source: ScratchNode, path: bytes, directory: Directory, name: bytes) -> None:
-        """Give a scratch file another name. One that asks for it makes an event of the file."""
-        to = self.names.new_path(directory, name)
-        candidate = self.names.named(source, directory, name) if isinstance(source, ScratchFile) else None
-        open_still = self.desk.appending.reopen(source.ino)
+    def _named(self, node: Node | None) -> Named:
+        what = next((_NAMED[kind] for kind in type(node).__mro__ if kind in _NAMED), Named.OTHER)
+        return Named.OTHER if what in _SAVED and self.desk.targets.of(node) is None else what
+
+    def _not_moved(self, source: Node, target: Node | None) -> int:
+        if isinstance(source, SessionFile | SidecarFile | NativeDirectory):
+            # programs that can then copy it and remove it
+            return errno.EXDEV
+        in_the_past = isinstance(target, ViewNode) and not self.desk.targets.is_head(target.view_id)
+        return errno.EROFS if isinstance(source, ScratchFile) and in_the_past else refusal(source)
+
+    def _rename_onto_saved(self, at: Name, to: Name) -> None:
+        saved_as = self.desk.targets.of(to.node)
+        assert saved_as is not None
+        path = self._path(at)
+        self.desk.saves.take(at.node, path, to.node, saved_as, self._come_back)
+        self._look_again(to.node, to.name)
+
+    def _rename_saved(self, at: Name, to: Name) -> None:
+        saved_as = self.desk.targets.of(at.node)
+        assert saved_as is not None
+        path = self._new_path(to.directory, to.name)
+        self._hide(self.desk.saves.give(at.node, saved_as, path, to.directory.ino))
+        self._look_again(at.node, at.name)
+
+    def _rename_session(self, at: Name, to: Name) -> None:
+        if to.node is not None:
+            self.desk.native.new.forget(to.node.ino)
+        path = Path(os.fsdecode(self._new_path(to.directory, to.name)))
+        self.desk.native.move(at.node, to.directory, to.name, path)
+
+    def _rename_session_onto_another(self, at: Name, to: Name) -> None:
+        path = Path(os.fsdecode(self._new_path(to.directory, to.name)))
+        self.desk.native.move_onto(at.node, to.directory, path, to.node)
+
+    def _rename_sidecar(self, at: Name, to: Name) -> None:
+        replaced = to.node if isinstance(to.node, ScratchFile) else None
+        self._move(self.desk.native.copy_up(at.node), at, to, replaced)
+        self.desk.native.uncover(at.directory, at.name)
+
+    def _rename_folder(self, at: Name, to: Name) -> None:
+        if to.node is not None:
+            self.rmdir(to.directory, to.name)
+        self.desk.native.move_folder(at.node, to.directory, os.fsdecode(to.name))
+
+    def _rename_scratch(self, at: Name, to: Name) -> None:
+        self._move(at.node, at, to, to.node)
+        self.desk.native.uncover(at.directory, at.name)
+
+    def _rename_to_output(self, at: Name, to: Name) -> None:
+        asked = self.desk.outputs.asked(to.directory, to.name)
+        assert asked is not None
+        if isinstance(at.node, OutputFile):
+            self.desk.outputs.move(at.node, to.directory, asked)
+        else:
+            self.desk.outputs.take(at.node, self._path(at), to.directory, asked)
+
+    def _move(self, source: ScratchNode, at: Name, to: Name, replaced: ScratchNode | None = None) -> None:
+        path, new_path = self._path(at), self._new_path(to.directory, to.name)
+        candidate = self._consider(source, to.directory, to.name) if isinstance(source, ScratchFile) else None
+        ino, inodes = source.ino, self.desk.inodes
+        inodes.change(ino, ScratchRole, lambda earlier: self.desk.new_events.role(ino, earlier.fd))
+        open_still = inodes.is_open(ino)
         if candidate is None or not isinstance(source, ScratchFile) or open_still or not source.status().st_size:
-            os.rename(path, to)
-            source.above = directory.ino
+            scratch = self.desk.scratch
+            place = scratch.place_of(new_path, to.directory.ino)
+            with replaced.losing(place) if replaced is not None else nullcontext():
+                os.rename(path, new_path)
+            source.called(place)
+            source.not_called(scratch.place_of(path, at.directory.ino))
             self._maybe_session(source)
             return
         check_size(source.status().st_size)
         with open(path, "rb") as opened:
             data = opened.read()
         try:
-            self.desk.appending.append(source, path, candidate, data)
+            self.desk.new_events.append(source, Path(os.fsdecode(path)), candidate, data)
         except UsageError as error:
-            self.desk.note_path(candidate.view_id, candidate.path, str(error))
+            self.desk.drafts.note(candidate.view_id, candidate.path, str(error))
             raise FUSEError(errno.EINVAL) from None
 
     def _maybe_session(self, source: ScratchNode) -> None:
-        """Let a file that has another name be a session, if it is one; and its handles know."""
-        desk = self.desk
-        if desk.new_sessions.has(source.ino):
-            for fh, handle in list(desk.handles.items()):
-                if isinstance(handle, ScratchHandle) and handle.ino == source.ino:
-                    flags = os.O_APPEND if handle.appends else 0
-                    desk.handles[fh] = self.sessions.new_handle(source.ino, handle.fd, flags)
-            desk.new_sessions.settle_quietly(source.ino)
+        new, ino = self.desk.native.new, source.ino
+        if self.desk.inodes.candidate(ino, NewSession) is not None:
+            self.desk.inodes.change(ino, ScratchRole, lambda old: NewSessionRole(new, ino, old.fd, appends=old.appends))
+            new.settle_quietly(ino)
 
     # -- time ------------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Do what is to be done after a while."""
+        """Do the work that is due after a while."""
         try:
             self.removals.tick()
             self.conversations.vanishing.tick()
-            self.outputs.tick(self.conversations.vanishing.begun)
-            self.desk.tick()
+            self.desk.outputs.tick(self.conversations.vanishing.begun)
+            self.desk.saves.tick()
+            self.desk.native.tick()
         except Exception:
             log.exception("what was written is committed later")
 
     def close(self) -> None:
         """Commit everything, when the mount ends."""
-        self.desk.close()
+        self.desk.saves.close()
+        self.desk.native.writing.close()
         self.removals.close()
-        self.outputs.close()
-        self.desk.outputs.keeper.close()
-
-    # -- making sure -----------------------------------------------------------------------------------------------
+        self.desk.outputs.close()
 
     def sync_directory(self, directory: Directory) -> None:
-        """Make the names in a directory durable: what was removed from it is removed now."""
+        """Make the names in a directory durable: pending removals from it happen now."""
         if isinstance(directory, EventsDirectory):
             self.removals.commit(directory.view_id)
         if isinstance(directory, OutputsDirectory):
-            self.outputs.commit(directory.view_id)
+            self.desk.outputs.commit(directory.view_id)
         place = self.desk.scratch.place(directory)
         if place is not None:
             try:
@@ -298,3 +468,51 @@ class Gestures:
                 os.fsync(fd)
             finally:
                 os.close(fd)
+
+
+Unlink = Callable[[Gestures, Name], None]
+Rename = Callable[[Gestures, Name, Name], None]
+
+UNLINKS: dict[Named, Unlink] = {
+    Named.SCRATCH: Gestures._unlink_scratch,
+    Named.SPECIAL: Gestures._unlink_scratch,
+    Named.SAVED: Gestures._unlink_saved,
+    Named.RESOURCE: Gestures._unlink_saved,
+    Named.OUTPUT: lambda self, at: self.desk.outputs.remove(at.node),
+    Named.SESSION: lambda self, at: self.desk.native.remove(at.node),
+    Named.SIDECAR: lambda self, at: self.desk.native.remove_sidecar(at.node.tool, at.node.parts),
+    Named.FORMER: lambda self, at: self.conversations.forget_name(at.node),
+    Named.LINK: lambda self, at: self.conversations.unlink(at.directory, at.name, at.node),
+}
+"""The method that removes a name, by the kind of thing it stands for; no other can be removed."""
+
+_NOTHING, _SCRATCH, _OUTPUT = (Named.NOTHING,), (Named.SCRATCH,), (Named.OUTPUT,)
+_ON_DISK = (Named.SCRATCH, Named.SPECIAL, Named.SCRATCH_FOLDER)
+_ANYWHERE, _BELOW_TOOLS = tuple(Where), (Where.TOOL, Where.TOOLS)
+
+_ROWS: tuple[tuple[Sequence[Named], Sequence[Where], Sequence[Named], Rename], ...] = (
+    # the kinds moved, the destinations, the kinds there, the method; the first row that has all three holds
+    ((*_SCRATCH, *_OUTPUT), (Where.OUTPUTS,), (*_NOTHING, *_OUTPUT), Gestures._rename_to_output),
+    (_OUTPUT, _ANYWHERE, (*_NOTHING, *_SCRATCH), lambda self, at, to: self.desk.outputs.give(
+        at.node, self._new_path(to.directory, to.name), to.directory.ino)),
+    (_SCRATCH, _ANYWHERE, _SAVED, Gestures._rename_onto_saved),
+    (_SCRATCH, _ANYWHERE, (Named.SESSION,), lambda self, at, to: self.desk.native.replace(
+        at.node, Path(os.fsdecode(self._path(at))), to.node)),
+    (_SCRATCH, _ANYWHERE, (Named.SIDECAR,), lambda self, at, to: self._move(at.node, at, to)),
+    (_ON_DISK, _ANYWHERE, (*_NOTHING, *_ON_DISK), Gestures._rename_scratch),
+    (_SAVED, _ANYWHERE, (*_NOTHING, *_ON_DISK), Gestures._rename_saved),
+    ((Named.SESSION,), (Where.TOOL,), (*_NOTHING, *_SCRATCH), Gestures._rename_session),
+    ((Named.SESSION,), _BELOW_TOOLS, (Named.SESSION,), Gestures._rename_session_onto_another),
+    ((Named.SIDECAR,), (Where.TOOL,), (*_NOTHING, *_SCRATCH, Named.SIDECAR), Gestures._rename_sidecar),
+    ((Named.FOLDER,), _BELOW_TOOLS, (*_NOTHING, Named.FOLDER), Gestures._rename_folder),
+    ((Named.CONVERSATION,), _ANYWHERE, _NOTHING, lambda self, at, to: self.conversations.move(
+        at.node, at.directory, to.directory, to.name)),
+    ((Named.LINK, Named.LABEL), _ANYWHERE, _NOTHING, lambda self, at, to: self.conversations.labels.move(
+        at.node, at.directory, at.name, to.directory, to.name)),
+)  # fmt: skip
+
+RENAMES: dict[tuple[Named, Where, Named], Rename] = {}
+"""The method that moves a name, by its kind, its destination and the kind there; no other can be moved."""
+for _sources, _places, _targets, _rename in _ROWS:
+    for _key in product(_sources, _places, _targets):
+        RENAMES.setdefault(_key, _rename)

@@ -1,54 +1,54 @@
-"""Importing what was copied into ``import/``: when nobody writes to it any more, and by a thread.
+"""Importing the files copied into ``import/``, in a thread, once they are quiet.
 
-All that must be known stands on the disk: what has no report that is newer than it is, is to be imported. So what an
-earlier process did not come to is taken up by the next.
+The disk has all that must be known: a file without a newer report is to be imported. So the next process takes up the
+files that an earlier one left.
 """
-
-from __future__ import annotations
 
 import logging
 import os
+import stat
 import time
-from contextlib import suppress
-from functools import partial
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import trio
 
-from fusefs.editing.handle import ScratchHandle
-from fusefs.text.names import NAME_MAX, cut
+from fusefs.editing.drafts import Drafts
+from fusefs.editing.inode import Inodes
 from fusefs.tree.changes import Stale
-from fusefs.tree.imports import IMPORT
+from fusefs.tree.paths import IMPORT
+from store import visible
 from store.errors import ConvfsError, StoreFailed
-from store.importing.taking import take
-
-if TYPE_CHECKING:
-    from fusefs.editing.desk import Desk
+from store.filenames import NAME_MAX, cut
+from store.importing.drop import Drop, take, taken_before
+from store.paths import IMPORTED
 
 log = logging.getLogger(__name__)
 
 REPORT = ".report.txt"
-"""What is added to a name to make that of the report on it."""
+"""The suffix that turns a file's name into that of the report on it."""
 
-_APART = "imported"
 _LOOK_SECONDS = 0.25
 _QUIET_SECONDS = 0.5
 _PAUSES_AS_LONG = 8
-"""How many times as long as looking took the pause is, at least."""
+"""The least ratio of the pause to the time that looking took."""
 _AGAIN_SECONDS = 5.0
+_LARGEST_AGAIN = 64 << 20
+"""A file larger than this is not written again for a program that goes on at its end."""
 
 
 class Imports:
-    """What is in ``import/`` of one mount."""
+    """The files in ``import/`` of one mount."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._folder = desk.scratch.root / IMPORT
-        self._apart = desk.scratch.root / _APART
+    def __init__(self, inodes: Inodes, drafts: Drafts) -> None:
+        self._tree = inodes.tree
+        self._inodes = inodes
+        self._drafts = drafts
+        self._folder = inodes.scratch.root / IMPORT
+        self._apart = inodes.scratch.root / IMPORTED
 
     async def run(self) -> None:
-        """Import what is put down, as long as the mount lasts."""
+        """Import new files as long as the mount lasts."""
         while True:
             began = time.monotonic()
             try:
@@ -60,13 +60,12 @@ class Imports:
             await trio.sleep(max(_LOOK_SECONDS, _PAUSES_AS_LONG * (time.monotonic() - began)))
 
     def _ready(self) -> list[Path]:
-        """Return what is to be imported, and is not being written to."""
         try:
             with os.scandir(self._folder) as entries:
                 paths = [Path(entry.path) for entry in entries if not entry.name.endswith(REPORT)]
         except FileNotFoundError:
             return []
-        held = self._held() if paths else []
+        held = self._inodes.open_paths() if paths else set()
         now = time.time()
         ready = []
         for path in sorted(paths):
@@ -82,30 +81,53 @@ class Imports:
                     ready.append(path)
         return ready
 
-    def _held(self) -> list[Path]:
-        """Return the scratch files that are open for writing."""
-        handles = [handle for handle in self._desk.handles.values() if isinstance(handle, ScratchHandle)]
-        return [Path(os.readlink(f"/proc/self/fd/{handle.fd}")) for handle in handles]
+    def go_on(self, path: Path) -> None:
+        """Restore a file as it was imported, for its writer to continue at its end. Raises OSError."""
+        if not path.is_relative_to(self._folder):
+            return
+        try:
+            earlier = taken_before(self._tree.store, path, self._apart)
+            if earlier is None or earlier.size > _LARGEST_AGAIN:
+                return
+            content = b"".join(earlier.pieces())
+        except ConvfsError as error:
+            log.warning("%s/%s is begun anew: %s", IMPORT, path.name, error)
+            return
+        with path.open("xb") as file:
+            file.write(content)
 
     async def _take(self, path: Path) -> None:
         try:
-            said = await trio.to_thread.run_sync(partial(take, self._desk.tree.store, path, self._apart))
+            said = await self._taken(path)
         except StoreFailed:
             raise
         except (ConvfsError, OSError) as error:
-            said = f"not imported: {error}\n"
+            said = f"not imported: {visible.line(str(error))}\n"
+        if said is None:
+            return
         report = _report(path)
         try:
             if report.exists():
-                self._desk.drafts.put_again(report, said.encode(errors="replace"))
+                self._drafts.put(report, said.encode(errors="replace"))
             else:
-                self._desk.drafts.put_new(report, said.encode(errors="replace"))
+                self._drafts.put_new(report, said.encode(errors="replace"))
         except OSError as error:
             log.error("what became of %s/%s cannot be told: %s", IMPORT, path.name, error)
             await trio.sleep(_AGAIN_SECONDS)
-        directory = self._desk.tree.fixed((IMPORT,))
+        directory = self._tree.ino((IMPORT,))
         for name in (path.name, report.name):
-            self._desk.invalidate(Stale(directory.ino, os.fsencode(name)))
+            self._inodes.kernel.invalidate(Stale(directory, os.fsencode(name)))
+
+    async def _taken(self, path: Path) -> str | None:
+        """Import the file at a path and remove it; None if it is being written to, and must be looked at again."""
+        with ExitStack() as taking:
+
+            def run() -> Drop:
+                return taking.enter_context(take(self._tree.store, path, self._apart))
+
+            taken = await trio.to_thread.run_sync(run)
+            # here, where nobody can open a file between the look and the removal
+            return taken.said if taken.remove(self._inodes.open_paths()) else None
 
 
 def _report(path: Path) -> Path:
@@ -113,10 +135,12 @@ def _report(path: Path) -> Path:
 
 
 def _last_change(path: Path) -> int:
-    """Return when something last changed at or below a path, in Unix nanoseconds."""
-    changed = os.lstat(path).st_ctime_ns
+    """Return when something last changed at or below a path, in Unix nanoseconds; 0 if there is no file in it."""
+    status = os.lstat(path)
+    changed, has_files = status.st_ctime_ns, not stat.S_ISDIR(status.st_mode)
     for folder, folders, files in os.walk(path):
+        has_files = has_files or bool(files)
         for name in (*folders, *files):
             with suppress(FileNotFoundError):
                 changed = max(changed, os.lstat(os.path.join(folder, name)).st_ctime_ns)
-    return changed
+    return changed if has_files else 0

@@ -1,90 +1,139 @@
-"""Removing events: an event whose file is removed gets a tombstone, but not at once.
+"""Removing events and whole conversations, a moment later.
 
 Programs that save remove a file and create it again, or move it away and write a new one: that is one edit, not a
-removal. So the event is hidden at once, and a second later, if it has not come back, one version is made without it.
+removal. So a removed event is hidden at once, and gets a tombstone a second later if it has not come back.
+
+A conversation is removed file by file, and then its directory. Its files vanish meanwhile, and are there again if the
+directory does not follow within seconds: they cannot be removed one by one.
 """
 
-from __future__ import annotations
-
 import logging
-import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
+from typing import ClassVar, Generic, TypeVar
 
-from fusefs.editing.desk import Desk
+from fusefs.editing.delays import Clock, Delayed
 from fusefs.editing.records import Base
+from fusefs.editing.saves import Saves
 from fusefs.tree.changes import Stale
 from fusefs.tree.events import EventFile
+from fusefs.tree.node import Node
+from fusefs.tree.tree import Tree
+from fusefs.tree.view_node import ViewNode
 from store.errors import ConvfsError
+from store.events.event import DELETED
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 log = logging.getLogger(__name__)
 
 DELAY_SECONDS = 1.0
+_VANISHED_SECONDS = 5.0
 
 
-class Removals:
-    """The events that are being removed."""
+class Vanishing:
+    """The files and directories hidden because they are being removed: their own numbers, by view."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._due: dict[tuple[int, int], Base] = {}
-        """What is being removed, by view and number."""
-        self._latest: dict[int, float] = {}
-        """By view: when what was removed last is due. What is removed in one go is removed together."""
+    def __init__(self, tree: Tree, clock: Clock) -> None:
+        self._tree = tree
+        self._vanished: Delayed[int, int, None] = Delayed(_VANISHED_SECONDS, clock)
 
-    def hide(self, file: EventFile) -> None:
-        """Take note that an event has been removed, or moved away."""
-        self._desk.tree.overlay(file.view_id).hidden.add(file.number)
-        self._due[file.view_id, file.number] = self._desk.records.base(file.view_id, file.number)
-        self._latest[file.view_id] = time.monotonic() + DELAY_SECONDS
+    def hide(self, directory: ViewNode, node: Node) -> None:
+        """Hide something that a directory of a conversation holds."""
+        own = self._tree.own.get(node.ino, node.ino)
+        self._tree.vanished.add(own)
+        self._vanished.hide(directory.view_id, own, None)
 
-    def cancel(self, view_id: int, number: int) -> bool:
-        """Take note that an event has come back; say whether it was being removed."""
-        self._desk.tree.overlay(view_id).hidden.discard(number)
-        return self._due.pop((view_id, number), None) is not None
+    def begun(self, view_id: int) -> bool:
+        """Return whether part of a conversation has vanished already: further removals go with it."""
+        return view_id in self._vanished
 
-    def commit(self, view_id: int) -> None:
-        """Remove now what is being removed of one conversation. Raises what the store says.
+    def cancel(self, node: ViewNode) -> bool:
+        """Show a file that is there again; say whether it had vanished."""
+        own = self._tree.own.get(node.ino, node.ino)
+        self._tree.vanished.discard(own)
+        return self._vanished.come_back(node.view_id, own)
 
-        What has become something else meanwhile stays: a number may be another record's by now.
-        """
-        numbers = sorted(number for view, number in self._due if view == view_id)
-        if not numbers:
-            return
-        records = self._desk.records
-        bases = [self._due.pop((view_id, number)) for number in numbers]
-        overlay = self._desk.tree.overlay(view_id)
-        try:
-            left = [base.number for base in bases if records.base(view_id, base.number) == base]
-            if left:
-                records.remove(view_id, left)
-            self._desk.unsettle(view_id)
-        except ConvfsError:
-            for number in numbers:
-                self._desk.invalidate(Stale(self._desk.tree.event(view_id, number).ino, content=True))
-            raise
-        finally:
-            overlay.hidden.difference_update(numbers)
-
-    def drop(self, view_id: int) -> None:
-        """Let nothing of a conversation be removed: all of it is."""
-        for view, number in [key for key in self._due if key[0] == view_id]:
-            self.cancel(view, number)
-        self._latest.pop(view_id, None)
+    def show(self, view_id: int) -> None:
+        """Show everything of a conversation again: it was removed as a whole, or not at all."""
+        self._tree.vanished.difference_update(self._vanished.take(view_id))
 
     def tick(self) -> None:
-        """Remove what has not come back."""
-        now = time.monotonic()
-        for view_id, due in list(self._latest.items()):
-            if due <= now:
-                del self._latest[view_id]
+        """Show the files again whose directory was not removed after them."""
+        for view_id in self._vanished.due():
+            self.show(view_id)
+
+
+class Removing(ABC, Generic[K, V]):
+    """Parts of conversations that are removed a moment later, unless they come back: by view, each with a value."""
+
+    what: ClassVar[str]
+
+    def __init__(self, clock: Clock) -> None:
+        self._removed: Delayed[int, K, V] = Delayed(DELAY_SECONDS, clock)
+
+    @abstractmethod
+    def commit(self, view_id: int) -> None:
+        """Finish the removals of one conversation now. Raises the store's errors."""
+
+    def tick(self, waits: Callable[[int], bool] = lambda _view_id: False) -> None:
+        """Remove what has not come back, except from conversations that wait."""
+        for view_id in self._removed.due():
+            if not waits(view_id):
                 self._commit_quietly(view_id)
 
     def close(self) -> None:
         """Remove everything that is being removed."""
-        for view_id in {view for view, _number in self._due}:
+        for view_id in self._removed.groups():
             self._commit_quietly(view_id)
 
     def _commit_quietly(self, view_id: int) -> None:
         try:
             self.commit(view_id)
         except ConvfsError as error:
-            log.error("events of view %d could not be removed, and are there again: %s", view_id, error)
+            log.error("%s of view %d could not be removed, and are there again: %s", self.what, view_id, error)
+
+
+class Removals(Removing[int, Base]):
+    """The events that are being removed, by number, and the state that each was in."""
+
+    what = "events"
+
+    def __init__(self, saves: Saves) -> None:
+        super().__init__(saves.clock)
+        self._tree = saves.tree
+        self._saves = saves
+        self._records = saves.records
+
+    def hide(self, file: EventFile) -> None:
+        """Remove an event, or one that was moved away, unless it comes back."""
+        self._tree.overlay(file.view_id).hidden.add(file.number)
+        self._removed.hide(file.view_id, file.number, self._records.base(file.view_id, file.number))
+
+    def cancel(self, view_id: int, number: int) -> bool:
+        """Keep an event that has come back; say whether it was being removed."""
+        self._tree.overlay(view_id).hidden.discard(number)
+        return self._removed.come_back(view_id, number)
+
+    def commit(self, view_id: int) -> None:
+        """Finish the removals of one conversation now. A file that became something else meanwhile stays."""
+        removed = self._removed.take(view_id)
+        if not removed:
+            return
+        overlay = self._tree.overlay(view_id)
+        try:
+            left = [number for number, base in sorted(removed.items()) if self._records.base(view_id, number) == base]
+            if left:
+                self._records.change(view_id, dict.fromkeys(left, DELETED))
+            self._saves.unsettle(view_id)
+        except ConvfsError:
+            for number in removed:
+                self._saves.inodes.kernel.invalidate(Stale(self._tree.event(view_id, number), content=True))
+            raise
+        finally:
+            overlay.hidden.difference_update(removed)
+
+    def drop(self, view_id: int) -> None:
+        """Cancel the removals in a conversation: all of it is removed."""
+        self._tree.overlay(view_id).hidden.difference_update(self._removed.take(view_id))

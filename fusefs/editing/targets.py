@@ -1,59 +1,428 @@
-"""Which files can be saved, and as what."""
+"""Targets: the files of a conversation that programs can save, each with its state, its drawing and its commit."""
 
-from __future__ import annotations
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from functools import partial
+from typing import ClassVar
 
-from typing import TYPE_CHECKING
+import msgspec
+from msgspec.structs import replace
 
-from fusefs.editing import event_target, json_target, metadata_target, resource_target
-from fusefs.editing.event_target import EventTarget
-from fusefs.editing.json_target import JsonTarget
-from fusefs.editing.metadata_target import MetadataTarget
-from fusefs.editing.resource_target import ResourceTarget
-from fusefs.inodes import FIRST_HANDED_OUT_VIEW
+from fusefs import inodes
+from fusefs.editing.json_changes import JsonChanges, Rewrite
+from fusefs.editing.records import CHANGED, Base, DrawnEvent, EventCommits, Prepared
+from fusefs.inodes import FIRST_HANDED_OUT_VIEW, Place, Space
+from fusefs.text.event_names import event_name
+from fusefs.text.metadata import (
+    ADDABLE,
+    SETTABLE,
+    line_of,
+    metadata_changes,
+    metadata_said,
+    metadata_table,
+    metadata_text,
+)
+from fusefs.text.parse import ParseError
+from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.documents import EventsJson, MetadataFile
-from fusefs.tree.events import EventFile
-from fusefs.tree.resources import ResourceFile
+from fusefs.tree.events import EventFile, EventsDirectory
+from fusefs.tree.node import Bytes, Directory, Lazy, Node, OpenContent
+from fusefs.tree.resources import ResourceDirectory, ResourceFile
+from fusefs.tree.view import View
+from fusefs.tree.view_node import ViewNode
+from store.editing.editor import Editor
+from store.errors import Conflict, NotFound, UsageError
+from store.events.conversation import Conversation, ResourceRow
+from store.ids import hash_bytes
 
-if TYPE_CHECKING:
-    from fusefs.editing.records import Records
-    from fusefs.editing.target import Target
-    from fusefs.tree.node import Node
-    from fusefs.tree.tree import Tree
+EVENT_KEY = "event/"
+JSON_KEY = "events.json"
+METADATA_KEY = "metadata.json"
+RESOURCE_KEY = re.compile(r"resource/([0-9]{1,18})/([0-9]{1,9})").fullmatch
+_DELETED = "deleted:"
+_ATTEMPTS = 8
+
+
+class Target(ABC):
+    """A file that can be saved, by the place that it has, whatever inode it is known under.
+
+    A *state* is a short text that names what the file shows: as long as it is the same, so is the content.
+    """
+
+    keeps_text = True
+    """True if a saved file is shown as it was written, until it is forgotten or changed; else it is drawn."""
+
+    takes_time = True
+    """True if a saved file has the time of its writing, or one that a program set; else that of its version."""
+
+    key: str
+    """The key of the file within its conversation, for drafts: ``event/7``, ``events.json``."""
+
+    def __init__(self, records: EventCommits, view_id: int) -> None:
+        self.records = records
+        self.tree = records.tree
+        self.view_id = view_id
+        """The view that it belongs to."""
+
+    @property
+    def view(self) -> View:
+        """The view as it is now."""
+        return self.tree.view(self.view_id)
+
+    @property
+    @abstractmethod
+    def ino(self) -> int:
+        """The inode number that is computed for it. The kernel may know it under another."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of its file."""
+
+    @property
+    @abstractmethod
+    def path(self) -> str:
+        """Its path in the conversation, for messages."""
+
+    @abstractmethod
+    def directory(self) -> Directory:
+        """Return the directory that it is in; a refused text is kept there, beside it."""
+
+    @abstractmethod
+    def node(self, ino: int) -> ViewNode:
+        """Return the node that shows it under an inode number."""
+
+    @abstractmethod
+    def size(self) -> int:
+        """Return the size of its drawn contents. Raises NotFound, as all of these do, if it is gone."""
+
+    @abstractmethod
+    def drawn(self) -> bytes:
+        """Return all that is drawn of it."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return a part of its drawn contents."""
+        return self.drawn()[offset : offset + size]
+
+    def begin(self) -> bytes:
+        """Return all that is drawn of it, which is about to be changed, and remember how it was drawn."""
+        return self.read(0, 1 << 62)
+
+    def end(self) -> None:  # noqa: B027  # most remember nothing
+        """Forget how it was drawn."""
+
+    def snapshot(self) -> OpenContent:
+        """Return its present drawn contents, which stay readable whatever happens to the file."""
+        return Bytes(self.drawn())
+
+    @abstractmethod
+    def state(self) -> str:
+        """Return its state, as everything stands that is committed."""
+
+    @abstractmethod
+    def prepare(self, state: str, data: bytes) -> Prepared | None:
+        """Return what ``data`` makes of it, which was in ``state``, if anything. Raises Conflict and UsageError."""
+
+    def draws(self, data: bytes) -> bool:
+        """Return whether its drawn contents are ``data``."""
+        return self.size() == len(data) and self.drawn() == data
+
+
+class WholeTarget(Target):
+    """A file about a conversation as a whole, at a place of its own in it."""
+
+    takes_time = False
+
+    place: ClassVar[Place]
+
+    @property
+    def ino(self) -> int:
+        return inodes.base(Space.PLACE, self.view_id) + self.place
+
+    def directory(self) -> Directory:
+        return ConversationDirectory(self.tree, self.tree.place(self.view_id, Place.CONVERSATION), self.view_id)
+
+
+class EventTarget(Target):
+    """One event. Its state is the hash of its payload, and that it was deleted, if it was."""
+
+    def __init__(self, records: EventCommits, view_id: int, number: int) -> None:
+        super().__init__(records, view_id)
+        self.number = number
+        self.key = f"{EVENT_KEY}{number}"
+        self._begun: DrawnEvent | None = None
+
+    @property
+    def ino(self) -> int:
+        return self.tree.own_number(self.view_id, self.number)
+
+    @property
+    def name(self) -> str:
+        try:
+            view = self.view
+            row = view.row(self.number)
+            if row.deleted:
+                row = replace(row, kind=self.tree.store.records.event(row).kind)
+            return event_name(row, view.records)
+        except NotFound:
+            return f"{self.number:05}-event.md"
+
+    @property
+    def path(self) -> str:
+        return f"events/{self.name}"
+
+    def directory(self) -> Directory:
+        return EventsDirectory(self.tree, self.tree.place(self.view_id, Place.EVENTS), self.view_id)
+
+    def node(self, ino: int) -> EventFile:
+        return EventFile(self.tree, ino, self.view_id, self.number)
+
+    def size(self) -> int:
+        return self.view.row(self.number).file_size
+
+    def drawn(self) -> bytes:
+        if self.view.row(self.number).deleted:
+            return b""
+        return self.records.drawn(self.view_id, self.number).data
+
+    def begin(self) -> bytes:
+        if self.view.row(self.number).deleted:
+            return b""
+        self._begun = self.records.drawn(self.view_id, self.number)
+        return self._begun.data
+
+    def end(self) -> None:
+        self._begun = None
+
+    def state(self) -> str:
+        base = self.records.base(self.view_id, self.number)
+        return _DELETED * base.deleted + base.payload_hash.hex()
+
+    def prepare(self, state: str, data: bytes) -> Prepared | None:
+        digest = bytes.fromhex(state.removeprefix(_DELETED))
+        base = Base(self.view_id, self.number, digest, state.startswith(_DELETED))
+        payload = self.records.edited(base, data, self._begun)
+        return None if payload is None else self.records.prepared(base, payload, hash_bytes(payload).hex())
+
+
+class JsonTarget(WholeTarget):
+    """All records of a conversation. Its state is the turn that the conversation ends in."""
+
+    place = Place.EVENTS_JSON
+    key = name = path = JSON_KEY
+    keeps_text = False
+
+    def node(self, ino: int) -> EventsJson:
+        return EventsJson(self.tree, ino, self.view_id)
+
+    def size(self) -> int:
+        return self.view.json_size
+
+    def drawn(self) -> bytes:
+        return self.read(0, self.size())
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self.view.json.read(offset, size)
+
+    def snapshot(self) -> OpenContent:
+        return self.view.json
+
+    def state(self) -> str:
+        self.records.settle(self.view_id)
+        return str(self.view.head)
+
+    def prepare(self, state: str, data: bytes) -> Prepared | None:
+        head = int(state)
+        self.records.behind(self.view_id, head)
+        rewrite = JsonChanges(self.tree.store, self.records.context(self.view_id), head).work_out(data)
+        if rewrite is None:
+            return None
+        return Prepared(partial(self._commit, head, rewrite), touches=partial(self._touched, rewrite))
+
+    def _touched(self, rewrite: Rewrite) -> list[int]:
+        changed: Collection[int] = rewrite.changes
+        if rewrite.items is not None:
+            changed = range(1, self.view.records + 1)
+        return self.records.drawn_from(self.view_id, changed)
+
+    def _commit(self, head: int, rewrite: Rewrite, _written_ms: int) -> str:
+        """Make one version of changes to the records up to turn ``head``. Records appended since follow them."""
+        for _attempt in range(_ATTEMPTS):
+            behind = self.records.behind(self.view_id, head)
+            try:
+                if rewrite.items is not None:
+                    self.records.rewrite(self.view_id, [*rewrite.items, *behind])
+                elif not rewrite.added:
+                    self.records.change(self.view_id, rewrite.changes)
+                elif not behind:
+                    self.records.append(self.view_id, rewrite.added, expected_head=head)
+                else:
+                    self.records.rewrite(self.view_id, [*range(1, behind.start), *rewrite.added, *behind])
+            except Conflict:
+                continue
+            return self.state()
+        raise Conflict("the conversation grows too fast to be changed: save again")
+
+
+class MetadataTarget(WholeTarget):
+    """The metadata of one conversation. Its state is a hash of what may be changed, and one of all that is shown."""
+
+    place = Place.METADATA
+    key = name = path = METADATA_KEY
+
+    @property
+    def conversation(self) -> Conversation:
+        """The conversation as everything stands that is committed."""
+        context = self.view.conversation.id
+        return self.tree.store.library.conversation(context)
+
+    def node(self, ino: int) -> MetadataFile:
+        return MetadataFile(self.tree, ino, self.view_id)
+
+    def size(self) -> int:
+        return len(self.drawn())
+
+    def drawn(self) -> bytes:
+        return metadata_text(self.view.conversation)
+
+    def state(self) -> str:
+        return _state(self.conversation)
+
+    def prepare(self, state: str, data: bytes) -> Prepared | None:
+        conversation = self.conversation
+        _check(state, conversation)
+        shown, said = metadata_table(conversation), metadata_said(data)
+        changes = metadata_changes(shown, said, data)
+        editor = Editor(self.tree.store)
+        for key, value in changes.items():
+            try:
+                editor.described(conversation.id, {key: value})
+            except UsageError as error:
+                raise ParseError(line_of(data, key), str(error)) from None
+        if {**SETTABLE, **said} == shown:
+            return None
+        metadata = {key: value for key, value in {**conversation.metadata, **changes}.items() if value is not None}
+        result = replace(conversation, title=str(metadata.get("title", "")), metadata=metadata)
+
+        def commit(_written_ms: int) -> str:
+            """Commit the metadata. Values that others have changed meanwhile are shown as they are, not as written."""
+            _check(state, self.conversation)
+            if changes:
+                editor.describe(conversation.id, changes)
+                self.tree.renew(self.view_id)
+            now = self.conversation
+            return _state(now) if {**SETTABLE, **said} == metadata_table(now) else ""
+
+        return Prepared(commit, _state(result))
+
+
+def _state(conversation: Conversation) -> str:
+    table = metadata_table(conversation)
+    settable = msgspec.json.encode([table.get(key) for key in (*SETTABLE, *ADDABLE)])
+    return f"{hash_bytes(settable).hex()} {hash_bytes(metadata_text(conversation)).hex()}"
+
+
+def _check(state: str, conversation: Conversation) -> None:
+    """Raise Conflict if the settable metadata has changed; the rest changes as a conversation goes on."""
+    if state.partition(" ")[0] != _state(conversation).partition(" ")[0]:
+        raise Conflict(f"it {CHANGED}")
+
+
+class ResourceTarget(Target):
+    """The content at position ``seq`` of the resources of an event. Its state is the hash of that content."""
+
+    def __init__(self, records: EventCommits, view_id: int, event: int, seq: int) -> None:
+        super().__init__(records, view_id)
+        self._event = event
+        self._seq = seq
+        self.key = f"resource/{event}/{seq}"
+
+    @property
+    def row(self) -> ResourceRow:
+        """Return the index's row for it. Raises NotFound if the event no longer holds it."""
+        for row in self.view.resources.rows:
+            if (row.number, row.seq) == (self._event, self._seq):
+                return row
+        raise NotFound(f"event {self._event} no longer holds this file")
+
+    @property
+    def ino(self) -> int:
+        return inodes.base(Space.RESOURCE, self.view_id) + self.view.resources.number(self.row)
+
+    @property
+    def _path(self) -> str:
+        return self.view.resources.path(self.row)
+
+    @property
+    def name(self) -> str:
+        return self._path.rpartition("/")[2]
+
+    @property
+    def path(self) -> str:
+        return f"resources/{self._path}"
+
+    def directory(self) -> Directory:
+        folder, slash, _name = self._path.rpartition("/")
+        number = self.view.resources.folders[folder].number
+        own = inodes.base(Space.RESOURCE, self.view_id) + number
+        top = inodes.base(Space.PLACE, self.view_id) + Place.RESOURCES
+        return ResourceDirectory(self.tree, own if slash else top, self.view_id, folder)
+
+    def node(self, ino: int) -> ResourceFile:
+        return ResourceFile(self.tree, ino, self.view_id, self.ino & inodes.MAX_NUMBER)
+
+    def size(self) -> int:
+        return self.row.size
+
+    def drawn(self) -> bytes:
+        return self.tree.store.records.resource(self.row)
+
+    def snapshot(self) -> OpenContent:
+        row = self.row
+        return Lazy(lambda: Bytes(self.tree.store.records.resource(row)))
+
+    def state(self) -> str:
+        self.records.settle(self.view_id)
+        return self.row.hash.hex()
+
+    def prepare(self, state: str, data: bytes) -> Prepared | None:
+        if self.state() != state:
+            raise Conflict(f"event {self._event} {CHANGED}")
+        if self.draws(data):
+            return None
+        base = self.records.base(self.view_id, self._event)
+        payload = self.records.edited_resource(base, self._seq, data)
+        return None if payload is None else self.records.prepared(base, payload, hash_bytes(data).hex())
 
 
 class Targets:
     """Finds the target for a file, and for a draft."""
 
-    def __init__(self, tree: Tree, records: Records) -> None:
-        self._tree = tree
+    def __init__(self, records: EventCommits) -> None:
         self._records = records
 
     def of(self, node: Node | None) -> Target | None:
-        """Return what a node is saved as; None where it cannot be, as in earlier versions."""
-        match node:
-            case EventFile() if self.is_head(node.view_id):
-                return EventTarget(self._tree, self._records, node.view_id, node.number)
-            case EventsJson() if self.is_head(node.view_id):
-                return JsonTarget(self._tree, self._records, node.view_id)
-            case MetadataFile() if self.is_head(node.view_id):
-                return MetadataTarget(self._tree, node.view_id)
-            case ResourceFile() if self.is_head(node.view_id):
-                row = node.row
-                return ResourceTarget(self._tree, self._records, node.view_id, row.number, row.seq)
-        return None
+        """Return the target of a node; None if it cannot be saved, as in earlier versions."""
+        if not isinstance(node, EventFile | EventsJson | MetadataFile | ResourceFile) or not self.is_head(node.view_id):
+            return None
+        if isinstance(node, EventFile):
+            return EventTarget(self._records, node.view_id, node.number)
+        if isinstance(node, ResourceFile):
+            row = node.row
+            return ResourceTarget(self._records, node.view_id, row.number, row.seq)
+        return (JsonTarget if isinstance(node, EventsJson) else MetadataTarget)(self._records, node.view_id)
 
     def keyed(self, view_id: int, key: str) -> Target | None:
         """Return the target with a key; None if nothing has it."""
-        if key.startswith(event_target.KEY):
-            return EventTarget(self._tree, self._records, view_id, int(key.removeprefix(event_target.KEY)))
-        if key == json_target.KEY:
-            return JsonTarget(self._tree, self._records, view_id)
-        if key == metadata_target.KEY:
-            return MetadataTarget(self._tree, view_id)
-        if resource := resource_target.KEY(key):
-            return ResourceTarget(self._tree, self._records, view_id, int(resource[1]), int(resource[2]))
+        if key.startswith(EVENT_KEY):
+            return EventTarget(self._records, view_id, int(key.removeprefix(EVENT_KEY)))
+        if key in (JSON_KEY, METADATA_KEY):
+            return (JsonTarget if key == JSON_KEY else MetadataTarget)(self._records, view_id)
+        if resource := RESOURCE_KEY(key):
+            return ResourceTarget(self._records, view_id, int(resource[1]), int(resource[2]))
         return None
 
     def is_head(self, view_id: int) -> bool:
-        """Say whether a view is a conversation as it is now, which can be changed, and no earlier version."""
-        return view_id < FIRST_HANDED_OUT_VIEW or self._tree.view(view_id).version is None
+        """Return whether a view is a conversation as it is now, which can be changed, and no earlier version."""
+        return view_id < FIRST_HANDED_OUT_VIEW or self._records.tree.view(view_id).version is None

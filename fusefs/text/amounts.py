@@ -27,10 +27,10 @@ def dollars_text(dollars: float) -> str:
 
 
 def share_text(part: float, whole: float) -> str:
-    """Return which part of a whole something is: ``23 %``."""
+    """Return the share of a part in a whole: ``23 %``."""
     return f"{100 * part / whole:.0f} %" if whole else "0 %"
 
 
 def counted(count: int, what: str) -> str:
-    """Return so many of something: ``1 event``, ``1,234 events``."""
+    """Return a count with its noun: ``1 event``, ``1,234 events``."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""What a person changed in the file of an event, as an edit of the event.
+"""Changes that a person made in the file of an event, as an edit of the event.
 
 Texts may change, and the fields of :data:`EDITABLE`. All else that is drawn (the number, the time, what the blocks are
 and in which order they stand) is there to be read: where it was changed, the file is refused, with the line.
@@ -11,8 +11,7 @@ from typing import NoReturn
 
 from fusefs.text.grammar import HEAD_LINE, OPENING_FENCE, quote, scalar
 from fusefs.text.parse import Field, ParsedBlock, ParseError, Value, parse_event, shorten
-from store.events.edit import BlockEdit, EventEdit, FieldEdit
-from store.events.event import Block, Event
+from store.events.event import Block, BlockEdit, Event, EventEdit, FieldEdit
 
 EDITABLE = frozenset({"tool", "is_error", "model", "stop_reason", "api_error", "level", "default"})
 """Fields that may change, numbered ones (``is_error_2``) too; whether one can in a certain event, its lens says."""
@@ -21,21 +20,18 @@ _NUMBERED = re.compile(r"_[0-9]+$")
 
 
 def changes(number: int, event: Event, drawn: bytes, data: bytes) -> EventEdit:
-    """Return what ``data`` says otherwise than ``drawn``, the file of event ``number``; raises :class:`ParseError`.
+    """Return the edit that leads from ``drawn``, the file of event ``number``, to ``data``; raises :class:`ParseError`.
 
     A file without any head changes no field: all of it is content.
     """
     if data == drawn:
         return EventEdit()
     if not data:
-        raise ParseError(
-            1, "the file is empty: to empty the text, leave the head; to delete the event, remove its file"
-        )
+        reason = "the file is empty: to empty the text, leave the head; to delete the event, remove its file"
+        raise ParseError(1, reason)
     if event.lossy:
-        raise ParseError(
-            _first_difference(drawn, data),
-            f"event {number} is read-only, its record is not valid Unicode or JSON: take the change back",
-        )
+        reason = f"event {number} is read-only, its record is not valid Unicode or JSON: take the change back"
+        raise ParseError(_first_difference(drawn, data), reason)
     old, new = parse_event(drawn), parse_event(data)
     fields: list[FieldEdit] = []
     if new.head or new.header:
@@ -140,7 +136,7 @@ def _block_edits(
 
 def _block_edit(block: Block, text: str, line: int) -> BlockEdit:
     """Return the edit that gives ``block`` a new text; ``line`` is that of its fence."""
-    if block.type == "image" or block.type == "artifact":
+    if block.type == "image" or block.type == "artifact":  # noqa: PLR1714  (mypy narrows the type by it)
         raise ParseError(line, f"the text of an {block.type} cannot be changed here: take the change back")
     if block.type == "json":
         _check_json(text, line)
@@ -166,12 +162,11 @@ def _is_unnamed_text(block: ParsedBlock) -> bool:
 
 
 def _what(block: ParsedBlock) -> tuple[str, str, str, str, bool]:
-    """Return what a fence or a link says of its block, however it is spelled."""
+    """Return the description of a block in a fence or a link, independent of its spelling."""
     return block.type, block.name, block.uri, block.mime, block.text is not None
 
 
 def _check_openings(old: tuple[ParsedBlock, ...], new: tuple[ParsedBlock, ...], last: int) -> None:
-    """Refuse blocks that were added, removed, moved or described otherwise."""
     if new and not old:
         raise ParseError(new[0].line, "the event has no content, and can get none: remove what stands below the head")
     if old and old[0].opening and new and not new[0].opening:

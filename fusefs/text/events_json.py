@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 from blake3 import blake3
 
-from store.events.event import Block, Event, Path
-from store.formats import documents
+from store.events.event import Block, Event, ValuePath
+from store.formats.core import documents
 
 OPENING = b"["
 TAIL = b"\n]\n"
@@ -44,18 +44,21 @@ _pretty = msgspec.json.format
 
 def element(number: int, event: Event, format: str, payload_hash: bytes, payload_size: int) -> bytes:
     """Return the element of record ``number``, led by its separator; ``format`` is that of its payload's type."""
-    text = _native(number, event, format, hashed=True)
-    if text is None:
-        text = _raw(number, payload_hash.hex(), payload_size)
-    return _LEAD + text.replace(b"\n", b"\n  ")
+    return _LEAD + _text(number, event, format, payload_hash.hex(), payload_size).replace(b"\n", b"\n  ")
 
 
 def element_size(number: int, event: Event, format: str, payload_size: int) -> int:
     """Return ``len(element(…))`` for a payload of that many bytes, without hashing anything."""
-    text = _native(number, event, format, hashed=False)
-    if text is None:
-        text = _raw(number, _NO_HASH, payload_size)
+    text = _text(number, event, format, "", payload_size)
     return len(_LEAD) + len(text) + 2 * text.count(b"\n")
+
+
+def _text(number: int, event: Event, format: str, digest: str, size: int) -> bytes:
+    """Return an element, not yet indented; hashes stand in it if ``digest`` does, and zeros otherwise."""
+    text = _native(number, event, format, hashed=digest != "")
+    if text is None:
+        return _indented(_to_json({"$event": number, "$raw": {"$blob": digest or _NO_HASH, "size": size}}))
+    return text
 
 
 def document(elements: Iterable[bytes]) -> Iterator[bytes]:
@@ -76,17 +79,13 @@ def text_of(element: bytes) -> bytes:
 
 
 def says_number(text: bytes) -> bool:
-    """Say whether an element begins with its number."""
+    """Return whether an element begins with its number."""
     return text.startswith(_NUMBERED)
 
 
 def parsed(text: bytes) -> object:
-    """Return what an element says, as :func:`store.formats.documents.parse` does."""
+    """Return the value of an element, as :func:`store.formats.core.documents.parse` does."""
     return documents.parse(text.decode())
-
-
-def _raw(number: int, digest: str, size: int) -> bytes:
-    return _indented(_to_json({"$event": number, "$raw": {"$blob": digest, "size": size}}))
 
 
 def _native(number: int, event: Event, format: str, *, hashed: bool) -> bytes | None:
@@ -134,7 +133,7 @@ def _with_references(native: object, blocks: Sequence[Block], *, hashed: bool) -
     A place that is not there, or that holds no string (arguments that are an object), stays as it is.
     """
     root: Any = native  # parsed JSON: only its own shape says what may be asked of it
-    copies: dict[Path, Any] = {}
+    copies: dict[ValuePath, Any] = {}
     for block in blocks:
         path = block.path
         if not path:
@@ -195,7 +194,7 @@ def _without_long_strings(value: object, depth: int, *, hashed: bool) -> object:
 
 
 def _reference(value: str, block: Block | None, *, hashed: bool) -> dict[str, object] | None:
-    """Return what stands for a string; None where it has no bytes that could be named (half a surrogate pair)."""
+    """Return the stand-in for a string; None if it has no bytes to be named (half a surrogate pair)."""
     content: str | bytes | None = value
     if block is not None and block.encoding == "base64":
         content = block.text if block.data is None else block.data

@@ -41,11 +41,12 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 
 from store.events.event import Block, Event, Kind
+from store.visible import UNSEEN
 
 HEAD_LINE = "---"
 
 TYPES = {kind: kind.name.lower() for kind in Kind}
-"""How the head spells each kind: ``tool_result``."""
+"""The spelling of each kind in the head: ``tool_result``."""
 
 RESERVED_KEYS = frozenset({"event", "type", "tool", "parent"})
 """Keys that the head uses itself; ``timestamp`` is shared: an event's own wins."""
@@ -64,10 +65,10 @@ _SIMPLE = re.compile(
 ).fullmatch
 _INDICATORS = frozenset("-?:,[]{}#&*!|>'\"%@`=<~.")
 is_plain_key = re.compile(r"[A-Za-z_$][A-Za-z0-9_.$-]*").fullmatch
-"""Says whether a key stands in a head without quotes, if the head does not use it itself."""
+"""Tells whether a key stands in a head without quotes, if the head does not use it itself."""
 
 # Line ends, controls, marks that turn the direction of text, and surrogates are spelled out inside quotes.
-_HIDDEN = re.compile(r"[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_HIDDEN = re.compile(rf"[{UNSEEN}\ud800-\udfff]")
 
 _RUN = re.compile(r"`{4,}")
 OPENING_FENCE = re.compile(r"^[ \t]*`{4,}block(?=\s|$)", re.MULTILINE)
@@ -82,7 +83,7 @@ _NAMED_WORD = re.compile(r"(?:name|uri|mime)=")
 # What the lines of a head take that every head has, but for the event's number.
 _FRAME_SIZES = {kind: len(f"---\nevent: \ntype: {name}\n---\n") for kind, name in TYPES.items()}
 
-_EPOCH = datetime(1970, 1, 1)
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (only differences are taken, faster)
 _FIRST_MS = -62_135_596_800_000
 _END_MS = 253_402_300_800_000
 _TIMESTAMP_SIZE = len("2026-03-05T19:31:54.356Z")
@@ -118,7 +119,7 @@ def _is_plain_string(text: str) -> bool:
     )
 
 
-def scalar(value: str | int | float | bool) -> str:
+def scalar(value: str | float | bool) -> str:
     """Return a value as it stands in a head: on one line, and so that it reads back as the same value."""
     if isinstance(value, str):
         if _SIMPLE(value):
@@ -145,7 +146,7 @@ def _key_size(key: str) -> int:
 
 
 def in_calendar(time_ms: int) -> bool:
-    """Say whether a time lies in the years 1 to 9999."""
+    """Return whether a time lies in the years 1 to 9999."""
     return _FIRST_MS <= time_ms < _END_MS
 
 
@@ -196,7 +197,7 @@ def head_size(number: int, event: Event) -> int:
 
 
 def is_plain(blocks: tuple[Block, ...]) -> bool:
-    """Say whether ``blocks`` are one text that stands in a file as it is, without a fence.
+    """Return whether ``blocks`` are one text that stands in a file as it is, without a fence.
 
     A text is fenced if any of its lines looks like an opening fence, or its first like a link to a block.
     """
@@ -230,7 +231,7 @@ def _word(text: str) -> str:
 
 
 def description(block: Block) -> str:
-    """Return what stands in a fence after its backticks: ``block``, the type, and the block's words."""
+    """Return the text in a fence after its backticks: ``block``, the type, and the block's words."""
     words = f"block {block.type}"
     if block.type in ("text", "json"):
         if block.name:
@@ -258,7 +259,7 @@ def link(block: Block, target: str) -> str:
 
 
 Target = Callable[[Block], str]
-"""Says where the content of a block that is not text is found, as a link from where the text stands."""
+"""The function that links from a text to the content of a block that is not text."""
 
 
 def body(blocks: tuple[Block, ...], target: Target) -> str:

@@ -1,4 +1,4 @@
-"""``metadata.json``: what is known of a conversation as a whole, and what people say of it, which they may change."""
+"""``metadata.json``: the facts about a conversation as a whole, and its users' own entries, which they may change."""
 
 import json
 import re
@@ -8,24 +8,24 @@ import msgspec
 
 from fusefs.text.grammar import timestamp
 from fusefs.text.parse import ParseError
-from store.events.conversation import Conversation
-from store.events.outputs import is_output
-from store.rules import OVERRIDING
+from store.events.conversation import Conversation, is_output
+from store.settings import OVERRIDING
 
 SETTABLE: Mapping[str, object] = {"title": "", "labels": [], "pinned": False, "archived": False}
-"""What may be changed, which comes first, and what says that there is none."""
+"""Fields that may be changed, which come first, each with the value of none."""
 
 ADDABLE = OVERRIDING
-"""What may be added, changed and taken out: what holds for this conversation instead of the store's settings."""
+"""Fields that may be added, changed and taken out: settings of this conversation in place of the store's."""
 
 _MAY = ", ".join((*SETTABLE, *ADDABLE))
 
 _GROWING = ("records", "events", "updated")
-"""What rises while a conversation goes on: a file that is written back late may say less."""
+"""Fields that rise while a conversation goes on: a file that is written back late may say less."""
 
 _KEPT_FOR_PROGRAMS = frozenset(
     {
         "begins",
+        "called",
         "copied",
         "cursor",
         "envelope",
@@ -35,6 +35,7 @@ _KEPT_FOR_PROGRAMS = frozenset(
         "first",
         "imported_head",
         "main",
+        "naming",
         "native_gone",
         "own_title",
         "part",
@@ -43,11 +44,11 @@ _KEPT_FOR_PROGRAMS = frozenset(
         "updated_ms",
     }
 )
-"""What importing, exporting and editing keep in a conversation's metadata for themselves."""
+"""Metadata of a conversation that importing, exporting and editing keep for themselves."""
 
 
 def metadata_table(conversation: Conversation) -> dict[str, object]:
-    """Return what ``metadata.json`` holds: the metadata, and what the store knows besides."""
+    """Return the contents of ``metadata.json``: the metadata, and the store's other facts."""
     metadata = conversation.metadata
     table: dict[str, object] = {
         "title": conversation.title,
@@ -74,7 +75,7 @@ def metadata_text(conversation: Conversation) -> bytes:
 
 
 def metadata_said(data: bytes) -> dict[str, object]:
-    """Return what ``data``, the text of a ``metadata.json``, says. Raises ParseError for what is no object in JSON."""
+    """Return the values in ``data``, the text of a ``metadata.json``. Raises ParseError if that is no JSON object."""
     try:
         text = data.decode("utf-8-sig")
         table = json.loads(text)
@@ -90,7 +91,7 @@ def metadata_said(data: bytes) -> dict[str, object]:
 
 
 def metadata_changes(shown: Mapping[str, object], said: Mapping[str, object], data: bytes) -> dict[str, object]:
-    """Return what ``data``, which says ``said``, changes of what is ``shown``; None for what is removed.
+    """Return the changes that ``data``, which says ``said``, makes to ``shown``; None for removed keys.
 
     What may be changed and is left out is removed. Raises ParseError where anything else is not what it was.
     """
@@ -108,13 +109,12 @@ def metadata_changes(shown: Mapping[str, object], said: Mapping[str, object], da
 
 
 def line_of(data: bytes, key: str) -> int:
-    """Return the line on which a key stands; 1 where it cannot be told."""
+    """Return the line on which a key stands; 1 if it cannot be found."""
     found = re.search(re.escape(json.dumps(key, ensure_ascii=False).encode(errors="replace")) + rb"\s*:", data)
     return data.count(b"\n", 0, found.start()) + 1 if found else 1
 
 
 def _stands(key: str, value: object, shown: Mapping[str, object]) -> bool:
-    """Say whether a value is what is shown, or was."""
     if key not in shown:
         return False
     now = shown[key]

@@ -1,6 +1,6 @@
-"""Reading the files that ``fusefs.text.grammar`` describes, as people and their programs leave them.
+r"""Reading the files that ``fusefs.text.grammar`` describes, as people and their programs leave them.
 
-What does no harm is let pass: a byte order mark, ``\\r\\n`` and trailing blanks in the head and around blocks, empty
+What does no harm is let pass: a byte order mark, ``\r\n`` and trailing blanks in the head and around blocks, empty
 lines between these, no newline at the end. Texts are taken exactly as they stand. What could be meant in two ways is
 an error that says what to write.
 """
@@ -52,7 +52,7 @@ class ParsedBlock(Struct, frozen=True):
 
 
 class ParsedEvent(Struct, frozen=True):
-    """What a file says.
+    """The content of a file.
 
     ``head`` holds what is the head's own (``event``, ``type``, ``tool``, ``parent``), ``header`` all other fields,
     both in their order. Both are empty where there is no head; then all of the file is content.
@@ -80,9 +80,9 @@ _string = json.JSONDecoder().raw_decode
 
 
 def parse_event(data: bytes) -> ParsedEvent:
-    """Take the file of an event apart; raises :class:`ParseError`.
+    """Parse the file of an event; raises :class:`ParseError`.
 
-    One newline is taken off the end of each text, where there is one; no content is no block.
+    One newline is stripped from the end of each text, if there is one; empty content gives no block.
     """
     try:
         text = data.decode()
@@ -104,12 +104,12 @@ def _row(text: str, at: int) -> str:
 
 
 def _next(text: str, at: int) -> int:
-    """Return where the line after the one at ``at`` begins; the end of the text where there is none."""
+    """Return the beginning of the line after the one at ``at``; the end of the text if there is none."""
     return text.find("\n", at) + 1 or len(text)
 
 
 def shorten(text: str) -> str:
-    """Return what a person wrote as it stands in an error: short, on one line, in quotes."""
+    """Return a user's text as it stands in an error: short, on one line, in quotes."""
     return quote(text if len(text) <= 60 else text[:59] + "…")
 
 
@@ -128,9 +128,8 @@ def _read_head(text: str, head: dict[str, Field], header: dict[str, Field]) -> t
             key, own, value = _field(row, line)
             fields = head if own else header
             if key in fields:
-                raise ParseError(
-                    line, f"{shorten(key)} stands on line {fields[key].line} already: remove one of the two"
-                )
+                reason = f"{shorten(key)} stands on line {fields[key].line} already: remove one of the two"
+                raise ParseError(line, reason)
             fields[key] = Field(value, line)
     raise ParseError(1, f"the head has no end: write a line {HEAD_LINE} after its last field")
 
@@ -150,11 +149,8 @@ def _field(row: str, line: int) -> tuple[str, bool, Value]:
             colon = ""
         own = key in RESERVED_KEYS
     if not colon or (rest and rest[0] not in _BLANKS):
-        raise ParseError(
-            line,
-            f"{shorten(row)} is no field of the head: write it as key: value, "
-            f"or a line {HEAD_LINE} before it if the text begins here",
-        )
+        reason = f"{shorten(row)} is no field of the head: write it as key: value"
+        raise ParseError(line, f"{reason}, or a line {HEAD_LINE} before it if the text begins here")
     value = _value(key, rest.strip(_BLANKS), line)
     if own:
         _check_own(key, value, line)
@@ -178,9 +174,8 @@ def _value(key: str, text: str, line: int) -> Value:
         try:
             return int(text) if _INTEGER(text) else float(text)
         except ValueError:  # Python reads no more than some 4,000 digits
-            raise ParseError(
-                line, f"the value of {shorten(key)} has too many digits: put it in double quotes"
-            ) from None
+            reason = f"the value of {shorten(key)} has too many digits: put it in double quotes"
+            raise ParseError(line, reason) from None
     if scalar(text) != text:
         raise ParseError(line, f"the value of {shorten(key)} can be misread: if it is a text, write {shorten(text)}")
     return text
@@ -201,7 +196,6 @@ def _check_own(key: str, value: Value, line: int) -> None:
 
 
 def _content(text: str, at: int, line: int) -> list[ParsedBlock]:
-    """Return the blocks of what begins at ``at``."""
     if at == len(text):
         return []
     start, start_line = _skip_empty_lines(text, at, line)
@@ -242,7 +236,6 @@ def _blocks(text: str, at: int, line: int) -> list[ParsedBlock]:
 
 
 def _outside(row: str) -> str:
-    """Say what is wrong with a line that stands where a block should begin."""
     if OPENING_FENCE.match(row):
         return f"{shorten(row)} does not begin a block: write it from the beginning of the line, as ````block text"
     if BLOCK_LINK.match(row):
@@ -273,6 +266,4 @@ def _block(description: str, opening: str, text: str | None, line: int, link: st
         except ValueError:
             raise ParseError(line, f"{shorten(word[2])} is no string as JSON spells it: correct it") from None
         at = word.end()
-    return ParsedBlock(
-        kind, text, line, words.get("name", ""), words.get("uri", ""), words.get("mime", ""), link, opening
-    )
+    return ParsedBlock(kind, text, line, link=link, opening=opening, **words)

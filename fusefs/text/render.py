@@ -7,13 +7,12 @@ from blake3 import blake3
 
 from fusefs.text import grammar, transcript
 from fusefs.text.events_json import element_size
-from fusefs.text.resource_names import numbered_path, resource_path
+from fusefs.text.resource_names import lines_of, numbered_path, resource_path
 from store.errors import ConvfsError
-from store.events.conversation import Conversation, EventRow, Sizes
+from store.events.conversation import Conversation, EventRow, Link, Sizes
 from store.events.event import Block, Event, Kind, utf8
-from store.events.renderer import Link
 
-RENDERER_VERSION = 2
+RENDERER_VERSION = 3
 """Raised whenever any event, section or element would be drawn with another size."""
 
 _RESOURCES = "../resources/"
@@ -84,7 +83,7 @@ def _target(number: int, event: Event, block: Block, *, hashed: bool = True) -> 
     if block.uri:
         for resource in event.resources:
             if resource.uri == block.uri:
-                path = numbered_path(resource_path(resource.uri, resource.mime), number)
+                path = numbered_path(resource_path(resource.uri, resource.mime), number, None, lines_of(resource.uri))
                 return _RESOURCES + _IN_LINK.sub(_percent, path)
     return _BLOBS + (blake3(block.data or b"").hexdigest() if hashed else _NO_HASH)
 

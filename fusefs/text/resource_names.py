@@ -2,8 +2,10 @@
 
 What a conversation holds under one URI may change as it goes on. The latest content has the path that its URI gives
 (``file:///project/src/main.rs`` is ``project/src/main.rs``), each earlier one that path with the number of the event
-that held it last (``project/src/main@00012.rs``); the same content is there once. A path with a number resolves for
-every event that held the resource, listed or not, so that links out of events always lead somewhere.
+that held it last (``project/src/main@00012.rs``); the same content is there once. Some lines of a file, which the
+URI's fragment names (``#L195-209``), never have the plain path (``project/src/main@00013.L195-209.rs``): who copies
+that gets a whole file. A path with a number resolves for every event that held the resource, listed or not, so that
+links out of events always lead somewhere.
 """
 
 import re
@@ -12,14 +14,15 @@ from urllib.parse import unquote, urlsplit
 
 from blake3 import blake3
 
-from fusefs.text.names import cut, safe_name
 from store.events.conversation import ResourceRow
+from store.filenames import cut, safe_name
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
-_MARK = re.compile(r"@(?=[0-9]{5,}(?:-[0-9]+)?(?:\.[^.]*)?$)")
-_MARKED = re.compile(r"@([0-9]{5,18})(?:-([0-9]{1,9}))?(\.[^.]*)?$", re.DOTALL)
-_EXTENSION = re.compile(r"[^.]\.[A-Za-z0-9_+-]{1,16}$")
+_MARK = re.compile(r"@(?=[0-9]{5,}(?:-[0-9]+)?(?:\.L[0-9]+-[0-9]+)?(?:\.[^.]*)?$)")
+_MARKED = re.compile(r"@([0-9]{5,18})(?:-([0-9]{1,9}))?(?:\.(L[0-9]+-[0-9]+))?(\.[^.]*)?$", re.DOTALL)
+_LINES = re.compile(r"file:[^#]*#(L[1-9][0-9]{0,8}-[1-9][0-9]{0,8})")
+_EXTENSION = re.compile(r"[^.]\.(?!L[0-9]+-[0-9]+$)[A-Za-z0-9_+-]{1,16}$")
 
 # A component leaves room for "@00012-3"; a path, for the directories above it, within Linux' 4,096 bytes.
 _COMPONENT_MAX = 220
@@ -71,22 +74,34 @@ def resource_paths(rows: Sequence[ResourceRow]) -> dict[str, ResourceRow]:
     directories = {path[:at] for path in groups for at, character in enumerate(path) if character == "/"}
     paths: dict[str, ResourceRow] = {}
     for path, held in sorted(groups.items()):
-        last = {row.number: row.seq for row in held}
-        latest = held[-1]
+        last = {(row.number, lines_of(row.uri)): row.seq for row in held}
+        latest = next((row for row in reversed(held) if not lines_of(row.uri)), None)
         for row in _distinct(held):
             if row is latest and path not in directories:
                 paths[path] = row
             else:
-                paths[numbered_path(path, row.number, None if row.seq == last[row.number] else row.seq)] = row
+                lines = lines_of(row.uri)
+                seq = None if row.seq == last[row.number, lines] else row.seq
+                paths[numbered_path(path, row.number, seq, lines)] = row
     return paths
 
 
-def numbered_path(path: str, number: int, seq: int | None = None) -> str:
-    """Return the path of what event ``number`` held last under ``path``, or at position ``seq`` of its resources."""
+def lines_of(uri: str) -> str:
+    """Return which lines of a file a URI stands for, as ``L195-209``; "" if it stands for the whole file."""
+    found = _LINES.fullmatch(uri)
+    return found[1] if found else ""
+
+
+def numbered_path(path: str, number: int, seq: int | None = None, lines: str = "") -> str:
+    """Return the path of what event ``number`` held last under ``path``, or at position ``seq`` of its resources.
+
+    ``lines`` are those of the file that it is a part of, as :func:`lines_of` says.
+    """
     folder, slash, name = path.rpartition("/")
     found = _EXTENSION.search(name)
     at = found.start() + 1 if found else len(name)
     mark = f"@{number:05}" if seq is None else f"@{number:05}-{seq}"
+    mark += f".{lines}" if lines else ""
     return f"{folder}{slash}{name[:at]}{mark}{name[at:]}"
 
 
@@ -95,21 +110,24 @@ def resolve_numbered(path: str, rows: Sequence[ResourceRow]) -> ResourceRow | No
     found = _MARKED.search(path)
     if found is None:
         return None
-    plain = path[: found.start()] + (found[3] or "")
-    number, seq = int(found[1]), found[2]
+    plain = path[: found.start()] + (found[4] or "")
+    number, seq, lines = int(found[1]), found[2], found[3] or ""
     held = [
         row
         for row in rows
-        if row.number == number and (seq is None or row.seq == int(seq)) and resource_path(row.uri, row.mime) == plain
+        if row.number == number
+        and (seq is None or row.seq == int(seq))
+        and lines_of(row.uri) == lines
+        and resource_path(row.uri, row.mime) == plain
     ]
     return max(held, key=lambda row: row.seq, default=None)
 
 
 def _distinct(rows: list[ResourceRow]) -> list[ResourceRow]:
-    """Return the last row of each content, latest first."""
-    kept: dict[bytes, ResourceRow] = {}
+    """Return the last row of each content, and of each part of a file, latest first."""
+    kept: dict[tuple[bytes, str], ResourceRow] = {}
     for row in reversed(rows):
-        kept.setdefault(row.hash, row)
+        kept.setdefault((row.hash, lines_of(row.uri)), row)
     return list(kept.values())
 
 

@@ -26,22 +26,22 @@ from functools import lru_cache
 
 from blake3 import blake3
 
+from fusefs.text.event_names import kind_word
 from fusefs.text.grammar import body, body_size, in_calendar, scalar, timestamp
-from fusefs.text.names import kind_word
 from store.errors import ConvfsError
-from store.events.conversation import Conversation, EventRow
+from store.events.conversation import Conversation, EventRow, Link
 from store.events.event import Block, Event, Kind, utf8
-from store.events.renderer import Link
+from store.visible import UNSEEN
 
-_EPOCH = datetime(1970, 1, 1)
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (only differences are taken, faster)
+_CONTROLS = re.compile(rf"[{UNSEEN}\ud800-\udfff]+")
 
 _BLOBS = "../../.convfs/blobs/"
 _NO_HASH = "0" * 64
 
 
 def head(conversation: Conversation) -> bytes:
-    """Return what a transcript begins with, up to the blank line before its first section."""
+    """Return the beginning of a transcript, up to the blank line before its first section."""
     fields: list[tuple[str, str | int]] = [
         ("title", conversation.title),
         ("project", conversation.project),
@@ -68,7 +68,7 @@ def section(number: int, event: Event, link: Link | None = None) -> bytes:
 
 def unreadable(row: EventRow, error: ConvfsError) -> bytes:
     """Return the section of an event that is damaged."""
-    return utf8(f"\n## {row.number} · {kind_word(row.kind)}\n\n[cannot be read: {error}]\n")
+    return utf8(f"\n## {row.number} · {kind_word(row.kind)}\n\n[cannot be read: {_one_line(str(error))}]\n")
 
 
 def section_size(number: int, event: Event, content_size: int | None = None) -> int:
@@ -115,5 +115,5 @@ def blob_target(block: Block) -> str:
 
 
 def unhashed_target(block: Block) -> str:
-    """Return what is as long as :func:`blob_target`."""
+    """Return a placeholder as long as :func:`blob_target`."""
     return _BLOBS + _NO_HASH

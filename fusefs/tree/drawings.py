@@ -1,25 +1,32 @@
-"""What is drawn of many conversations: by a thread, and again only when something has changed since."""
-
-from __future__ import annotations
+"""``stats.json``, ``stats.svg`` and ``family.svg``: drawings of many conversations, made by a thread."""
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, structs
 
-from fusefs.tree.node import DERIVED_FILE, Attributes, Bytes, Content, File
+from fusefs.text.charts import family_svg, stats_svg
+from fusefs.tree.node import DERIVED_FILE, Attributes, Bytes, DerivedFile, File, Lazy, OpenContent
+from fusefs.tree.paths import Paths
+from fusefs.tree.tree import Tree
 from fusefs.tree.waiting import Work
+from store.errors import NotFound
 from store.ids import now_ms
-
-if TYPE_CHECKING:
-    from fusefs.tree.tree import Tree
+from store.insight.family import family
+from store.insight.report import StatsReport
+from store.store import Store
+from store.upkeep.stats import Stats
 
 _KEPT = 32
+_COUNT_SECONDS = 3.0
+"""The time spent on counting the rest; later requests find more."""
+_TO_THE_ROOT = "../../../"
+"""The root, relative to ``family.svg``: a conversation's directory is in one of a project, or in the trash."""
 
 
 class Drawing(Struct):
-    """What is being drawn, or was, when so many ``changes`` had been told of; whether somebody was ``given`` it."""
+    """A drawing, begun after ``changes`` changes; ``given`` says whether somebody has had it."""
 
     work: Work[bytes]
     changes: int
@@ -28,18 +35,18 @@ class Drawing(Struct):
 
 
 class Drawings:
-    """The drawings of one mount, by the files that they are in."""
+    """The drawings of one mount, by the files that they are in. Each is made again only after a change."""
 
     def __init__(self, tree: Tree) -> None:
-        self._tree = tree
+        self.tree = tree
         self._drawn: OrderedDict[int, Drawing] = OrderedDict()
 
     def of(self, ino: int, draw: Callable[[], bytes]) -> Drawing:
         """Return the drawing in a file, drawn by a thread. Raises Later while it is; StoreBusy if that takes long."""
         drawn = self._drawn.get(ino)
-        # who waited for one gets that, however much has changed meanwhile
-        if drawn is None or (drawn.given and drawn.changes != self._tree.changes):
-            drawn = self._drawn[ino] = Drawing(self._tree.workers.begin(draw), self._tree.changes, now_ms())
+        # a program that waited for one gets that, however much has changed meanwhile
+        if drawn is None or (drawn.given and drawn.changes != self.tree.changes):
+            drawn = self._drawn[ino] = Drawing(self.tree.workers.begin(draw), self.tree.changes, now_ms())
         self._drawn.move_to_end(ino)
         if len(self._drawn) > _KEPT:
             self._drawn.popitem(last=False)
@@ -51,23 +58,85 @@ class Drawings:
 class DrawnFile(File):
     """A file with a drawing."""
 
-    __slots__ = ("_draw", "tree")
-
-    # what is shown may be another one from one reading to the next, of another size
+    # the drawing may change from one read to the next, and its size too
     direct = True
 
-    def __init__(self, tree: Tree, ino: int, draw: Callable[[], bytes]) -> None:
+    def __init__(self, drawings: Drawings, ino: int, draw: Callable[[], bytes]) -> None:
         super().__init__(ino)
-        self.tree = tree
+        self._drawings = drawings
         self._draw = draw
 
     def attributes(self) -> Attributes:
-        drawn = self.tree.drawings.of(self.ino, self._draw)
+        drawn = self._drawings.of(self.ino, self._draw)
         return Attributes(self.ino, DERIVED_FILE, len(drawn.work.result()), drawn.time_ms, timeout=0.0)
 
     def listed(self) -> Attributes:
-        """Return what a listing shows, which waits for nothing: the kernel asks for the size when somebody wants it."""
-        return Attributes(self.ino, DERIVED_FILE, 0, self.tree.mounted_ms, timeout=0.0)
+        # the kernel asks for the size when somebody wants it
+        return Attributes(self.ino, DERIVED_FILE, 0, self._drawings.tree.mounted_ms, timeout=0.0)
 
-    def open(self) -> Content:
-        return Bytes(self.tree.drawings.of(self.ino, self._draw).work.result())
+    def open(self) -> OpenContent:
+        return Bytes(self._drawings.of(self.ino, self._draw).work.result())
+
+
+# -- stats.json, stats.svg ---------------------------------------------------------------------------------------------
+
+
+def stats_file(tree: Tree, ino: int) -> DerivedFile:
+    """Return the node of ``stats.json``: made anew whenever it is opened, so its size is known only when read."""
+
+    def begin() -> OpenContent:
+        told: list[Work[bytes]] = []
+
+        def load() -> OpenContent:
+            if not told:
+                told.append(tree.workers.begin(lambda: _stats(tree.store)))
+            return Bytes(told[0].result())
+
+        return Lazy(load)
+
+    return DerivedFile(ino, lambda: (0, now_ms()), begin)
+
+
+def stats_drawing(drawings: Drawings, ino: int) -> DrawnFile:
+    """Return the node of ``stats.svg``."""
+    return DrawnFile(drawings, ino, lambda: stats_svg(*_counted(drawings.tree.store)))
+
+
+def _counted(store: Store) -> tuple[Stats, StatsReport]:
+    store.insight.count(seconds=_COUNT_SECONDS)
+    return store.stats(), store.insight.report()
+
+
+def _stats(store: Store) -> bytes:
+    stats, report = _counted(store)
+    return msgspec.json.format(msgspec.json.encode(structs.asdict(stats) | structs.asdict(report)), indent=2) + b"\n"
+
+
+# -- family.svg --------------------------------------------------------------------------------------------------------
+
+
+def family_drawing(drawings: Drawings, ino: int, view_id: int) -> DrawnFile:
+    """Return the node of ``family.svg``, the forks and versions of a conversation as a graph.
+
+    It is not listed: it costs looking at all of them.
+    """
+    tree = drawings.tree
+    context = tree.view(view_id).conversation.id
+    return DrawnFile(drawings, ino, lambda: _family_drawn(tree.store, context))
+
+
+def _family_drawn(store: Store, context: int) -> bytes:
+    found = family(store.library, context)
+    versions = {version.number: version for version in store.catalogue.versions(context)}
+    places = Paths(store)
+    paths: dict[tuple[int, int], str] = {}
+    for line in found.lines:
+        version = versions.get(line.version)
+        try:
+            path = places.conversation(store.catalogue.entry(line.context), version)
+        except NotFound:
+            # it was removed just now
+            continue
+        if path and (version is not None or not line.version):
+            paths[line.context, line.version] = f"{_TO_THE_ROOT}{path}/"
+    return family_svg(found, paths)

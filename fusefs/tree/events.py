@@ -1,67 +1,57 @@
 """``events/``: one file an event."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
-from fusefs.text import names
-from fusefs.tree.node import Attributes, Content, Entry, File, Node
-from fusefs.tree.overlay import EventOverlay
-from fusefs.tree.streams import GrowingFile
-from fusefs.tree.view import FIRST_POSITION
+from fusefs.text import event_names
+from fusefs.tree.node import DERIVED_FILE, FIRST_POSITION, Attributes, DirEntry, Entries, File, OpenContent
+from fusefs.tree.tree import EventOverlay, Growing, Tree
 from fusefs.tree.view_node import NumberedNode, RowNode, ViewDirectory
 from store.errors import ConvfsError, NotFound
 from store.events.event import Kind
+from store.ids import now_ms
 
 
-class EventsDirectory(ViewDirectory):
+class EventsDirectory(ViewDirectory, Entries):
     """``events/``. The number in a name finds the file, whatever follows it."""
 
     __slots__ = ()
 
-    def lookup(self, name: str) -> Node | None:
-        overlay = self.tree.overlays.get(self.view_id)
+    def lookup(self, name: str) -> int | None:
+        tree = self.tree
+        overlay = tree.overlays.get(self.view_id)
         number = overlay.aliases.get(name) if overlay else None
         if number is None:
-            number = names.parse_event_name(name)
+            number = event_names.parse_event_name(name)
         if number is None or (overlay and number in overlay.hidden):
             return None
-        return self.event(number)
-
-    def event(self, number: int) -> EventFile | GrowingFile | None:
-        """Return the file of an event, None if there is none of that number."""
-        growing = self.tree.streams.event(self.view_id, number)
-        if growing is not None:
-            return self._growing(number)
+        if tree.streams.event(self.view_id, number) is not None:
+            return tree.own_number(self.view_id, number)
         try:
             row = self.view.row(number)
         except NotFound:
             return None
-        file = self.tree.event(self.view_id, number)
+        ino = tree.event(self.view_id, number)
         # one that was deleted may be written again
-        return None if row.kind is Kind.RECORD and not (row.deleted and file.ino in self.tree.served) else file
+        return None if row.kind is Kind.RECORD and not (row.deleted and ino in tree.served) else ino
 
-    def _growing(self, number: int) -> GrowingFile:
-        return GrowingFile(self.tree, self.tree.own_number(self.view_id, number), self.view_id, number)
-
-    def entries(self, after: int) -> Iterator[Entry]:
+    def entries(self, after: int) -> Iterator[DirEntry]:
         # first: the view may be another then
-        open_turns = [growing.number for growing in self.tree.streams.of(self.view_id) if growing.name]
-        entries = self.view.event_entries(after)
-        if not open_turns:
-            return self._listed(entries)
-        last = [self._growing(number).entry() for number in open_turns]
-        return chain(self._listed(entries), (entry for entry in last if entry.position > after))
+        growing = [growing for growing in self.tree.streams.of(self.view_id) if growing.name]
+        entries = self._listed(self.view.event_entries(after))
+        if not growing:
+            return entries
+        last = [GrowingFile.entry(self.tree, self.view_id, one) for one in growing]
+        return chain(entries, (entry for entry in last if entry.position > after))
 
-    def _listed(self, entries: list[Entry]) -> Iterator[Entry]:
+    def _listed(self, entries: list[DirEntry]) -> Iterator[DirEntry]:
         tree = self.tree
         overlay = tree.overlays.get(self.view_id)
         if overlay is None and not tree.served and not tree.known:
             return iter(entries)
         return self._overlaid(entries, overlay or EventOverlay())
 
-    def _overlaid(self, entries: list[Entry], overlay: EventOverlay) -> Iterator[Entry]:
+    def _overlaid(self, entries: list[DirEntry], overlay: EventOverlay) -> Iterator[DirEntry]:
         """Yield entries as they are with what is being changed."""
         served, known = self.tree.served, self.tree.known
         for entry in entries:
@@ -70,7 +60,8 @@ class EventsDirectory(ViewDirectory):
                 continue
             ino = known.get(entry.attributes.ino, entry.attributes.ino)
             if ino in served or ino != entry.attributes.ino:
-                yield Entry(entry.position, entry.name, self.tree.event(self.view_id, number).attributes())
+                file = EventFile(self.tree, ino, self.view_id, number)
+                yield DirEntry(entry.position, entry.name, file.attributes())
             else:
                 yield entry
 
@@ -83,7 +74,7 @@ class EventFile(NumberedNode, RowNode, File):
     @property
     def name(self) -> str:
         """The name that is listed; others may lead here too."""
-        return names.event_name(self.row, self.view.records)
+        return event_names.event_name(self.row, self.view.records)
 
     def label(self) -> str:
         return f"events/{self.name}"
@@ -105,11 +96,11 @@ class EventFile(NumberedNode, RowNode, File):
     def xattrs(self) -> Mapping[str, str]:
         row = self.row
         shown = self.turn_xattrs(row)
-        shown["kind"] = names.kind_word(row.kind)
+        shown["kind"] = event_names.kind_word(row.kind)
         if row.tool:
             shown["tool"] = row.tool
         try:
-            event = self.tree.store.event(row)
+            event = self.tree.store.records.event(row)
         except ConvfsError:
             # which record is damaged can be told all the same
             return shown
@@ -120,7 +111,7 @@ class EventFile(NumberedNode, RowNode, File):
             shown["uri"] = uri
         return shown
 
-    def open(self) -> Content:
+    def open(self) -> OpenContent:
         return EventContent(self)
 
 
@@ -135,21 +126,69 @@ class EventContent:
         self._data = b""
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return a part of the file."""
         file = self._file
-        now = file.tree.bound(file.ino)
-        if now is not None and not isinstance(now, EventFile):
-            # the event is known under another number by now, and this one keeps what it had
-            return now.open().read(offset, size) if isinstance(now, File) else b""
-        served = file.tree.served.get(file.ino)
-        if served is not None:
-            return served.read(offset, size)
-        view = file.view
-        row = view.row(self._file.number)
+        instead = file.instead()
+        if instead is not None:
+            return instead.read(offset, size)
+        row = file.row
         if row.turn != self._turn:
-            for _row, data in view.drawn_events([row]):
-                if isinstance(data, ConvfsError):
-                    raise data
-                self._data = data
-            self._turn = row.turn
+            self._data, self._turn = file.drawn(), row.turn
         return self._data[offset : offset + size]
+
+
+class GrowingFile(NumberedNode, File):
+    """``events/NNNNN-….md`` of an open turn: the part received so far. It cannot be written to."""
+
+    def __init__(self, tree: Tree, ino: int, view_id: int, number: int) -> None:
+        super().__init__(tree, ino, view_id, number)
+        self._sealed: OpenContent | None = None
+
+    @property
+    def growing(self) -> Growing:
+        """The open turn as it is now. Raises NotFound once it is none any more."""
+        growing = self.tree.streams.event(self.view_id, self._number)
+        if growing is None:
+            raise NotFound(f"event {self._number} is not being written")
+        return growing
+
+    @property
+    def name(self) -> str:
+        return self.growing.name
+
+    def label(self) -> str:
+        return f"events/{self.name}"
+
+    def attributes(self) -> Attributes:
+        growing = self.growing
+        return Attributes(self.ino, DERIVED_FILE, len(growing.file), growing.text.touched_ms or now_ms())
+
+    def xattrs(self) -> Mapping[str, str]:
+        growing = self.growing
+        shown = {
+            "type": self.tree.store.contents.type_name(growing.text.tag),
+            "event": str(growing.number),
+            "kind": event_names.kind_word(growing.event.kind),
+            "open": str(growing.text.number),
+        }
+        return shown | ({"tool": growing.event.tool} if growing.event.tool else {})
+
+    def open(self) -> OpenContent:
+        return self
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return a part of what is received so far; once it is sealed, of the event."""
+        if self._sealed is None:
+            growing = self.tree.streams.event(self.view_id, self._number)
+            if growing is not None:
+                return growing.file[offset : offset + size]
+            node = EventFile(self.tree, self.tree.event(self.view_id, self._number), self.view_id, self._number)
+            # raises NotFound if it was dropped
+            node.attributes()
+            self._sealed = node.open()
+        return self._sealed.read(offset, size)
+
+    @classmethod
+    def entry(cls, tree: Tree, view_id: int, growing: Growing) -> DirEntry:
+        """Return the entry of an open turn in ``events/``."""
+        file = cls(tree, tree.own_number(view_id, growing.number), view_id, growing.number)
+        return DirEntry(growing.number + FIRST_POSITION - 1, growing.name.encode(), file.attributes())

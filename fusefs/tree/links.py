@@ -1,45 +1,27 @@
 """``by-date/``, ``by-label/`` and ``recent/``: symbolic links into ``conversations/``."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Generic, TypeVar
 
 from fusefs import inodes
 from fusefs.inodes import Place, Space
-from fusefs.text.names import safe_name, unique
-from fusefs.tree.node import DIRECTORY, LONG, SHORT, Attributes, Directory, Entry, Link, Node
-from fusefs.tree.paths import CONVERSATIONS
-from fusefs.tree.shown_names import Named, shown_name
-from fusefs.tree.view import FIRST_POSITION
-from store.index.catalogue import Entry as Described
-
-if TYPE_CHECKING:
-    from fusefs.tree.tree import Tree
-
-BY_DATE = "by-date"
+from fusefs.tree.node import LONG, SHORT, Attributes, Item, Link, Listing
+from fusefs.tree.paths import CONVERSATIONS, shown_distinct
+from fusefs.tree.tree import FixedPath, Tree
+from fusefs.tree.view_node import BranchesDirectory, FixedDirectory
+from store.events.conversation import Conversation
+from store.filenames import Named, safe_name, shown_name, unique
+from store.index.catalogue import Called, ContextEntry
 
 RECENT_COUNT = 50
-"""How many conversations ``recent/`` shows."""
+"""The number of conversations in ``recent/``."""
 
 _NAME_LIMIT = 230
 
 N = TypeVar("N", bound=Named)
 
 _DEPTHS_AND_TIMEOUTS = {Place.DAY_LINK: (4, LONG), Place.LABEL_LINK: (2, 0.0), Place.RECENT_LINK: (1, SHORT)}
-
-
-class Linked(Named, Protocol):
-    """A conversation, as far as its links show it."""
-
-    @property
-    def updated_ms(self) -> int:
-        """When it changed last, in Unix milliseconds."""
-
-    @property
-    def labels(self) -> list[str]:
-        """Its labels."""
 
 
 def link_names(conversations: Iterable[N]) -> dict[str, N]:
@@ -57,119 +39,134 @@ def link_names(conversations: Iterable[N]) -> dict[str, N]:
     return names
 
 
-def make_link(tree: Tree, place: Place, conversation: Linked) -> Link:
+def make_link(tree: Tree, place: Place, conversation: Conversation | ContextEntry) -> Link:
     """Return the link of a conversation in one of the directories here."""
     depth, timeout = _DEPTHS_AND_TIMEOUTS[place]
     ino = inodes.base(Space.PLACE, tree.view_id(conversation.id)) + place
     target = f"{'../' * depth}{CONVERSATIONS}/{tree.project_name(conversation.project)}/{shown_name(conversation)}"
     # one link stands in the directories of all labels
-    links = len(conversation.labels) if place is Place.LABEL_LINK else 1
-    return Link(ino, target, conversation.updated_ms, timeout, links)
+    is_label = place is Place.LABEL_LINK
+    links = len(conversation.labels) if is_label else 1
+    return Link(ino, target, conversation.updated_ms, timeout, links, made=is_label)
 
 
-class LinksDirectory(Directory, Generic[N]):
-    """A directory of links to conversations."""
+class LinksDirectory(FixedDirectory, Listing, Generic[N]):
+    """A directory of links to conversations. What is in it is looked for anew after a change."""
 
-    __slots__ = ("_names", "_names_of", "tree")
+    link: Place
 
-    def __init__(self, tree: Tree, ino: int) -> None:
-        super().__init__(ino)
-        self.tree = tree
+    def __init__(self, tree: Tree, ino: int, path: FixedPath) -> None:
+        super().__init__(tree, ino, path)
         self._names: dict[str, N] = {}
-        self._names_of = -1
+        self._items: dict[str, Item] = {}
+        self._items_of = -1
 
     @abstractmethod
     def _conversations(self) -> Sequence[N]: ...
 
-    @abstractmethod
-    def _link(self, conversation: N) -> Link: ...
+    def _attributes(self, conversation: N) -> Attributes | None:
+        return None
 
     def names(self) -> dict[str, N]:
-        """Return the conversations by the names of their links, made anew after a change."""
-        if self._names_of != self.tree.changes:
-            self._names = link_names(self._conversations())
-            self._names_of = self.tree.changes
+        self.items()
         return self._names
 
-    def attributes(self) -> Attributes:
-        return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 2, SHORT)
+    def items(self) -> Mapping[str, Item]:
+        if self._items_of != self.tree.changes:
+            self._names = link_names(self._conversations())
+            self._items = {name: self._item(conversation) for name, conversation in self._names.items()}
+            self._items_of = self.tree.changes
+        return self._items
 
-    def lookup(self, name: str) -> Node | None:
-        conversation = self.names().get(name)
-        return self._link(conversation) if conversation else None
-
-    def entries(self, after: int) -> Iterator[Entry]:
-        for name, conversation in self.names().items():
-            position = conversation.id + FIRST_POSITION - 1
-            if position > after:
-                yield Entry(position, name.encode(), self._link(conversation).attributes())
+    def _item(self, conversation: N) -> Item:
+        ino = inodes.base(Space.PLACE, self.tree.view_id(conversation.id)) + self.link
+        return Item(conversation.id, ino, self._attributes(conversation))
 
 
-class RecentDirectory(LinksDirectory[Described]):
+class RecentDirectory(LinksDirectory[ContextEntry]):
     """``recent/``: the conversations that changed last, and all that are pinned; none of the archive."""
 
-    __slots__ = ()
+    link = Place.RECENT_LINK
 
-    @property
-    def parent(self) -> int:
-        """The inode number of the root."""
-        return inodes.ROOT
+    def _conversations(self) -> Sequence[ContextEntry]:
+        return self.tree.store.catalogue.recent(RECENT_COUNT)
 
-    def _conversations(self) -> Sequence[Described]:
-        return self.tree.store.recent(RECENT_COUNT)
-
-    def _link(self, conversation: Described) -> Link:
-        return make_link(self.tree, Place.RECENT_LINK, conversation)
+    def _attributes(self, conversation: ContextEntry) -> Attributes:
+        return make_link(self.tree, self.link, conversation).attributes()
 
 
-class DayDirectory(LinksDirectory[Described]):
+class DayDirectory(RecentDirectory):
     """``by-date/2026/03/05/``: the conversations that began on one day (UTC)."""
 
-    __slots__ = ("day",)
+    link = Place.DAY_LINK
 
-    def __init__(self, tree: Tree, ino: int, day: str) -> None:
-        super().__init__(tree, ino)
-        self.day = day
+    def _conversations(self) -> Sequence[ContextEntry]:
+        return self.tree.store.catalogue.by_day("-".join(self.path[1:]))
+
+
+class GroupsDirectory(BranchesDirectory):
+    """A directory of directories of links. What is in it is looked for anew after a change."""
+
+    def __init__(self, tree: Tree, ino: int, path: FixedPath) -> None:
+        super().__init__(tree, ino, path)
+        self._branches: dict[str, str] = {}
+        self._branches_of = -1
+
+    def branches(self) -> Mapping[str, str]:
+        if self._branches_of != self.tree.changes:
+            self._branches = self._groups()
+            self._branches_of = self.tree.changes
+        return self._branches
+
+    @abstractmethod
+    def _groups(self) -> dict[str, str]: ...
+
+
+class DatesDirectory(GroupsDirectory):
+    """``by-date/``, a year or a month in it."""
+
+    def _groups(self) -> dict[str, str]:
+        dates = self.tree.store.catalogue.days("-".join(self.path[1:]))
+        return {name: name for name in (date.rpartition("-")[2] for date in dates)}
+
+    def items(self) -> Mapping[str, Item]:
+        return {name: Item(int(name), self.below(name)) for name in self.branches()}
+
+
+class LabelsDirectory(GroupsDirectory):
+    """``by-label/``: a directory a label.
+
+    Labels change with a word, and nothing in these may be shown longer than it holds: the kernel keeps none of the
+    names. ``made`` are labels whose directories stay though no conversation has them, until unmount.
+    """
+
+    def __init__(self, tree: Tree, ino: int, path: FixedPath) -> None:
+        super().__init__(tree, ino, path)
+        self.made: set[str] = set()
+
+    def _groups(self) -> dict[str, str]:
+        return shown_distinct([*dict.fromkeys([*self.tree.store.catalogue.labels(), *sorted(self.made)])])
+
+    def make(self, label: str) -> int:
+        """Make the directory of a label that no conversation has yet; return its inode number."""
+        self.made.add(label)
+        self._branches_of = -1
+        return self.below(label)
+
+    def remove(self, label: str) -> None:
+        self.made.discard(label)
+        self._branches_of = -1
+
+
+class LabelDirectory(LinksDirectory[Called]):
+    """``by-label/LABEL/``. A link that is made here gives a conversation the label, one that is removed takes it."""
+
+    link = Place.LABEL_LINK
+    timeout = 0.0
 
     @property
-    def parent(self) -> int:
-        """The inode number of the month's directory."""
-        return self.tree.fixed((BY_DATE, self.day[:-3])).ino
+    def label(self) -> str:
+        return self.path[1]
 
-    def _conversations(self) -> Sequence[Described]:
-        return self.tree.store.by_day(self.day)
-
-    def _link(self, conversation: Described) -> Link:
-        return make_link(self.tree, Place.DAY_LINK, conversation)
-
-
-class DatesDirectory(Directory):
-    """``by-date/``, a year or a month in it: ``prefix`` is "", ``2026`` or ``2026-03``."""
-
-    __slots__ = ("prefix", "tree")
-
-    def __init__(self, tree: Tree, ino: int, prefix: str) -> None:
-        super().__init__(ino)
-        self.tree = tree
-        self.prefix = prefix
-
-    @property
-    def parent(self) -> int:
-        """The inode number of the directory above."""
-        return self.tree.fixed((BY_DATE, self.prefix[:-3])).ino if self.prefix else inodes.ROOT
-
-    def attributes(self) -> Attributes:
-        return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 2 + len(self._dates()), SHORT)
-
-    def lookup(self, name: str) -> Node | None:
-        date = self._dates().get(name)
-        return self.tree.fixed((BY_DATE, date)) if date else None
-
-    def entries(self, after: int) -> Iterator[Entry]:
-        for name, date in self._dates().items():
-            position = int(name) + FIRST_POSITION
-            if position > after:
-                yield Entry(position, name.encode(), self.tree.fixed((BY_DATE, date)).attributes())
-
-    def _dates(self) -> dict[str, str]:
-        return {date.rpartition("-")[2]: date for date in self.tree.store.days(self.prefix)}
+    def _conversations(self) -> Sequence[Called]:
+        return self.tree.store.catalogue.labelled(self.label)

@@ -1,30 +1,75 @@
-"""Where in a mount things are: paths relative to its root, as listings would lead to them."""
+"""Paths in a mount, relative to its root, as listings would lead to them; and the names that these are made of.
+
+Almost always conversations, projects and labels are shown under their own names. But a client of the store's socket may
+call a conversation anything, and one name that no file can have would make its whole directory unreadable.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from fusefs.text.event_names import event_name, number_width
 from fusefs.text.grammar import timestamp
-from fusefs.text.names import event_name, number_width, safe_name, unique
-from fusefs.tree.shown_names import Named, shown_distinct, shown_name
 from store.events.conversation import Conversation, EventRow, Version
 from store.events.event import Kind
+from store.filenames import Named, safe_name, shown_name, unique
 
 if TYPE_CHECKING:
-    from store.backlinks.backlinks import Holding
+    from store.backlinks import Holding
     from store.store import Store
+
+
+_NUMBERED = re.compile(r"~([1-9][0-9]{0,17})\Z")
+
+
+def numbered(name: str) -> int | None:
+    """Return the id that a name ends in, None if it does not end in one."""
+    found = _NUMBERED.search(name)
+    return int(found[1]) if found else None
+
+
+def shown_distinct(names: Iterable[str]) -> dict[str, str]:
+    """Return projects or labels by the names of their directories, which differ from each other."""
+    shown: dict[str, str] = {}
+    unsafe: list[str] = []
+    for name in names:
+        if safe_name(name) == name:
+            shown[name] = name
+        else:
+            unsafe.append(name)
+    for name in unsafe:
+        shown[unique(safe_name(name), shown)] = name
+    return shown
+
 
 CONVERSATIONS = "conversations"
 TRANSCRIPTS = "transcripts"
+IMPORT = "import"
+BY_DATE = "by-date"
+BY_LABEL = "by-label"
+BY_RESOURCE = "by-resource"
+RECENT = "recent"
+SEARCH = "search"
+README = "README.md"
 CONTROL = ".convfs"
+TOP = (README, BY_DATE, BY_LABEL, CONVERSATIONS, IMPORT, RECENT, SEARCH, TRANSCRIPTS)
+"""The names in the root, as they are listed; all but the first are of directories."""
+BLOBS = "blobs"
+ERRORS = "errors"
+NATIVE = "native"
 TRASH = "trash"
+
+MARKDOWN = ".md"
+"""Ends the names of transcripts."""
 
 _ACTION_MAX = 100
 
 
 class Paths:
-    """The paths of many things at one moment: what was looked up once is not looked up again."""
+    """The paths of many things at one moment: each is looked up only once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -50,7 +95,7 @@ class Paths:
 
     @cached_property
     def _projects(self) -> dict[str, str]:
-        return {project: shown for shown, project in shown_distinct(self._store.projects()).items()}
+        return {project: shown for shown, project in shown_distinct(self._store.catalogue.projects()).items()}
 
     @cached_property
     def _trash(self) -> dict[int, str]:
@@ -73,13 +118,8 @@ class Paths:
         return event_path(path, row, records)
 
 
-def conversation_path(store: Store, conversation: Named, version: Version | None = None) -> str:
-    """Return the path of one conversation's directory; see :meth:`Paths.conversation`."""
-    return Paths(store).conversation(conversation, version)
-
-
 def event_path(conversation: str, row: EventRow, records: int) -> str:
-    """Return the path of an event's file in a conversation of so many records whose path is known."""
+    """Return the path of an event's file in a conversation with a known path and number of records."""
     return f"{conversation}/events/{event_name(row, records)}"
 
 
@@ -90,13 +130,13 @@ def version_name(version: Version) -> str:
 
 
 def record_name(number: int, records: int) -> str:
-    """Return the name of a record's file in ``.records/`` of a conversation of so many."""
+    """Return the name of a record's file in ``.records/`` of a conversation of ``records`` records."""
     return f"{number:0{number_width(records)}}.json"
 
 
 def trash_names(store: Store) -> dict[str, Conversation]:
-    """Return what is in the trash by the names of its directories."""
+    """Return the contents of the trash by the names of its directories."""
     names: dict[str, Conversation] = {}
-    for trashed in store.trash():
+    for trashed in store.library.trash():
         names[unique(safe_name(trashed.name), names)] = trashed
     return names

@@ -1,43 +1,38 @@
-"""``search/QUERY/``: links to the events that match a query, best first, and ``hits.txt``, which says where.
+"""Links to what a thread finds: the events that match a query, and the holders of a resource.
+
+``search/QUERY/`` has those of a query, best first, and ``hits.txt``, which says where.
 
 A query's directory is made by looking it up, and nothing is searched for that: only when it is listed, or something in
 it is looked for. Programs that look into every directory for names of their own find none here.
+
+``by-resource/`` has the holders of a tool's file, an attachment or a web page, at a path made from its URI. The tree is
+made of all URIs in the store, by a thread, when somebody first enters it. It is not listed in the root: every resource
+is a directory here, and a walk through all of them would ask about each. If there are too many URIs for the tree, the
+others can still be reached by name.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import TypeVar
+from urllib.parse import quote
 
-from fusefs.text.names import cut, safe_name
-from fusefs.tree.node import (
-    DERIVED_FILE,
-    DIRECTORY,
-    SHORT,
-    Attributes,
-    Content,
-    Directory,
-    Entry,
-    File,
-    Lazy,
-    Link,
-    Node,
-)
+from fusefs.text.resource_names import resource_path
+from fusefs.tree.links import link_names
+from fusefs.tree.node import DIRECTORY, UNCOUNTED, Attributes, Bytes, DerivedFile, Directory, Lazy, Link, OpenListing
 from fusefs.tree.paths import Paths, event_path
-from fusefs.tree.shown_names import shown_name
-from fusefs.tree.top_directory import TopDirectory
-from fusefs.tree.view import FIRST_POSITION
+from fusefs.tree.tree import FixedPath, Tree
+from fusefs.tree.view_node import FixedDirectory, NamesDirectory
 from fusefs.tree.waiting import Asked, Lately
-from store.errors import NotFound
-from store.ids import now_ms
-from store.search.hits import Hit
-from store.search.search import Search
+from store.backlinks import Backlinks
+from store.events.event import Kind
+from store.filenames import cut, safe_name, shown_name, unique
+from store.ids import Hash, now_ms
+from store.search.search import Hit
+from store.store import Store
 
-if TYPE_CHECKING:
-    from fusefs.tree.tree import Tree
-
-SEARCH = "search"
 HITS = "hits.txt"
 
 _MOST = 1000
@@ -47,16 +42,54 @@ _LINES = 10
 _LINE = 1000
 """Characters of a line that are shown."""
 _CONVERSATION_MAX = 110
-"""Bytes that the name of a hit's conversation has in that of its link."""
+"""Bytes that the name of a conversation has in that of a link to one of its events."""
 _KEPT = 8
 """Of how many queries it is remembered what was found."""
-
-Found = tuple[str, int]
-"""Where a link leads, from the root of the mount, and when that happened, in Unix milliseconds."""
+_MOST_URIS = 100_000
+"""URIs that are in the tree of ``by-resource/``."""
+_MOST_EVENTS = 5_000
+"""Events that are linked to, of one resource."""
+_HOLDERS_KEPT = 64
+_MOST_TOLD = 200
+"""Paths in an extended attribute, which has room for 64 KB."""
 
 _HEAD = "HEAD"
 _ESCAPED = re.compile("%(2F|25)", re.IGNORECASE)
 _ESCAPES = {"2F": "/", "25": "%"}
+
+Found = tuple[str, int]
+"""The target of a link, and when that happened or changed last, in Unix milliseconds."""
+
+
+class FoundDirectory(FixedDirectory):
+    """A directory of links to what a thread finds. All calls raise Later while it looks."""
+
+    @abstractmethod
+    def names(self, *, anew: bool) -> Collection[str]:
+        """Return the names in it that are no links; as they were before, unless ``anew``."""
+
+    @abstractmethod
+    def found(self, *, anew: bool) -> Mapping[str, Found]:
+        """Return the links in it, which may become more; as they were before, unless ``anew``."""
+
+    def lookup(self, name: str) -> int | None:
+        # as it was listed, whatever has changed since
+        for anew in (False, True):
+            if name in self.names(anew=anew):
+                return self.below(name)
+            found = self.found(anew=anew).get(name)
+            if found is not None:
+                return self._link(name, found)
+        return None
+
+    def _link(self, name: str, found: Found) -> int:
+        path, time_ms = found
+        return self.tree.made((*self.path, name), lambda ino: Link(ino, path, time_ms, self.timeout))
+
+    def opened(self) -> Directory:
+        numbers = {name: self.below(name) for name in self.names(anew=True)}
+        links = self.found(anew=True)
+        return OpenListing(self, numbers | {name: self._link(name, links[name]) for name in [*links]})
 
 
 def query_of(name: str) -> str | None:
@@ -71,7 +104,7 @@ def query_of(name: str) -> str | None:
 
 
 class Hits(Asked):
-    """What a query finds, as far as it has come: links by their names, and the lines of ``hits.txt``."""
+    """The hits of a query, as far as it has come: links by their names, and the lines of ``hits.txt``."""
 
     def __init__(self, tree: Tree, query: str) -> None:
         self._tree = tree
@@ -85,7 +118,7 @@ class Hits(Asked):
         """Search; done by a thread, while others look at what has been found."""
         store = self._tree.store
         paths = Paths(store)
-        for page in Search.of(store).pages(self._query, _MOST + 1, lines=_LINES):
+        for page in store.search.pages(self._query, _MOST + 1, lines=_LINES):
             # pages without a hit come, too
             if self._tree.workers.is_ended:
                 return
@@ -100,7 +133,7 @@ class Hits(Asked):
         path = event_path(paths.conversation(hit.conversation), hit.row, hit.conversation.records)
         name = f"{rank:04}-{cut(shown_name(hit.conversation), _CONVERSATION_MAX)}-{path.rpartition('/')[2]}"
         self._lines += _told(path, hit)
-        self.links[safe_name(name)] = (path, hit.time_ms)
+        self.links[safe_name(name)] = (f"../../{path}", hit.time_ms)
 
     @property
     def text(self) -> bytes:
@@ -122,14 +155,14 @@ def _told(path: str, hit: Hit) -> Iterator[str]:
 
 
 class Searches:
-    """What the queries of one mount have found lately."""
+    """The hits of the latest queries of one mount."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._hits: Lately[Hits] = Lately(_KEPT)
 
     def of(self, query: str, *, anew: bool) -> Hits:
-        """Return what a query finds, or what it found before: unless ``anew``, and that was some time ago.
+        """Return the hits of a query, or those of an earlier search: unless ``anew``, and that was some time ago.
 
         Raises Later while it is being searched for, for some seconds, and UsageError where it cannot be understood.
         """
@@ -139,112 +172,177 @@ class Searches:
             hits.work.result()
         return hits
 
+    def file(self, ino: int, query: str) -> DerivedFile:
+        """Return the node of ``hits.txt``: the lines that match, as grep would say them."""
+        return DerivedFile(ino, lambda: (0, now_ms()), lambda: Lazy(lambda: Bytes(self.of(query, anew=True).text)))
+
     def forget(self) -> None:
-        """Forget what was found."""
         self._hits.forget()
 
 
-class SearchDirectory(TopDirectory):
+class SearchDirectory(NamesDirectory):
     """``search/``. It lists nothing: any query is there."""
-
-    __slots__ = ()
 
     def attributes(self) -> Attributes:
         return Attributes(self.ino, DIRECTORY, 0, self.tree.mounted_ms, 2)
 
-    def lookup(self, name: str) -> Node | None:
-        return None if query_of(name) is None else self.tree.fixed((SEARCH, name))
-
-    def entries(self, after: int) -> Iterator[Entry]:
-        return iter(())
+    def lookup(self, name: str) -> int | None:
+        return None if query_of(name) is None else self.below(name)
 
 
-class QueryDirectory(Directory):
+class QueryDirectory(FoundDirectory):
     """``search/QUERY/``."""
 
-    __slots__ = ("name", "query", "tree")
+    def __init__(self, tree: Tree, ino: int, path: FixedPath, searches: Searches) -> None:
+        super().__init__(tree, ino, path)
+        self.query = query_of(path[1]) or ""
+        self._searches = searches
 
-    def __init__(self, tree: Tree, ino: int, name: str) -> None:
-        super().__init__(ino)
-        self.tree = tree
-        self.name = name
-        self.query = query_of(name) or ""
+    def names(self, *, anew: bool) -> Collection[str]:
+        return (HITS,)
 
-    @property
-    def parent(self) -> int:
-        """The inode number of ``search/``."""
-        return self.tree.fixed((SEARCH,)).ino
-
-    def attributes(self) -> Attributes:
-        return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), 2, SHORT)
-
-    def lookup(self, name: str) -> Node | None:
-        if name == HITS:
-            return self.tree.fixed((SEARCH, self.name, HITS))
-        # as it was listed, whatever has changed since
-        found = self.tree.searches.of(self.query, anew=False).links.get(name)
-        if found is None:
-            found = self.tree.searches.of(self.query, anew=True).links.get(name)
-        return None if found is None else self._link(name, found)
-
-    def _link(self, name: str, found: Found) -> Node:
-        path, time_ms = found
-        return self.tree.made((SEARCH, self.name, name), lambda ino: Link(ino, f"../../{path}", time_ms, SHORT))
-
-    def opened(self) -> Directory:
-        hits = self.tree.searches.of(self.query, anew=True)
-        return FoundDirectory(self, dict(hits.links))
-
-    def entries(self, after: int) -> Iterator[Entry]:
-        return self.opened().entries(after)
+    def found(self, *, anew: bool) -> Mapping[str, Found]:
+        return self._searches.of(self.query, anew=anew).links
 
 
-class FoundDirectory(QueryDirectory):
-    """The same while it is listed: what was found then."""
+# -- by-resource/ ------------------------------------------------------------------------------------------------------
 
-    __slots__ = ("_links",)
+T = TypeVar("T")
 
-    def __init__(self, of: QueryDirectory, links: Mapping[str, Found]) -> None:
-        super().__init__(of.tree, of.ino, of.name)
-        self._links = links
-
-    def opened(self) -> Directory:
-        return self
-
-    def entries(self, after: int) -> Iterator[Entry]:
-        if after < FIRST_POSITION:
-            yield Entry(FIRST_POSITION, HITS.encode(), self.tree.fixed((SEARCH, self.name, HITS)).attributes())
-        for position, (name, found) in enumerate(self._links.items(), FIRST_POSITION + 1):
-            if position > after:
-                yield Entry(position, name.encode(), self._link(name, found).attributes())
+Parts = tuple[str, ...]
+"""The path of a directory within ``by-resource/``."""
 
 
-class HitsFile(File):
-    """``hits.txt``: the lines that match, as grep would say them, by paths from the root of the mount."""
+class Uris:
+    """The paths of the URIs in a store: all of them, or the first. Made by a thread."""
 
-    __slots__ = ("query", "tree")
+    def __init__(self, store: Store) -> None:
+        self.folders: dict[Parts, dict[str, tuple[str, ...]]] = {(): {}}
+        """The names in each directory, and the URIs whose path each of these is."""
+        uris = store.search.holders.uris(limit=_MOST_URIS + 1)
+        self.is_whole = len(uris) <= _MOST_URIS
+        for uri in uris[:_MOST_URIS]:
+            *above, name = resource_path(uri).split("/")
+            folder = self._folder(tuple(above))
+            folder[name] = (*folder.get(name, ()), uri)
 
-    direct = True
+    def _folder(self, parts: Parts) -> dict[str, tuple[str, ...]]:
+        folder = self.folders.get(parts)
+        if folder is None:
+            folder = self.folders[parts] = {}
+            self._folder(parts[:-1]).setdefault(parts[-1], ())
+        return folder
 
-    def __init__(self, tree: Tree, ino: int, query: str) -> None:
-        super().__init__(ino)
-        self.tree = tree
-        self.query = query
-
-    def attributes(self) -> Attributes:
-        return Attributes(self.ino, DERIVED_FILE, 0, now_ms(), timeout=0.0)
-
-    def open(self) -> Content:
-        return Lazy(lambda: self.tree.searches.of(self.query, anew=True).text)
+    def of(self, parts: Parts) -> list[str]:
+        """Return the URIs whose path this is."""
+        known = self.folders.get(parts[:-1], {}).get(parts[-1], ()) if parts else ()
+        return [*known] if self.is_whole or not parts else list(dict.fromkeys([*known, *_guessed(parts)]))
 
 
-def search_node(tree: Tree, ino: int, path: tuple[str, ...]) -> Node:
-    """Return the node at ``path`` within ``search/``. Raises NotFound."""
-    match path:
-        case ():
-            return SearchDirectory(tree, ino)
-        case (name,) if query_of(name) is not None:
-            return QueryDirectory(tree, ino, name)
-        case (name, file) if file == HITS and (query := query_of(name)) is not None:
-            return HitsFile(tree, ino, query)
-    raise NotFound(f"there is no {'/'.join(path)} in {SEARCH}")
+def _guessed(parts: Parts) -> Iterator[str]:
+    """Yield the URIs that most likely have a path."""
+    path = "/".join(parts)
+    yield from (path, f"/{path}", f"file:///{path}", f"file:///{quote(path)}")
+    if len(parts) > 1:
+        rest = "/".join(parts[1:])
+        yield from (f"{parts[0]}://{rest}", f"{parts[0]}://{quote(rest)}", f"{parts[0]}:{rest}")
+
+
+def _holders(store: Store, parts: Parts, uris: Sequence[str], names: Collection[str]) -> dict[str, Found]:
+    """Return links to the conversations and the events that hold what has a path. Called by a thread."""
+    holdings = [
+        (holding.conversation, holding.row)
+        for holding in islice(Backlinks(store).of_uris(uris, earlier=False), _MOST_EVENTS)
+        if holding.row is not None and holding.row.kind is not Kind.RECORD and holding.conversation.name
+    ]
+    held = {conversation.id: conversation for conversation, _row in holdings}
+    called = {conversation.id: name for name, conversation in link_names(held.values()).items()}
+    paths = Paths(store)
+    above = "../" * (len(parts) + 1)
+    taken = set(names)
+    links: dict[str, Found] = {}
+
+    def put(name: str, path: str, time_ms: int) -> None:
+        name = unique(safe_name(name), taken)
+        taken.add(name)
+        links[name] = (above + path, time_ms)
+
+    for conversation in held.values():
+        put(called[conversation.id], paths.conversation(conversation), conversation.updated_ms)
+    for conversation, row in holdings:
+        path = event_path(paths.conversation(conversation), row, conversation.records)
+        stem = safe_name(called[conversation.id], limit=_CONVERSATION_MAX)
+        put(f"{stem}@{path.rpartition('/')[2]}", path, row.time_ms or conversation.updated_ms)
+    return links
+
+
+def _held_by(store: Store, digest: Hash) -> str:
+    """Return the paths of what holds a content, a line each. Called by a thread."""
+    paths = Paths(store)
+    told = (path for holding in Backlinks(store).of_content(digest, earlier=False) if (path := paths.holding(holding)))
+    lines = list(islice(dict.fromkeys(islice(told, _MOST_EVENTS)), _MOST_TOLD + 1))
+    if len(lines) > _MOST_TOLD:
+        lines[-1] = f"… and more: convfs where {digest.hex()}"
+    return "".join(f"{line}\n" for line in lines)
+
+
+class Resources:
+    """The holders of URIs, as far as one mount has looked. All calls raise Later while a thread looks."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._uris: Lately[Asked] = Lately(1)
+        self._holders: Lately[Asked] = Lately(_HOLDERS_KEPT)
+        self._held_by: Lately[Asked] = Lately(_HOLDERS_KEPT)
+
+    def _ask(self, lately: Lately[Asked], key: str, look: Callable[[], T], *, anew: bool = True) -> T:
+        tree = self._tree
+        changes = tree.changes if anew else None
+        asked = lately.of(key, lambda: Asked(tree.workers.begin(look), tree.changes), changes=changes)
+        answer: T = asked.work.result()
+        return answer
+
+    def held_by(self, digest: Hash) -> str:
+        """Return the paths of the events and outputs that hold a content, from the root of the mount, a line each."""
+        return self._ask(self._held_by, digest.hex(), partial(_held_by, self._tree.store, digest))
+
+    def uris(self, *, anew: bool) -> Uris:
+        """Return all paths; as they were before, unless ``anew`` and that was some time ago."""
+        return self._ask(self._uris, "", partial(Uris, self._tree.store), anew=anew)
+
+    def links(self, parts: Parts, *, anew: bool) -> Mapping[str, Found]:
+        """Return the links in a directory; as they were before, unless ``anew`` and that was some time ago."""
+        uris = self.uris(anew=False)
+        found = uris.of(parts)
+        if not found:
+            return {}
+        look = partial(_holders, self._tree.store, parts, found, uris.folders.get(parts, {}))
+        return self._ask(self._holders, "/".join(parts), look, anew=anew)
+
+    def forget(self) -> None:
+        for lately in (self._uris, self._holders, self._held_by):
+            lately.forget()
+
+
+class ResourcesDirectory(FoundDirectory):
+    """A directory in ``by-resource/``, or that itself: with those below it, and links to the holders of its resource.
+
+    Links are called as the conversation is, and as it, ``@``, and the event.
+    """
+
+    links = UNCOUNTED
+
+    def __init__(self, tree: Tree, ino: int, path: FixedPath, resources: Resources) -> None:
+        super().__init__(tree, ino, path)
+        self._resources = resources
+
+    def names(self, *, anew: bool) -> Collection[str]:
+        return self._resources.uris(anew=anew).folders.get(self.path[1:], ())
+
+    def found(self, *, anew: bool) -> Mapping[str, Found]:
+        return self._resources.links(self.path[1:], anew=anew)
+
+    def lookup(self, name: str) -> int | None:
+        found = super().lookup(name)
+        # whatever it is: to say what there is, all would have to be looked at
+        return self.below(name) if found is None and not self._resources.uris(anew=False).is_whole else found

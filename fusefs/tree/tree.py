@@ -1,180 +1,349 @@
-"""The tree: from inode numbers to nodes, and what is remembered between requests."""
+"""The state that the nodes of one mount share: numbers and views, unfinished writes, errors."""
 
 from __future__ import annotations
 
+import os
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import Struct
 
 from fusefs import inodes
 from fusefs.inodes import FIRST_HANDED_OUT_VIEW, ROOT, Handed, Place, Space
-from fusefs.text.names import parse_event_name
-from fusefs.tree.by_resource import BY_RESOURCE, Resources
-from fusefs.tree.changes import Shown, Stale, stale_places
-from fusefs.tree.control import BLOBS, Errors
-from fusefs.tree.disk_space import DiskSpace, SpaceTaken
-from fusefs.tree.drawings import Drawings
-from fusefs.tree.events import EventFile
-from fusefs.tree.native.files import Native
-from fusefs.tree.node import Node
-from fusefs.tree.outputs import OutputFile, OutputNames, output_node
-from fusefs.tree.overlay import EventOverlay, Served
-from fusefs.tree.paths import CONTROL, CONVERSATIONS, TRANSCRIPTS
-from fusefs.tree.places import placed
-from fusefs.tree.projects import MARKDOWN
-from fusefs.tree.records import RecordFile
-from fusefs.tree.resources import resource_node
-from fusefs.tree.search import SEARCH, Searches
-from fusefs.tree.shown_names import shown_distinct, shown_name
-from fusefs.tree.streams import GrowingFile, Streams
-from fusefs.tree.top import Key, top_node
+from fusefs.text import event_names, transcript
+from fusefs.text.grammar import is_plain
+from fusefs.text.render import render_event
+from fusefs.tree.changes import ShownConversation, Stale
+from fusefs.tree.native.paths import Native
+from fusefs.tree.node import Node, Served
+from fusefs.tree.paths import BLOBS, BY_RESOURCE, CONTROL, CONVERSATIONS, MARKDOWN, SEARCH, TRANSCRIPTS, shown_distinct
 from fusefs.tree.view import View
-from fusefs.tree.view_node import ViewNode
 from fusefs.tree.waiting import Workers
+from store import visible
+from store.commit.open_texts import OpenText
+from store.conversations.chain import Chain
+from store.conversations.records import ROW_BYTES
 from store.errors import NotFound
+from store.events.conversation import EventRow, Outputs
+from store.events.event import Event, Kind
+from store.filenames import safe_name, shown_name
 from store.ids import now_ms
+from store.paths import SCRATCH
 from store.store import Store
 
-_UNCOUNTED: tuple[Key, ...] = ((BY_RESOURCE,), (CONTROL, BLOBS), (SEARCH,))
-"""What is below these may be very many, and gets another number when it is looked up again."""
+FixedPath = tuple[str, ...]
+"""The path of a directory or file that belongs to no conversation."""
+
+_UNCOUNTED: tuple[FixedPath, ...] = ((BY_RESOURCE,), (CONTROL, BLOBS), (SEARCH,))
+"""Paths with very many others below, which get another number when they are looked up again."""
 _VIEWS_KEPT = 256
-_VIEWED_RECORDS_KEPT = 1 << 18
 _ANONYMOUS = "/"
 """Leads the keys of numbers that belong to no path."""
+_ERRORS_KEPT = 200
+_SPACE_SECONDS = 5.0
+_MOST_SHOWN = 64
+"""Open turns of a conversation that are shown at once: all but those of a program that never ends any."""
+_LOOKED_BACK = 64
+"""The number of earlier records searched for the one an open turn refers to, whose name may not be whole yet."""
+
+
+class Errors(OrderedDict[str, tuple[int, bytes]]):
+    """The latest errors: times in Unix milliseconds and texts, by the names of the files that tell them, oldest first.
+
+    The oldest are forgotten.
+    """
+
+    def add(self, subject: str, reason: str) -> None:
+        """Note that something about ``subject`` failed; a later note of the same subject replaces it."""
+        name = safe_name(subject.replace("/", "--") + ".txt")
+        told = f"{visible.line(subject)}: {visible.lines(reason)}\n"
+        self[name] = (now_ms(), told.encode(errors="replace"))
+        self.move_to_end(name)
+        if len(self) > _ERRORS_KEPT:
+            self.popitem(last=False)
+
+
+class DiskSpace(NamedTuple):
+    """Numbers for ``df``: the bytes that the store takes; the free blocks of its disk, and those left to this user."""
+
+    block: int
+    used: int
+    free: int
+    available: int
+
+
+class SpaceTaken:
+    """Measures the store at ``root``, not more often than every few seconds.
+
+    Scratch files are not counted: there may be any number of them, and the caller waits.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._space: DiskSpace | None = None
+        self._until = 0.0
+
+    def now(self) -> DiskSpace:
+        """Return the space taken and left, as of some seconds ago."""
+        now = time.monotonic()
+        if self._space is None or now > self._until:
+            disk = os.statvfs(self._root)
+            with os.scandir(self._root) as entries:
+                used = sum(_size_of(entry) for entry in entries if entry.name != SCRATCH)
+            self._space = DiskSpace(disk.f_frsize, used, disk.f_bfree, disk.f_bavail)
+            self._until = now + _SPACE_SECONDS
+        return self._space
+
+
+def _size_of(entry: os.DirEntry[str]) -> int:
+    """Return the size of a file, or of the files below a directory. Follows no link: one could lead into this mount."""
+    with suppress(FileNotFoundError):  # it may be gone
+        if entry.is_dir(follow_symlinks=False):
+            with os.scandir(entry) as entries:
+                return sum(map(_size_of, entries))
+        if entry.is_file(follow_symlinks=False):
+            return entry.stat(follow_symlinks=False).st_size
+    return 0
+
+
+class EventOverlay(Struct):
+    """Differences between ``events/`` of one conversation and the store.
+
+    ``hidden`` are the events that are being removed, ``aliases`` the names under which events were created.
+    """
+
+    hidden: set[int] = set()
+    aliases: dict[str, int] = {}
+
+
+class Key(NamedTuple):
+    """The identity of an output: its conversation's view, its sort, its name."""
+
+    view_id: int
+    outputs: Outputs
+    name: str
+
+
+class OutputNames:
+    """Names of outputs that only the mount knows: inode numbers, other names, removals that are not committed yet."""
+
+    def __init__(self, store: Store) -> None:
+        self.artifacts = store.artifacts
+        self.numbers: Handed[Key] = Handed(1)
+        """Their inode numbers, handed out until the kernel forgets them."""
+        self.aliases: dict[Key, str] = {}
+        """The names that they were made with, and the names that they have."""
+        self.hidden: set[Key] = set()
+        """Those that are being removed."""
+
+    def ino(self, key: Key) -> int:
+        return inodes.base(Space.OUTPUT, key.view_id) + self.numbers.number(key)
+
+    def leaving(self, beside: Key) -> set[str]:
+        """Return the names of outputs that are being removed, among those that one belongs to."""
+        return {key.name for key in self.hidden if key[:2] == beside[:2]}
+
+    def forget(self, ino: int) -> None:
+        """Drop the number of an output that the kernel no longer knows, or knows as something else."""
+        if inodes.split(ino)[0] == Space.OUTPUT:
+            self.numbers.drop(ino & inodes.MAX_NUMBER)
+
+
+class Growing(Struct, frozen=True):
+    """An open turn as it is shown as event ``number``: its file and its part of the transcript, b"" if it has none.
+
+    ``leads``: the conversation goes on with it. ``name`` is that of the file, "" while there is none.
+    """
+
+    number: int
+    leads: bool
+    text: OpenText
+    chain: Chain
+    event: Event
+    name: str
+    file: bytes
+    section: bytes
+
+
+class Streams:
+    """The open turns of a mount, shown as the last events of their conversations. Used by one thread.
+
+    Each has a file in ``events/`` with the next number; the one that the conversation goes on with is the end of the
+    transcript, too. What is shown of it there only grows, and goes on as it is when it is sealed, wherever that can be:
+    so it has no newline at its end yet, and is not there while its content is not a single text.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._shown: dict[int, list[Growing]] = {}
+        """By view: the last drawing; also when there is none left, until the kernel has been told."""
+
+    def of(self, view_id: int) -> list[Growing]:
+        """Return the open turns of a conversation: the one that it goes on with first, if there is one."""
+        context = self._tree.context_at_head(view_id)
+        shown = self._shown.get(view_id)
+        if not context or (shown is None and not self._tree.store.writer.texts.has(context)):
+            return []
+        try:
+            head, texts, leading = self._tree.store.writer.live(context, _MOST_SHOWN)
+        except NotFound:
+            return []
+        view = self._tree.view(view_id)
+        if view.head != head.tip:
+            # an open turn may have become a record
+            self._tree.renew(view_id)
+            view = self._tree.view(view_id)
+        if leading is not None:
+            texts = [leading, *(text for text in texts if text is not leading)]
+        before = {growing.text.number: growing for growing in shown or ()}
+        drawn = [
+            self._draw(view, number, text, before.get(text.number), leads=text is leading)
+            for number, text in enumerate(texts, view.records + 1)
+        ]
+        self._shown[view_id] = drawn
+        return drawn
+
+    def _draw(self, view: View, number: int, text: OpenText, before: Growing | None, *, leads: bool) -> Growing:
+        store = self._tree.store
+        same = before is not None and (before.number, before.leads) == (number, leads)
+        if before is not None and same:
+            if before.text is text:
+                return before
+            chain, section = before.chain, before.section
+        else:
+            chain = store.records.chain(view.head, number, reach=_LOOKED_BACK)
+            section = b""
+        event = store.open_turns.beginning(text, chain)
+        if event.kind is Kind.RECORD:
+            return Growing(number, leads, text, chain, event, "", b"", section)
+        file = render_event(number, event)
+        if is_plain(event.blocks):
+            file = file[:-1]
+            longer = transcript.section(number, event)[:-1] if leads else b""
+            section = longer if longer.startswith(section) else section
+        return Growing(number, leads, text, chain, event, _growing_name(number, event), file, section)
+
+    def event(self, view_id: int, number: int) -> Growing | None:
+        """Return the open turn that is shown as an event of a conversation, None if none is."""
+        view = self._tree.view_at_hand(view_id)
+        if view is not None and number <= view.records:
+            # open turns come after all records
+            return None
+        for growing in self.of(view_id):
+            if growing.number == number and growing.name:
+                return growing
+        return None
+
+    def section(self, view_id: int) -> bytes:
+        """Return the end of a transcript: the open turn that the conversation goes on with."""
+        drawn = self.of(view_id)
+        return drawn[0].section if drawn else b""
+
+    def touched_ms(self, view_id: int) -> int:
+        """Return when an open turn of a conversation was last added to, in Unix milliseconds, 0 if there is none."""
+        return max((growing.text.touched_ms for growing in self.of(view_id)), default=0)
+
+    def stale(self, view_id: int) -> list[Stale]:
+        """Return the stale names, attributes and pages of the open turns of a conversation."""
+        before = self._shown.get(view_id)
+        if before is None and not self._tree.store.writer.texts.has(self._tree.context_at_head(view_id)):
+            return []
+        events = inodes.base(Space.PLACE, view_id) + Place.EVENTS
+        found = [Stale(inodes.base(Space.PLACE, view_id) + Place.TRANSCRIPT, content=True), Stale(events)]
+        if before is None:
+            # nobody has looked at them
+            return found
+        now = self.of(view_id)
+        if not now:
+            del self._shown[view_id]
+        names_now = {growing.name for growing in now}
+        first = inodes.base(Space.EVENT, view_id)
+        for growing in before:
+            if growing.name:
+                found.append(Stale(first + growing.number, content=True))
+                if growing.name not in names_now:
+                    found.append(Stale(events, growing.name.encode()))
+        return found
+
+
+def _growing_name(number: int, event: Event) -> str:
+    return event_names.event_name(EventRow(0, number, event.kind, event.tool, 0, 0, 0, 0, 0, 0), number)
 
 
 class Tree:
-    """All nodes of one mount. Used by one thread."""
+    """The state that nodes share. It makes none, and keeps those that others make. Used by one thread."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.errors = Errors()
         self.mounted_ms = now_ms()
         self.changes = 0
-        """Counts the changes that were told of: what was made before another number is out of date."""
-        self._keys: Handed[Key] = Handed(ROOT)
+        """The number of changes announced: anything made at a lower number is out of date."""
+        self._keys: Handed[FixedPath] = Handed(ROOT)
         self._fixed: dict[int, Node] = {}
         self._view_keys: Handed[tuple[int, int]] = Handed(FIRST_HANDED_OUT_VIEW)
         self._views: OrderedDict[int, View] = OrderedDict()
         self._viewed_records = 0
+        self._most_viewed = store.settings.row_cache_bytes // ROW_BYTES
         self.called: dict[int, tuple[str, str]] = {}
         """By inode of a conversation's directory or transcript: the project and the name that the kernel was told."""
-        self._shown: dict[int, list[Shown]] = {}
-        self.served: dict[int, Served] = {}
-        """What is shown in place of what would be drawn, by inode: what is being written, and what was saved."""
+        self._shown: dict[int, list[ShownConversation]] = {}
+        self.served: Mapping[int, Served] = {}
+        """Files shown as they were written, not as drawn, by inode: those being written, and those just saved."""
         self.known: dict[int, int] = {}
-        """The numbers by which the kernel knows files that can be saved, where they are others than their own."""
+        """The numbers by which the kernel knows files that can be saved, if these differ from their own."""
         self.own: dict[int, int] = {}
         """Their own numbers, by those."""
         self.overlays: dict[int, EventOverlay] = {}
-        """By view: what is otherwise in ``events/`` than the store says."""
+        """By view: differences between ``events/`` and the store."""
         self.streams = Streams(self)
         """The turns that are being written."""
-        self.outputs = OutputNames(self)
-        """What tools and agents have put out."""
-        self.native = Native(self, Path.home())
+        self.outputs = OutputNames(store)
+        """The outputs of tools and agents."""
+        self.native = Native(store, Path.home())
         """The tools' own files."""
         self.workers = Workers()
         """Threads for what takes long."""
-        self.searches = Searches(self)
-        """What was searched for lately."""
-        self.drawings = Drawings(self)
-        """What was drawn lately."""
-        self.resources = Resources(self)
-        """Who holds which URIs."""
         self.unsettled: set[int] = set()
         """Inodes of files that have changed, of which the kernel has not been told yet."""
-        self._space = SpaceTaken(store.root)
+        self.space = SpaceTaken(store.root)
         self._changed_ms: int | None = None
         self._projects: dict[str, str] | None = None
-        self._anonymous = 0
+        self._anonymous = count(1)
         self.new_projects: set[str] = set()
         """Projects that were made, and have no conversations yet."""
         self.vanished: set[int] = set()
         """The own numbers of what is being removed as a whole, and is not shown meanwhile."""
-        self.fixed(())
+        self.ino(())
 
-    # -- nodes -----------------------------------------------------------------------------------------------------
+    # -- numbers ---------------------------------------------------------------------------------------------------
 
-    def node(self, ino: int) -> Node:
-        """Return the node with an inode number. Raises NotFound if what it was is gone."""
-        node = self._fixed.get(ino)
-        if node is not None:
-            return node
-        space, view_id, number = inodes.split(ino)
-        if space == Space.EVENT:
-            growing = self.streams.event(view_id, number)
-            return GrowingFile(self, ino, view_id, number) if growing else EventFile(self, ino, view_id, number)
-        if space == Space.PLACE:
-            return placed(self, ino, view_id, Place(number))
-        if space == Space.RECORD:
-            return RecordFile(self, ino, view_id)
-        if space == Space.RESOURCE:
-            return resource_node(self, view_id, ino)
-        if space == Space.OUTPUT:
-            return output_node(self, view_id, ino)
-        raise NotFound(f"there is no inode {ino}")
+    def ino(self, path: FixedPath) -> int:
+        """Return the inode number of what belongs to no conversation, by its path."""
+        return self._keys.number(path)
 
-    def place(self, view_id: int, place: Place) -> Node:
-        """Return a node that there is once in every view, under the number that it is known by."""
+    def path(self, ino: int) -> FixedPath | None:
+        """Return the path that has an inode number; None where it is a conversation's, or nobody's."""
+        return self._keys.key(ino)
+
+    def place(self, view_id: int, place: Place) -> int:
+        """Return the inode number by which a place of a view is known."""
         own = inodes.base(Space.PLACE, view_id) + place
-        return placed(self, self.known.get(own, own), view_id, place)
-
-    def fixed(self, key: Key) -> Node:
-        """Return a node that belongs to no conversation, by its path."""
-        ino = self._keys.number(key)
-        node = self._fixed.get(ino)
-        if node is None:
-            node = self._fixed[ino] = top_node(self, ino, key)
-        return node
-
-    def made(self, key: Key, make: Callable[[int], Node]) -> Node:
-        """Return a node that belongs to no conversation, made anew with the number that its path has."""
-        ino = self._keys.number(key)
-        node = self._fixed[ino] = make(ino)
-        return node
-
-    def event(self, view_id: int, number: int) -> EventFile:
-        """Return the file of an event under the number that it is known by."""
-        own = inodes.base(Space.EVENT, view_id) + number
-        return EventFile(self, self.known.get(own, own), view_id, number)
+        return self.known.get(own, own)
 
     def own_number(self, view_id: int, number: int) -> int:
         """Return the inode number that is computed for an event."""
         return inodes.base(Space.EVENT, view_id) + number
 
-    def overlay(self, view_id: int) -> EventOverlay:
-        """Return what is otherwise in ``events/`` of a view, to be changed."""
-        return self.overlays.setdefault(view_id, EventOverlay())
-
-    def as_known(self, stale: Stale) -> Stale | None:
-        """Return what is stale of an event by the number that it is known by; None if it is shown as it was saved."""
-        if stale.name is not None:
-            # the name of an event that was removed, and is there again by now, leads to the right file
-            number = parse_event_name(stale.name.decode(errors="replace"))
-            _space, view_id, place = inodes.split(stale.ino)
-            again = place == Place.EVENTS and number and self.event(view_id, number).ino in self.served
-            return None if again else stale
-        stale = stale._replace(ino=self.known.get(stale.ino, stale.ino))
-        return None if stale.ino in self.served else stale
-
-    def places_known(self, view_id: int) -> list[Stale]:
-        """Return what every change of a conversation makes stale, by the numbers that it is known by."""
-        return [stale._replace(ino=self.known.get(stale.ino, stale.ino)) for stale in stale_places(view_id)]
-
-    def entries_of(self, view_id: int) -> list[tuple[Stale, str, str]]:
-        """Return the entries by which the kernel knows a conversation, with the project and the name they were of."""
-        found = []
-        for place, top, ending in ((Place.CONVERSATION, CONVERSATIONS, ""), (Place.TRANSCRIPT, TRANSCRIPTS, MARKDOWN)):
-            called = self.called.get(inodes.base(Space.PLACE, view_id) + place)
-            if called is not None:
-                project, name = called
-                found.append((Stale(self.fixed((top, project)).ino, (name + ending).encode()), project, name))
-        return found
-
-    def has_vanished(self, ino: int) -> bool:
-        """Say whether a file or directory is not shown, because it is being removed."""
-        return self.own.get(ino, ino) in self.vanished
+    def event(self, view_id: int, number: int) -> int:
+        """Return the inode number by which an event is known."""
+        own = inodes.base(Space.EVENT, view_id) + number
+        return self.known.get(own, own)
 
     def bound(self, ino: int) -> Node | None:
         """Return the node that an inode number was given to, None if it is what its number says."""
@@ -191,22 +360,68 @@ class Tree:
         if key is not None and key[0] == _ANONYMOUS:
             self._keys.drop(ino)
 
+    def made(self, path: FixedPath, make: Callable[[int], Node]) -> int:
+        """Put a node at a path that belongs to no conversation, made anew; return its inode number."""
+        ino = self._keys.number(path)
+        self._fixed[ino] = make(ino)
+        return ino
+
+    def move(self, old: FixedPath, new: FixedPath) -> list[Node]:
+        """Move the numbers of a path and everything below it to another path; return their nodes."""
+        moved = []
+        for key in self._keys.having(lambda key: key[: len(old)] == old):
+            number = self._keys.number(key)
+            self._keys.move(key, (*new, *key[len(old) :]))
+            if (node := self._fixed.get(number)) is not None:
+                moved.append(node)
+        return moved
+
     def new_number(self) -> int:
         """Return an inode number that nothing has had."""
-        self._anonymous += 1
-        return self._keys.number((_ANONYMOUS, str(self._anonymous)))
+        return self._keys.number((_ANONYMOUS, str(next(self._anonymous))))
 
     def forget(self, ino: int) -> None:
-        """Drop what is remembered of a node that the kernel no longer knows, where there may be many of its kind."""
+        """Drop the record of a node that the kernel no longer knows, if there may be many of its kind."""
         self.called.pop(ino, None)
         self.outputs.forget(ino)
-        if isinstance(self.bound(ino), OutputFile):
+        if inodes.split(ino)[0] == Space.OUTPUT:
             # it was moved while the kernel knew it
             self.unbind(ino)
         key = self._keys.key(ino)
         if key is not None and any(key[: len(above)] == above and len(key) > len(above) for above in _UNCOUNTED):
             self._keys.drop(ino)
             self._fixed.pop(ino, None)
+
+    # -- what the kernel knows -------------------------------------------------------------------------------------
+
+    def overlay(self, view_id: int) -> EventOverlay:
+        """Return the differences between ``events/`` of a view and the store, to be changed."""
+        return self.overlays.setdefault(view_id, EventOverlay())
+
+    def as_known(self, stale: Stale) -> Stale | None:
+        """Return a stale event by the number that it is known by; None if it is shown as it was saved."""
+        if stale.name is not None:
+            # the name of an event that was removed, and is there again, leads to the right file
+            number = event_names.parse_event_name(stale.name.decode(errors="replace"))
+            _space, view_id, place = inodes.split(stale.ino)
+            again = place == Place.EVENTS and number and self.event(view_id, number) in self.served
+            return None if again else stale
+        stale = stale._replace(ino=self.known.get(stale.ino, stale.ino))
+        return None if stale.ino in self.served else stale
+
+    def entries_of(self, view_id: int) -> list[tuple[Stale, str, str]]:
+        """Return the entries by which the kernel knows a conversation, with the project and the name they were of."""
+        found = []
+        for place, top, ending in ((Place.CONVERSATION, CONVERSATIONS, ""), (Place.TRANSCRIPT, TRANSCRIPTS, MARKDOWN)):
+            called = self.called.get(inodes.base(Space.PLACE, view_id) + place)
+            if called is not None:
+                project, name = called
+                found.append((Stale(self.ino((top, project)), (name + ending).encode()), project, name))
+        return found
+
+    def has_vanished(self, ino: int) -> bool:
+        """Return whether a file or directory is hidden because it is being removed."""
+        return self.own.get(ino, ino) in self.vanished
 
     # -- views -----------------------------------------------------------------------------------------------------
 
@@ -222,35 +437,32 @@ class Tree:
         return 0 if version else context
 
     def version_view(self, context_id: int, version: int) -> int:
-        """Return the number of an earlier version of a conversation in inodes."""
         return self._view_keys.number((context_id, version))
 
     def view(self, view_id: int) -> View:
         """Return a view. Raises NotFound if there is none of that number."""
         view = self._views.get(view_id)
-        if view is None or view.outdated:
+        if view is None or not view.holds:
             before = view
             view = self._views[view_id] = self._load(view_id, before)
             self._viewed_records += view.records - (before.records if before else 0)
             self._views.move_to_end(view_id)
-            while len(self._views) > 1 and (
-                len(self._views) > _VIEWS_KEPT or self._viewed_records > _VIEWED_RECORDS_KEPT
-            ):
+            while len(self._views) > 1 and (len(self._views) > _VIEWS_KEPT or self._viewed_records > self._most_viewed):
                 _id, dropped = self._views.popitem(last=False)
                 self._viewed_records -= dropped.records
         return view
 
     def view_at_hand(self, view_id: int) -> View | None:
-        """Return what :meth:`view` does, if nothing must be made for it."""
+        """Return a view if it is there already and current."""
         view = self._views.get(view_id)
-        return None if view is None or view.outdated else view
+        return view if view is not None and view.holds else None
 
     def has_shown(self, view_id: int) -> bool:
-        """Say whether more was shown of a conversation than its name."""
+        """Return whether more was shown of a conversation than its name."""
         return view_id in self._shown
 
     def renew(self, view_id: int) -> None:
-        """Show a conversation as it is by now. What the kernel knows of it is taken back later."""
+        """Show a conversation as it is now. The kernel's knowledge of it is invalidated later."""
         self.changes += 1
         self._changed_ms = None
         self._projects = None
@@ -261,18 +473,16 @@ class Tree:
             view.outdated = True
 
     def forget_all(self) -> None:
-        """Forget what was drawn of every conversation, and what went wrong: contents are others now."""
+        """Forget all drawings of conversations, and all errors: stored contents have changed."""
         self.changes += 1
         self._changed_ms = None
         self._projects = None
         self._views.clear()
         self._viewed_records = 0
-        self.searches.forget()
-        self.resources.forget()
         self.errors.clear()
 
-    def changed(self, view_id: int) -> list[Shown]:
-        """Take note that a conversation has changed; return what was shown of it before."""
+    def changed(self, view_id: int) -> list[ShownConversation]:
+        """Show a conversation as it is now; return what was shown of it before."""
         self.renew(view_id)
         return self._shown.pop(view_id, [])
 
@@ -283,45 +493,38 @@ class Tree:
             if key is None:
                 raise NotFound(f"there is no view {view_id}")
             context_id, version = key
-        conversation = self.store.conversation(context_id)
+        conversation = self.store.library.conversation(context_id)
         if version:
-            return View(self.store, view_id, conversation, self.store.version(context_id, version))
-        shown = Shown(
+            return View(self.store, view_id, conversation, self.store.catalogue.version(context_id, version))
+        shown = ShownConversation(
             context_id,
             view_id,
             conversation.head,
-            conversation.records,
             conversation.project,
             shown_name(conversation),
-            self.fixed((CONVERSATIONS, conversation.project)).ino,
-            self.fixed((TRANSCRIPTS, conversation.project)).ino,
+            self.ino((CONVERSATIONS, conversation.project)),
+            self.ino((TRANSCRIPTS, conversation.project)),
         )
-        self._shown.setdefault(view_id, []).append(shown)
+        before_it = self._shown.setdefault(view_id, [])
+        if shown not in before_it:
+            before_it.append(shown)
         return View(self.store, view_id, conversation, before=before)
-
-    def parent_of(self, view: View) -> int:
-        """Return the inode number of the directory that a view's own directory is in."""
-        conversation = view.conversation
-        if view.version is None:
-            return self.fixed((CONVERSATIONS, conversation.project)).ino
-        return inodes.base(Space.PLACE, self.view_id(conversation.id)) + Place.VERSIONS
 
     # -- what all conversations have in common ---------------------------------------------------------------------
 
     def changed_ms(self) -> int:
         """Return when any conversation last changed, in Unix milliseconds."""
         if self._changed_ms is None:
-            self._changed_ms = self.store.changed_ms() or self.mounted_ms
+            self._changed_ms = self.store.catalogue.changed_ms() or self.mounted_ms
         return self._changed_ms
 
     def projects(self) -> Mapping[str, str]:
-        """Return all projects by the names of their directories."""
         if self._projects is None:
-            self._projects = shown_distinct([*dict.fromkeys([*self.store.projects(), *self.new_projects])])
+            self._projects = shown_distinct([*dict.fromkeys([*self.store.catalogue.projects(), *self.new_projects])])
         return self._projects
 
     def forget_projects(self) -> None:
-        """Take note that there are other projects than before."""
+        """Look for the projects anew when they are asked for next."""
         self._projects = None
 
     def project_name(self, project: str) -> str:
@@ -329,15 +532,3 @@ class Tree:
         if self.projects().get(project) == project:
             return project
         return next((name for name, named in self.projects().items() if named == project), project)
-
-    def space(self) -> DiskSpace:
-        """Return how much the store takes and how much room there is beside it, as of some seconds ago."""
-        return self._space.now()
-
-    def describe(self, ino: int) -> str:
-        """Return the path of a file, as people would name it, for messages."""
-        node = self.node(ino)
-        if not isinstance(node, ViewNode):
-            return "/".join(self._keys.key(ino) or (str(ino),))
-        conversation = node.view.conversation
-        return f"{conversation.project}/{shown_name(conversation)}/{node.label()}"

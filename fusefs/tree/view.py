@@ -2,28 +2,179 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from functools import cached_property, partial
 from operator import attrgetter
+from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from fusefs import inodes
 from fusefs.inodes import Space
-from fusefs.text import events_json, names, transcript
+from fusefs.text import event_names, events_json, resource_names, transcript
+from fusefs.text.metadata import metadata_text
 from fusefs.text.render import render_event
-from fusefs.tree.extending import Extending
-from fusefs.tree.json_elements import draw_elements
-from fusefs.tree.node import FILE, Attributes, Entry
-from fusefs.tree.pieces import Pieces
-from fusefs.tree.resource_tree import ResourceTree
-from store.conversations.rows import NO_ROWS, Rows
-from store.errors import ConvfsError, NotFound
-from store.events.conversation import Conversation, EventRow, Version
-from store.events.event import Kind
+from fusefs.tree.node import FILE, FIRST_POSITION, LONG, SHORT, Attributes, DirEntry
+from store.conversations.records import NO_ROWS, Rows
+from store.errors import ConvfsError, DamageError, NotFound
+from store.events.conversation import Conversation, EventRow, ResourceRow, Version
+from store.events.event import Event, Kind
 from store.store import Store
 
-FIRST_POSITION = 3
-"""Directory position of the first entry that is not ``.`` or ``..``."""
+T = TypeVar("T", bound=Sized)
+
+
+class Extending(Generic[T]):
+    """Something that grows with the rows that it is made of, and is made anew for others.
+
+    ``make`` makes an empty one, ``add`` adds what further rows bring at its end, and nothing else: a caller that was
+    given it before goes on to use as much of it as there was then.
+    """
+
+    def __init__(self, make: Callable[[], T], add: Callable[[T, Sequence[EventRow]], None]) -> None:
+        self._make = make
+        self._add = add
+        self._made = make()
+        self._rows = NO_ROWS
+
+    def of(self, rows: Rows) -> tuple[T, int]:
+        """Return the thing made of ``rows``, and its present length: it may grow later."""
+        if not self._rows.begins(rows):
+            self._made, self._rows = self._make(), Rows(rows.shared, 0)
+        if len(self._rows) < len(rows):
+            self._add(self._made, rows[len(self._rows) :])
+            self._rows = rows
+        return self._made, len(self._made)
+
+
+def draw_elements(store: Store, rows: Sequence[EventRow]) -> Iterator[tuple[EventRow, Event, bytes]]:
+    """Yield the elements of records, as :func:`fusefs.text.events_json.element` draws them."""
+    for row, event in store.viewer.events(rows):
+        if isinstance(event, ConvfsError):
+            raise event
+        turn = store.turns.get(row.turn)
+        format_name = store.viewer.format_name(turn.type_tag)
+        yield row, event, events_json.element(row.number, event, format_name, turn.payload_hash, row.payload_size)
+
+
+_REMEMBERED = 4
+
+Draw = Callable[[int, int], Iterator[bytes]]
+"""Yields the pieces ``[first, beyond)``, in order. Raises ConvfsError where one cannot be drawn."""
+
+
+class Pieces:
+    """The pieces of one file; a read draws those that it touches and no others.
+
+    ``ends`` are where they end, one after the other, of which the first ``count`` are meant; ``lead`` stands before the
+    first piece, ``rest`` behind the last. The last pieces of recent reads are remembered, because the next read usually
+    begins inside one, and one piece may be larger than many reads.
+    """
+
+    def __init__(self, ends: Sequence[int], count: int, draw: Draw, *, lead: bytes = b"", rest: bytes = b"") -> None:
+        self._ends = ends
+        self._count = count
+        self._draw = draw
+        self._lead = lead
+        self._rest = rest
+        self._drawn = ends[count - 1] if count else 0
+        self._remembered: dict[int, bytes] = {}
+
+    @property
+    def size(self) -> int:
+        return len(self._lead) + self._drawn + len(self._rest)
+
+    def read(self, offset: int, size: int) -> bytes:
+        data = self._lead[offset : offset + size]
+        start = max(offset - len(self._lead), 0)
+        data += self._read(start, size - len(data))
+        behind = max(start - self._drawn, 0)
+        return data + self._rest[behind : behind + size - len(data)]
+
+    def _read(self, offset: int, size: int) -> bytes:
+        end = min(offset + size, self._drawn)
+        if offset >= end:
+            return b""
+        first = bisect_right(self._ends, offset, hi=self._count)
+        beyond = bisect_left(self._ends, end, hi=self._count) + 1
+        start = self._ends[first - 1] if first else 0
+        data = b"".join(self._pieces(first, beyond))
+        return data[offset - start : end - start]
+
+    def _pieces(self, first: int, beyond: int) -> Iterator[bytes]:
+        remembered = self._remembered.get(first)
+        if remembered is not None:
+            yield remembered
+            first += 1
+        if first == beyond:
+            return
+        piece = b""
+        for number, piece in enumerate(self._draw(first, beyond), first):
+            expected = self._ends[number] - (self._ends[number - 1] if number else 0)
+            if len(piece) != expected:
+                raise DamageError(f"piece {number} has {len(piece)} bytes and not {expected}: reindex")
+            yield piece
+        if len(self._remembered) >= _REMEMBERED:
+            del self._remembered[next(iter(self._remembered))]
+        self._remembered[beyond - 1] = piece
+
+
+class Folder(Struct):
+    """The names directly in one directory of ``resources/``: files with their rows, directories with their folders."""
+
+    path: str
+    number: int
+    files: dict[str, ResourceRow] = {}
+    folders: dict[str, Folder] = {}
+
+
+class ResourceTree:
+    """The directories of ``resources/`` in one view, made from the paths of its resources.
+
+    A resource's number counts from 1 in the order in which events brought them, and a directory's counts on from the
+    highest possible downwards, so that numbers stay what they are while a conversation grows.
+    """
+
+    def __init__(self, rows: Sequence[ResourceRow]) -> None:
+        self.rows = rows
+        self._numbers = {(row.turn, row.seq): number for number, row in enumerate(self.rows, 1)}
+        root = Folder("", inodes.MAX_NUMBER)
+        self.folders = {"": root}
+        self._folders_by_number = {root.number: root}
+        paths = resource_names.resource_paths(self.rows)
+        self._listed = {self.number(row): path for path, row in paths.items()}
+        for path, row in sorted(paths.items(), key=lambda item: self.number(item[1])):
+            folder, _, name = path.rpartition("/")
+            self._folder(folder).files[name] = row
+
+    def number(self, item: Folder | ResourceRow) -> int:
+        return item.number if isinstance(item, Folder) else self._numbers[item.turn, item.seq]
+
+    def path(self, row: ResourceRow) -> str:
+        """Return the path of a resource's file, whether it is listed or not."""
+        listed = self._listed.get(self.number(row))
+        plain = resource_names.resource_path(row.uri, row.mime)
+        return listed or resource_names.numbered_path(plain, row.number, row.seq, resource_names.lines_of(row.uri))
+
+    def by_number(self, number: int) -> Folder | ResourceRow:
+        """Return the folder or row of that number. Raises NotFound."""
+        if 0 < number <= len(self.rows):
+            return self.rows[number - 1]
+        if number in self._folders_by_number:
+            return self._folders_by_number[number]
+        raise NotFound(f"there is no resource {number}")
+
+    def _folder(self, path: str) -> Folder:
+        folder = self.folders.get(path)
+        if folder is None:
+            above, _, name = path.rpartition("/")
+            parent = self._folder(above)
+            folder = Folder(path, inodes.MAX_NUMBER - len(self.folders))
+            self.folders[path] = parent.folders[name] = self._folders_by_number[folder.number] = folder
+        return folder
+
 
 _position = attrgetter("position")
 
@@ -50,28 +201,33 @@ class View:
         self.head = conversation.head if version is None else version.head
         self.records = conversation.records if version is None else version.records
         self.time_ms = conversation.updated_ms if version is None else version.time_ms
+        self.described_ms = max(self.time_ms, conversation.described_ms) if version is None else version.time_ms
         self.outdated = False
-        """Whether the conversation has changed since."""
-        # what entries are made with, beside rows
-        self._entries_of = (view_id, names.number_width(self.records), conversation.created_ms)
-        self._entries: Extending[list[Entry]]
+        """True if the conversation has changed since."""
+        self._good_until = 0.0
+        """The time, monotonic, until which unsure rows are shown; 0 if there are none."""
+        # the arguments for making entries, beside rows
+        self._entries_of = (view_id, event_names.number_width(self.records), conversation.created_ms)
+        self._entries: Extending[list[DirEntry]]
         if before is not None and before._entries_of == self._entries_of:
             self._entries = before._entries
         else:
             self._entries = Extending(list, partial(_add_entries, view_id, self.records, conversation.created_ms))
         self._sections: Extending[_Drawn] = before._sections if before else Extending(_Drawn, _add_sections)
         self._elements: Extending[_Drawn] = before._elements if before else Extending(_Drawn, _add_elements)
-        self._rows: Rows | None = None
-        self._resources: ResourceTree | None = None
-        self._transcript: Pieces | None = None
-        self._json: Pieces | None = None
 
-    @property
+    @cached_property
     def rows(self) -> Rows:
         """The rows of all records; ``rows[i].number == i + 1``."""
-        if self._rows is None:
-            self._rows = self.store.rows(self.head) if self.head else NO_ROWS
-        return self._rows
+        rows = self.store.records.rows(self.head) if self.head else NO_ROWS
+        if self.conversation.unsure or rows.unsure:
+            self._good_until = time.monotonic() + SHORT
+        return rows
+
+    @property
+    def holds(self) -> bool:
+        """Return whether it may be shown: it is not outdated, and nothing unreadable is due for another try."""
+        return not self.outdated and not 0 < self._good_until < time.monotonic()
 
     def row(self, number: int) -> EventRow:
         """Return the row of one record. Raises NotFound if the branch is not that long."""
@@ -90,10 +246,9 @@ class View:
     # -- events/ ---------------------------------------------------------------------------------------------------
 
     def event_attributes(self, row: EventRow) -> Attributes:
-        """Return the attributes of an event's file."""
         return _event_attributes(self.id, row, self.time_of(row))
 
-    def event_entries(self, after: int = 0) -> list[Entry]:
+    def event_entries(self, after: int = 0) -> list[DirEntry]:
         """Return the entries of ``events/`` beyond position ``after``."""
         entries, count = self._entries.of(self.rows)
         if after < FIRST_POSITION:
@@ -102,50 +257,47 @@ class View:
 
     def drawn_events(self, rows: Sequence[EventRow]) -> Iterator[tuple[EventRow, bytes | ConvfsError]]:
         """Yield the files of events; an error stands for one that cannot be read."""
-        for row, event in self.store.events(rows):
+        for row, event in self.store.viewer.events(rows):
             yield row, event if isinstance(event, ConvfsError) else render_event(row.number, event)
 
     # -- resources/ ------------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def resources(self) -> ResourceTree:
-        """What is in ``resources/``."""
-        if self._resources is None:
-            self._resources = ResourceTree(self.store.resources(self.head) if self.head else [])
-        return self._resources
+        return ResourceTree(self.store.records.resources(self.head) if self.head else [])
 
-    # -- files that hold all events --------------------------------------------------------------------------------
+    # -- files of the whole ----------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
+    def metadata(self) -> bytes:
+        return metadata_text(self.conversation)
+
+    @cached_property
     def transcript(self) -> Pieces:
         """The transcript: its head, and a section for each event."""
-        if self._transcript is None:
-            drawn, count = self._sections.of(self.rows)
-            rows = drawn.rows
+        drawn, count = self._sections.of(self.rows)
+        rows = drawn.rows
 
-            def draw(first: int, beyond: int) -> Iterator[bytes]:
-                for row, event in self.store.events(rows[first:beyond]):
-                    if isinstance(event, ConvfsError):
-                        raise event
-                    yield transcript.section(row.number, event)
+        def draw(first: int, beyond: int) -> Iterator[bytes]:
+            for row, event in self.store.viewer.events(rows[first:beyond]):
+                if isinstance(event, ConvfsError):
+                    raise event
+                yield transcript.section(row.number, event)
 
-            self._transcript = Pieces(drawn.ends, count, draw, lead=transcript.head(self.conversation))
-        return self._transcript
+        return Pieces(drawn.ends, count, draw, lead=transcript.head(self.conversation))
 
-    @property
+    @cached_property
     def json(self) -> Pieces:
         """``events.json``: an element for each record, and an end."""
-        if self._json is None:
-            drawn, count = self._elements.of(self.rows)
-            rows = drawn.rows
+        drawn, count = self._elements.of(self.rows)
+        rows = drawn.rows
 
-            def draw(first: int, beyond: int) -> Iterator[bytes]:
-                opening = rows[0].number
-                for row, _event, element in draw_elements(self.store, rows[first:beyond]):
-                    yield events_json.OPENING + element[1:] if row.number == opening else element
+        def draw(first: int, beyond: int) -> Iterator[bytes]:
+            opening = rows[0].number
+            for row, _event, element in draw_elements(self.store, rows[first:beyond]):
+                yield events_json.OPENING + element[1:] if row.number == opening else element
 
-            self._json = Pieces(drawn.ends, count, draw, rest=events_json.TAIL if count else events_json.EMPTY)
-        return self._json
+        return Pieces(drawn.ends, count, draw, rest=events_json.TAIL if count else events_json.EMPTY)
 
     @property
     def json_size(self) -> int:
@@ -154,13 +306,16 @@ class View:
 
 
 def _event_attributes(view_id: int, row: EventRow, time_ms: int) -> Attributes:
-    return Attributes(inodes.base(Space.EVENT, view_id) + row.number, FILE, row.file_size, time_ms)
+    timeout = SHORT if row.unsure else LONG
+    return Attributes(inodes.base(Space.EVENT, view_id) + row.number, FILE, row.file_size, time_ms, timeout=timeout)
 
 
-def _add_entries(view_id: int, records: int, created_ms: int, entries: list[Entry], rows: Sequence[EventRow]) -> None:
-    name = names.event_name
+def _add_entries(
+    view_id: int, records: int, created_ms: int, entries: list[DirEntry], rows: Sequence[EventRow]
+) -> None:
+    name = event_names.event_name
     entries += [
-        Entry(
+        DirEntry(
             row.number + FIRST_POSITION - 1,
             name(row, records).encode(),
             _event_attributes(view_id, row, row.time_ms or created_ms),
@@ -170,20 +325,16 @@ def _add_entries(view_id: int, records: int, created_ms: int, entries: list[Entr
     ]
 
 
-class _Drawn:
+class _Drawn(Struct):
     """The rows that have a piece in a file, and where these pieces end."""
 
-    __slots__ = ("ends", "rows")
-
-    def __init__(self) -> None:
-        self.rows: list[EventRow] = []
-        self.ends: list[int] = []
+    rows: list[EventRow] = []
+    ends: list[int] = []
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def add(self, rows: Sequence[EventRow], sizes: Iterable[int]) -> None:
-        """Take in further rows, and the sizes of their pieces."""
         self.rows += rows
         total = self.ends[-1] if self.ends else 0
         self.ends += (total := total + size for size in sizes)

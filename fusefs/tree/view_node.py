@@ -1,21 +1,73 @@
-"""What the nodes of one view have in common."""
+"""Nodes by where they belong: to one view, to one record of it, or to no conversation."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from abc import abstractmethod
+from collections.abc import Mapping
 
 from fusefs import inodes
 from fusefs.inodes import Place, Space
-from fusefs.tree.node import DIRECTORY, HELD_BY, Attributes, Directory, File, Node
+from fusefs.tree.node import DIRECTORY, SHORT, Attributes, Bytes, Directory, File, Item, Listing, Node, OpenContent
+from fusefs.tree.tree import FixedPath, Tree
 from fusefs.tree.view import View
 from store.events.conversation import EventRow
+from store.ids import Hash
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+_NOTHING = Bytes(b"")
+_DOCUMENTS = {
+    int(Place.CHANGES): "changes.diff",
+    int(Place.CONTEXT): "context.json",
+    int(Place.EVENTS_JSON): "events.json",
+    int(Place.METADATA): "metadata.json",
+}
 
-    from fusefs.tree.tree import Tree
 
-    Read = Callable[[int, int], bytes]
+class FixedDirectory(Directory):
+    """A directory at a path that belongs to no conversation."""
+
+    timeout = SHORT
+
+    def __init__(self, tree: Tree, ino: int, path: FixedPath) -> None:
+        super().__init__(ino)
+        self.tree = tree
+        self.path = path
+
+    @property
+    def parent(self) -> int:
+        return self.tree.ino(self.path[:-1])
+
+    @property
+    def links(self) -> int:
+        """The link count: of a directory without others in it."""
+        return 2
+
+    def attributes(self) -> Attributes:
+        return Attributes(self.ino, DIRECTORY, 0, self.tree.changed_ms(), self.links, self.timeout)
+
+    def below(self, name: str) -> int:
+        return self.tree.ino((*self.path, name))
+
+
+class NamesDirectory(FixedDirectory, Listing):
+    """A directory of others at fixed paths. ``names`` are those in it, in order, where they never change."""
+
+    names: tuple[str, ...] = ()
+
+    def items(self) -> Mapping[str, Item]:
+        return {name: Item(at, self.below(name)) for at, name in enumerate(self.names, 1)}
+
+
+class BranchesDirectory(FixedDirectory, Listing):
+    """A directory of others that come and go, with as many links."""
+
+    @property
+    def links(self) -> int:
+        return 2 + len(self.branches())
+
+    @abstractmethod
+    def branches(self) -> Mapping[str, str]:
+        """Return the last names of their paths, by the names that they are shown under."""
+
+    def items(self) -> Mapping[str, Item]:
+        return {name: Item(ino := self.below(path), ino) for name, path in self.branches().items()}
 
 
 class ViewNode(Node):
@@ -24,7 +76,8 @@ class ViewNode(Node):
     __slots__ = ("tree", "view_id")
 
     def __init__(self, tree: Tree, ino: int, view_id: int) -> None:
-        super().__init__(ino)
+        # called for almost every request, so not by way of others
+        self.ino = ino
         self.tree = tree
         self.view_id = view_id
 
@@ -35,13 +88,15 @@ class ViewNode(Node):
 
     @property
     def number(self) -> int:
-        """What the inode number says last: the number of a record, a resource, a place."""
+        """The last part of the inode number: the number of a record, a resource, a place."""
         return self.ino & inodes.MAX_NUMBER
 
     def label(self) -> str:
-        """Return what this node is, in its conversation, for messages."""
+        """Return the name of this node in its conversation, for messages."""
         space, _view, number = inodes.split(self.ino)
-        return Place(number).name.lower() if space == Space.PLACE else f"{Space(space).name.lower()}-{number:05}"
+        if space == Space.PLACE:
+            return _DOCUMENTS.get(number) or Place(number).name.lower()
+        return f"{Space(space).name.lower()}-{number:05}"
 
     def as_served(self, attributes: Attributes) -> Attributes:
         """Return attributes as they are where something is shown in place of what would be drawn."""
@@ -50,22 +105,37 @@ class ViewNode(Node):
             return attributes
         return attributes._replace(size=served.size, time_ns=served.time_ns, timeout=served.timeout)
 
-    def shown(self, draw: Read) -> Read:
-        """Return what reads a file as it is shown at any time; ``draw`` reads what is drawn."""
+    def instead(self) -> OpenContent | None:
+        """Return the contents read in place of the drawn ones, None if those are read.
 
-        def read(offset: int, size: int) -> bytes:
-            now = self.tree.bound(self.ino)
-            if now is not None and not isinstance(now, type(self)):
-                # the file is known under another number by now, and this one keeps what it had
-                return now.open().read(offset, size) if isinstance(now, File) else b""
-            served = self.tree.served.get(self.ino)
-            return draw(offset, size) if served is None else served.read(offset, size)
-
-        return read
+        The file may now be known under another number: this one keeps its contents. Else it may have been written.
+        """
+        tree = self.tree
+        now = tree.bound(self.ino)
+        if now is not None and not isinstance(now, type(self)):
+            return now.open() if isinstance(now, File) else _NOTHING
+        return tree.served.get(self.ino)
 
     def place(self, place: Place) -> int:
-        """Return the inode number of a place in this view."""
         return inodes.base(Space.PLACE, self.view_id) + place
+
+
+class ServedFile(ViewNode, File):
+    """A file that is read anew each time: what is shown in its place, or else what is drawn."""
+
+    __slots__ = ()
+
+    def open(self) -> OpenContent:
+        return self
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return a part of the file as it is now."""
+        instead = self.instead()
+        return self.draw(offset, size) if instead is None else instead.read(offset, size)
+
+    @abstractmethod
+    def draw(self, offset: int, size: int) -> bytes:
+        """Return a part of the drawn file."""
 
 
 class NumberedNode(ViewNode):
@@ -74,12 +144,13 @@ class NumberedNode(ViewNode):
     __slots__ = ("_number",)
 
     def __init__(self, tree: Tree, ino: int, view_id: int, number: int) -> None:
-        super().__init__(tree, ino, view_id)
+        self.ino = ino
+        self.tree = tree
+        self.view_id = view_id
         self._number = number
 
     @property
     def number(self) -> int:
-        """The number of a record, or a resource."""
         return self._number
 
 
@@ -93,19 +164,17 @@ class RowNode(ViewNode):
         """The record's row as it is now. Raises NotFound once there is none."""
         return self.view.row(self.number)
 
-    def unlisted_xattr(self, name: str) -> str | None:
-        if name != HELD_BY:
-            return None
-        return self.tree.resources.held_by(self.tree.store.turn(self.row.turn).payload_hash)
+    def content_hash(self) -> Hash | None:
+        return self.tree.store.turns.get(self.row.turn).payload_hash
 
     def turn_xattrs(self, row: EventRow) -> dict[str, str]:
         """Return the extended attributes that say which turn this is."""
         store = self.tree.store
-        turn = store.turn(row.turn)
+        turn = store.turns.get(row.turn)
         return {
             "turn": str(row.turn),
             "hash": turn.payload_hash.hex(),
-            "type": store.type_name(turn.type_tag),
+            "type": store.contents.type_name(turn.type_tag),
             "event": str(row.number),
         }
 
@@ -117,7 +186,6 @@ class ViewDirectory(ViewNode, Directory):
 
     @property
     def parent(self) -> int:
-        """The inode number of the conversation's directory."""
         return self.place(Place.CONVERSATION)
 
     def attributes(self) -> Attributes:

@@ -1,11 +1,9 @@
-"""What takes long is done by a thread: who asked for it waits, and the mount goes on meanwhile.
+"""Work of threads: requests wait for it, and the mount goes on meanwhile.
 
 Nodes answer at once. One that needs what is not there yet has a thread get it and raises :class:`Later`; the handler
 that asked waits for the work and asks the node again. Nobody waits longer than some seconds: a process that waits for a
 file system cannot be interrupted.
 """
-
-from __future__ import annotations
 
 import queue
 import threading
@@ -26,7 +24,7 @@ _THREADS = 4
 _END_SECONDS = 1.0
 _OLD_SECONDS = 0.25
 _TIMES = 4
-"""How many times as long as it took nothing is done anew."""
+"""Nothing is done anew until this many times its duration has passed."""
 _KEPT_SECONDS = 2 * PATIENCE_SECONDS
 
 
@@ -52,16 +50,16 @@ class Work(Generic[T]):
 
     @property
     def is_old(self) -> bool:
-        """Whether it was done some time ago: whoever waited for it has asked again since, and it is not all we do."""
+        """Return whether it was done some time ago: its waiters have asked again since, and it is not all we do."""
         return self.is_done and time.monotonic() > self._done_at + max(_OLD_SECONDS, _TIMES * self._took)
 
     def result(self) -> T:
-        """Return what came of it, or raise what went wrong. StoreBusy where it takes too long; Later before."""
+        """Return the result, or raise the error. Raises StoreBusy if it takes too long; Later before that."""
         if not self.await_done():
             raise StoreBusy("this takes long: try again in a while")
         if self._error is not None:
             raise self._error
-        return self._value  # type: ignore[return-value]  # it is one, by now
+        return self._value  # type: ignore[return-value]  # it is one now
 
     async def wait(self) -> None:
         """Wait until it is done, or there is no patience left."""
@@ -86,7 +84,6 @@ class Work(Generic[T]):
         self._wake()
 
     def give_up(self) -> None:
-        """Let nobody wait any more."""
         self._given_up = True
         self._wake()
 
@@ -116,7 +113,7 @@ class Workers:
         self._ended = False
 
     def begin(self, do: Callable[[], T]) -> Work[T]:
-        """Have a thread do something."""
+        """Start some work in a thread and return it."""
         work = Work(do)
         if self._ended:
             work.give_up()
@@ -135,11 +132,11 @@ class Workers:
 
     @property
     def is_ended(self) -> bool:
-        """Whether nothing is waited for any more: what is at work is to end soon."""
+        """Return whether all waiting has ended: running work is to end soon."""
         return self._ended
 
     def give_up(self) -> None:
-        """Let nobody wait any more; whoever does is told that it takes too long."""
+        """End all waiting; those who wait are told that it takes too long."""
         self._ended = True
         for work in self._begun:
             work.give_up()
@@ -167,16 +164,16 @@ A = TypeVar("A", bound=Asked)
 
 
 class Lately(Generic[A]):
-    """What was asked lately. ``kept`` are remembered, and more while somebody may be about to ask again."""
+    """The latest questions. ``kept`` are remembered, and more while somebody may be about to ask again."""
 
     def __init__(self, kept: int) -> None:
         self._kept = kept
         self._asked: OrderedDict[str, A] = OrderedDict()
 
     def of(self, key: str, begin: Callable[[], A], *, changes: int | None) -> A:
-        """Return what was asked for by a key, or begin it; anew, unless ``changes`` is None, if it is of another count.
+        """Return the answer for a key; begin it if there is none, or if its count is not ``changes`` (None: any).
 
-        But nothing is begun anew at once: whoever waited for it is to have it.
+        But nothing is begun anew at once: those who waited for it are to have it.
         """
         now = time.monotonic()
         asked = self._asked.get(key)
@@ -189,5 +186,4 @@ class Lately(Generic[A]):
         return asked
 
     def forget(self) -> None:
-        """Forget all of it: whoever still waits asks anew."""
         self._asked.clear()

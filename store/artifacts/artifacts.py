@@ -1,26 +1,27 @@
 """The outputs kept beside conversations: written piece by piece, read in parts, numbered, moved.
 
-While one is written it is a file of its own below ``scratch/.growing/``, which is what numbers are taken by: so they go
-on whatever process was killed when, and what it had written is still there. When it ends, its content is chunked into
-the store and named in the conversation's metadata, and the file goes.
+An output that is being written is a file below ``scratch/.growing/``, which reserves its number: so outputs survive a
+killed process, with the bytes that it had written. When an output ends, its content is chunked into the store and named
+in the conversation's metadata, and the file is removed.
 """
-
-from __future__ import annotations
 
 import logging
 import os
 import re
-from collections.abc import Iterator, Set
+import threading
+from collections.abc import Callable, Iterator, Set
 from contextlib import suppress
 from pathlib import Path
 
-from store.artifacts.kept import Output, kept_output, kept_outputs, told
-from store.artifacts.names import is_name, listed_name
-from store.content.reader import Reader
-from store.disk import durable
+from store import paths
+from store.artifacts.names import Output, is_name, kept_output, kept_outputs, listed_name
+from store.commit.intake import Intake
+from store.content.resolver import Reader
+from store.conversations.contexts import Contexts
+from store.conversations.library import Library
+from store.disk import durable, files
 from store.errors import Conflict, ConvfsError, NotFound, UsageError
-from store.events.outputs import SORTS, Outputs
-from store.store import Store
+from store.events.conversation import SORTS, Outputs
 
 log = logging.getLogger(__name__)
 
@@ -29,10 +30,10 @@ _FOLDER = re.compile(rf"([0-9]+)-({'|'.join(outputs.directory for outputs in SOR
 
 
 class FileReader:
-    """An output that is being written, read as far as it has come."""
+    """An output that is being written, readable up to its current end."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = durable.open_file(path, read_only=True)
+        self._fd = files.lend(durable.open_file(path, read_only=True))
 
     def __del__(self) -> None:
         # made only if the file could be opened
@@ -40,54 +41,54 @@ class FileReader:
             os.close(self._fd)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return a part of it."""
         return os.pread(self._fd, size, offset)
 
 
 class Artifacts:
     """The outputs of the conversations of one store. Safe to use from any thread.
 
-    Calls raise NotFound for a context, or an output, that is not there, and what the store raises; OSError where the
-    file of an output cannot be written.
+    Calls raise NotFound for a missing context or output, OSError if the file of an output cannot be written, and the
+    errors of the store.
     """
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self._root = store.root / "scratch" / ".growing"
-
-    # -- what there is ---------------------------------------------------------------------------------------------
+    def __init__(self, root: Path, library: Library, contexts: Contexts, intake: Intake) -> None:
+        self._catalogue = library.catalogue
+        self._blobs = library.contents.blobs
+        self._contexts = contexts
+        self._intake = intake
+        self._root = root / paths.GROWING
+        self._numbering = threading.Lock()
+        """Held while an output is given its number."""
 
     def listed(self, context: int, outputs: Outputs) -> dict[str, Output]:
-        """Return the outputs of a conversation by name; those that are being written as far as they have come."""
+        """Return the outputs of a conversation by name, those that are being written up to their current end."""
         # first: what ends in between is in both, and not in neither
         growing = self.growing(context, outputs)
-        return {**kept_outputs(self.store, self.store.entry(context), outputs), **growing}
+        return {**kept_outputs(self._blobs, self._catalogue.entry(context), outputs), **growing}
 
     def growing(self, context: int, outputs: Outputs) -> dict[str, Output]:
-        """Return the outputs of a conversation that are being written."""
-        found = {}
-        with suppress(FileNotFoundError), os.scandir(self._folder(context, outputs)) as entries:
-            for entry in entries:
-                # it may have ended since
-                with suppress(FileNotFoundError):
-                    status = entry.stat(follow_symlinks=False)
-                    found[entry.name] = Output(entry.name, status.st_size, status.st_mtime_ns)
-        return found
+        with suppress(FileNotFoundError):
+            names = os.listdir(self._folder(context, outputs))
+            # one may have ended since
+            found = ((name, self.growing_one(context, outputs, name)) for name in names)
+            return {name: output for name, output in found if output is not None}
+        return {}
 
     def growing_one(self, context: int, outputs: Outputs, name: str) -> Output | None:
-        """Return an output of a conversation if it is being written."""
         try:
             status = os.stat(self.path(context, outputs, name), follow_symlinks=False)
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, NotFound):
             return None
         return Output(name, status.st_size, status.st_mtime_ns)
 
     def path(self, context: int, outputs: Outputs, name: str) -> Path:
-        """Return where the file is, or would be, of an output that is being written."""
+        """Return the path of the file of an output that is being written. Raises NotFound for an invalid name."""
+        if name in {"", ".", ".."} or "/" in name or "\0" in name:
+            raise NotFound(f"{name!r} is no name for an output")
         return self._folder(context, outputs) / name
 
     def reader(self, context: int, outputs: Outputs, output: Output) -> Reader:
-        """Begin to read an output in parts."""
+        """Open an output for reading in parts."""
         if output.blob is None:
             with suppress(FileNotFoundError):
                 return FileReader(self.path(context, outputs, output.name))
@@ -95,41 +96,39 @@ class Artifacts:
             output = self._found(context, outputs, output.name)
         if output.blob is None:
             raise NotFound(f"{outputs.directory}/{output.name} is no longer there")
-        return self.store.blob_reader(output.blob)
+        return self._blobs.reader(output.blob)
 
     def _found(self, context: int, outputs: Outputs, name: str) -> Output:
-        found = kept_output(self.store, self.store.entry(context), outputs, name)
+        found = kept_output(self._blobs, self._catalogue.entry(context), outputs, name)
         if found is None:
             raise NotFound(f"there is no {outputs.directory}/{name}")
         return found
 
-    # -- writing one -----------------------------------------------------------------------------------------------
-
     def begin(
         self, context: int, outputs: Outputs, asked: str, *, parent: str = "", leaving: Set[str] = frozenset()
     ) -> str:
-        """Begin an output that is called ``asked``, and return the name that it is listed under.
+        """Begin an output with the name ``asked``, and return the name under which it is listed.
 
-        ``parent`` is the id of the agent whose agent's output it is; those that are ``leaving`` take no number any
-        more. Raises as :func:`listed_name`.
+        ``parent`` is the id of the agent that started its agent; outputs that are ``leaving`` no longer hold a number.
+        Raises as :func:`listed_name`.
         """
-        with self.store.numbering:
+        with self._numbering:
             taken = self.listed(context, outputs).keys() - leaving
             name = listed_name(outputs, asked, taken, parent=parent)
             os.close(self.open(context, outputs, name))
         return name
 
     def open(self, context: int, outputs: Outputs, name: str) -> int:
-        """Open the file of an output that is being written, or is about to be; return its descriptor."""
+        """Open the file of an output for writing; return its descriptor."""
         path = self.path(context, outputs, name)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        durable.make_directories(path.parent)
         return durable.open_file(path, create=True)
 
     def add(self, context: int, outputs: Outputs, name: str, data: bytes, at: int | None = None) -> int:
-        """Go on with an output; return how many bytes there are.
+        """Append to an output; return its length in bytes.
 
-        ``at`` is how many there were before: of a piece that is added once more, only what is missing is. Conflict if
-        there are fewer.
+        ``at`` is the length before: of a repeated piece, only the missing part is added. Raises Conflict if the output
+        is shorter.
         """
         fd = self._growing(context, outputs, name)
         try:
@@ -143,12 +142,12 @@ class Artifacts:
             os.close(fd)
 
     def end(self, context: int, outputs: Outputs, name: str) -> Output:
-        """Keep an output that was written: durable when it returns. One that has ended is returned as it is."""
+        """Keep a written output, durably. An output that has ended is returned as it is."""
         try:
             fd = self._growing(context, outputs, name)
         except NotFound:
             return self._found(context, outputs, name)
-        with self.store.relying():
+        with self._intake.reliance.relying():
             try:
                 output = self.take(fd, name)
             finally:
@@ -158,23 +157,23 @@ class Artifacts:
         return output
 
     def drop(self, context: int, outputs: Outputs, name: str) -> None:
-        """Drop what is being written under a name."""
         with suppress(FileNotFoundError):
             durable.remove(self.path(context, outputs, name))
 
     def take(self, fd: int, name: str) -> Output:
-        """Bring the content of a file into the store, durably; holds a few MB of it.
-
-        Nothing names it yet: the caller is in ``store.relying()`` until something does.
-        """
-        load = self.store.load()
+        """Store the content of a file durably, for a caller in ``relying()``; holds a few MB of it in memory."""
+        load = self._intake.load()
         modified_ns = os.fstat(fd).st_mtime_ns
-        digest, size = load.stream(_pieces(fd))
+        digest, size = load.stream(pieces(lambda offset, size: os.pread(fd, size, offset)))
         load.sync()
         return Output(name, size, modified_ns, digest)
 
     def left(self) -> Iterator[tuple[int, Outputs, str]]:
-        """Yield the outputs that nobody ended: context, sort and name."""
+        """Yield the outputs that were not ended, as context, sort and name, with their written part after a power
+        failure.
+
+        An empty one, or one that is only a part of an output in the store, is dropped.
+        """
         try:
             folders = sorted(os.listdir(self._root))
         except FileNotFoundError:
@@ -183,10 +182,45 @@ class Artifacts:
             if found := _FOLDER.fullmatch(folder):
                 outputs = next(one for one in SORTS if one.directory == found[2])
                 for name in sorted(os.listdir(self._root / folder)):
-                    yield int(found[1]), outputs, name
+                    if self._was_written(int(found[1]), outputs, name):
+                        yield int(found[1]), outputs, name
+
+    def _was_written(self, context: int, outputs: Outputs, name: str) -> bool:
+        """Cut unwritten bytes off the file of an output; return whether it still exists."""
+        try:
+            fd = durable.open_file(self.path(context, outputs, name))
+        except FileNotFoundError:
+            return False
+        try:
+            status = os.fstat(fd)
+            if not durable.before_start(status):
+                return True
+            end = durable.written_end(fd)
+            if end and not self._is_kept(fd, end, context, outputs, name):
+                durable.truncate(fd, end)
+                return True
+        finally:
+            os.close(fd)
+        self.drop(context, outputs, name)
+        return False
+
+    def _is_kept(self, fd: int, end: int, context: int, outputs: Outputs, name: str) -> bool:
+        """Return whether an output has ended before and began with the bytes of a file up to ``end``."""
+        try:
+            kept = kept_output(self._blobs, self._catalogue.entry(context), outputs, name)
+        except NotFound:
+            return False
+        if kept is None or kept.blob is None or kept.size < end:
+            return False
+        reader = self._blobs.reader(kept.blob)
+        for offset in range(0, end, _READ_AT_ONCE):
+            size = min(_READ_AT_ONCE, end - offset)
+            if os.pread(fd, size, offset) != reader.read(offset, size):
+                return False
+        return True
 
     def settle(self) -> None:
-        """Keep the outputs that nobody ended, as they are; one that cannot be is left for the next time."""
+        """Keep the outputs that were not ended, as they are; one that fails is left for the next time."""
         for context, outputs, name in list(self.left()):
             try:
                 self.end(context, outputs, name)
@@ -194,8 +228,7 @@ class Artifacts:
                 log.error("%s/%s of context %d is kept at the next start: %s", outputs.directory, name, context, error)
 
     def _growing(self, context: int, outputs: Outputs, name: str) -> int:
-        """Open the file of an output that is being written."""
-        if is_name(outputs, name) and "/" not in name:
+        if is_name(outputs, name):
             with suppress(FileNotFoundError):
                 return durable.open_file(self.path(context, outputs, name))
         raise NotFound(f"{outputs.directory}/{name} is not being written")
@@ -203,26 +236,24 @@ class Artifacts:
     def _folder(self, context: int, outputs: Outputs) -> Path:
         return self._root / f"{context}-{outputs.directory}"
 
-    # -- names -----------------------------------------------------------------------------------------------------
-
     def keep(self, context: int, outputs: Outputs, output: Output) -> None:
-        """Name an output in its conversation's metadata, in the place of what had its name."""
-        self.store.set_metadata(context, {outputs.key + output.name: _told(output)})
+        """Name an output in its conversation's metadata, replacing any of that name."""
+        self._contexts.set_metadata(context, {outputs.key + output.name: _told(output)})
 
     def remove(self, context: int, outputs: Outputs, *names: str) -> None:
-        """Remove outputs from a conversation. UsageError for what came beside a session: it is exported again."""
-        kept = kept_outputs(self.store, self.store.entry(context), outputs)
+        """Remove outputs from a conversation. UsageError for files that came with a session: exports need them."""
+        kept = kept_outputs(self._blobs, self._catalogue.entry(context), outputs)
         for name in names:
             if name in kept and kept[name].imported:
                 raise UsageError(f"{outputs.directory}/{name} belongs to the session that was imported")
-        self.store.set_metadata(context, {outputs.key + name: None for name in names if name in kept})
+        self._contexts.set_metadata(context, {outputs.key + name: None for name in names if name in kept})
 
     def move(
         self, context: int, outputs: Outputs, name: str, to: str, *, target: int = 0, sort: Outputs | None = None
     ) -> None:
         """Give an output another name; in another conversation ``target``, among its outputs of ``sort``, if given.
 
-        It is at one of the two places, whatever happens in between, and after an error where it was.
+        It is in one of the two places, whatever happens in between, and after an error in the old one.
         """
         output = self._found(context, outputs, name)
         target, sort = target or context, sort or outputs
@@ -230,24 +261,25 @@ class Artifacts:
         if output.imported:
             raise UsageError(f"{outputs.directory}/{name} belongs to the session that was imported: copy it")
         if target == context:
-            self.store.set_metadata(context, {outputs.key + name: None, **told})
+            self._contexts.set_metadata(context, {outputs.key + name: None, **told})
             return
-        before = self.store.entry(target).metadata.get(sort.key + to)
-        self.store.set_metadata(target, told)
+        before = self._catalogue.entry(target).metadata.get(sort.key + to)
+        self._contexts.set_metadata(target, told)
         try:
-            self.store.set_metadata(context, {outputs.key + name: None})
+            self._contexts.set_metadata(context, {outputs.key + name: None})
         except BaseException:
-            self.store.set_metadata(target, {sort.key + to: before})
+            self._contexts.set_metadata(target, {sort.key + to: before})
             raise
 
 
 def _told(output: Output) -> dict[str, object]:
     assert output.blob is not None
-    return told(output.blob, output.size, output.modified_ns)
+    return {"blob": output.blob.hex(), "size": output.size, "modified_ns": output.modified_ns}
 
 
-def _pieces(fd: int) -> Iterator[bytes]:
+def pieces(read: Callable[[int, int], bytes]) -> Iterator[bytes]:
+    """Yield the content that ``read`` gives a part of, by offset and size."""
     offset = 0
-    while piece := os.pread(fd, _READ_AT_ONCE, offset):
+    while piece := read(offset, _READ_AT_ONCE):
         offset += len(piece)
         yield piece

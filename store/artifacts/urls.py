@@ -1,50 +1,109 @@
 """URLs within a store: ``artifact://0``, ``agent://0-Explore``, ``blob:sha256:…``, ``blob:blake3:…``."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 from urllib.parse import unquote
 
+import msgspec
 from msgspec import Struct
 
-from store.artifacts.artifacts import Artifacts
-from store.artifacts.extraction import Step, extract, parse_query
-from store.artifacts.kept import Output, has_outputs
-from store.artifacts.names import identity
-from store.content.reader import Reader
+from store.artifacts.artifacts import Artifacts, pieces
+from store.artifacts.names import Output, has_outputs, identity
+from store.content.resolver import Reader
+from store.conversations.library import Library
 from store.errors import NotFound, TooLarge, UsageError
-from store.events.outputs import AGENTS, ARTIFACTS, SORTS, Outputs
+from store.events.conversation import AGENTS, ARTIFACTS, SORTS, Outputs
 from store.ids import HASH_SIZE, Hash
-from store.store import Store
+
+PathStep: TypeAlias = str | int
+
+_STEP = re.compile(r'\.?([^.\[\]"]+)|\[([0-9]+)\]|\.?\["((?:[^"\\]|\\.)*)"\]')
+_MOST_NAMED = 20
+
+
+def parse_query(query: str) -> list[PathStep]:
+    """Return the steps of a dotted path with ``[n]`` and ``["a.b"]``. UsageError tells the place of a mistake."""
+    steps: list[PathStep] = []
+    at = 0
+    while at < len(query):
+        found = _STEP.match(query, at)
+        if found is None:
+            raise UsageError(
+                f"?q={query} makes no sense at {query[at:]!r}: write a dotted path with [n], as in findings[0].title"
+            )
+        key, index, quoted = found.groups()
+        if index is not None:
+            steps.append(int(index))
+        else:
+            steps.append(key if key is not None else re.sub(r"\\(.)", r"\1", quoted))
+        at = found.end()
+    return steps
+
+
+def extract(document: bytes, steps: Sequence[PathStep], what: str) -> bytes:
+    """Return the value at the end of a path, as pretty JSON with a newline.
+
+    A step that is a number, or looks like one, is a place in an array. Raises UsageError for a body that is not JSON,
+    and NotFound for a path that leads nowhere, with the last valid place; ``what`` names the body.
+    """
+    try:
+        value = msgspec.json.decode(document)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{what} is not JSON ({error}), so nothing can be extracted from it: read it whole") from None
+    come = ""
+    for step in steps:
+        match value:
+            case dict() if str(step) in value:
+                value = value[str(step)]
+            case list() if str(step).isdecimal() and int(step) < len(value):
+                value = value[int(step)]
+            case _:
+                raise NotFound(f"{what} has no {_spelled(come, step)}: {_there(come, value)}")
+        come = _spelled(come, step)
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def _spelled(come: str, step: PathStep) -> str:
+    if isinstance(step, int):
+        return f"{come}[{step}]"
+    return f"{come}.{step}" if come else step
+
+
+def _there(come: str, value: object) -> str:
+    where = come or "it"
+    match value:
+        case dict():
+            keys = list(value)
+            more = f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else ""
+            return f"{where} has {', '.join(map(str, keys[:_MOST_NAMED])) or 'nothing'}{more}"
+        case list():
+            return f"{where} is an array of {len(value)}"
+    return f"{where} is {'null' if value is None else 'no object and no array'}"
+
 
 _URL = re.compile(r"(artifact|agent)://([^/?#]*)(/[^?#]*)?(?:\?([^#]*))?", re.IGNORECASE)
 _BLOB = re.compile(r"blob:(sha256|blake3):([0-9a-fA-F]*)", re.IGNORECASE)
 _LARGEST_DOCUMENT = 64 << 20
-_READ_AT_ONCE = 1 << 20
 
 
 class Address(Struct, frozen=True):
-    """What a URL asks for: an output by its id, or a blob by its digest in an algorithm.
-
-    ``steps`` lead into the JSON of an output, None if no part of it is asked for.
-    """
+    """A parsed URL: an output by its id, with ``steps`` into its JSON (None: all of it), or a blob by its digest."""
 
     url: str
     outputs: Outputs | None = None
     id: str = ""
-    steps: list[Step] | None = None
+    steps: list[PathStep] | None = None
     algorithm: str = ""
     digest: bytes = b""
 
     @property
     def local(self) -> bool:
-        """Whether it means something within a conversation only."""
         return self.outputs is not None
 
 
 def parse_url(url: str) -> Address:
-    """Take a URL apart. Raises UsageError, saying what is wrong with it."""
+    """Parse a URL. Raises UsageError with its mistake."""
     if found := _BLOB.fullmatch(url):
         if len(found[2]) != 2 * HASH_SIZE:
             raise UsageError(f"{url}: the hash has {len(found[2])} hexadecimal digits: {2 * HASH_SIZE} are needed")
@@ -65,12 +124,12 @@ def parse_url(url: str) -> Address:
             raise UsageError(f"{url}: parts can be taken of agent:// alone: read an artifact by --offset and --limit")
     if path and query:
         raise UsageError(f"{url} has both a path and ?q=: use one of them")
-    steps = list[Step](path) if path else parse_query(query) if query else None
+    steps = list[PathStep](path) if path else parse_query(query) if query else None
     return Address(url, outputs, name, steps)
 
 
 def _query(text: str) -> str:
-    """Return what ``q`` is in the query of a URL; a plus sign is one."""
+    """Return the value of ``q`` in the query of a URL; a plus sign stays one."""
     for part in text.split("&"):
         key, _, value = part.partition("=")
         if key == "q":
@@ -79,11 +138,12 @@ def _query(text: str) -> str:
 
 
 class Urls:
-    """Looks up what URLs lead to in one store."""
+    """The URLs of one store."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._artifacts = Artifacts(store)
+    def __init__(self, library: Library, artifacts: Artifacts) -> None:
+        self._catalogue = library.catalogue
+        self._contents = library.contents
+        self._artifacts = artifacts
 
     def holders(self, address: Address) -> list[int]:
         """Return the conversations that have the output which a URL names."""
@@ -93,17 +153,17 @@ class Urls:
         growing = {context for context, sort, _name in self._artifacts.left() if sort == outputs}
         return [
             entry.id
-            for entry in self._store.entries()
+            for entry in self._catalogue.every()
             if entry.name
             and (entry.id in growing or has_outputs(entry, outputs))
             and _find(address, outputs, self._artifacts.listed(entry.id, outputs)) is not None
         ]
 
     def read(self, address: Address, context: int = 0, *, offset: int = 0, limit: int = 0) -> Iterator[bytes]:
-        """Yield what a URL leads to, in pieces; within conversation ``context``, if it is the URL of an output.
+        """Yield the content of a URL, in pieces; within conversation ``context``, if it is the URL of an output.
 
-        From line ``offset`` on (1 is the first), and ``limit`` lines of it; 0: all. Raises UsageError for what cannot
-        be asked for and NotFound for what is not there, saying what is.
+        Starts at line ``offset`` (1 is the first) and yields ``limit`` lines; 0: all. Raises UsageError for an invalid
+        URL, and NotFound for a missing content, with the contents that exist.
         """
         if offset < 0 or limit < 0:
             raise UsageError("lines are counted from 1, and a limit is a number of them")
@@ -111,33 +171,32 @@ class Urls:
             if offset or limit:
                 raise UsageError(f"{address.url} takes a part of the JSON: --offset and --limit go without")
             return iter((self._extract(address, context, address.steps),))
-        reader = self._blob(address) if address.outputs is None else self._reader(address, address.outputs, context)
-        pieces = _pieces(reader)
-        return _lines(pieces, max(offset, 1), limit, address.url) if offset or limit else pieces
+        if (outputs := address.outputs) is None:
+            reader = self._blob(address)
+        else:
+            output = self._output(address, outputs, context)
+            try:
+                reader = self._artifacts.reader(context, outputs, output)
+            except NotFound as error:
+                what = f"{outputs.directory}/{output.name}, whose content is missing"
+                raise NotFound(f"{address.url} is {what}: {error}") from None
+        content = pieces(reader.read)
+        return _lines(content, max(offset, 1), limit, address.url) if offset or limit else content
 
-    def _extract(self, address: Address, context: int, steps: list[Step]) -> bytes:
+    def _extract(self, address: Address, context: int, steps: list[PathStep]) -> bytes:
         assert address.outputs is not None
         output = self._output(address, address.outputs, context)
         if output.size > _LARGEST_DOCUMENT:
             raise TooLarge(f"{address.url} has {output.size} bytes: nothing is extracted from more than 64 MiB")
         reader = self._artifacts.reader(context, address.outputs, output)
-        return extract(b"".join(_pieces(reader)), steps, f"{address.outputs.scheme}://{address.id}")
-
-    def _reader(self, address: Address, outputs: Outputs, context: int) -> Reader:
-        output = self._output(address, outputs, context)
-        try:
-            return self._artifacts.reader(context, outputs, output)
-        except NotFound as error:
-            raise NotFound(
-                f"{address.url} is {outputs.directory}/{output.name}, whose content is missing: {error}"
-            ) from None
+        return extract(b"".join(pieces(reader.read)), steps, f"{address.outputs.scheme}://{address.id}")
 
     def _output(self, address: Address, outputs: Outputs, context: int) -> Output:
         listed = self._artifacts.listed(context, outputs)
         found = _find(address, outputs, listed)
         if found is not None:
             return found
-        entry = self._store.entry(context)
+        entry = self._catalogue.entry(context)
         where = f"{entry.project}/{entry.name}"
         if not listed and not self._artifacts.listed(context, AGENTS if outputs is ARTIFACTS else ARTIFACTS):
             raise NotFound(f"{address.url}: no artifacts directory: nothing was kept beside {where}")
@@ -147,10 +206,10 @@ class Urls:
     def _blob(self, address: Address) -> Reader:
         digest: Hash | None = Hash(address.digest)
         if address.algorithm != "blake3":
-            digest = self._store.alias(address.algorithm, address.digest)
+            digest = self._contents.alias(address.algorithm, address.digest)
         if digest is not None:
             try:
-                return self._store.blob_reader(digest)
+                return self._contents.blobs.reader(digest)
             except NotFound:
                 pass
         raise NotFound(f"{address.url} is missing: this store has no such content, and what refers to it goes on to")
@@ -169,43 +228,25 @@ def _by_number(one: str) -> tuple[int, str]:
     return (int(number[0]) if number else 1 << 62, one)
 
 
-def _pieces(reader: Reader) -> Iterator[bytes]:
-    offset = 0
-    while piece := reader.read(offset, _READ_AT_ONCE):
-        offset += len(piece)
-        yield piece
-
-
-def _lines(pieces: Iterator[bytes], offset: int, limit: int, url: str) -> Iterator[bytes]:
-    """Yield ``limit`` lines (0: all) from line ``offset`` on; NotFound, before anything, if there are not so many."""
+def _lines(content: Iterator[bytes], offset: int, limit: int, url: str) -> Iterator[bytes]:
+    """Yield ``limit`` lines (0: all) from line ``offset`` on; raises NotFound first if there are fewer."""
     skip = offset - 1
-    ended = True
-    for piece in pieces:
+    left = limit
+    ended, found = True, False
+    for piece in content:
         start = 0
         while skip and (end := piece.find(b"\n", start)) >= 0:
             start, skip = end + 1, skip - 1
         ended = piece.endswith(b"\n")
-        if not skip and start < len(piece):
-            yield from _first(limit, piece[start:], pieces)
+        if skip or start == len(piece):
+            continue
+        found, end = True, start
+        while left and (after := piece.find(b"\n", end) + 1):
+            end, left = after, left - 1
+        if limit and not left:
+            yield piece[start:end]
             return
+        yield piece[start:]
     lines = offset - 1 - skip + (not ended)
-    if offset > max(lines, 1):
+    if not found and offset > max(lines, 1):
         raise NotFound(f"{url} has {lines} lines: there is no line {offset}")
-
-
-def _first(limit: int, piece: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the first ``limit`` lines of a piece and those that follow it."""
-    left = limit
-    while True:
-        if limit:
-            end = 0
-            while left and (found := piece.find(b"\n", end) + 1):
-                end, left = found, left - 1
-            if not left:
-                yield piece[:end]
-                return
-        yield piece
-        following = next(pieces, None)
-        if following is None:
-            return
-        piece = following

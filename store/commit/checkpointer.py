@@ -1,105 +1,182 @@
-"""Checkpoints: moving what the journal holds into packs and logs, then freeing the journal.
+"""Checkpoints: move the contents of the journal into packs and logs, then free the journal.
 
 When the journal in use is full, or the store is idle, commits go on in another, and a thread of this module packs the
 blobs of the first, group by group, syncs packs and logs, brings the index up to date, and then retires the first.
 Packing is never on the way of a commit, and small blobs that came one by one are compressed with their neighbours.
 
+If the disk has no room, blobs that could not be packed stay in their journal, without loss, and are packed once there
+is room. Meanwhile commits go on as long as there are journals left.
+
 While commits come fast they have the processor to themselves, until the journals are half full; from then on they are
 held back just so much that there is always one to go on in.
+
+Dictionary: small groups are compressed with one, which is learnt from the store's own payloads.
+
+Occasional appends go into packs in groups of a few records, too few to compress well together. A zstd dictionary holds
+their common parts with all other records; with its tables even a line of text does not stay readable in the pack.
 """
 
-from __future__ import annotations
-
+import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from store.commit.intake import Intake
-from store.commit.learning import Learning
+from store.commit.intake import Intake, Load
 from store.commit.pending import Generation, Waiting
+from store.commit.request import Request
 from store.commit.writer import Writer
+from store.content.compression import SMALL_GROUP_BYTES, Member, pack_single
+from store.content.cuts import cut
+from store.content.zstd import train
+from store.disk.blob_format import Form
 from store.disk.journal_format import Checkpoint
-from store.errors import DamageError
+from store.errors import ConvfsError, DamageError, StoreFailed, StoreFull
+from store.ids import hash_bytes
+
+_FEWEST_TURNS = 512
+_FEWEST_BYTES = 256 << 10
+_MOST_TURNS = 4096
+_MOST_BYTES = 4 << 20
+_AT_ONCE = 64
+
+
+class Learning:
+    """Trains a dictionary once: as soon as there is enough to learn from, and small groups that would use it."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._writer = intake.writer
+        self._wanted = False
+        self._next_try = _FEWEST_TURNS
+
+    def packed(self, blobs: Sequence[Waiting]) -> None:
+        """Record the blobs that were packed together."""
+        if blobs and sum(blob.length for blob in blobs) < SMALL_GROUP_BYTES:
+            self._wanted = True
+
+    @property
+    def due(self) -> bool:
+        """True if :meth:`learn` is worth a try."""
+        return (
+            self._wanted
+            and self._writer.turns.count >= self._next_try
+            and not self._writer.failed
+            and not self._intake.has_dictionary
+        )
+
+    def learn(self) -> None:
+        """Train a dictionary and register it, if there is enough to learn from. Not to be called under any lock."""
+        self._next_try = 2 * self._writer.turns.count
+        try:
+            data = train(self._samples())
+            if data is not None:
+                self._register(data)
+        except ConvfsError:
+            # a store that has failed reports it at the next write; it can do without a dictionary
+            return
+
+    def _samples(self) -> list[bytes]:
+        """Return bodies as the packs hold them, of turns from all over the log; none if they are too few."""
+        intake, turns = self._intake, self._writer.turns
+        step = max(1, turns.count // _MOST_TURNS)
+        ids = range(turns.count, 0, -step)
+        samples: list[bytes] = []
+        size = 0
+        for start in range(0, len(ids), _AT_ONCE):
+            digests = []
+            for turn_id in ids[start : start + _AT_ONCE]:
+                try:
+                    digests.append(turns.get(turn_id).payload_hash)
+                except DamageError:
+                    continue
+            for payload in intake.resolver.blobs(digests).values():
+                if isinstance(payload, bytes):
+                    taken = cut(payload, intake.inline_limit)
+                    samples.append(taken.body if taken else payload)
+                    size += len(samples[-1])
+            if size >= _MOST_BYTES:
+                break
+        return samples if size >= _FEWEST_BYTES else []
+
+    def _register(self, data: bytes) -> None:
+        digest = hash_bytes(data)
+        record = pack_single(Member(digest, Form.PLAIN, len(data), data))
+        # twice: one damaged block must not take every small group with it
+        with self._intake.reliance.relying() as region:
+            self._intake.write([(record, [digest]), (record, [digest])], region)
+            self._intake.sync()
+            self._writer.submit(Request(0, dictionaries=((0, digest),)))
+        self._intake.use_dictionary(digest, data)
+
+
+log = logging.getLogger(__name__)
 
 _IDLE_SECONDS = 1.0
 _LONGEST_SECONDS = 15.0
 _SLICE_BYTES = 1 << 20
 _BREATH_SECONDS = 0.05
 _FAST = 4000
-"""So many frames a second leave nothing of the processor to others."""
-_LONGEST_PAUSE_SECONDS = 0.005
+"""The rate of frames a second at which no processor time is left for others."""
+_RETRY_SECONDS = 1.0
+"""The time after which packing is tried again when there was no room."""
 
 
 class Checkpointer:
     """Runs the checkpoints of one writer, in a thread of its own from :meth:`start` on."""
 
-    def __init__(self, writer: Writer, intake: Intake, learning: Learning) -> None:
+    def __init__(self, writer: Writer, intake: Intake, learning: Learning, packed: Callable[[], None]) -> None:
+        """``packed`` is called after each checkpoint, in its thread."""
         self._writer = writer
         self._intake = intake
         self._learning = learning
-        self._work = threading.Condition()
-        self._tasks: deque[Generation] = deque()
-        """Oldest first."""
-        self._packed = 0
-        """How many bytes of the first task have been packed."""
+        self._packed = packed
+        self._backlog = writer.backlog
+        self._work = writer.backlog.work
+        self._tasks = writer.backlog.tasks
         self._seen = (0.0, writer.seq)
         self._learns = False
         self._may_learn = True
-        self._awake = False
-        self._hurried = False
         self._closing = False
-        self.packed: Callable[[], None] = lambda: None
-        """Called after each checkpoint, in its thread."""
+        self._waits = False
         self._thread = threading.Thread(target=self._run, name="convfs-checkpoint", daemon=True)
-        writer.journal_full = self.switch
-        writer.wanted = self._wake
-        writer.pace = self.pace
 
     def take_over(self, found: Sequence[Generation], *, at_once: bool) -> None:
-        """Have packed what the journal held when it was opened; ``at_once``, before :meth:`start`."""
+        """Schedule packing of what the journal held at opening. ``at_once`` packs it now, before :meth:`start`."""
         if at_once:
             for generation in found:
-                self._pack(generation)
+                try:
+                    self._pack(generation)
+                except (StoreFailed, OSError) as error:
+                    raise self._writer.failure(error) from error
         else:
-            self._tasks += found
+            self._tasks.extend(found)
 
     def start(self) -> None:
         """Start the background thread."""
         self._thread.start()
 
-    def switch(self) -> None:
-        """Go on in another journal and have the one in use packed. The caller holds ``writer.commit_lock``."""
-        writer = self._writer
-        with self._work:
-            self._hurry(lambda: writer.journal.free)
-            writer.check()
-            self._tasks.append(self._take())
-            self._work.notify_all()
-
-    def pace(self) -> None:
-        """Hold a commit back a little where commits come faster than what came before them can be packed."""
-        if not self._tasks:
-            return
-        journal = self._writer.journal
-        ahead = 2 * (journal.backlog - self._packed) / journal.total - 1
-        if ahead > 0:
-            time.sleep(min(ahead / 100, _LONGEST_PAUSE_SECONDS))
-
     def flush(self) -> None:
-        """Pack and sync everything that has been committed, now. Raises StoreFailed."""
+        """Pack and sync everything that has been committed, now. Raises StoreFailed.
+
+        StoreFull where there is no room for that: it stays in the journal, and is packed once there is.
+        """
         writer = self._writer
+        if writer.read_only:
+            return
         with writer.commit_lock:
             if writer.journal.used and not writer.failed:
-                self.switch()
+                writer.switch()
         with self._work:
             last = self._tasks[-1] if self._tasks else None
             # no more than that: others may go on committing
-            self._hurry(lambda: all(task is not last for task in self._tasks))
+            self._backlog.hurry(lambda: all(task is not last for task in self._tasks))
+            full = self._backlog.full if last in self._tasks else None
         if writer.failed:
             writer.check()
+        if full is not None:
+            raise full
 
     def quiesce(self) -> None:
         """As :meth:`flush`, and wait until nothing is going on in the background."""
@@ -108,14 +185,14 @@ class Checkpointer:
             learns = self._learns
             self._work.wait_for(lambda: not self._learns)
         if learns:
-            # what was learnt is committed, too
+            # the learnt dictionary is committed, too
             self.flush()
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """Let commits wait; meanwhile all that was committed is in packs, logs and index, and the journal is empty.
+        """Block commits. Inside the block every commit is in packs, logs and index, and the journal is empty.
 
-        Nobody may commit within. Raises StoreFailed.
+        The block itself must not commit. Raises StoreFailed.
         """
         writer = self._writer
         while True:
@@ -123,24 +200,32 @@ class Checkpointer:
             with writer.commit_lock:
                 writer.check()
                 if writer.journal.used:
-                    self.switch()
+                    writer.switch()
                 with self._work:
-                    self._hurry(lambda: not self._tasks)
+                    self._backlog.hurry(lambda: not self._tasks)
                     learns = self._learns
+                    full = self._backlog.full if self._tasks else None
                 writer.check()
+                if full is not None:
+                    raise full
                 if learns:
-                    # it is about to commit what it has learnt
+                    # it is about to commit the dictionary
                     continue
                 writer.settle()
                 yield
                 return
 
     def close(self) -> None:
-        """Pack and sync everything, and end the thread. Raises StoreFailed if anything may be missing from the disk."""
+        """Pack and sync everything, and end the thread. Raises StoreFailed if anything may be missing from the disk.
+
+        Blobs that there is no room to pack stay in the journal, and are packed when the store is opened again.
+        """
         writer = self._writer
         try:
             self._intake.sync()
             self.flush()
+        except StoreFull as error:
+            log.warning("what was committed last is left to the journal: %s", error)
         finally:
             with self._work:
                 self._may_learn = False
@@ -153,47 +238,34 @@ class Checkpointer:
                     # what has come since, from others and from learning; and blobs that came without any commit
                     noted = writer.journal.checkpoint
                     added = noted is None or writer.packs.end > (noted.pack, noted.pack_length)
-                    if (writer.journal.used or added) and not writer.failed:
-                        self._guarded(partial(self._pack, self._take()))
+                    if (writer.journal.used or added) and not (writer.failed or writer.read_only or self._tasks):
+                        full = self._guarded(lambda: self._pack(writer.take()))
+                        if full is not None:
+                            log.warning("what was committed last is left to the journal: %s", full)
                 finally:
                     writer.close()
         if writer.failed:
             writer.check()
 
-    def _take(self) -> Generation:
-        writer = self._writer
-        try:
-            writer.journal.switch()
-        except OSError as error:
-            raise writer.fail(error) from error
-        return writer.pending.take(writer.seq, writer.turns.count, writer.head_log.length)
-
-    def _hurry(self, done: Callable[[], bool]) -> None:
-        """Wait until something is done, or nothing is left to do."""
-        while self._tasks and not done():
-            self._hurried = True
-            self._work.notify_all()
-            self._work.wait()
-
     # -- the thread ------------------------------------------------------------------------------------------------
-
-    def _wake(self) -> None:
-        with self._work:
-            self._awake = True
-            self._work.notify_all()
 
     def _run(self) -> None:
         while (task := self._next()) is not None:
-            self._guarded(partial(self._pack, task))
+            full = self._guarded(partial(self._pack, task))
             with self._work:
+                self._backlog.hurried = False
+                self._note_full(full)
+                if full is not None:
+                    self._work.notify_all()
+                    self._work.wait(_RETRY_SECONDS)
+                    continue
                 self._tasks.popleft()
-                self._hurried = False
                 learn = self._may_learn and not self._learns and self._learning.due
                 self._learns = self._learns or learn
                 self._work.notify_all()
-            self._guarded(self.packed)
+            self._guarded(self._packed)
             if learn:
-                # not here: what it commits may have to wait until the next journal has been packed
+                # not here: its commit may have to wait until the next journal has been packed
                 threading.Thread(target=self._learn, name="convfs-learning", daemon=True).start()
 
     def _learn(self) -> None:
@@ -202,27 +274,40 @@ class Checkpointer:
             self._learns = False
             self._work.notify_all()
 
-    def _guarded(self, work: Callable[[], None]) -> None:
+    def _note_full(self, full: StoreFull | None) -> None:
+        if full is not None and not self._waits:
+            log.warning("what was committed waits in the journal for room: %s", full)
+        elif full is None and self._waits:
+            log.warning("there is room again: what waited in the journal is packed")
+        self._backlog.full = full
+        self._waits = full is not None
+
+    def _guarded(self, work: Callable[[], None]) -> StoreFull | None:
+        """Do some work; return why it is to be tried again, None where it is not."""
         try:
             work()
         except Exception as error:
-            # the journal stays as it is, so nothing is lost; but no more may be taken in
-            self._writer.fail(error)
+            # the journal stays as it is, so nothing is lost; but where the disk is in an unknown state, no more may be
+            # taken in
+            failure = self._writer.failure(error)
+            if isinstance(failure, StoreFull):
+                return failure
+        return None
 
     def _hold_back(self) -> None:
         """Wait while commits come fast, unless room becomes scarce."""
         journal = self._writer.journal
-        while not self._calm() and 2 * (journal.backlog - self._packed) < journal.total:
+        while not self._calm() and 2 * (journal.backlog - self._backlog.packed) < journal.total:
             with self._work:
-                if self._hurried or self._closing:
+                if self._backlog.hurried or self._closing:
                     return
                 self._work.wait(_BREATH_SECONDS)
-                awake, self._awake = self._awake, False
+                awake, self._backlog.awake = self._backlog.awake, False
             if awake:
                 self._writer.settle()
 
     def _calm(self) -> bool:
-        """Say whether few commits have come since this was last asked."""
+        """Return whether there have been few commits since the last call."""
         before, seq = self._seen
         self._seen = now, reached = time.monotonic(), self._writer.seq
         return reached - seq < _FAST * (now - before)
@@ -234,11 +319,11 @@ class Checkpointer:
         seen = writer.seq
         while True:
             with self._work:
-                if not self._tasks and not self._closing and not self._awake:
+                if not self._tasks and not self._closing and not self._backlog.awake:
                     # nothing in the journal: nothing to do before somebody commits
                     self._work.wait(_IDLE_SECONDS / 2 if writer.journal.used and not writer.failed else None)
-                self._awake = False
-                if self._tasks:
+                self._backlog.awake = False
+                if self._tasks and not (self._closing and self._waits):
                     return self._tasks[0]
                 if self._closing:
                     return None
@@ -252,7 +337,7 @@ class Checkpointer:
                 elif now - since > _IDLE_SECONDS or now - began > _LONGEST_SECONDS:
                     self._switch_when_idle()
             except Exception as error:
-                writer.fail(error)
+                writer.failure(error)
 
     def _switch_when_idle(self) -> None:
         # not waiting for the lock: its holder may be waiting for this thread
@@ -260,9 +345,9 @@ class Checkpointer:
             try:
                 with self._work:
                     free = not self._tasks
-                # what is in the journal can wait until the disk has room for it elsewhere
+                # blobs in the journal can wait until the disk has room for them elsewhere
                 if free and self._writer.journal.used and self._writer.has_room():
-                    self.switch()
+                    self._writer.switch()
             finally:
                 self._writer.commit_lock.release()
 
@@ -270,12 +355,15 @@ class Checkpointer:
         writer = self._writer
         # where one could not be packed, none after it may be: retiring that would retire both
         writer.check()
-        load = self._intake.repack()
+        if task.blobs:
+            writer.check_least_room()
+        self._backlog.packed = 0
+        load = Load(self._intake, self._intake.packed)
         for some in _slices(task.blobs):
             self._hold_back()
             if load.payloads(writer.pending.bodies(some), self._intake.earlier) != [blob.hash for blob in some]:
                 raise DamageError("the journal does not hold any more what was written to it")
-            self._packed += sum(blob.length for blob in some)
+            self._backlog.packed += sum(blob.length for blob in some)
         load.sync()
         writer.turns.sync()
         writer.head_log.sync()
@@ -283,13 +371,14 @@ class Checkpointer:
         writer.pending.drop(task.blobs)
         self._intake.forget_earlier(blob.hash for blob in task.blobs)
         self._learning.packed(task.blobs)
+        # what was made on the way is where it belongs
+        writer.packs.check_place()
         pack, length = writer.packs.synced
         writer.journal.retire(Checkpoint(task.seq, task.turn_count, task.heads_length, pack, length))
-        self._packed = 0
+        self._backlog.packed = 0
 
 
 def _slices(blobs: list[Waiting]) -> Iterator[list[Waiting]]:
-    """Yield some of the blobs at a time."""
     some: list[Waiting] = []
     size = 0
     for blob in blobs:

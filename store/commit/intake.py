@@ -1,26 +1,296 @@
 """Blobs on their way into the packs: cut, deduplicated, grouped.
 
-An append takes its payload along in its journal entry, whole: cutting and looking for twins can wait for the
-checkpoint. An import would push every byte through the journal for nothing, so it writes to the packs at once, and
-only its turns are journalled, after the packs are synced. Both do it by a :class:`Load`.
+An append carries its payload whole in its journal entry: cutting and deduplicating can wait for the checkpoint. An
+import would push every byte through the journal for nothing, so it writes straight to the packs, and journals only its
+turns, after the packs are synced. Both use a :class:`Load`.
+
+Deltas: edited content is stored against the content that it replaces.
+
+Correcting a line of a long tool result makes a new payload whose contents resemble those of the payload that it
+replaces. Such a content is stored as a delta, against the earlier one or, if that is itself a delta, against its base,
+which is stored whole, as long as the delta stays small. So reading seldom takes more than two records, and never more
+than nine.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
-from store.commit.blob_source import StoredBlobs
-from store.commit.load import Load
-from store.commit.pending import Pending
+from blake3 import blake3
+
 from store.commit.reliance import Region, Reliance
-from store.commit.versions import Versions
 from store.commit.writer import Writer
+from store.content import zstd
+from store.content.compression import GROUP_BYTES, MAX_BODY_BYTES, SMALL_GROUP_BYTES, Member, pack_delta, pack_records
+from store.content.cuts import cut
+from store.content.delta import Delta, chunk_list, chunks, chunks_of, difference
 from store.content.resolver import Resolver
+from store.content.shelf import StoredBlobs
+from store.disk.blob_format import Chunk, Compression, Form, codec, encode_chunks, encode_record
 from store.errors import ConvfsError
-from store.ids import Hash
-from store.index.index import Place
+from store.ids import Hash, hash_bytes
+from store.index.index import BlobPlace
+
+_NOTHING: Mapping[Hash, Hash] = {}
+_CHUNKED_BYTES = MAX_BODY_BYTES // 2
+_GROUPS_AHEAD = 4
+
+_Packed = list[tuple[bytes, list[Hash]]]
+
+
+class Load:
+    """Writes many blobs straight into the packs, in groups, in the order in which they are added.
+
+    Added blobs can be read, and named by turns, after :meth:`sync`. For one thread. A write that fails raises
+    StoreFailed, and the store takes no more.
+    """
+
+    def __init__(
+        self, intake: Intake, held: Callable[[Sequence[Hash], Region], set[Hash]], packer: Executor | None = None
+    ) -> None:
+        self._intake = intake
+        self._region = region = intake.reliance.region()
+        self._packer = packer
+        self._held = held
+        self._group: list[Member] = []
+        self._group_bytes = 0
+        self._new: set[Hash] = set()
+        self._packing: deque[Future[_Packed]] = deque()
+        """Groups that are being compressed, in order."""
+        new = self._new
+        self._versions = Versions(intake, lambda digest: digest in new or bool(intake.packed([digest], region)))
+
+    def payloads(self, payloads: Sequence[bytes], earlier: Mapping[Hash, Hash] = _NOTHING) -> list[Hash]:
+        """Add payloads of turns, whose large strings become blobs of their own; return their hashes.
+
+        ``earlier`` holds the payloads that new ones replace, by hash: the parts that they share are not stored again.
+        """
+        digests = [hash_bytes(payload) for payload in payloads]
+        missing = self._missing(digests)
+        cuts = {
+            digest: (payload, cut(payload, self._intake.inline_limit))
+            for digest, payload in zip(digests, payloads, strict=True)
+            if digest in missing
+        }
+        missing = self._missing([name for _payload, taken in cuts.values() if taken for name, _ in taken.contents])
+        for digest, (payload, taken) in cuts.items():
+            before = earlier.get(digest)
+            if taken is None:
+                self._add(Member(digest, Form.PLAIN, len(payload), payload), before)
+                continue
+            for name, content in taken.contents:
+                if name in missing:
+                    missing.remove(name)
+                    self._add(Member(name, Form.PLAIN, len(content), content), before)
+            self._add(Member(digest, Form.SKELETON, len(payload), taken.body), before)
+        return digests
+
+    def blob(self, data: bytes) -> Hash:
+        """Add a blob as it is; a very large one in chunks."""
+        if len(data) > _CHUNKED_BYTES:
+            return self.huge(memoryview(data))
+        return self._plain(data)
+
+    def huge(self, data: memoryview, passed: Callable[[int], None] = lambda _position: None) -> Hash:
+        """Add a blob of any size without holding it: in chunks; ``passed`` is told how far reading has come."""
+        digest, listed = chunk_list(data, passed)
+        if not self._missing([digest]):
+            return digest
+        for start, end in chunks(data):
+            self._plain(bytes(data[start:end]))
+            passed(end)
+        self._list(digest, len(data), listed)
+        return digest
+
+    def stream(self, pieces: Iterable[bytes]) -> tuple[Hash, int]:
+        """Add a blob that comes in pieces, of any size and in chunks, and return its hash and its size."""
+        whole, size = blake3(), 0
+        listed: list[Chunk] = []
+        for chunk in chunks_of(pieces):
+            whole.update(chunk)
+            size += len(chunk)
+            listed.append(Chunk(self._plain(chunk), len(chunk)))
+        if len(listed) < 2:
+            return (listed[0].hash if listed else self._plain(b"")), size
+        digest = Hash(whole.digest())
+        if self._missing([digest]):
+            self._list(digest, size, encode_chunks(listed))
+        return digest, size
+
+    def _list(self, digest: Hash, size: int, listed: bytes) -> None:
+        self._flush()
+        # or a power failure might leave a list of missing chunks
+        self._intake.sync()
+        record = encode_record(codec(Compression.CHUNKS, Form.PLAIN), size, digest, listed)
+        self._intake.write([(record, [digest])], self._region)
+        self._new.add(digest)
+
+    def sync(self) -> None:
+        """Make what was added durable and readable."""
+        self._flush()
+        self._intake.sync()
+        self._new.clear()
+
+    def _plain(self, data: bytes) -> Hash:
+        digest = hash_bytes(data)
+        if self._missing([digest]):
+            self._add(Member(digest, Form.PLAIN, len(data), data))
+        return digest
+
+    def _missing(self, digests: Sequence[Hash]) -> set[Hash]:
+        unknown = {digest for digest in digests if digest not in self._new}
+        return unknown - self._held(list(unknown), self._region) if unknown else unknown
+
+    def _add(self, member: Member, earlier: Hash | None = None) -> None:
+        record = self._versions.record(member, earlier) if earlier is not None else None
+        self._new.add(member.hash)
+        if record is not None:
+            self._intake.write([(record, [member.hash])], self._region)
+            return
+        self._group.append(member)
+        self._group_bytes += len(member.body)
+        if self._group_bytes >= GROUP_BYTES:
+            self._pass_on()
+
+    def _flush(self) -> None:
+        self._pass_on()
+        while self._packing:
+            self._intake.write(self._packing.popleft().result(), self._region)
+
+    def _pass_on(self) -> None:
+        """Start compressing the current group, and write the groups that are done."""
+        if self._group:
+            dictionary = self._intake.dictionary() if self._group_bytes < SMALL_GROUP_BYTES else None
+            group, self._group, self._group_bytes = self._group, [], 0
+            if self._packer is None:
+                self._intake.write(pack_records(group, dictionary), self._region)
+            else:
+                self._packing.append(self._packer.submit(pack_records, group, dictionary))
+        while self._packing and (len(self._packing) > _GROUPS_AHEAD or self._packing[0].done()):
+            self._intake.write(self._packing.popleft().result(), self._region)
+
+
+LEAST_BYTES = 16 << 10
+"""Shorter contents are packed with their neighbours: they are small anyway."""
+
+_DEEPEST = 8
+_TINY = 512
+_SMALL, _HALF, _EIGHTH = 32, 2, 8
+
+_PIECE = 1 << 10
+
+
+class Versions:
+    """Makes the deltas of one load.
+
+    ``limit`` is where strings leave payloads. Earlier payloads are read by ``resolver``, wherever they are; contents
+    are deltas only against what is ``there``, in the packs or written by this load already, and ``packed`` reads those:
+    a blob that waits in the journal may be packed as a delta against this very one.
+    """
+
+    def __init__(self, intake: Intake, there: Callable[[Hash], bool]) -> None:
+        self._resolver = intake.resolver
+        self._packed = intake.in_packs
+        self._limit = intake.inline_limit
+        self._there = there
+        self._bases: dict[Hash, list[Hash]] = {}
+        """The blobs that this load has stored as deltas, with the blobs that each needs, nearest first."""
+        self._parts = _Parts(None, [])
+
+    def record(self, member: Member, earlier: Hash) -> bytes | None:
+        """Return a record that holds a blob of a payload that takes the place of the payload ``earlier``.
+
+        None where a delta would not be much smaller than the blob alone.
+        """
+        body = member.body
+        if len(body) < LEAST_BYTES:
+            return None
+        if self._parts.payload != earlier:
+            self._parts = self._taken_apart(earlier)
+        nearest = self._parts.nearest(member)
+        if nearest is None or not self._there(nearest[0]):
+            return None
+        try:
+            # the one that lies there whole first
+            chain = [nearest[0], *self._needs(nearest[0])][::-1]
+        except ConvfsError:
+            return None
+        best: tuple[int, int, Delta] | None = None
+        alone = 0
+        for depth, base in enumerate(chain[:_DEEPEST]):
+            data = nearest[1] if base == nearest[0] else self._read(base)
+            if data is None:
+                continue
+            delta = difference(data, body)
+            if best is None or delta.size < best[0]:
+                best = delta.size, depth, delta
+            if delta.size <= _TINY:
+                break
+            alone = alone or len(zstd.compress(body))
+            if delta.size <= alone // _SMALL:
+                break
+        if best is None or best[0] > max(alone // (_HALF if len(chain) <= _DEEPEST else _EIGHTH), _TINY):
+            return None
+        _size, depth, delta = best
+        self._bases[member.hash] = chain[depth::-1]
+        return pack_delta(member, chain[depth], delta)
+
+    def _needs(self, digest: Hash) -> list[Hash]:
+        known = self._bases.get(digest)
+        if known is not None:
+            return known
+        try:
+            return self._packed.bases(digest)
+        except ConvfsError:
+            if self._there(digest):
+                return []
+            raise
+
+    def _read(self, digest: Hash) -> bytes | None:
+        try:
+            return self._packed.blob(digest)
+        except ConvfsError:
+            return None  # not in the packs yet, perhaps
+
+    def _taken_apart(self, earlier: Hash) -> _Parts:
+        try:
+            payload = self._resolver.blob(earlier)
+        except ConvfsError:
+            return _Parts(None, [])
+        taken = cut(payload, self._limit)
+        contents = taken.contents if taken else []
+        return _Parts((earlier, payload), [part for part in contents if len(part[1]) >= LEAST_BYTES])
+
+
+class _Parts:
+    """A payload, and the contents that it was made of; finds the one that resembles another most."""
+
+    def __init__(self, whole: tuple[Hash, bytes] | None, contents: list[tuple[Hash, bytes]]) -> None:
+        self.payload = whole[0] if whole else None
+        self._whole = whole
+        self._contents = contents
+        self._pieces: dict[bytes, int] | None = None
+
+    def nearest(self, member: Member) -> tuple[Hash, bytes] | None:
+        """Return what ``member`` has most in common with, if it is a content; a skeleton has with the payload."""
+        if not self._contents or member.form == Form.SKELETON:
+            return self._whole
+        if len(self._contents) == 1:
+            return self._contents[0]
+        if self._pieces is None:
+            self._pieces = {
+                piece: number for number, (_digest, content) in enumerate(self._contents) for piece in _pieces(content)
+            }
+        shared = Counter(self._pieces[piece] for piece in _pieces(member.body) if piece in self._pieces)
+        return self._contents[shared.most_common(1)[0][0]] if shared else None
+
+
+def _pieces(content: bytes) -> Iterator[bytes]:
+    return (content[start:stop] for start, stop in chunks(content, _PIECE))
+
 
 _REMEMBERED = 100_000
 _CACHE_BYTES = 8 << 20
@@ -36,21 +306,22 @@ class Intake:
         names = writer.index.dictionaries()
         self._dictionary_name = names[-1][1] if names else None
         self._dictionary: tuple[Hash, bytes] | None = None
-        # what waits in the journal must not vouch for what lies in the packs
-        self._packed = Resolver(StoredBlobs(Pending(writer.journal), writer.index, writer.packs), _CACHE_BYTES)
+        # blobs in the journal must not vouch for those in the packs
+        self.in_packs = Resolver(StoredBlobs(lambda _digest: None, writer.index, writer.packs), _CACHE_BYTES)
         self._sound: dict[Hash, None] = {}
-        self._earlier: dict[Hash, Hash] = {}
+        self.earlier: dict[Hash, Hash] = {}
+        """The payload that each payload in the journal replaces, where the caller named one."""
         self._packer = ThreadPoolExecutor(1, "convfs-packing")
         self._append_lock = threading.Lock()
         self._sync_lock = threading.Lock()
         self.reliance = Reliance()
-        """Who relies on which blobs."""
-        self._unfiled: list[tuple[Hash, Place]] = []
+        """The regions that rely on blobs."""
+        self._unfiled: list[tuple[Hash, BlobPlace]] = []
         self._written: set[Hash] = set()
-        """Those of ``_unfiled``."""
+        """The hashes of the blobs in ``_unfiled``."""
 
     def held(self, digests: Sequence[Hash], region: Region) -> set[Hash]:
-        """Return those blobs that the store has, intact, in a pack or in the journal, or will have after a sync."""
+        """Return the blobs that the store holds intact, in a pack or in the journal, or will hold after a sync."""
         pending, written = self.writer.pending, self._written
         # these are on their way into the last pack: no sweep touches that
         waiting = {digest for digest in digests if digest in written or digest in pending}
@@ -58,7 +329,7 @@ class Intake:
         return waiting | self.packed([digest for digest in digests if digest not in waiting], region)
 
     def packed(self, digests: Sequence[Hash], region: Region) -> set[Hash]:
-        """Return those blobs that a pack has, intact: a damaged one is not deduplicated onto, it is written anew.
+        """Return the blobs that a pack holds intact. A damaged one is not deduplicated onto but written again.
 
         They stay as long as ``region`` is held.
         """
@@ -67,7 +338,7 @@ class Intake:
             sound = {digest for digest in digests if digest in self._sound}
             for digest in self.writer.index.locate([digest for digest in digests if digest not in sound]):
                 try:
-                    self._packed.check(digest)
+                    self.in_packs.check(digest)
                 except ConvfsError:
                     continue
                 sound.add(digest)
@@ -78,54 +349,49 @@ class Intake:
                 return noted
 
     def remember(self, digest: Hash) -> None:
-        """Note that the blob was seen intact in a pack (for a while: the memory is bounded)."""
+        """Remember that the blob was intact in a pack (for a while: the memory is bounded)."""
         if len(self._sound) >= _REMEMBERED:
             self._sound = {}
         self._sound[digest] = None
 
     def load(self) -> Load:
-        """Begin to write blobs straight into the packs. They are compressed beside whoever brings them.
+        """Begin to write blobs straight into the packs. They are compressed on another thread.
 
-        Until the load is let go of, nothing is dropped that it has written, or found to be there. Whoever lets go of it
-        before the commit that names its blobs does both within ``reliance.relying()``.
+        While the load is held, no blob that it has written or found is dropped. A caller that lets go of it before
+        the commit that names its blobs must do both within ``reliance.relying()``.
         """
         return Load(self, self.held, self._packer)
 
-    def repack(self) -> Load:
-        """Begin to move blobs from the journal into the packs."""
-        return Load(self, self.packed)
+    def put(self, data: bytes) -> Hash:
+        """Store ``data`` and return its name once it is durable. For a day at least nothing need name it."""
+        load = self.load()
+        digest = load.blob(data)
+        load.sync()
+        self.touch(digest)
+        return digest
 
     def close(self) -> None:
-        """End what compresses."""
+        """End the compressing thread."""
         self._packer.shutdown()
 
     # -- versions --------------------------------------------------------------------------------------------------
 
-    @property
-    def earlier(self) -> Mapping[Hash, Hash]:
-        """Which payload each of those that wait in the journal takes the place of, where that was said."""
-        return self._earlier
-
     def note_earlier(self, earlier: Mapping[Hash, Hash]) -> None:
-        """Note of payloads that are about to be journalled what they take the place of."""
-        if len(self._earlier) >= _REMEMBERED:
-            self._earlier = {}
-        self._earlier.update(earlier)
+        """Record the payloads that new payloads, about to be journalled, replace."""
+        if len(self.earlier) >= _REMEMBERED:
+            self.earlier = {}
+        self.earlier.update(earlier)
 
     def forget_earlier(self, digests: Iterable[Hash]) -> None:
         """Forget about payloads that were packed."""
         for digest in digests:
-            self._earlier.pop(digest, None)
-
-    def versions(self, there: Callable[[Hash], bool]) -> Versions:
-        """Begin to store deltas."""
-        return Versions(self.resolver, self._packed, self.inline_limit, there)
+            self.earlier.pop(digest, None)
 
     # -- the dictionary --------------------------------------------------------------------------------------------
 
     @property
     def has_dictionary(self) -> bool:
-        """Whether the store has a dictionary, readable or not."""
+        """True if the store has a dictionary, readable or not."""
         return self._dictionary_name is not None
 
     def dictionary(self) -> tuple[Hash, bytes] | None:
@@ -151,7 +417,7 @@ class Intake:
     def write(self, records: Sequence[tuple[bytes, list[Hash]]], region: Region) -> None:
         """Append records, each with the hashes of its blobs, to the packs. Raises StoreFailed.
 
-        But for those that somebody else has written since they were looked for: what many bring at once is there once.
+        Skips blobs that another thread has written since the look-up: blobs that many bring at once are stored once.
         """
         writer = self.writer
         writer.check()
@@ -166,20 +432,20 @@ class Intake:
                     self._written.update(hashes)
                     self.reliance.note(region, hashes)
         except Exception as error:
-            raise writer.fail(error) from error
+            raise writer.failure(error) from error
         except BaseException:
-            # interrupted (Ctrl-C): what lies in the packs may never be filed
+            # interrupted (Ctrl-C): blobs in the packs may never be filed
             writer.index.db.damaged = True
             raise
 
     def sync(self) -> None:
-        """Bring everything that was written to disk, and file it. Raises StoreFailed."""
+        """Sync all writes to disk, and file them. Raises StoreFailed."""
         writer = self.writer
         if not self._unfiled:
             return
         writer.check()
         try:
-            # whoever comes first does it for all
+            # the first caller does it for all
             with self._sync_lock:
                 with self._append_lock:
                     places = self._unfiled[:]
@@ -187,7 +453,7 @@ class Intake:
                 if places:
                     writer.packs.sync()
                     packs = {number: writer.packs.length(number) for number in {place[0] for _digest, place in places}}
-                    # there may be more in the last by now
+                    # the last pack may have grown since
                     writer.index.add_blobs(places, packs | dict((end,)))
                     with self._append_lock:
                         del self._unfiled[: len(places)]
@@ -195,12 +461,12 @@ class Intake:
                             self.remember(digest)
                         self._written = {digest for digest, _place in self._unfiled}
         except Exception as error:
-            raise writer.fail(error) from error
+            raise writer.failure(error) from error
 
     def cold(self, *, roll: bool) -> list[int]:
-        """Return the packs that nothing is written to any more and all of whose blobs are filed.
+        """Return the packs that are no longer written to and whose blobs are all filed.
 
-        With ``roll``, these are all that there are now.
+        With ``roll``, these are all current packs.
         """
         packs = self.writer.packs
         self.writer.check()
@@ -210,12 +476,12 @@ class Intake:
                     packs.roll()
                 found = packs.cold()
         except Exception as error:
-            raise self.writer.fail(error) from error
+            raise self.writer.failure(error) from error
         self.sync()
         return found
 
     def touch(self, digest: Hash) -> None:
-        """Have a blob that nothing names yet count as written just now."""
+        """Count a blob that nothing names yet as written just now."""
         self.reliance.last(digest)
         for pack, _offset, _member in self.writer.index.locate([digest]).get(digest, ()):
             self.writer.packs.touch(pack)

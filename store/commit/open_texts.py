@@ -1,25 +1,22 @@
 """The turns that are being written, piece by piece, as far as they are durable."""
 
-from __future__ import annotations
-
 import struct
 import threading
 from collections.abc import Iterable, Mapping
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from store.content.veil import veil
+from store.content.zstd import veil
 from store.disk.file_header import Damage
-from store.disk.head_format import Deleted, Frame, HeadMoved, Patched
-from store.disk.note_format import TEXT_NOTES, Closed, Opened, TextAdded
+from store.disk.head_format import TEXT_NOTES, Closed, Deleted, HeadFrame, HeadMoved, Patched, TextAdded, TurnOpened
 from store.ids import hash_bytes
 
 
 class OpenText(Struct, frozen=True):
-    """What there is of an open turn: its context, type tag and codec, when it was opened, and its text so far.
+    """A snapshot of an open turn: its context, type tag and codec, when it was opened, and its text so far.
 
-    ``damaged`` says that something of it may be lost, behind this text; ``touched_ms`` is when it was opened or last
-    added to.
+    ``damaged`` means that some of its text, after this, may be lost. ``touched_ms`` is the time at which it was opened
+    or last added to.
     """
 
     number: int
@@ -33,25 +30,22 @@ class OpenText(Struct, frozen=True):
 
 
 FOLLOWED = (*TEXT_NOTES, HeadMoved, Patched, Deleted)
-"""What the frames tell of that open turns depend on."""
+"""The notes that open turns depend on."""
 
 
-class _Open:
-    """One open turn. Who adds to it, or closes it, holds its ``lock`` meanwhile."""
+class _Open(Struct, eq=False):
+    """One open turn. Its ``lock`` is held while it is added to or closed."""
 
-    __slots__ = ("context", "damaged", "lock", "opened", "seen", "text", "touched", "touched_ms")
-
-    def __init__(self, context: int, opened: Opened, seq: int) -> None:
-        self.context = context
-        self.opened = opened
-        self.text = bytearray()
-        self.damaged = False
-        self.lock = threading.Lock()
-        self.touched = seq
-        """The seq of the frame that opened it, or last added to it."""
-        self.touched_ms = opened.time_ms
-        self.seen: OpenText | None = None
-        """What was last returned of it."""
+    context: int
+    opened: TurnOpened
+    touched: int
+    """The seq of the frame that opened it, or last added to it."""
+    touched_ms: int
+    text: bytearray = field(default_factory=bytearray)
+    damaged: bool = False
+    seen: OpenText | None = None
+    """The snapshot that was last returned, while it still holds."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class OpenTexts:
@@ -61,17 +55,17 @@ class OpenTexts:
         self._open: dict[int, _Open] = {}
         self._of: dict[int, list[int]] = {}
         self._moved: dict[int, int] = {}
-        """By context that has open turns: the seq at which its head last moved while it had any."""
+        """The seq at which a context's head last moved while it had open turns, by context that has any."""
         self.size = 0
-        """How many bytes all texts have together."""
+        """The total size of all texts, in bytes."""
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def replay(self, frames: Iterable[Frame | Damage], known: Mapping[int, int]) -> None:
+    def replay(self, frames: Iterable[HeadFrame | Damage], known: Mapping[int, int]) -> None:
         """Apply the frames of a log; ``known`` are those turns that are open in the end, and their contexts."""
         for frame in frames:
-            if isinstance(frame, Frame):
+            if isinstance(frame, HeadFrame):
                 self.apply(frame)
                 continue
             # what is lost may have been of any of them
@@ -81,10 +75,10 @@ class OpenTexts:
             self._close(number)
         for number, context in known.items():
             if number not in self._open:
-                self._add(number, context, Opened(0, 0, 0), number).damaged = True
+                self._add(number, context, TurnOpened(0, 0, 0), number).damaged = True
 
-    def apply(self, frame: Frame) -> None:
-        """Take note of one frame."""
+    def apply(self, frame: HeadFrame) -> None:
+        """Apply one frame."""
         body = frame.body
         if isinstance(body, TextAdded):
             found = self._open.get(body.number)
@@ -96,7 +90,7 @@ class OpenTexts:
                     found.damaged = True
                 found.touched = frame.seq
                 found.touched_ms = body.time_ms
-        elif isinstance(body, Opened):
+        elif isinstance(body, TurnOpened):
             self._add(frame.seq, frame.context, body, frame.seq)
         elif isinstance(body, Closed):
             self._close(body.number)
@@ -106,8 +100,8 @@ class OpenTexts:
         elif isinstance(body, HeadMoved | Patched) and frame.context in self._of:
             self._moved[frame.context] = frame.seq
 
-    def _add(self, number: int, context: int, opened: Opened, seq: int) -> _Open:
-        added = self._open[number] = _Open(context, opened, seq)
+    def _add(self, number: int, context: int, opened: TurnOpened, seq: int) -> _Open:
+        added = self._open[number] = _Open(context, opened, seq, opened.time_ms)
         self._of[context] = [*self._of.get(context, ()), number]
         return added
 
@@ -121,7 +115,7 @@ class OpenTexts:
                 self._moved.pop(closed.context, None)
 
     def blank(self, number: int, start: int, text: bytes) -> None:
-        """Take note that something else stands in the text of an open turn from ``start`` on, as long."""
+        """Overwrite the text of an open turn from ``start`` on with ``text``, which is as long."""
         one = self._open.get(number)
         if one is not None:
             one.text[start : start + len(text)] = text
@@ -131,17 +125,17 @@ class OpenTexts:
         """Return an open turn, None if there is none of that number."""
         return self._open.get(number)
 
-    def of(self, context: int, most: int = -1) -> list[OpenText]:
+    def of(self, context_id: int = 0, most: int = -1) -> list[OpenText]:
         """Return the open turns of a context, or of all (0), in the order in which they were opened.
 
-        With ``most`` no more than the first so many.
+        With ``most``, only the first ``most`` of them.
         """
-        numbers = self._of.get(context, ()) if context else list(self._open)
+        numbers = self._of.get(context_id, ()) if context_id else list(self._open)
         some = numbers if most < 0 else numbers[:most]
         return [text for number in some if (text := self.get(number)) is not None]
 
     def has(self, context: int) -> bool:
-        """Say whether a context has open turns."""
+        """Return whether a context has open turns."""
         return context in self._of
 
     def leading(self, context: int) -> int:
@@ -162,17 +156,8 @@ class OpenTexts:
         seen = one.seen
         # it never changes but by growing
         if seen is None or len(seen.text) != len(one.text) or seen.damaged != one.damaged:
-            opened = one.opened
-            seen = one.seen = OpenText(
-                number,
-                one.context,
-                opened.tag,
-                opened.codec,
-                opened.time_ms,
-                bytes(one.text),
-                one.damaged,
-                one.touched_ms,
-            )
+            opened = (one.opened.tag, one.opened.codec, one.opened.time_ms)
+            seen = one.seen = OpenText(number, one.context, *opened, bytes(one.text), one.damaged, one.touched_ms)
         return seen
 
 

@@ -1,14 +1,17 @@
 """Blobs that are durable in the journal but not yet in a pack."""
 
 import threading
-from collections.abc import Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from msgspec import Struct
 
 from store.disk.blob_format import Form
-from store.disk.journal import Journal, Place
+from store.disk.journal import Journal, JournalPlace
 from store.disk.journal_format import JournalBlob
+from store.errors import StoreFull
 from store.ids import Hash
 
 
@@ -48,12 +51,12 @@ class Pending:
         return len(self._blobs)
 
     def __contains__(self, digest: Hash) -> bool:
-        """Whether the blob waits to be packed."""
+        """Return whether the blob waits to be packed."""
         return digest in self._blobs
 
     @property
     def body_bytes(self) -> int:
-        """How many bytes the bodies of all of them have."""
+        """The total size of all bodies, in bytes."""
         with self._lock:
             return sum(waiting.length for waiting in self._blobs.values())
 
@@ -78,8 +81,8 @@ class Pending:
                 return found.form, body
         return None
 
-    def add(self, blobs: Sequence[JournalBlob], end: Place, *, keep: bool = True) -> None:
-        """Take in the blobs of an entry, which ends at ``end``; ``keep`` their bodies in memory."""
+    def add(self, blobs: Sequence[JournalBlob], end: JournalPlace, *, keep: bool = True) -> None:
+        """Add the blobs of an entry that ends at ``end``; with ``keep``, hold their bodies in memory."""
         number, offset = end
         offset -= sum([len(blob.body) for blob in blobs])
         with self._lock:
@@ -103,3 +106,49 @@ class Pending:
         with self._lock:
             for waiting in some:
                 self._blobs.pop(waiting.hash, None)
+
+
+_LONGEST_PAUSE_SECONDS = 0.005
+
+
+class Backlog:
+    """Generations that wait to be packed: the writer adds them, the checkpointer takes them out.
+
+    ``work`` guards all of it, and is notified of every change.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.work = threading.Condition()
+        self.tasks: deque[Generation] = deque()
+        """Oldest first."""
+        self.packed = 0
+        """The number of bytes of the first task that have been packed."""
+        self.full: StoreFull | None = None
+        """The reason why packing failed when it was last tried."""
+        self.awake = False
+        """True if there is a commit that the checkpointer has not looked at."""
+        self.hurried = False
+        """True if a thread waits for the first task."""
+
+    def wake(self) -> None:
+        """Tell the checkpointer that there is work."""
+        with self.work:
+            self.awake = True
+            self.work.notify_all()
+
+    def pace(self) -> None:
+        """Hold a commit back a little where commits come faster than what came before them can be packed."""
+        if not self.tasks:
+            return
+        ahead = 2 * (self._journal.backlog - self.packed) / self._journal.total - 1
+        if ahead > 0:
+            time.sleep(min(ahead / 100, _LONGEST_PAUSE_SECONDS))
+
+    def hurry(self, done: Callable[[], bool]) -> None:
+        """Wait until something is done, nothing is left to do, or there is no room. The caller holds ``work``."""
+        self.full = None
+        while self.tasks and not done() and self.full is None:
+            self.hurried = True
+            self.work.notify_all()
+            self.work.wait()

@@ -1,21 +1,21 @@
-"""Who relies on which blobs, so that none is dropped that somebody is about to name.
+"""Reliance: the record of blobs that running work is about to name, so that no sweep drops one of them.
 
-A blob is written, or found to be there already, some time before the commit that names it. Between the two, nothing in
-the store leads to it. Whoever sweeps must not drop it, and must not wait either until everybody is done: an import may
-take hours. So every piece of work that finds or writes blobs is a :class:`Region`, from before its first question
-until its commit has been made, and what it wrote or was told to be there is noted in it, in eight bytes a blob.
+A blob is written, or found in the store, some time before the commit that names it. Between the two, nothing in the
+store leads to it. A sweep must not drop it, and cannot wait until all work is done: an import may take hours. So every
+piece of work that finds or writes blobs is a :class:`Region`, from before its first lookup until after its commit. The
+region notes each blob that it wrote or found, in eight bytes a blob.
 
-A sweep goes so, and drops nothing that anything names, or will name:
+A sweep has four steps, and drops nothing that anything names, or will name:
 
-1. It *watches*: from now on, regions that end are remembered with what they noted.
-2. It looks at what has been committed. A region that ended before step 1 has committed by now, and is seen.
-3. It *dooms* what nothing leads to, but for what regions have noted, and all that this needs. Noting and dooming
-   exclude each other: whoever asks later is told that a doomed blob is not there, and writes it anew, into the last
-   pack.
-4. It removes the doomed from index and packs, and *ends*. Who had looked a blob up before, and has not noted it when
-   the sweep ends, looks it up once more: the number of sweeps (``epoch``) tells.
+1. It *watches*: from here on, regions that end are remembered with the blobs that they noted.
+2. It looks at what has been committed. A region that ended before step 1 has already committed, so its blobs are seen.
+3. It *dooms* every blob that nothing leads to, except those that regions have noted and the blobs that these need.
+   Noting and dooming exclude each other: a later lookup does not find a doomed blob, so the caller writes it again,
+   into the last pack.
+4. It removes the doomed blobs from index and packs, and *ends*. A caller that looked a blob up before, and has not
+   noted it when the sweep ends, looks it up once more: the number of sweeps (``epoch``) has changed.
 
-Blobs are known by the first eight bytes of their hashes. Where two have the same, both are kept.
+Blobs are identified by the first eight bytes of their hashes. If two have the same, both are kept.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LASTING_SECONDS = 3600.0
 
 
 class Region:
-    """One piece of work, as long as somebody holds it: ``keys`` are those of the blobs that it relies on."""
+    """One piece of work, for as long as it is held. ``keys`` are those of the blobs that it relies on."""
 
     __slots__ = ("__weakref__", "_ended", "keys")
 
@@ -51,7 +51,7 @@ class Reliance:
 
     def __init__(self) -> None:
         self.epoch = 0
-        """How many sweeps have ended."""
+        """The number of sweeps that have ended."""
         self._lock = threading.RLock()
         self._local = threading.local()
         self._regions: WeakSet[Region] = WeakSet()
@@ -59,13 +59,13 @@ class Reliance:
         self._past: deque[array[int]] = deque()
         """The keys of regions that have ended while a sweep watches."""
         self._lasting: deque[tuple[float, int]] = deque()
-        """Blobs that were given without anything that names them, and when."""
+        """Blobs that were stored before anything names them, with their times."""
         self._doomed: Container[int] = ()
 
-    # -- those who write -------------------------------------------------------------------------------------------
+    # -- writers ---------------------------------------------------------------------------------------------------
 
     def region(self) -> Region:
-        """Return the region that this thread is in; where it is in none, begin one for the caller to hold."""
+        """Return the region of this thread; if it has none, begin one for the caller to hold."""
         inside: Region | None = getattr(self._local, "region", None)
         if inside is None:
             with self._lock:
@@ -74,20 +74,19 @@ class Reliance:
         return inside
 
     @contextmanager
-    def relying(self) -> Iterator[None]:
-        """Have everything that the block puts into the store, or finds there, be in one region."""
+    def relying(self) -> Iterator[Region]:
+        """Put every blob that the block writes to the store, or finds there, into one region."""
         before: Region | None = getattr(self._local, "region", None)
-        self._local.region = before or self.region()
+        inside = self._local.region = before or self.region()
         try:
-            yield
+            yield inside
         finally:
             self._local.region = before
 
     def note(self, region: Region, found: Collection[Hash], epoch: int | None = None) -> set[Hash] | None:
-        """Rely on blobs that were ``found`` to be there, and return which still are.
+        """Rely on blobs that were ``found`` in the store, and return those that are still there.
 
-        None where that may have changed since it was ``epoch``: look again. What is yet to come into the packs has no
-        such moment.
+        None if that may have changed since ``epoch``: look again. Blobs on their way into the packs have no epoch.
         """
         keys = {digest: hash_key(digest) for digest in found}
         with self._lock:
@@ -110,11 +109,11 @@ class Reliance:
         if self._watched:
             self._past.append(region.keys)
 
-    # -- those who sweep -------------------------------------------------------------------------------------------
+    # -- sweeps ----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch while the block runs; one at a time does."""
+        """Watch while the block runs. Only one sweep may watch at a time."""
         self._watched = True
         try:
             yield
@@ -126,12 +125,12 @@ class Reliance:
                 self._past.clear()
 
     def doom(self, garbage: Container[int], spare: Callable[[set[int]], None]) -> None:
-        """Have what is ``garbage`` count as not there until the watch ends.
+        """Treat all ``garbage`` as missing until the watch ends.
 
-        Before, ``spare`` is to take out of it the blobs that it is called with, and what they need.
+        Before that, ``spare`` must remove from it the blobs that it is called with, and the blobs that they need.
         """
         seen: dict[int, int] = {}
-        # what there is to begin with is looked at while others go on
+        # the first blobs are checked while others go on
         if relied := self._relied(garbage, seen):
             spare(relied)
         while True:
@@ -143,7 +142,7 @@ class Reliance:
             spare(relied)
 
     def _relied(self, garbage: Container[int], seen: dict[int, int]) -> set[int]:
-        """Return what of ``garbage`` somebody relies on; ``seen`` is how much of each region has been looked at."""
+        """Return the part of ``garbage`` that is relied on; ``seen`` is how much of each region has been looked at."""
         oldest = time.monotonic() - _LASTING_SECONDS
         found = {key for since, key in list(self._lasting) if since >= oldest and key in garbage}
         for keys in self._noted():

@@ -1,16 +1,19 @@
-"""What one caller asks the writer to make durable, and what comes back."""
-
-from __future__ import annotations
+"""Requests: what callers want made durable; a group of them is worked out before anything is written."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from store.disk import head_format as heads
+from store.disk import turn_format
 from store.disk.head_format import Body, Deleted, TextAdded
-from store.disk.journal_format import JournalBlob
+from store.disk.journal_format import JournalBlob, JournalEntry
 from store.disk.turn_format import Turn
-from store.ids import Hash, patch_of, tip_of
+from store.disk.turn_log import TurnLog
+from store.errors import Conflict, DamageError, NotFound, UsageError
+from store.ids import PATCHES_BEYOND, TURNS_BEYOND, Hash, now_ms, patch_of, tip_of, turn_of
+from store.index.notes import KeyPlace
 
 
 class NewTurn(Struct, frozen=True, gc=False):
@@ -43,11 +46,17 @@ class ContextHead(Struct, frozen=True, gc=False):
         return tip_of(self.turn, self.patch)
 
 
-class Request:
+def _shut_gate() -> threading.Lock:
+    gate = threading.Lock()
+    gate.acquire()
+    return gate
+
+
+class Request(Struct, eq=False):
     """One unit of work: all of it becomes durable, or none.
 
     ``context`` None creates one, whose branch begins at ``parent`` (0: empty); 0 is none at all: turns that no branch
-    shows yet. Else ``parent`` 0 means the context's head, and None that nothing precedes: the branch begins anew.
+    shows yet. Else ``parent`` 0 means the context's head, and None that nothing precedes: the branch starts over.
     Turns follow each other. ``move_head`` False leaves the head where it is: the turns are durable, but no branch
     shows them yet. ``changes`` is a JSON object of metadata. ``action`` names the move for ``versions``; "append"
     makes no version of its own, unless it leaves turns behind.
@@ -58,8 +67,8 @@ class Request:
     that is a tip).
 
     ``expected_head`` is the tip that the context must have, ``name`` the project and name that no other
-    conversation may have (None: nothing is expected); else Conflict. ``superseded`` says what became of turns that
-    were in the branch: (old, new, count) each, see :class:`store.disk.head_format.Superseded`; a negative ``new``
+    conversation may have (None: nothing is expected); else Conflict. ``superseded`` gives the successors of turns
+    that were in the branch: (old, new, count) each, see :class:`store.disk.head_format.Superseded`; a negative ``new``
     counts this request's own turns from -1 on: -1, -2 and so on.
 
     ``expected_turn`` is the turn that the context's head must be at (0: it must be empty), through whatever patches.
@@ -72,94 +81,40 @@ class Request:
     none; or ``error``.
     """
 
-    __slots__ = (
-        "action",
-        "aliases",
-        "blobs",
-        "changes",
-        "closes",
-        "context",
-        "dictionaries",
-        "error",
-        "expected_head",
-        "expected_turn",
-        "fs_root",
-        "gate",
-        "head",
-        "key",
-        "leads",
-        "move_head",
-        "name",
-        "notes",
-        "parent",
-        "patch",
-        "patches",
-        "repeated",
-        "seq",
-        "size",
-        "superseded",
-        "turns",
-        "types",
-        "written",
-    )
+    context: int | None = None
+    parent: int | None = 0
+    turns: Sequence[NewTurn | Turn] = ()
+    blobs: list[JournalBlob] = []
+    changes: bytes | None = None
+    action: str = "append"
+    move_head: bool = True
+    types: tuple[tuple[str, int], ...] = ()
+    aliases: tuple[tuple[str, bytes, Hash], ...] = ()
+    dictionaries: tuple[tuple[int, Hash], ...] = ()
+    expected_head: int | None = None
+    name: tuple[str, str] | None = None
+    superseded: Sequence[tuple[int, int, int]] = ()
+    patches: Sequence[tuple[int, Hash, int, int]] = ()
+    patch: int | None = None
+    expected_turn: int | None = None
+    key: bytes = b""
+    fs_root: Hash | None = None
+    closes: int = 0
+    notes: Sequence[Body] = ()
 
-    def __init__(
-        self,
-        context: int | None = None,
-        *,
-        parent: int | None = 0,
-        turns: Sequence[NewTurn | Turn] = (),
-        blobs: list[JournalBlob] | None = None,
-        changes: bytes | None = None,
-        action: str = "append",
-        move_head: bool = True,
-        types: tuple[tuple[str, int], ...] = (),
-        aliases: tuple[tuple[str, bytes, Hash], ...] = (),
-        dictionaries: tuple[tuple[int, Hash], ...] = (),
-        expected_head: int | None = None,
-        name: tuple[str, str] | None = None,
-        superseded: Sequence[tuple[int, int, int]] = (),
-        patches: Sequence[tuple[int, Hash, int, int]] = (),
-        patch: int | None = None,
-        expected_turn: int | None = None,
-        key: bytes = b"",
-        fs_root: Hash | None = None,
-        closes: int = 0,
-        notes: Sequence[Body] = (),
-    ) -> None:
-        self.context = context
-        self.parent = parent
-        self.turns = turns
-        self.blobs = blobs or []
-        self.changes = changes
-        self.action = action
-        self.move_head = move_head
-        self.types = types
-        self.aliases = aliases
-        self.dictionaries = dictionaries
-        self.expected_head = expected_head
-        self.name = name
-        self.superseded = superseded
-        self.patches = patches
-        self.patch = patch
-        self.expected_turn = expected_turn
-        self.key = key
-        self.fs_root = fs_root
-        self.closes = closes
-        self.notes = notes
-        self.size = 0
-        """About how many bytes it takes in the journal; the writer measures it."""
-        self.gate = threading.Lock()
-        self.gate.acquire()
-        self.leads = False
-        self.error: Exception | None = None
-        self.written: list[Turn] = []
-        self.head = ContextHead(0, 0, 0)
-        self.repeated = False
-        self.seq = 0
+    error: Exception | None = None
+    written: list[Turn] = []
+    head: ContextHead = ContextHead(0, 0, 0)
+    repeated: bool = False
+    seq: int = 0
+
+    size: int = 0
+    """About how many bytes it takes in the journal; the writer measures it."""
+    leads: bool = False
+    gate: threading.Lock = field(default_factory=_shut_gate)
 
     def expect(self, head: int) -> None:
-        """Have the head be at a turn (0: the context must be empty), or at a tip, else Conflict."""
+        """Require the head to be at a turn (0: the context must be empty) or at a tip; otherwise Conflict."""
         if patch_of(head):
             self.expected_head = head
         else:
@@ -167,12 +122,12 @@ class Request:
 
     @property
     def deletes(self) -> bool:
-        """Whether its context is there no more after it."""
+        """True if it deletes its context."""
         return any(isinstance(note, Deleted) for note in self.notes)
 
     @property
     def place(self) -> tuple[int, bytes]:
-        """What :attr:`key` is filed under: the keys of open turns are not their clients'."""
+        """The context and key to file :attr:`key` under. Keys of open turns are kept apart from clients' keys."""
         return (0 if self.closes else self.context or 0), self.key
 
     def measure(self) -> int:
@@ -189,3 +144,196 @@ class Request:
             size += 64 + len(name) * 4
         self.size = size
         return size
+
+
+class Group:
+    """Collects requests; :meth:`close` makes one journal entry of them.
+
+    ``seq`` is the last number so far, ``next_context`` and ``next_patch`` are those that come next, ``heads_offset`` is
+    where the first frame will lie.
+    ``head`` returns the committed head of a context, ``named`` which one has a project and name (0: none); ``keyed``
+    says under which of the requests' keys a turn was appended before, and which, or what is wrong with what is known.
+    """
+
+    def __init__(
+        self,
+        turns: TurnLog,
+        seq: int,
+        next_context: int,
+        next_patch: int,
+        heads_offset: int,
+        head: Callable[[int], ContextHead],
+        named: Callable[[str, str], int],
+        keyed: Mapping[KeyPlace, int | DamageError],
+    ) -> None:
+        self.seq = seq
+        self.next_context = next_context
+        self.next_patch = next_patch
+        self.heads: dict[int, ContextHead] = {}
+        self.frames: list[heads.HeadFrame] = []
+        self.blobs: list[JournalBlob] = []
+        self.deleted: set[int] = set()
+        """The contexts that are there no more."""
+        self._log = turns
+        self._first_turn = self._next_turn = turns.count + 1
+        self._heads_offset = self._offset = heads_offset
+        self._head = head
+        self._named = named
+        self._keyed = keyed
+        self._names: dict[tuple[str, str], int] = {}
+        self._keys: dict[KeyPlace, int] = {}
+        self._turns: list[bytes] = []
+        self._encoded: list[bytes] = []
+
+    @property
+    def empty(self) -> bool:
+        """True if there is nothing to write."""
+        return not (self.frames or self._turns or self.blobs)
+
+    def add(self, request: Request) -> None:
+        """Work out one request, and fill in its ``written`` and ``head``.
+
+        Raises what is wrong with it, and changes nothing then.
+        """
+        now = now_ms()
+        created = request.context is None
+        context = self.next_context if request.context is None else request.context
+        head = ContextHead(context, 0, 0)
+        if not created and context:
+            if context in self.deleted:
+                raise NotFound(f"there is no context {context}")
+            head = self.heads.get(context) or self._head(context)
+        place = request.place
+        if request.key and (done := self._keys.get(place) or self._keyed.get(place)):
+            if isinstance(done, DamageError):
+                raise done
+            self._repeat(request, done, head)
+            return
+        if (request.expected_head is not None and head.tip != request.expected_head) or (
+            request.expected_turn is not None and head.turn != request.expected_turn
+        ):
+            raise Conflict(f"context {context} has moved on to turn {head.turn}: look at what is new, then try again")
+        if request.name is not None:
+            holder = self._names.get(request.name) or self._named(*request.name)
+            if holder not in (0, context):
+                raise Conflict(f"{'/'.join(request.name)} is the name of another conversation: choose another name")
+        action, after = request.action, request.parent and turn_of(request.parent)
+        if action == "append" and head.turn and after not in (0, head.turn):
+            action = "branch"
+        parent, depth = head.turn, head.depth
+        if after:
+            base = self._turn(after)
+            parent, depth = base.turn_id, base.depth
+        elif after is None:
+            parent, depth = 0, 0
+
+        written: list[Turn] = []
+        for turn_id, new in enumerate(request.turns, self._next_turn):
+            depth = depth + 1 if parent else 0
+            written.append(
+                Turn(turn_id, parent, depth, new.codec, new.type_tag, new.payload_hash, new.flags, new.created_ms)
+            )
+            parent = turn_id
+        if parent >= TURNS_BEYOND:
+            raise UsageError(f"there is no room for more than {TURNS_BEYOND - 1} turns in a store: begin another")
+        patch = self._patch(request, head, created=created) if parent else 0
+        records = [turn_format.encode(turn) for turn in written]
+
+        bodies: list[tuple[int, heads.Body]] = []
+        if created:
+            bodies.append((context, heads.ContextCreated(after or 0, now, 0)))
+        bodies += [(0, heads.TypeRegistered(tag, 0, name)) for name, tag in request.types]
+        bodies += [(0, heads.Alias(target, algorithm, digest)) for algorithm, digest, target in request.aliases]
+        bodies += [(0, heads.Dictionary(tag, target)) for tag, target in request.dictionaries]
+        if context and request.move_head and (parent, patch) != (head.turn, head.patch):
+            head = ContextHead(context, parent, depth, patch)
+            bodies.append((context, heads.HeadMoved(head.tip, depth, now, action)))
+        if request.patches:
+            if self.next_patch >= PATCHES_BEYOND:
+                raise UsageError(f'a store has at most {PATCHES_BEYOND - 1} patches: set edits = "branch"')
+            for turn, *_what in request.patches:
+                self._turn(turn)
+            head = ContextHead(context, parent, depth, self.next_patch)
+            bodies.append((context, heads.Patched(head.patch, patch, now, tuple(request.patches), action)))
+        if request.superseded:
+            bodies.append((context, heads.Superseded(self._placed(request.superseded))))
+        if request.changes is not None:
+            bodies.append((context, heads.Metadata(now, request.changes)))
+        bodies += [(context, note) for note in request.notes]
+        if request.key:
+            bodies.append((place[0], heads.AppendNoted(parent, now, request.key)))
+        if request.fs_root:
+            bodies.append((context, heads.FsRoot(parent, request.fs_root)))
+        if request.closes:
+            bodies.append((context, heads.Closed(request.closes, parent)))
+        encoded = [heads.encode(seq, *body) for seq, body in enumerate(bodies, self.seq + 1)]
+
+        # from here on nothing can fail
+        request.seq = self.seq + len(bodies)
+        if request.notes:
+            request.seq = self.seq + 1 + next(at for at, body in enumerate(bodies) if body[1] is request.notes[0])
+        if request.key:
+            self._keys[place] = parent
+        for frame, (owner, body) in zip(encoded, bodies, strict=True):
+            self._note(frame, owner, body)
+        self._turns += records
+        self._next_turn += len(written)
+        self.next_context += created
+        self.next_patch += bool(request.patches)
+        if request.name is not None:
+            self._names[request.name] = context
+        if context:
+            self.heads[context] = head
+        if request.deletes:
+            self.deleted.add(context)
+        self.blobs += request.blobs
+        request.written = written
+        request.head = head
+
+    def close(self, packed: tuple[int, int]) -> JournalEntry:
+        """End the group with its COMMIT and return it; ``packed`` is how far the packs are on disk."""
+        commit = heads.Commit(self._next_turn - 1, *packed, self._heads_offset)
+        self._note(heads.encode(self.seq + 1, 0, commit), 0, commit)
+        turns, frames = b"".join(self._turns), b"".join(self._encoded)
+        return JournalEntry(self.seq, self._first_turn, turns, self._heads_offset, frames, packed, self.blobs)
+
+    def _repeat(self, request: Request, done: int, head: ContextHead) -> None:
+        """Answer a request with the turn that it has made before."""
+        before, again = self._turn(done), request.turns[0]
+        if (before.payload_hash, before.type_tag, before.codec) != (again.payload_hash, again.type_tag, again.codec):
+            raise Conflict(f"turn {done} has this idempotency key, and is another: use a key for one turn only")
+        request.written = [before]
+        request.head = head
+        request.repeated = True
+
+    def _patch(self, request: Request, head: ContextHead, *, created: bool) -> int:
+        """Return the last patch that holds for the branch which a request makes, before those that it brings."""
+        patch = request.patch
+        if patch is None:
+            patch = patch_of(request.parent or 0) if created else head.patch
+        if patch >= self.next_patch:
+            raise NotFound(f"there is no patch {patch}; the last is {self.next_patch - 1}")
+        return patch
+
+    def _placed(self, superseded: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, int, int], ...]:
+        """Replace the positions of a request's own turns by their ids."""
+        first = self._next_turn
+        return tuple((old, new if new >= 0 else first - 1 - new, count) for old, new, count in superseded)
+
+    def _note(self, encoded: bytes, context: int, body: heads.Body) -> None:
+        self.seq += 1
+        self.frames.append(heads.HeadFrame(self._offset, self.seq, context, body))
+        self._encoded.append(encoded)
+        self._offset += len(encoded)
+
+    def _turn(self, turn_id: int) -> Turn:
+        """Return a turn, also one of this group; NotFound if there is none, or it was reclaimed."""
+        if turn_id < self._first_turn:
+            turn = self._log.get(turn_id)
+            if turn.reclaimed:
+                raise NotFound(f"turn {turn_id} was pruned: nothing can follow it")
+            return turn
+        position = turn_id - self._first_turn
+        if position >= len(self._turns):
+            raise NotFound(f"there is no turn {turn_id} to follow")
+        return turn_format.decode(self._turns[position])

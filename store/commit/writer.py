@@ -1,53 +1,369 @@
-"""The one writer: whatever waits is made durable together.
+"""The one writer: it makes all waiting requests durable together.
 
-Every caller brings a :class:`Request`. A group of them (``store.commit.gathering``) is one entry of the journal: turn
+Every caller brings a :class:`Request`. A group of them (``store.commit.writer``) is one entry of the journal: turn
 ids are allotted, and one write and one fdatasync make all of it durable.
 
-What is in the journal is durable. The logs and the index are brought up to it without syncs, and blobs wait in the
-journal (:class:`Pending`) until a checkpoint packs them (``store.commit.checkpointer``).
+The contents of the journal are durable. The logs and the index are brought up to it without syncs, and blobs wait in
+the journal (:class:`Pending`) until a checkpoint packs them (``store.commit.checkpointer``).
 
-A write or sync that fails is an error to everyone waiting, and from then on to everyone: what the disk holds is
-unknown, so nothing is retried. A disk that is full is found out before anything is written, and an error to those alone
-who wait.
+A write or sync that fails is an error to everyone waiting, and from then on to everyone: the state of the disk is
+unknown, so nothing is retried. A full disk is an error only to those that wait: an entry that did not fit into the
+journal does not exist, and the changes that follow from one that did wait in memory until there is room (``LogFile``,
+``Database``). Once there is room, everything goes on.
+
+Gathering: requests that arrive at the same time are committed together, by one of their threads.
+
+The first to arrive leads: it takes all waiting requests, commits them and wakes the others. Meanwhile more gather
+behind the next leader. There is no separate thread to hand work to, so a single caller pays for the commit and little
+more.
+
+Replaced blobs: blobs whose places others have taken, kept for requests that are about to name them.
+
+A caller with much content writes it to the packs first, or finds it there, and then commits the turns that name it. If
+the content was replaced for good in between, so are the names.
+
+Unshown turns: turns that no branch shows yet, of an import or a large edit, until its last request shows them.
+
+Nothing leads to them, yet they are not garbage. If that last request never comes, they are known here until the store
+is closed. Those that a store holds when it is opened belong to nobody.
 """
 
-from __future__ import annotations
-
+import logging
+import re
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from store.commit.applying import Applying
-from store.commit.draft import Draft
-from store.commit.gathering import Gathering
-from store.commit.keys import Keys
+from msgspec import structs
+
 from store.commit.open_texts import FOLLOWED, OpenText, OpenTexts
-from store.commit.pending import Pending
-from store.commit.replaced import Replaced
-from store.commit.request import ContextHead, Request
-from store.commit.unshown import Unshown
+from store.commit.pending import Backlog, Generation, Pending
+from store.commit.request import ContextHead, Group, Request
+from store.disk import durable
 from store.disk import head_format as heads
+from store.disk.file_header import Damage
+from store.disk.head_format import TEXT_NOTES, AppendNoted, HeadFrame
 from store.disk.head_log import HeadLog
 from store.disk.journal import Journal
 from store.disk.journal_format import encode_entry
-from store.disk.note_format import TEXT_NOTES
 from store.disk.pack import PackSet
-from store.disk.turn_format import RECORD_SIZE
+from store.disk.turn_format import RECORD_SIZE, REDACTED
 from store.disk.turn_log import TurnLog
 from store.errors import DamageError, NotFound, StoreFailed, StoreFull, UsageError
-from store.ids import patch_of, turn_of
+from store.events.conversation import Change
+from store.ids import Hash, now_ms, patch_of, turn_of, type_tag
 from store.index.catalogue import Catalogue
+from store.index.database import held_if_full
 from store.index.index import Index
-from store.index.notes import Notes
+from store.index.notes import KEPT_MS, KeyPlace, Notes
 from store.index.patches import Patches
+
+_LOG = logging.getLogger(__name__)
+
+
+class Applying:
+    """Frames of the head log that the index has not been told of yet; ``applied`` is called with those that it was."""
+
+    def __init__(self, index: Index, head_log: HeadLog, applied: Callable[[Sequence[HeadFrame]], None]) -> None:
+        self._index = index
+        self._head_log = head_log
+        self._applied = applied
+        self._waiting: list[HeadFrame] = []
+        self._last = index.seq
+        self._lock = threading.Lock()
+
+    def add(self, frames: Sequence[HeadFrame]) -> int:
+        """Add frames that have been committed; return how many wait. Only one thread at a time may add."""
+        self._waiting += frames
+        return len(self._waiting)
+
+    def settle(self) -> None:
+        """Apply all waiting frames to the index. DamageError if it is damaged and the log cannot refill it."""
+        db = self._index.db
+        if self._waiting or db.lost:
+            with self._lock:
+                frames = self._waiting[:]
+                if frames:
+                    self._file(frames)
+                    del self._waiting[: len(frames)]
+                    self._last = frames[-1].seq
+                    self._applied(frames)
+                if db.lost:
+                    self._find()
+
+    def _find(self) -> None:
+        """Apply to the index once more the frames that were held in memory and could not be written."""
+        self._index.db.lost = False
+        reached = self._index.seq
+        lost = DamageError(f"{self._index.db.path}: what was held in memory is lost: open the store again")
+        held_if_full(self._index.apply)([frame for frame in self._logged(self._last, lost) if frame.seq > reached])
+
+    def _file(self, frames: list[HeadFrame]) -> None:
+        """Apply ``frames`` to the index. If it turns out to be damaged, refill it from the log."""
+        try:
+            held_if_full(self._index.apply)(frames)
+        except DamageError as damage:
+            _LOG.warning("%s; it is being filled anew from the head log", damage)
+            self._index.renew(self._logged(frames[-1].seq, damage))
+
+    def _logged(self, last: int, damage: DamageError) -> Iterator[HeadFrame]:
+        """Yield what the head log has up to seq ``last``; ``damage`` is raised if something of that is lost."""
+        for frame in self._head_log.frames():
+            if isinstance(frame, Damage):
+                # the index may know more than is left in the log
+                raise damage
+            if frame.seq > last:
+                return
+            yield frame
+
+
+class Gathering:
+    """Has requests committed in groups, one group at a time. Safe to call from any thread.
+
+    ``commit`` makes a group durable, and fills in each request or its error; ``committed`` is called after that, when
+    the waiting callers have been answered. A group is as many requests as fit into ``most_bytes``, and at least one.
+    """
+
+    def __init__(
+        self, commit: Callable[[list[Request]], None], committed: Callable[[list[Request]], None], most_bytes: int
+    ) -> None:
+        self.waiting: list[Request] = []
+        """The requests that are in no group yet."""
+        self._commit = commit
+        self._committed = committed
+        self._most_bytes = most_bytes
+        self._mutex = threading.Lock()
+        self._led = False
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Commit requests that have been measured; return when each has its result or its error."""
+        waiting = deque(requests)
+        if not waiting:
+            return
+        with self._mutex:
+            self.waiting += waiting
+            leads = not self._led
+            self._led = True
+        try:
+            while waiting:
+                request = waiting[0]
+                if not leads:
+                    request.gate.acquire()
+                    leads = request.leads
+                if leads:
+                    self._lead(request)
+                leads = False
+                waiting.popleft()
+        except BaseException:
+            for request in waiting:
+                self._withdraw(request)
+            raise
+
+    def _lead(self, own: Request) -> None:
+        group: list[Request] = []
+        with self._mutex:
+            size = 0
+            for request in self.waiting:
+                size += request.size
+                if group and size > self._most_bytes:
+                    break
+                group.append(request)
+            del self.waiting[: len(group)]
+        try:
+            self._commit(group)
+        finally:
+            self._hand_over()
+            for request in group:
+                if request is not own:
+                    request.leads = False
+                    request.gate.release()
+        self._committed(group)
+
+    def _hand_over(self) -> None:
+        with self._mutex:
+            if self.waiting:
+                self.waiting[0].leads = True
+                self.waiting[0].gate.release()
+            else:
+                self._led = False
+
+    def _withdraw(self, request: Request) -> None:
+        """Give up waiting (Ctrl-C): if nothing has been done yet, nothing will be."""
+        with self._mutex:
+            waiting = request in self.waiting
+            if waiting:
+                self.waiting.remove(request)
+        if waiting and request.leads:
+            self._hand_over()
+
+
+class Keys:
+    """Answers from the index, and from memory what that does not have yet."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._fresh: dict[KeyPlace, tuple[int, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._fresh)
+
+    def get(self, context: int, key: bytes) -> int:
+        """Return which turn was appended to a context under a key, as last committed; 0 if none was, within a day."""
+        found = self.look_up([(context, key)]).get((context, key), 0)
+        if isinstance(found, DamageError):
+            raise found
+        return found
+
+    def look_up(self, places: Sequence[KeyPlace]) -> dict[KeyPlace, int | DamageError]:
+        """Return the results of :meth:`get` for many keys at once: the known ones, or the damage to their notes."""
+        # in this order: a note that leaves the one is already in the other
+        fresh = {place: appended for place in places if (appended := self._fresh.get(place))}
+        filed = self._notes.keys([place for place in places if place not in fresh])
+        since = now_ms() - KEPT_MS
+        found: dict[KeyPlace, int | DamageError] = {}
+        for place, entry in {**filed, **fresh}.items():
+            if isinstance(entry, DamageError):
+                found[place] = entry
+            elif since < entry[1] < since + 2 * KEPT_MS:
+                found[place] = entry[0]
+        return found
+
+    def note(self, context: int, appended: AppendNoted) -> None:
+        """Remember a key that has been committed, until it is filed."""
+        self._fresh[context, appended.key] = (appended.turn, appended.time_ms)
+
+    def filed(self, frames: Sequence[HeadFrame]) -> None:
+        """Forget the keys of frames that the index has now."""
+        for frame in frames:
+            body = frame.body
+            if isinstance(body, AppendNoted):
+                place = (frame.context, body.key)
+                if self._fresh.get(place) == (body.turn, body.time_ms):
+                    self._fresh.pop(place, None)
+
+
+_HEX = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+
+
+class Replaced:
+    """The blobs that were replaced since the store was opened. Guarded by the lock that commits hold."""
+
+    def __init__(self) -> None:
+        self._new: dict[Hash, Hash] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._new)
+
+    def add(self, new: Mapping[Hash, Hash]) -> None:
+        """Record blobs that took the places of others."""
+        self._new |= new
+
+    def written(self, digests: Iterable[Hash]) -> None:
+        """Record that replaced blobs were written again: their names then mean these blobs."""
+        for digest in digests:
+            self._new.pop(digest, None)
+
+    def rename(self, request: Request) -> None:
+        """Change a request to name the replacements, except for content that it brings itself."""
+        self.written([blob.hash for blob in request.blobs])
+        new = self._new
+        if any(turn.payload_hash in new for turn in request.turns):
+            request.turns = [
+                structs.replace(turn, payload_hash=new[turn.payload_hash], flags=turn.flags | REDACTED)
+                if turn.payload_hash in new
+                else turn
+                for turn in request.turns
+            ]
+        request.patches = [
+            (turn, new[digest], flags | REDACTED, created) if digest in new else (turn, digest, flags, created)
+            for turn, digest, flags, created in request.patches
+        ]
+        if request.fs_root is not None:
+            request.fs_root = new.get(request.fs_root, request.fs_root)
+        if request.changes is not None:
+            request.changes = _HEX.sub(self._in_hex, request.changes)
+
+    def _in_hex(self, match: re.Match[bytes]) -> bytes:
+        name = self._new.get(Hash(bytes.fromhex(match[0].decode())))
+        return match[0] if name is None else name.hex().encode()
+
+
+class Unshown:
+    """Tracks commits, in order, on the committing thread."""
+
+    def __init__(self) -> None:
+        self._parents: dict[int, int] = {}
+        """The turn before the first turn of each request, by its last turn."""
+
+    def note(self, group: Sequence[Request]) -> None:
+        """Record requests that have been committed, or have an error."""
+        for request in group:
+            if request.error is not None:
+                continue
+            if request.context == 0 and request.written:
+                self._parents[request.written[-1].turn_id] = request.written[0].parent
+            elif self._parents and request.written:
+                self._show(request.written[0].parent)
+            elif self._parents:
+                self._show(request.head.turn)
+
+    def _show(self, turn: int) -> None:
+        while (parent := self._parents.pop(turn, None)) is not None:
+            turn = parent
+
+    def ends(self) -> Iterable[int]:
+        """Return turns that all of them are, or lead to. Safe to call from any thread."""
+        return list(self._parents)
+
+
+class Observers:
+    """Callbacks that are told of what was committed, from the committing thread."""
+
+    def __init__(self) -> None:
+        self._callbacks: list[tuple[Callable[[Change], None], bool]] = []
+
+    def add(self, callback: Callable[[Change], None], *, texts: bool = False) -> None:
+        """Call ``callback`` after each commit for every context that it changed.
+
+        With ``texts``, also for every piece of an open turn. The change can be read by then.
+        """
+        self._callbacks = [*self._callbacks, (callback, texts)]
+
+    def remove(self, callback: Callable[[Change], None]) -> None:
+        """Call ``callback`` no more; a call that is on its way may still come."""
+        self._callbacks = [known for known in self._callbacks if known[0] != callback]
+
+    def announce(self, group: list[Request]) -> None:
+        """Notify observers of requests that have been committed, or have an error."""
+        callbacks = self._callbacks
+        if not callbacks:
+            return
+        for request in group:
+            head = request.head
+            if request.error is not None or request.repeated or not head.context:
+                continue
+            streamed = bool(request.closes) or any(isinstance(note, TEXT_NOTES) for note in request.notes)
+            quiet = not (request.move_head or request.changes or request.deletes)
+            if quiet and not streamed:
+                continue
+            created, described = request.context is None, request.changes is not None
+            moved = request.move_head and bool(created or request.turns or request.patches or request.parent != 0)
+            change = Change(
+                head.context, created, moved, described, streamed, head.tip, head.depth, request.seq, request.deletes
+            )
+            for callback, texts in callbacks:
+                if texts or not quiet:
+                    callback(change)
+
 
 _GROUP_BYTES = 4 << 20
 _JOURNALLED_BYTES = 1 << 20
 _JOURNALLED_TURNS = 2 << 20
 _CACHED_HEADS = 65_536
 _ROOM_BYTES = 1 << 20
-"""What is left of the disk for the index and the logs."""
+"""The bytes of the disk that are left for the index and the logs."""
 _UNAPPLIED_FRAMES = 4096
 _MOST_UNAPPLIED_FRAMES = 65_536
 
@@ -75,7 +391,10 @@ class Writer:
         index: Index,
         pending: Pending,
         seq: int,
+        committed: Callable[[list[Request]], None],
+        read_only: str = "",
     ) -> None:
+        """``committed`` is called with every group, after its callers have been answered."""
         self.turns = turns
         self.head_log = head_log
         self.packs = packs
@@ -86,27 +405,25 @@ class Writer:
         self.types = index.type_names()
         """The names of the payload types that turns may have, by tag."""
         self.commit_lock = threading.Lock()
-        self.journal_full: Callable[[], None] = lambda: None
-        """Called under ``commit_lock`` to make room in the journal."""
-        self.pace: Callable[[], None] = lambda: None
-        """Called under ``commit_lock`` before something is written."""
-        self.wanted: Callable[[], None] = lambda: None
-        """Called after a commit when there is work for the background."""
-        self.committed: Callable[[list[Request]], None] = lambda _requests: None
-        """Called with every group, after its callers have been answered."""
+        self.backlog = Backlog(journal)
+        """The full journals, which wait to be packed."""
+        self._committed = committed
         self.journalled_bytes = min(_JOURNALLED_BYTES, journal.capacity // 4)
-        """Who brings more new content than this should write it to the packs, not through the journal."""
+        """The most new content, in bytes, that should go through the journal; more should be written to the packs."""
         self.turns_at_once = min(_JOURNALLED_TURNS, journal.capacity // 8) // RECORD_SIZE
-        """Who appends more turns than this should make several requests of it."""
+        """The most turns that one request should append; more should be split into several requests."""
         self._largest = journal.capacity // 2
         self._group_bytes = min(_GROUP_BYTES, journal.capacity // 4)
+        self.read_only = read_only
+        """The reason why nothing may be written, "" if it may."""
         self._failure: str = ""
         self._closed = False
-        self._catalogue = Catalogue(index.db)
-        self._next_context = self._catalogue.last_id() + 1
-        self._next_patch = Patches(index.db).last() + 1
         notes = Notes(index.db)
         self.keys = Keys(notes)
+        self._applying = Applying(index, head_log, self.keys.filed)
+        self._catalogue = Catalogue(index.db, self._applying.settle)
+        self._next_context = self._catalogue.last_id() + 1
+        self._next_patch = Patches(index.db).last() + 1
         self.replaced = Replaced()
         """Blobs that others have taken the places of."""
         self.texts = OpenTexts()
@@ -117,17 +434,16 @@ class Writer:
         self.unshown = Unshown()
         """The turns that no branch shows yet."""
         self._heads: dict[int, ContextHead] = {}
-        self._applying = Applying(index, head_log, self.keys.filed)
         self._publishing = threading.Lock()
-        self.gathering = Gathering(self._make_durable, lambda group: self.committed(group), self._group_bytes)
+        self.gathering = Gathering(self._make_durable, committed, self._group_bytes)
 
     # -- callers ---------------------------------------------------------------------------------------------------
 
     def submit(self, request: Request) -> Request:
         """Make ``request`` durable and return it, filled in.
 
-        Raises StoreFailed if a write failed, now or before, or what is wrong with the request: then nothing of it
-        happened.
+        Types that it is the first to use must be in it (:meth:`types_for`). Raises StoreFailed if a write failed, now
+        or before, or what is wrong with the request: then nothing of it happened.
         """
         self.submit_all([request])
         if request.error is not None:
@@ -148,40 +464,42 @@ class Writer:
 
     @property
     def at_once(self) -> bool:
-        """Whether a commit would have to wait for nothing but its own sync, as far as that can be told."""
+        """True if a commit would wait only for its own sync, as far as can be told."""
         journal = self.journal
         if self.commit_lock.locked() or 2 * journal.backlog > journal.total:
             # where so much waits to be packed, commits are paced
             return False
         return journal.free or journal.room(self._group_bytes)
 
+    def types_for(self, names: Iterable[str]) -> tuple[tuple[str, int], ...]:
+        """Return (name, tag) of the types that the store does not know yet."""
+        return tuple((name, tag) for name in sorted(set(names)) if (tag := type_tag(name)) not in self.types)
+
     def settle(self) -> None:
-        """Bring the index up to what has been committed; whoever queries it calls this first."""
+        """Bring the index up to the last commit. To be called before querying it."""
         self._applying.settle()
 
-    def head(self, context: int) -> ContextHead:
-        """Return the head of ``context`` as last committed; NotFound if there is no such context."""
-        known = self._heads.get(context)
+    def head(self, context_id: int) -> ContextHead:
+        """Return the head of ``context_id`` as last committed; NotFound if there is no such context."""
+        known = self._heads.get(context_id)
         if known is not None:
             return known
         self.settle()
         with self._publishing:
-            known = self._heads.get(context)
+            known = self._heads.get(context_id)
             if known is None:
-                # what has been committed since, so little that commits can wait for it
-                self.settle()
-                found = self._catalogue.head(context)
+                # there are so few later commits that commits can wait for it
+                found = self._catalogue.head(context_id)
                 if found is None:
-                    raise NotFound(f"there is no context {context}")
+                    raise NotFound(f"there is no context {context_id}")
                 tip, records = found
-                known = ContextHead(context, turn_of(tip), max(records - 1, 0), patch_of(tip))
+                known = ContextHead(context_id, turn_of(tip), max(records - 1, 0), patch_of(tip))
                 if len(self._heads) < _CACHED_HEADS:
-                    self._heads[context] = known
+                    self._heads[context_id] = known
         return known
 
     def _named(self, project: str, name: str) -> int:
-        """Return which conversation is called ``project/name`` as last committed, 0 if none is."""
-        self.settle()
+        """Return the id of the conversation called ``project/name`` as last committed, 0 if there is none."""
         found = self._catalogue.by_name(project, name)
         return found.id if found else 0
 
@@ -199,33 +517,58 @@ class Writer:
 
     @property
     def failed(self) -> bool:
-        """Whether a write has failed."""
+        """True if a write has failed."""
         return bool(self._failure)
 
     def fail(self, error: BaseException) -> StoreFailed:
-        """Take no more writes, since ``error`` has left the disk in an unknown state; return what to raise."""
+        """Refuse all further writes, since ``error`` left the disk in an unknown state; return the error to raise."""
         self._failure = self._failure or str(error) or type(error).__name__
         return self._refusal()
 
+    def failure(self, error: BaseException) -> StoreFailed:
+        """Return the error to raise for ``error``: StoreFull if the disk is full, otherwise that of :meth:`fail`."""
+        if isinstance(error, StoreFull):
+            return error
+        if isinstance(error, OSError) and error.errno in durable.FULL:
+            where = f"{error.filename}: " if error.filename else f"{self.journal.directory.parent}: "
+            return StoreFull(f"{where}{error.strerror}: free space on its disk, then try again")
+        return self.fail(error)
+
     def check(self) -> None:
         """Raise StoreFailed if a write has failed or the store is closed."""
-        if self._failure or self._closed:
+        if self._failure or self._closed or self.read_only:
             raise self._refusal()
 
+    def check_writable(self) -> None:
+        """Raise StoreFailed if the store takes no more writes, StoreFull while there is no room for any."""
+        self.check()
+        self.check_room()
+
     def has_room(self, size: int = 0) -> bool:
-        """Say whether the disk has room for ``size`` bytes, and for packing all that is in the journal."""
+        """Return whether the disk has room for ``size`` bytes and for packing the whole journal."""
         return self.journal.free_bytes() >= size + self.journal.backlog + _ROOM_BYTES
 
     def check_room(self, size: int = 0) -> None:
         """Raise StoreFull unless :meth:`has_room`."""
         if not self.has_room(size):
-            raise StoreFull("there is hardly any room left on the disk of the store: free space, then try again")
+            raise self._no_room()
+
+    def check_least_room(self) -> None:
+        """Raise StoreFull if nothing should be packed: the last bytes are kept for bringing the index up to date."""
+        if self.journal.free_bytes() < _ROOM_BYTES:
+            raise self._no_room()
+
+    def _no_room(self) -> StoreFull:
+        root = self.journal.directory.parent
+        return StoreFull(f"{root}: there is hardly any room left on its disk: free space, then try again")
 
     def close(self) -> None:
-        """Take no more requests. The caller holds ``commit_lock``."""
+        """Refuse further requests. The caller holds ``commit_lock``."""
         self._closed = True
 
     def _refusal(self) -> StoreFailed:
+        if self.read_only:
+            return StoreFailed(self.read_only)
         if not self._failure:
             return StoreFailed("the store has been closed")
         return StoreFailed(
@@ -261,25 +604,18 @@ class Writer:
                 after()
             except BaseException as error:
                 raise self.fail(error) from error
-        self.committed([request])
+        self._committed([request])
         return True
 
     def _commit(self, group: list[Request]) -> None:
-        if self._failure or self._closed:
+        if self._failure or self._closed or self.read_only:
             for request in group:
                 request.error = self._refusal()
             return
-        keyed = [request.place for request in group if request.key]
-        draft = Draft(
-            self.turns,
-            self.seq,
-            self._next_context,
-            self._next_patch,
-            self.head_log.length,
-            self.head,
-            self._named,
-            self.keys.look_up(keyed) if keyed else {},
-        )
+        places = [request.place for request in group if request.key]
+        keyed = self.keys.look_up(places) if places else {}
+        at = (self.seq, self._next_context, self._next_patch, self.head_log.length)
+        draft = Group(self.turns, *at, self.head, self._named, keyed)
         for request in group:
             try:
                 if self.replaced:
@@ -300,33 +636,34 @@ class Writer:
             for request in group:
                 request.error = request.error or self.fail(error)
 
-    def _write(self, draft: Draft) -> None:
+    def _write(self, draft: Group) -> None:
+        self.packs.check_place()
         entry = draft.close(self.packs.synced)
         encoded = encode_entry(entry)
         self.check_room(2 * len(encoded))
-        self.pace()
+        self.backlog.pace()
         while not self.journal.room(len(encoded)):
-            self.journal_full()
+            self.switch()
         first = not self.journal.used
         end = self.journal.append(encoded)
         self.turns.append(entry.turns)
         self.head_log.append(entry.heads)
         self.pending.add(draft.blobs, end)
-        texts: list[heads.Frame] = []
+        texts: list[heads.HeadFrame] = []
         followed = FOLLOWED if self.texts else TEXT_NOTES
         for frame in draft.frames:
             body = frame.body
             if isinstance(body, heads.TypeRegistered):
                 self.types[body.tag] = body.name
-            elif isinstance(body, heads.Appended):
+            elif isinstance(body, heads.AppendNoted):
                 self.keys.note(frame.context, body)
             elif isinstance(body, followed):
                 texts.append(frame)
         with self._publishing:
             waiting = self._applying.add(draft.frames)
             if waiting > _MOST_UNAPPLIED_FRAMES or len(self._heads) >= _CACHED_HEADS:
-                # what is committed stands, whatever becomes of the index
-                with suppress(DamageError):
+                # the commit stands, whatever happens to the index
+                with suppress(DamageError, StoreFull):
                     self.settle()
                     if len(self._heads) >= _CACHED_HEADS:
                         self._heads = {}
@@ -339,4 +676,25 @@ class Writer:
         self._next_context = draft.next_context
         self._next_patch = draft.next_patch
         if first or waiting > _UNAPPLIED_FRAMES:
-            self.wanted()
+            self.backlog.wake()
+
+    # -- the journal -----------------------------------------------------------------------------------------------
+
+    def switch(self) -> None:
+        """Switch to another journal and schedule packing of the one in use. The caller holds ``commit_lock``."""
+        backlog = self.backlog
+        with backlog.work:
+            backlog.hurry(lambda: self.journal.free)
+            self.check()
+            if backlog.full is not None and not self.journal.free:
+                raise backlog.full
+            backlog.tasks.append(self.take())
+            backlog.work.notify_all()
+
+    def take(self) -> Generation:
+        """Switch to another journal; return the contents of the one that was in use."""
+        try:
+            self.journal.switch()
+        except OSError as error:
+            raise self.failure(error) from error
+        return self.pending.take(self.seq, self.turns.count, self.head_log.length)

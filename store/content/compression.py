@@ -10,16 +10,15 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from store.content import zstd
+from store.content.cuts import is_text
 from store.content.delta import Delta
-from store.content.text import is_text
-from store.content.veil import shows, veil
-from store.content.zstd import LEVEL, Dictionary
+from store.content.zstd import LEVEL, Dictionary, shows, veil
 from store.disk import blob_format
 from store.disk.blob_format import Compression, Form
 from store.ids import Hash, hash_bytes
 
 GROUP_BYTES = 128 << 10
-"""How much a group holds, roughly: no body is added to a group that has reached this."""
+"""The size of a group, roughly: no body is added to a group that has reached this."""
 
 SMALL_GROUP_BYTES = 48 << 10
 """Groups that stay smaller than this gain by a dictionary."""
@@ -42,7 +41,7 @@ class Member(Struct, frozen=True, gc=False):
 
 
 def is_dictionary(body: bytes) -> bool:
-    """Say whether a blob is a zstd dictionary, or may be one."""
+    """Return whether a blob is a zstd dictionary, or may be one."""
     return body.startswith(_DICTIONARY_MAGIC)
 
 
@@ -63,19 +62,13 @@ def pack_single(member: Member, dictionary: Dictionary | None = None, frame: byt
         compression, head = Compression.ZSTD_DICT, dictionary.hash
     else:
         compression = Compression.ZSTD
-    codec = blob_format.codec(compression, member.form, veiled=veiled)
-    stored = head + veil(frame, member.hash) if veiled else head + frame
-    return blob_format.encode_record(codec, member.raw_len, member.hash, stored)
+    return _record(compression, member.form, member.raw_len, member.hash, head, frame, veiled=veiled)
 
 
 def pack_delta(member: Member, base: Hash, delta: Delta) -> bytes:
     """Return a record that holds one blob, whose body is ``delta`` against the bytes of the blob ``base``."""
-    frame = delta.frame
-    veiled = shows(frame)
-    table = blob_format.encode_delta_table(base, delta.stretches)
-    codec = blob_format.codec(Compression.DELTA, member.form, veiled=veiled)
-    stored = table + veil(frame, member.hash) if veiled else table + frame
-    return blob_format.encode_record(codec, member.raw_len, member.hash, stored)
+    table, frame = blob_format.encode_delta_table(base, delta.stretches), delta.frame
+    return _record(Compression.DELTA, member.form, member.raw_len, member.hash, table, frame, veiled=shows(frame))
 
 
 def pack_group(members: Sequence[Member], dictionary: Dictionary | None = None) -> bytes:
@@ -87,10 +80,15 @@ def pack_group(members: Sequence[Member], dictionary: Dictionary | None = None) 
     )
     compression = Compression.GROUP_DICT if dictionary else Compression.GROUP
     digest, frame = hash_bytes(bodies), zstd.compress(bodies, LEVEL, dictionary)
-    veiled = shows(frame)
-    stored = table + veil(frame, digest) if veiled else table + frame
-    codec = blob_format.codec(compression, Form.PLAIN, veiled=veiled)
-    return blob_format.encode_record(codec, len(bodies), digest, stored)
+    return _record(compression, Form.PLAIN, len(bodies), digest, table, frame, veiled=shows(frame))
+
+
+def _record(
+    compression: Compression, form: Form, raw_len: int, digest: Hash, table: bytes, frame: bytes, *, veiled: bool
+) -> bytes:
+    codec = blob_format.codec(compression, form, veiled=veiled)
+    stored = table + (veil(frame, digest) if veiled else frame)
+    return blob_format.encode_record(codec, raw_len, digest, stored)
 
 
 def pack_records(

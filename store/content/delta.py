@@ -1,39 +1,97 @@
-"""Deltas: content as what it has in common with other content, and what is fresh in it.
+"""Deltas: content stored as the parts that it shares with other content, and the parts that are new.
 
-What two versions share at their ends is found by comparing, what large ones share between them by cutting both where
-their content says so; so a delta of any size is made and undone about as fast as bytes are copied. What is left, a few
-lines mostly, is compressed together, with what the base has in those places as a dictionary: it stays small where
-something has changed on each line, too.
+The parts that two versions share at their ends are found by comparing; the parts that large ones share in the middle,
+by cutting both into content-defined chunks. So a delta of any size is made and undone about as fast as bytes are
+copied. The rest, mostly a few lines, is compressed together, with the base's bytes in those places as a dictionary: it
+stays small even if something has changed on each line.
+
+Content-defined chunks: how a blob too large for one record is cut, and how two large ones are compared.
+
+Boundaries depend on the bytes around them only, so that two versions of a large file share most of their chunks, and
+a part in the middle can be read without the rest. The parameters are part of the store's format in this sense: with
+others, new content no longer shares chunks with stored content.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from blake3 import blake3
 from msgspec import Struct
+from pyfastcdc import FastCDC
 
 from store.content import zstd
-from store.content.chunking import pieces
-from store.disk.blob_format import Stretch
+from store.disk.blob_format import Chunk, Stretch, encode_chunks
 from store.errors import DamageError
+from store.ids import Hash, hash_bytes
+
+_AVERAGE = 64 << 10
+_MOST = 4 * _AVERAGE
+_HELD = 4 << 20
+"""The number of bytes of a content in pieces that are cut at a time."""
+
+
+def chunks(data: bytes | bytearray | memoryview, average: int = _AVERAGE) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of each chunk of ``data``, which may be a mapped file of any size; none where it is empty.
+
+    With another ``average`` length than that of stored chunks, it is for comparing only.
+    """
+    chunker = FastCDC(average, min_size=average // 4, max_size=average * 4, normalized_chunking=1, seed=0)
+    for chunk in chunker.cut_buf(data):
+        yield chunk.offset, chunk.offset + chunk.length
+
+
+def chunks_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the chunks of content in pieces: the same as :func:`chunks` cuts of the whole. Holds a few MB of it."""
+    held = bytearray()
+    for piece in pieces:
+        held += piece
+        if len(held) < _HELD:
+            continue
+        done = 0
+        for start, end in chunks(held):
+            if start + _MOST > len(held):
+                # where this one ends, what follows may say
+                break
+            yield bytes(held[start:end])
+            done = end
+        del held[:done]
+    for start, end in chunks(held):
+        yield bytes(held[start:end])
+
+
+def chunk_list(data: memoryview, passed: Callable[[int], None]) -> tuple[Hash, bytes]:
+    """Return the hash of ``data`` and the stored bytes of a CHUNKS record for it, reading it once, forwards.
+
+    ``passed`` is told after each chunk how many bytes have been read. ``data`` must not be empty.
+    """
+    whole = blake3()
+    listed: list[Chunk] = []
+    for start, end in chunks(data):
+        piece = bytes(data[start:end])
+        whole.update(piece)
+        listed.append(Chunk(hash_bytes(piece), end - start))
+        passed(end)
+    return Hash(whole.digest()), encode_chunks(listed)
+
 
 _BLOCK = 64 << 10
 _PIECE = 4 << 10
 _COMPARED = 1 << 20
-"""What is no larger is left to zstd, which compares it quickly."""
+"""Content that is no larger is left to zstd, which compares it quickly."""
 
 _SHORTEST = 32
-"""What is shorter is worth no row of the table."""
+"""A shorter stretch is worth no row of the table."""
 
 _LEAST_DICTIONARY = 8
 _MOST_DICTIONARY = 8 << 20
 """Tables for a dictionary take about as much memory as itself, and time to fill."""
 
 _Common = tuple[int, int, int]
-"""Where bytes in common begin in the base, where in the content, and how many they are."""
+"""A shared run of bytes: its start in the base, its start in the content, and its length."""
 
 
 class Delta(Struct, frozen=True, gc=False):
-    """What to take from a base, and the compressed bytes that come before, between and behind."""
+    """Stretches to take from a base, and the compressed bytes that come before, between and behind."""
 
     stretches: Sequence[Stretch]
     frame: bytes
@@ -113,7 +171,7 @@ def _shared(most: int, same: Callable[[int, int], bool]) -> int:
 
 
 def _in_common(base: bytes, data: bytes) -> list[_Common]:
-    """Return what two contents have in common, in the order in which both have it."""
+    """Return the parts that two contents share, in the order in which both have them."""
     ahead, behind = shared_ends(base, data)
     base_end, data_end = len(base) - behind, len(data) - behind
     between: Sequence[_Common] = ()
@@ -139,10 +197,10 @@ def _in_common(base: bytes, data: bytes) -> list[_Common]:
 def _same_pieces(base: bytes, data: bytes) -> Iterator[_Common]:
     """Yield pieces of ``data`` that are in one place of ``base``."""
     places: dict[bytes, int] = {}
-    for start, stop in pieces(base, _PIECE):
+    for start, stop in chunks(base, _PIECE):
         piece = base[start:stop]
         places[piece] = -1 if piece in places else start
-    for start, stop in pieces(data, _PIECE):
+    for start, stop in chunks(data, _PIECE):
         offset = places.get(data[start:stop], -1)
         if offset >= 0:
             yield offset, start, stop - start

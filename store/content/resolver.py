@@ -1,22 +1,372 @@
-"""Blobs by their hashes: found, read, put together, verified."""
+"""Blobs by their hashes: found, read, put together, verified.
 
-from __future__ import annotations
+Many blobs at once take one pass over the packs for the blobs, and one more for contents that lie elsewhere. A content
+that is a delta takes one pass more for each base down to the one that lies there whole.
+"""
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import accumulate
+from typing import Protocol
 
 from blake3 import blake3
 
-from store.content.batch import Batch
-from store.content.opened import Opened
-from store.content.reader import Chunked, Reader, Whole
-from store.content.salvage import salvage
-from store.content.shelf import Shelf
-from store.content.source import BlobSource, Place
+from store.content.cuts import join
+from store.content.sealed import SealedGroup, is_inner
+from store.content.shelf import OpenRecord, Shelf, StoredBlobs
 from store.disk import skeleton_format
-from store.disk.blob_format import Chunk, Form, Record
-from store.errors import ConvfsError, DamageError, NotFound
-from store.ids import Hash
+from store.disk.blob_format import Chunk, Compression, Form, Record
+from store.disk.pack import PackRemoved, RecordPlace
+from store.disk.skeleton_format import Skeleton
+from store.errors import ConvfsError, DamageError, FormatTooNew, Missing, NotFound
+from store.ids import Hash, hash_bytes
+
+_DEEPEST = 64
+
+
+class Batch:
+    """Gathers blobs and everything that they are made of, then puts them together. Of one thread, used once.
+
+    Without ``contents``, what is cut out of skeletons is not read: then they can only be asked what that is.
+    """
+
+    def __init__(self, shelf: Shelf, *, contents: bool = True) -> None:
+        self._shelf = shelf
+        self._contents = contents
+        self._at_hand: dict[Hash, OpenRecord] = {}
+        self._sealed: dict[Hash, tuple[SealedGroup, int]] = {}
+        self._waiting: dict[Hash, tuple[Form, bytes]] = {}
+        self._bodies: dict[Hash, bytes] = {}
+        self._skeletons: dict[Hash, Skeleton] = {}
+        self._lists: dict[Hash, list[Chunk]] = {}
+        self._deltas: dict[Hash, OpenRecord] = {}
+        self._late: dict[Hash, None] = {}
+        """Skeletons that are deltas: their needs are known once their bases have been gathered."""
+
+    def gather(self, digests: Sequence[Hash]) -> None:
+        """Read the blobs that ``digests`` need; unreadable ones are missing afterwards."""
+        seen: set[Hash] = set()
+        todo = digests
+        while todo or self._late:
+            if todo:
+                seen.update(todo)
+                self._look_up(todo)
+            else:
+                todo = self._patched()
+            needs: dict[Hash, None] = {}
+            for digest in todo:
+                try:
+                    self._take(digest, needs)
+                except ConvfsError:
+                    continue
+            todo = [digest for digest in needs if digest not in seen]
+
+    def references(self, digest: Hash) -> list[Hash] | None:
+        """Return the contents that are cut out of a blob, each once, in order; None if it was not gathered."""
+        if (skeleton := self._skeletons.get(digest)) is not None:
+            return list(dict.fromkeys(cut[3] for cut in skeleton.cuts))
+        return [] if digest in self._bodies or digest in self._lists or digest in self._deltas else None
+
+    def assemble(self, digest: Hash, depth: int = 0) -> bytes:
+        """Return a blob, not yet compared with its hash. Raises KeyError for a missing one, DamageError."""
+        skeleton = self._skeletons.get(digest)
+        if skeleton is None:
+            if digest in self._deltas and digest not in self._late:
+                self._bodies[digest] = self._patch(digest, depth)
+            chunks = self._lists.get(digest)
+            return self._bodies[digest] if chunks is None else self._joined(chunks)
+        if depth > _DEEPEST:
+            raise DamageError(f"blob {digest.hex()} contains itself")
+        bodies = self._bodies
+        for cut in skeleton.cuts:
+            content = cut[3]
+            if content not in bodies:
+                bodies[content] = self.assemble(content, depth + 1)
+        return join(skeleton, bodies)
+
+    def _patch(self, digest: Hash, depth: int) -> bytes:
+        """Return the body of a delta; errors as in :meth:`assemble`."""
+        if depth > _DEEPEST:
+            raise DamageError(f"blob {digest.hex()} contains itself")
+        opened = self._deltas[digest]
+        base = opened.lacks
+        if base is not None:
+            opened.patch(self.assemble(base, depth + 1))
+        body = opened.body(opened.members[digest])
+        del self._deltas[digest]
+        return body
+
+    def _patched(self) -> list[Hash]:
+        """Make the body of a skeleton that is a delta, one that no other waits for; return it if that could be done."""
+        digest = next(reversed(self._late))
+        for _ in range(_DEEPEST):
+            base = self._deltas[digest].base
+            if base is None or base not in self._late:
+                break
+            digest = base
+        del self._late[digest]
+        try:
+            self._patch(digest, 0)
+        except (ConvfsError, KeyError):
+            del self._deltas[digest]
+            return []
+        return [digest]
+
+    def _joined(self, chunks: list[Chunk]) -> bytes:
+        pieces = []
+        for digest, length in chunks:
+            piece = self._bodies[digest]
+            if len(piece) != length:
+                raise DamageError(f"chunk {digest.hex()} has another length than it should")
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def _look_up(self, digests: Sequence[Hash]) -> None:
+        at_hand, pending = self._at_hand, self._shelf.source.pending
+        missing = []
+        for digest in digests:
+            if digest in at_hand:
+                continue
+            waiting = pending(digest)
+            if waiting is None:
+                missing.append(digest)
+            else:
+                self._waiting[digest] = waiting
+        if missing:
+            found = self._shelf.source.locations(missing)
+            sealed = self._read({location[:2] for locations in found.values() for location in locations})
+            if sealed:
+                self._note_sealed(found, sealed)
+
+    def _note_sealed(
+        self, found: Mapping[Hash, Sequence[tuple[int, int, int]]], sealed: Mapping[RecordPlace, SealedGroup]
+    ) -> None:
+        """Record which blobs are in sealed groups, as far as the index knows: the groups do not hold names."""
+        expected: dict[RecordPlace, list[int]] = {}
+        for digest, locations in found.items():
+            if digest not in self._at_hand:
+                for pack, offset, member in locations:
+                    if (group := sealed.get((pack, offset))) is not None:
+                        self._sealed[digest] = group, member
+                        expected.setdefault((pack, offset), []).append(member)
+        for place, members in expected.items():
+            # what is damaged shows where it is asked for
+            with suppress(DamageError):
+                sealed[place].expect(members)
+
+    def _read(self, places: set[RecordPlace]) -> dict[RecordPlace, SealedGroup]:
+        """Open the records at ``places``; return those that are sealed groups."""
+        shelf = self._shelf
+        found = {place: opened for place in places if (opened := shelf.kept(place)) is not None}
+        if len(found) < len(places):
+            for place, record in shelf.source.read_many(sorted(places - found.keys())):
+                if isinstance(record, ConvfsError):
+                    continue
+                try:
+                    opened = found[place] = shelf.open(record)
+                except ConvfsError:
+                    continue
+                shelf.keep(place, opened)
+        sealed: dict[RecordPlace, SealedGroup] = {}
+        for place, opened in found.items():
+            if opened.sealed is not None:
+                sealed[place] = opened.sealed
+            else:
+                self._at_hand.update(dict.fromkeys(opened.members, opened))
+        return sealed
+
+    def _take(self, digest: Hash, needs: dict[Hash, None]) -> None:
+        """Decode one blob that is in memory or pending, and add the blobs that it is made of to ``needs``."""
+        form: int
+        opened = self._at_hand.get(digest)
+        sealed = self._sealed.get(digest)
+        if opened is None and sealed is not None:
+            self._unseal(digest, *sealed, needs)
+            return
+        if opened is None:
+            waiting = self._waiting.get(digest)
+            if waiting is None:
+                return
+            form, body = waiting
+        elif opened.chunks is not None:
+            self._lists[digest] = opened.chunks
+            for chunk in opened.chunks:
+                needs[chunk.hash] = None
+            return
+        elif (base := opened.lacks) is not None:
+            self._deltas[digest] = opened
+            if opened.members[digest][0] == Form.SKELETON:
+                self._late[digest] = None
+            needs[base] = None
+            return
+        else:
+            entry = opened.members[digest]
+            form, body = entry[0], opened.body(entry)
+        if form == Form.SKELETON:
+            skeleton = skeleton_format.decode(body)
+            self._skeletons[digest] = skeleton
+            if self._contents:
+                for cut in skeleton.cuts:
+                    needs[cut[3]] = None
+        else:
+            self._bodies[digest] = body
+
+    def _unseal(self, digest: Hash, group: SealedGroup, member: int, needs: dict[Hash, None]) -> None:
+        """Decode one blob of a sealed group, as :meth:`_take` does; blobs in the same group are at hand at once."""
+        if group.form(member) == Form.PLAIN:
+            self._bodies[digest] = group.plain(member)
+            return
+        skeleton = group.skeleton(member)
+        for cut in skeleton.cuts:
+            name = cut[3]
+            if is_inner(name):
+                if name not in self._bodies:
+                    self._bodies[name] = group.inner(name)
+            else:
+                needs[name] = None
+        self._skeletons[digest] = skeleton
+
+
+class Reader(Protocol):
+    """A content that is being read."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return ``size`` bytes from ``offset`` on, fewer at the end. Raises DamageError, NotFound."""
+
+
+class Chunked:
+    """A blob in chunks, which ``fetch`` reads and verifies; one of them is in memory at a time."""
+
+    def __init__(self, chunks: Sequence[Chunk], fetch: Callable[[Chunk], bytes]) -> None:
+        self._chunks = chunks
+        self._fetch = fetch
+        self._ends = list(accumulate(chunk.length for chunk in chunks))
+        self._held: tuple[int, bytes] = (-1, b"")
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return a part of it; chunks that are not needed are not read."""
+        pieces: list[bytes] = []
+        at, stop = bisect_right(self._ends, offset), offset + size
+        while at < len(self._chunks) and (start := self._ends[at] - self._chunks[at].length) < stop:
+            pieces.append(self._chunk(at)[max(offset - start, 0) : stop - start])
+            at += 1
+        return b"".join(pieces)
+
+    def _chunk(self, at: int) -> bytes:
+        # set as one: threads may share it
+        held, data = self._held
+        if held != at:
+            data = self._fetch(self._chunks[at])
+            self._held = (at, data)
+        return data
+
+
+def salvage(shelf: Shelf, digest: Hash) -> bytes:
+    """Return a blob from the first place that has it intact.
+
+    Raises NotFound where the store does not have it, DamageError (or FormatTooNew) where no place will do.
+    """
+    return _Salvage(shelf).blob(digest, 0)
+
+
+class _Salvage:
+    """Remembers every blob that it has tried, so that blobs made of each other in hostile ways cost no more."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._tried: dict[Hash, bytes | ConvfsError] = {}
+
+    def blob(self, digest: Hash, depth: int) -> bytes:
+        known = self._tried.get(digest)
+        if known is None:
+            inside = DamageError(f"blob {digest.hex()} contains itself")
+            if depth > _DEEPEST:
+                raise inside
+            self._tried[digest] = inside
+            try:
+                known = self._search(digest, depth)
+            except ConvfsError as error:
+                known = error
+            self._tried[digest] = known
+        if isinstance(known, ConvfsError):
+            raise known
+        return known
+
+    def _search(self, digest: Hash, depth: int) -> bytes:
+        source = self._shelf.source
+        pending = source.pending(digest)
+        if pending is not None:
+            try:
+                spelt = self._spelt(*pending, depth)
+            except NotFound as error:
+                raise DamageError(f"blob {digest.hex()} cannot be read: {error}") from error
+            return _verified(spelt, digest, "it waits to be packed, but")
+
+        def take(place: RecordPlace, member: int) -> bytes | None:
+            try:
+                return self._at(place, member, digest, depth)
+            except (FormatTooNew, PackRemoved):
+                raise
+            except ConvfsError as error:
+                raise DamageError(f"blob {digest.hex()} cannot be read: {error}") from error
+
+        return self._shelf.search(digest, take, Missing(f"no blob {digest.hex()} in this store"))
+
+    def _at(self, place: RecordPlace, member: int, digest: Hash, depth: int) -> bytes | None:
+        """Return a blob from one place, read afresh; None if another blob lies there."""
+        opened = self._shelf.open(self._record(place))
+        where = f"in pack {place[0]} at offset {place[1]},"
+        if opened.sealed is not None:
+            return _verified(self._unsealed(opened.sealed, member, depth), digest, where)
+        entry = opened.members.get(digest)
+        if entry is None:
+            return None
+        if opened.chunks is not None:
+            data = b"".join([self.blob(chunk.hash, depth + 1) for chunk in opened.chunks])
+        else:
+            if opened.base is not None:
+                opened.patch(self.blob(opened.base, depth + 1))
+            data = self._spelt(entry[0], opened.body(entry), depth)
+        return _verified(data, digest, where)
+
+    def _record(self, place: RecordPlace) -> Record:
+        """Read a record; a sealed group also where it is damaged: most of its blobs may be as they were."""
+        source = self._shelf.source
+        try:
+            return source.read(*place)
+        except PackRemoved:
+            raise
+        except DamageError as damage:
+            try:
+                record = source.read(*place, damaged=True)
+            except ConvfsError:
+                raise damage from None
+            if record.compression != Compression.SEALED:
+                raise
+            return record
+
+    def _unsealed(self, group: SealedGroup, member: int, depth: int) -> bytes:
+        if group.form(member) == Form.PLAIN:
+            return group.plain(member)
+        skeleton = group.skeleton(member)
+        names = {cut[3] for cut in skeleton.cuts}
+        return join(
+            skeleton, {name: group.inner(name) if is_inner(name) else self.blob(name, depth + 1) for name in names}
+        )
+
+    def _spelt(self, form: int, body: bytes, depth: int) -> bytes:
+        if form == Form.PLAIN:
+            return body
+        skeleton = skeleton_format.decode(body)
+        return join(skeleton, {cut[3]: self.blob(cut[3], depth + 1) for cut in skeleton.cuts})
+
+
+def _verified(data: bytes, digest: Hash, where: str) -> bytes:
+    if hash_bytes(data) != digest:
+        raise DamageError(f"{where} its bytes do not have its hash")
+    return data
 
 
 class Resolver:
@@ -26,9 +376,9 @@ class Resolver:
     compared by itself: the payload's hash covers it. ``cache_bytes`` bounds the decompressed records that are kept.
     """
 
-    def __init__(self, source: BlobSource, cache_bytes: int) -> None:
+    def __init__(self, source: StoredBlobs, cache_bytes: int) -> None:
         self.asked = 0
-        """How often blobs were asked for, by and large: threads do not wait for each other to count."""
+        """The number of times that blobs were asked for, by and large: threads do not wait for each other to count."""
         self._source = source
         self._cache_bytes = cache_bytes
         self._shelf = Shelf(source, cache_bytes)
@@ -41,7 +391,7 @@ class Resolver:
         return found
 
     def blobs(self, digests: Sequence[Hash]) -> dict[Hash, bytes | ConvfsError]:
-        """Return many blobs; what is missing or damaged stands there as its error.
+        """Return many blobs, with errors in place of missing or damaged ones.
 
         Reads in the order of the packs, once for the blobs and once more for contents that lie elsewhere. All of it is
         in memory at the same time.
@@ -65,13 +415,14 @@ class Resolver:
         return results
 
     def references(self, digests: Sequence[Hash]) -> dict[Hash, list[Hash]]:
-        """Return which contents are cut out of each of many payloads; of what cannot be read, none.
+        """Return which contents are cut out of each of many payloads; those that cannot be read are left out.
 
         The contents themselves are not read.
         """
         batch = Batch(self._shelf, contents=False)
         batch.gather(digests)
-        return {digest: batch.references(digest) for digest in digests}
+        found = ((digest, batch.references(digest)) for digest in digests)
+        return {digest: references for digest, references in found if references is not None}
 
     def check(self, digest: Hash) -> None:
         """Return if the blob is there and intact. Raises NotFound, DamageError, FormatTooNew."""
@@ -87,15 +438,8 @@ class Resolver:
         form, body = pending
         return skeleton_format.decode(body).payload_length if form == Form.SKELETON else len(body)
 
-    def body_size(self, record: Record) -> int:
-        """Return how many bytes a record of a pack has when it is decompressed.
-
-        Contents that lie elsewhere (chunks, what was cut out of payloads) do not count. Raises DamageError, NotFound.
-        """
-        return self._shelf.open(record).size
-
     def bases(self, digest: Hash) -> list[Hash]:
-        """Return what a blob is made from: the base of its delta, that one's base, and so on to what lies there whole.
+        """Return the chain of bases of a blob: the base of its delta, that one's base, and so on to a whole blob.
 
         Errors as :meth:`size`; DamageError where that would not end.
         """
@@ -131,26 +475,29 @@ class Resolver:
     def reader(self, digest: Hash) -> Reader:
         """Begin to read a blob in parts. Raises NotFound, DamageError, FormatTooNew."""
         chunks = self._chunks(digest)
-        return Whole(self.blob(digest)) if chunks is None else Chunked(chunks, partial(self._chunk, digest))
+        if chunks is None:
+            data = self.blob(digest)
+            return Chunked([Chunk(digest, len(data))], lambda _chunk: data)
+        return Chunked(chunks, partial(self._chunk, digest))
 
-    def open(self, record: Record) -> Opened:
+    def open(self, record: Record) -> OpenRecord:
         """Open a record that was read without the help of this. Raises DamageError, NotFound (of a dictionary)."""
         return self._shelf.open(record)
 
     def forget(self) -> None:
-        """Keep nothing of what was read so far."""
+        """Drop everything that was read so far."""
         self._shelf = Shelf(self._source, self._cache_bytes)
 
-    def _find(self, digest: Hash) -> tuple[Opened, int]:
+    def _find(self, digest: Hash) -> tuple[OpenRecord, int]:
         """Return an open record that has the blob, and which of its members that is, as far as the index knows."""
 
-        def take(place: Place, member: int) -> tuple[Opened, int] | None:
+        def take(place: RecordPlace, member: int) -> tuple[OpenRecord, int] | None:
             opened = self._shelf.kept(place) or self._shelf.open(self._source.read(*place))
             if opened.sealed is None:
                 return (opened, member) if digest in opened.members else None
             return (opened, member) if opened.sealed.is_called(member, digest) else None
 
-        return self._shelf.search(digest, take, NotFound(f"no blob {digest.hex()} in this store"))
+        return self._shelf.search(digest, take, Missing(f"no blob {digest.hex()} in this store"))
 
     def _chunks(self, digest: Hash) -> list[Chunk] | None:
         return None if self._source.pending(digest) is not None else self._find(digest)[0].chunks

@@ -2,16 +2,93 @@
 
 (De)compressors are not safe to share: each thread has its own. Compressing and decompressing release the interpreter
 lock, so several threads do gain.
+
+zstd leaves little text, or what does not shrink, readable, where a search over the store's own files must not find it.
+Such frames are *veiled*: combined with a stream of bytes that follows from the record's hash. This keeps nothing
+secret from anyone who reads the format's description.
 """
 
 from collections import OrderedDict
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from threading import local
 
 import zstandard
+from blake3 import blake3
 
 from store.errors import DamageError
 from store.ids import Hash, hash_bytes
+
+DICTIONARY_BYTES = 112 << 10
+"""The largest dictionary that is trained."""
+
+_FEWEST_SAMPLES = 32
+_LEAST_RATIO = 4
+_MOST_BYTES = 8 << 20
+_LARGEST_SAMPLE = 128 << 10
+_SEGMENT = 1024
+_DMER = 8
+
+
+def train(samples: Sequence[bytes]) -> bytes | None:
+    """Return a dictionary for bodies like ``samples``; None where these are too few or too small to learn from.
+
+    At most some 8 MB of the samples are looked at, spread evenly over them.
+    """
+    usable: list[bytes | bytearray | memoryview] = [
+        sample[:_LARGEST_SAMPLE] for sample in samples if len(sample) >= _DMER
+    ]
+    total = sum(map(len, usable))
+    if total > _MOST_BYTES:
+        step = total / _MOST_BYTES
+        usable = [usable[int(index * step)] for index in range(int(len(usable) / step))]
+        total = sum(map(len, usable))
+    size = min(DICTIONARY_BYTES, total // _LEAST_RATIO)
+    if len(usable) < _FEWEST_SAMPLES or size < 1024:
+        return None
+    try:
+        return zstandard.train_dictionary(size, usable, k=_SEGMENT, d=_DMER).as_bytes()
+    except zstandard.ZstdError:
+        return None  # the samples have nothing in common
+
+
+# Types of blocks; of literals in a block, 0 is raw, too.
+_RAW, _REPEATED, _COMPRESSED = 0, 1, 2
+
+_PERIOD = 4096
+
+
+def veil(data: bytes | memoryview, digest: Hash) -> bytes:
+    """Return ``data`` exclusive-or BLAKE3's extended output for ``digest``; done twice, it is the data again."""
+    return _combined(data, blake3(digest).digest(length=len(data)))
+
+
+def veil_much(data: bytes | memoryview, digest: Hash) -> bytes:
+    """As :func:`veil`, with the first 4096 bytes of the output again and again: that takes no time to make."""
+    size = len(data)
+    return _combined(data, (blake3(digest).digest(length=_PERIOD) * (size // _PERIOD + 1))[:size])
+
+
+def _combined(data: bytes | memoryview, stream: bytes) -> bytes:
+    size = len(data)
+    return (int.from_bytes(data, "little") ^ int.from_bytes(stream, "little")).to_bytes(size, "little")
+
+
+def shows(frame: bytes) -> bool:
+    """Return whether a zstd frame (RFC 8878) holds any content as is: raw blocks, or raw literals."""
+    descriptor = frame[4]
+    single = descriptor >> 5 & 1
+    content_size = (single, 2, 4, 8)[descriptor >> 6]
+    place = 5 + (1 - single) + (0, 1, 2, 4)[descriptor & 3] + content_size
+    last = False
+    while not last:
+        header = int.from_bytes(frame[place : place + 3], "little")
+        last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
+        place += 3
+        if (kind == _RAW and size) or (kind == _COMPRESSED and frame[place] & 3 == _RAW):
+            return True
+        place += 1 if kind == _REPEATED else size
+    return False
+
 
 LEVEL = 3
 _KEPT = 16
@@ -86,7 +163,7 @@ def declared_size(frame: bytes | memoryview, at_most: int) -> int:
 
 
 def decompress(frame: bytes | memoryview, at_most: int, dictionary: Dictionary | None = None) -> bytes:
-    """Return what ``frame`` holds.
+    """Return the contents of ``frame``.
 
     Raises DamageError if it is no frame, does not declare its size, or declares more than ``at_most`` bytes: the
     declared size is what the library takes memory for, so it is looked at first.
@@ -149,7 +226,7 @@ def compress_beside(data: bytes, beside: bytes) -> bytes:
 
 
 def decompress_beside(frame: bytes | memoryview, at_most: int, beside: bytes) -> bytes:
-    """Return what a frame of :func:`compress_beside` holds; errors as in :func:`decompress`."""
+    """Return the contents of a frame of :func:`compress_beside`; errors as in :func:`decompress`."""
     declared_size(frame, at_most)
     try:
         return zstandard.ZstdDecompressor(dict_data=_raw(beside)).decompress(frame, allow_extra_data=False)

@@ -1,11 +1,12 @@
 """Branches: the turns from the root to a head, as runs of consecutive ids.
 
-What was imported in one go lies together in the turn log, so a branch is a handful of runs however long it is, and
-a run is one range query. Where a branch is seen through patches, so are the ids in its runs (``store.ids``).
+Turns that were imported together lie together in the turn log, so even a long branch is a handful of runs, and a run is
+one range query. If a branch is seen through patches, the ids in its runs include them (``store.ids``).
 """
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
@@ -18,7 +19,7 @@ _BLOCK = 512
 
 
 def meets(runs: Sequence[Run], turns: Sequence[int]) -> bool:
-    """Say whether a branch has any of some turns, which are sorted."""
+    """Return whether a branch has any of ``turns``, which are sorted."""
     return any((at := bisect_left(turns, first)) < len(turns) and turns[at] < first + count for first, count in runs)
 
 
@@ -141,3 +142,9 @@ def pairs(old: tuple[Run, ...], new: tuple[Run, ...], start: int, count: int) ->
             first, length, to, left = first + taken, length - taken, to + taken, left - taken
             if not left:
                 to, left = next(others, (0, 0))
+
+
+def shared(one: tuple[Run, ...], other: tuple[Run, ...]) -> int:
+    """Return the number of records at the beginning that two branches have in common."""
+    common = takewhile(lambda pair: pair[0] == pair[1], pairs(one, other, 0, length(one)))
+    return sum(count for _first, _other, count in common)

@@ -1,29 +1,23 @@
 """Records seen as events, and measured for the index.
 
-Rows that are missing (turns that were appended, not imported; an index made anew; another renderer version) are
-measured when a conversation is next listed, from where they begin to be missing.
+Missing rows (of turns that were appended, not imported; after a rebuilt index; of another renderer version) are
+measured when a conversation is next listed, from the first missing one.
 """
-
-from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 
 from store.conversations.chain import Blobs, Chain, Recorded
-from store.conversations.turns import Turns
+from store.conversations.turns import Contents, Turns
 from store.disk.turn_format import Encoding, Turn
 from store.errors import ConvfsError
-from store.events.conversation import EventRow, ResourceRow, Sizes
+from store.events.conversation import EventRow, Renderer, ResourceRow, Sizes
 from store.events.event import Event, Kind
-from store.events.renderer import Renderer
-from store.formats.lens import Lens
+from store.formats.core.editing import Lens
 from store.formats.registry import lens_for
 from store.ids import Hash, hash_bytes
 from store.index.views import Run, Views
-
-Payloads = Callable[[Sequence[Turn]], Iterator[tuple[Turn, "bytes | ConvfsError"]]]
-"""Reads the payloads of turns in one pass over the packs."""
 
 _Place = tuple[int, int]
 """A record's number, and the turn that it is seen as."""
@@ -45,48 +39,30 @@ class Measured:
     """Records that follow each other as they are measured, until it is known which turns they are."""
 
     def __init__(self) -> None:
-        self._records: list[tuple[int, Kind, str, int, int, int, int, int, int, bool]] = []
+        self._records: list[tuple[int, Kind, str, int, int, int, int, int, int, bool, bool]] = []
         self._resources: list[tuple[int, int, int, str, str, int, int, Hash]] = []
         self.last_ms = 0
         """The latest time that a record told, in Unix milliseconds, 0 if none did."""
 
-    def add(self, number: int, event: Event, sizes: Sizes, payload_size: int, edited_ms: int) -> None:
-        """Take in the next record; ``edited_ms`` is when it was given other content, 0 if it never was."""
-        time_ms = edited_ms or event.time_ms
-        for seq, resource in enumerate(event.resources):
-            data = resource.data
-            self._resources.append(
-                (
-                    len(self._records),
-                    number,
-                    seq,
-                    resource.uri,
-                    resource.mime,
-                    len(data),
-                    time_ms,
-                    hash_bytes(data),
-                )
-            )
-        if event.time_ms > self.last_ms:
-            self.last_ms = event.time_ms
-        row = (
-            number,
-            event.kind,
-            event.tool,
-            event.parent,
-            time_ms,
-            sizes.file,
-            sizes.section,
-            sizes.json,
-            payload_size,
-            False,
-        )
-        self._records.append(row)
+    def add(
+        self, number: int, event: Event, sizes: Sizes | None, payload_size: int, edited_ms: int, *, unsure: bool = False
+    ) -> None:
+        """Add the next record; ``edited_ms`` is the time at which its content was changed, 0 if it never was.
 
-    def add_deleted(self, number: int, event: Event, payload_size: int, edited_ms: int) -> None:
-        """Take in the next record, one that is not shown: only what records after it may refer to counts."""
+        A deleted one has no ``sizes``, and is not shown: only the parts that later records may refer to count.
+        """
         time_ms = edited_ms or event.time_ms
-        self._records.append((number, Kind.RECORD, event.tool, event.parent, time_ms, 0, 0, 0, payload_size, True))
+        kind, file, section, json = Kind.RECORD, 0, 0, 0
+        if sizes is not None:
+            kind, file, section, json = event.kind, sizes.file, sizes.section, sizes.json
+            place = len(self._records)
+            for seq, resource in enumerate(event.resources):
+                data = resource.data
+                row = (place, number, seq, resource.uri, resource.mime, len(data), time_ms, hash_bytes(data))
+                self._resources.append(row)
+            self.last_ms = max(self.last_ms, event.time_ms)
+        told = (event.tool, event.parent, time_ms, file, section, json, payload_size)
+        self._records.append((number, kind, *told, sizes is None, unsure))
 
     def rows(self, first: int) -> list[EventRow]:
         """Return the rows of the records, the first of which is turn ``first``."""
@@ -100,28 +76,17 @@ class Measured:
 class Viewer:
     """Sees the records of one store. Safe to call from any thread."""
 
-    def __init__(
-        self,
-        turns: Turns,
-        views: Views,
-        payloads: Payloads,
-        payload_size: Callable[[Hash], int],
-        type_name: Callable[[int], str],
-        blobs: Blobs,
-        renderer: Renderer | None,
-    ) -> None:
+    def __init__(self, turns: Turns, views: Views, contents: Contents, renderer: Renderer | None) -> None:
         self._turns = turns
         self._views = views
-        self._payloads = payloads
-        self._payload_size = payload_size
-        self._type_name = type_name
-        self._blobs = blobs
+        self._contents = contents
+        self._blobs = contents.aliased
         self.renderer = renderer
         self._lock = threading.RLock()
 
     def lens(self, turn: Turn) -> Lens:
         """Return the lens for the payload of a turn."""
-        return lens_for(self._type_name(turn.type_tag), turn.encoding)
+        return lens_for(self._contents.type_name(turn.type_tag), turn.encoding)
 
     def see_huge(self, size: int) -> Event:
         """Return the event that stands for a payload too large to be parsed."""
@@ -136,7 +101,7 @@ class Viewer:
         for some in _batches(rows):
             small = [row for row in some if row.payload_size <= LARGEST_VIEWED]
             turns = self._turns_of([row.turn for row in small])
-            payloads = {turn.turn_id: (turn, payload) for turn, payload in self._payloads(turns)}
+            payloads = {turn.turn_id: (turn, payload) for turn, payload in self._contents.of_turns(turns)}
             for row in some:
                 if row.payload_size > LARGEST_VIEWED:
                     yield row, self.see_huge(row.payload_size)
@@ -160,7 +125,7 @@ class Viewer:
 
     def format_name(self, type_tag: int) -> str:
         """Return the name of the format that payloads of a type are in, which the type's name begins with."""
-        return self._type_name(type_tag).partition(".")[0]
+        return self._contents.type_name(type_tag).partition(".")[0]
 
     # -- measuring -------------------------------------------------------------------------------------------------
 
@@ -172,9 +137,10 @@ class Viewer:
             # what it was told itself may be what it tells
             known = next(iter(self._views.rows([(turn.turn_id, 1)], earlier)), None)
             recorded = Recorded(known.tool, known.parent, self._blobs) if known else Recorded("", 0, self._blobs)
-            for _turn, payload in self._payloads([turn]):
-                if isinstance(payload, bytes) and len(payload) <= LARGEST_VIEWED:
-                    return self.lens(turn).view(payload, recorded)
+            for _turn, payload in self._contents.of_turns([turn]):
+                if isinstance(payload, bytes):
+                    large = len(payload) > LARGEST_VIEWED
+                    return self.see_huge(len(payload)) if large else self.lens(turn).view(payload, recorded)
             return None
 
         return Chain(number, backwards, blobs or self._blobs, reach)
@@ -216,38 +182,41 @@ class Viewer:
     def _measure_some(self, some: Sequence[_Place], chain: Chain) -> list[EventRow]:
         turns = self._turns_of([turn for _number, turn in some])
         sizes = {turn.turn_id: self._size(turn.payload_hash) for turn in turns}
-        payloads = dict(self._seen(turns, sizes))
+        payloads = self._seen(turns, sizes)
         rows: list[EventRow] = []
         resources: list[ResourceRow] = []
         for (number, turn_id), turn in zip(some, turns, strict=True):
             measured = Measured()
+            size = sizes[turn_id]
             self.measure(
                 measured,
                 number,
-                self._type_name(turn.type_tag),
+                self._contents.type_name(turn.type_tag),
                 payloads.get(turn_id),
-                sizes[turn_id],
+                size or 0,
                 chain,
                 deleted=turn.deleted,
                 edited_ms=turn.edited_ms,
                 encoding=turn.encoding,
+                unread=size is None or (size <= LARGEST_VIEWED and turn_id not in payloads),
             )
             rows += measured.rows(turn_id)
             resources += measured.resources(turn_id)
         self._views.add(rows, resources)
         return rows
 
-    def _size(self, digest: Hash) -> int:
+    def _size(self, digest: Hash) -> int | None:
         try:
-            return self._payload_size(digest)
+            return self._contents.blobs.size(digest)
         except ConvfsError:
-            # it cannot be read, which is for those to say who read it
-            return 0
+            # it cannot be read; reading it reports the error
+            return None
 
-    def _seen(self, turns: Sequence[Turn], sizes: dict[int, int]) -> Iterator[tuple[int, bytes]]:
-        for turn, payload in self._payloads([t for t in turns if sizes[t.turn_id] <= LARGEST_VIEWED]):
-            # a damaged record is measured as what its file will say when read: nothing (the read is EIO)
-            yield turn.turn_id, payload if isinstance(payload, bytes) else b""
+    def _seen(self, turns: Sequence[Turn], sizes: dict[int, int | None]) -> dict[int, bytes]:
+        """Return the payloads of those turns that can be read, and are not too large for it."""
+        small = [turn for turn in turns if (size := sizes[turn.turn_id]) is not None and size <= LARGEST_VIEWED]
+        found = ((turn.turn_id, payload) for turn, payload in self._contents.of_turns(small))
+        return {turn_id: payload for turn_id, payload in found if isinstance(payload, bytes)}
 
     def measure(
         self,
@@ -261,12 +230,22 @@ class Viewer:
         deleted: bool = False,
         edited_ms: int = 0,
         encoding: int = Encoding.JSON,
-    ) -> None:
-        """See and measure one record of a branch, and go on to the next; ``payload`` is None if it is too large."""
+        unread: bool = False,
+    ) -> Event:
+        """View and measure one record of a branch, advance to the next, and return the view.
+
+        ``payload`` is None if it is too large, or cannot be read just now (``unread``). Then its size is 0, as in the
+        listing of its file: reading that file is an error.
+        """
         lens = lens_for(type_name, encoding)
-        event = self.see_huge(payload_size) if payload is None else lens.view(payload, chain)
-        chain.advance(event)
-        self.take(into, number, type_name, event, payload_size, deleted=deleted, edited_ms=edited_ms)
+        if unread:
+            event = lens.view(b"", chain)
+        else:
+            event = self.see_huge(payload_size) if payload is None else lens.view(payload, chain)
+        unsure = unread or chain.doubtful
+        chain.advance(None if unread else event)
+        self.take(into, number, type_name, event, payload_size, deleted=deleted, edited_ms=edited_ms, unsure=unsure)
+        return event
 
     def take(
         self,
@@ -278,19 +257,17 @@ class Viewer:
         *,
         deleted: bool = False,
         edited_ms: int = 0,
+        unsure: bool = False,
     ) -> None:
-        """Measure one event of a branch."""
+        """Measure one event of a branch; ``unsure`` as of :class:`EventRow`."""
         if self.renderer is None:
             raise ConvfsError("this store was opened without a renderer, so nothing can be measured")
-        if deleted:
-            into.add_deleted(number, event, payload_size, edited_ms)
-            return
-        sizes = self.renderer.measure(number, event, type_name.partition(".")[0], payload_size)
-        into.add(number, event, sizes, payload_size, edited_ms)
+        format_ = type_name.partition(".")[0]
+        sizes = None if deleted else self.renderer.measure(number, event, format_, payload_size)
+        into.add(number, event, sizes, payload_size, edited_ms, unsure=unsure)
 
 
 def _stretches(places: Sequence[_Place]) -> Iterator[Sequence[_Place]]:
-    """Yield records in parts, within which each follows the one before."""
     start = 0
     for end in range(1, len(places) + 1):
         if end == len(places) or places[end][0] != places[end - 1][0] + 1:

@@ -1,1 +1,1 @@
-"""What a model should be sent of a conversation: what still counts, and nothing twice."""
+"""The delivery of a conversation to a model: everything that still counts, and nothing twice."""

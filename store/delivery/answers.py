@@ -1,14 +1,12 @@
-"""What is asked of what a model was sent, and what is answered; apart, since most who ask need no more of it."""
-
-from __future__ import annotations
+"""Questions and answers about deliveries, as values; apart because most clients need nothing else."""
 
 from msgspec import Struct
 
-from store.exporting.losses import Loss
+from store.exporting.dialogue import Loss
 
 
-class Saved(Struct):
-    """What references saved: how many there are, and the bytes, and about the tokens, that need not be sent."""
+class ReferencesSaved(Struct):
+    """The savings of references: their number, and the bytes and estimated tokens that need not be sent."""
 
     references: int = 0
     bytes: int = 0
@@ -22,18 +20,18 @@ class Saved(Struct):
 
 
 class Report(Struct, frozen=True):
-    """How many ``messages`` there are, what references in them ``saved``, and what the form has no way to say."""
+    """The number of ``messages``, the savings of references in them, and the content that the form cannot express."""
 
     messages: int
-    saved: Saved
+    saved: ReferencesSaved
     lost: list[Loss]
 
 
 class Offered(Struct, frozen=True, forbid_unknown_fields=True):
     """A block of a result that is about to be delivered; one without a ``uri`` is no resource.
 
-    Its content is ``text`` or ``data``, or is known by its ``checksum`` (``blake3:`` and 64 hexadecimal digits); its
-    ``size`` in bytes need not be told of content that the store has.
+    Its content is ``text`` or ``data``, or is identified by its ``checksum`` (``blake3:`` and 64 hexadecimal digits);
+    its ``size`` in bytes is optional for content that the store has.
     """
 
     uri: str = ""
@@ -45,10 +43,10 @@ class Offered(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Answer(Struct, frozen=True):
-    """What is to be delivered: the block as it is, or ``message`` in its place.
+    """The delivery of a block: the block as it is, or ``message`` in its place.
 
-    Then the content stands in exchange ``turn``: in the result of ``call``, or as an attachment (""). ``bytes``
-    and ``tokens``, estimated, are what that saves.
+    With a message, the content is in exchange ``turn``: in the result of ``call``, or as an attachment (""). ``bytes``
+    and ``tokens``, estimated, are the savings.
     """
 
     message: str = ""

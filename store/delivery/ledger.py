@@ -1,41 +1,104 @@
-"""What a model has been sent, by URI and checksum: the ledger in which what is about to be sent is looked up.
+"""The ledger of deliveries: the resources that a model has been sent, by URI and checksum.
 
-The same content under the same URI is sent once in a while, and is referred to in between. URIs are compared as they
-are. A reference is no delivery: after ``lookback_turns`` exchanges the content is sent again, and counts from there.
+The same content under the same URI is sent once in a while, and referred to in between. URIs are compared as they are.
+A reference is no delivery: after ``lookback_turns`` exchanges the content is sent again, and counts from there.
+
+A resource in a step is a block of its own, or the text in which a tool returned it: a file with numbered lines, for
+instance.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
-from store.delivery.contents import Content
-from store.ids import Hash
-from store.rules import Rules
+from store.events.event import Block, Kind, Resource
+from store.exporting.steps import Step
+from store.formats.core.twins import standing_in
+from store.ids import Hash, hash_bytes
+from store.settings import Rules
+
+
+class DeliveredContent(Struct, frozen=True):
+    """A resource: its URI as given, the BLAKE3 of its bytes, and their number."""
+
+    uri: str
+    hash: Hash
+    size: int
+
+
+class Held(Struct, frozen=True):
+    """A resource that the block at ``at`` of a step holds.
+
+    ``before`` and ``after`` are lines around it in a text. ``is_file``: it is no picture between texts.
+    """
+
+    at: int
+    content: DeliveredContent
+    before: str = ""
+    after: str = ""
+    is_file: bool = True
+
+    def replaced(self, message: str) -> str:
+        return "\n".join(lines for lines in (self.before, message, self.after) if lines.strip())
+
+
+def contents_of(step: Step, is_sent: Callable[[Step, Block], bool]) -> Iterator[Held]:
+    """Yield the resources of a step, in the order of its blocks; ``is_sent`` tells which blocks are sent at all."""
+    left = list(step.resources)
+    for at, block in enumerate(step.blocks):
+        if not is_sent(step, block):
+            continue
+        if block.uri:
+            for resource in left:
+                if resource.uri == block.uri and resource.content == (block.text if block.data is None else block.data):
+                    left.remove(resource)
+                    yield Held(at, content_of(resource), is_file=block.type == "resource")
+                    break
+        elif step.kind is Kind.TOOL_RESULT and block.type == "text" and (told := _told(step, block, left)):
+            resource, before, after = told
+            left.remove(resource)
+            yield Held(at, content_of(resource), before, after)
+
+
+def content_of(resource: Resource) -> DeliveredContent:
+    """Return the identity of a resource."""
+    data = resource.data
+    return DeliveredContent(resource.uri, hash_bytes(data), len(data))
+
+
+def _told(step: Step, block: Block, resources: list[Resource]) -> tuple[Resource, str, str] | None:
+    """Return the resource in a text, and the lines around it; None if there is none.
+
+    A resource with a block of its own is found there, and the text is then just text.
+    """
+    own = {block.uri for block in step.blocks if block.uri}
+    for resource in resources:
+        if resource.uri in own or not isinstance(resource.content, str):
+            continue
+        if (around := standing_in(block.text or "", resource.content)) is not None:
+            return resource, *around
+    return None
 
 
 class Delivery(Struct, frozen=True):
-    """Where content was sent: as an attachment in an exchange, or as the result of ``call``."""
+    """The place of a delivery: an attachment in an exchange, or the result of ``call``."""
 
     exchange: int
     call: str = ""
 
 
 class Reference(Struct, frozen=True):
-    """What is said in place of content that was sent before."""
+    """The message in place of content that was sent before."""
 
-    content: Content
+    content: DeliveredContent
     delivery: Delivery
 
     @property
     def checksum(self) -> str:
-        """The checksum, with its algorithm."""
         return f"blake3:{self.content.hash.hex()}"
 
     @property
     def message(self) -> str:
-        """The message that a model is sent."""
         turn = self.delivery.exchange
         call = self.delivery.call
         where = f"the result of tool call `{call}` in turn {turn}" if call else f"the attachment at turn {turn}"
@@ -46,32 +109,31 @@ class Reference(Struct, frozen=True):
 
 
 class Ledger:
-    """What was sent so far of one conversation."""
+    """The deliveries of one conversation so far."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._sent: dict[tuple[str, Hash], Delivery] = {}
 
-    def note(self, contents: Sequence[Content], delivery: Delivery) -> None:
-        """Take note of what is sent."""
+    def note(self, contents: Sequence[DeliveredContent], delivery: Delivery) -> None:
         for content in contents:
             self._sent[content.uri, content.hash] = delivery
 
-    def find(self, tool: str, call: str, contents: Sequence[Content], exchange: int) -> list[Reference | None]:
-        """Return for each content of a result what is said in its place, None where it has to be sent.
+    def find(self, tool: str, call: str, contents: Sequence[DeliveredContent], exchange: int) -> list[Reference | None]:
+        """Return the message in place of each content of a result, None for content that has to be sent.
 
-        ``call`` is the id of the call that it is a result of; what that returned itself does not count.
+        ``call`` is the id of the result's call; contents that this call returned itself do not count.
         """
         return [self._find(tool, call, content, exchange) for content in contents]
 
-    def take(self, tool: str, call: str, contents: Sequence[Content], exchange: int) -> list[Reference | None]:
-        """As :meth:`find`, and take note of what is sent."""
+    def take(self, tool: str, call: str, contents: Sequence[DeliveredContent], exchange: int) -> list[Reference | None]:
+        """Find like :meth:`find`, and record the deliveries."""
         found = self.find(tool, call, contents, exchange)
         sent = [content for content, reference in zip(contents, found, strict=True) if reference is None]
         self.note(sent, Delivery(exchange, call))
         return found
 
-    def _find(self, tool: str, call: str, content: Content, exchange: int) -> Reference | None:
+    def _find(self, tool: str, call: str, content: DeliveredContent, exchange: int) -> Reference | None:
         rules = self.rules.deduplication
         if content.size < rules.min_bytes or not self.rules.hold_for(tool):
             return None

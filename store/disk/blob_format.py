@@ -48,7 +48,7 @@ _VEILED = 0x80
 
 
 class Compression(IntEnum):
-    """How the stored bytes of a record spell what they hold."""
+    """The compression of a record's stored bytes."""
 
     RAW = 0
     ZSTD = 1
@@ -61,7 +61,7 @@ class Compression(IntEnum):
 
 
 class Form(IntEnum):
-    """What a blob's uncompressed bytes are: the blob itself, or its skeleton (``store.disk.skeleton_format``)."""
+    """The form of a blob's uncompressed bytes: the blob itself, or its skeleton (``store.disk.skeleton_format``)."""
 
     PLAIN = 0
     SKELETON = 1
@@ -69,14 +69,6 @@ class Form(IntEnum):
 
 _COMPRESSIONS = tuple(Compression)
 _FORMS = tuple(Form)
-
-
-class Location(NamedTuple):
-    """Where a blob lies: the pack's number, its record's offset in the pack, and which member of a group it is."""
-
-    pack: int
-    offset: int
-    member: int = 0
 
 
 class Record(Struct, frozen=True, gc=False):
@@ -89,17 +81,17 @@ class Record(Struct, frozen=True, gc=False):
 
     @property
     def compression(self) -> Compression:
-        """How ``stored`` is spelt."""
+        """The compression of ``stored``."""
         return _COMPRESSIONS[self.codec & 0xFF & ~_VEILED]
 
     @property
     def veiled(self) -> bool:
-        """Whether the last part of ``stored`` is combined with a stream of bytes (``store.content.veil``)."""
+        """True if the last part of ``stored`` is combined with a stream of bytes (``store.content.zstd``)."""
         return bool(self.codec & _VEILED)
 
     @property
     def form(self) -> Form:
-        """What the uncompressed bytes are (PLAIN for a group, whose members have forms of their own)."""
+        """The form of the uncompressed bytes (PLAIN for a group, whose members have forms of their own)."""
         return _FORMS[self.codec >> _FORM_SHIFT]
 
 
@@ -128,7 +120,7 @@ class Chunk(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """So many ``fresh`` bytes, then ``length`` bytes of the base, from ``offset`` on."""
+    """A piece of a delta: ``fresh`` new bytes, then ``length`` bytes of the base, from ``offset`` on."""
 
     fresh: int
     offset: int
@@ -136,7 +128,7 @@ class Stretch(NamedTuple):
 
 
 class DeltaTable(NamedTuple):
-    """The head of a delta: the blob that it is one against, what it takes from that, where the frame begins."""
+    """The head of a delta: its base, the stretches that it takes from it, and the start of the frame."""
 
     base: Hash
     stretches: list[Stretch]
@@ -149,7 +141,7 @@ def codec(compression: Compression, form: Form, *, veiled: bool = False) -> int:
 
 
 def record_size(stored_len: int) -> int:
-    """Return how many bytes a record with so many stored bytes takes in a pack."""
+    """Return the size in a pack of a record with ``stored_len`` stored bytes, in bytes."""
     return OVERHEAD + stored_len
 
 
@@ -195,7 +187,7 @@ def decode_record(data: memoryview, *, damaged: bool = False) -> Record:
 
 
 def encode_group_table(members: Iterable[tuple[Hash, Form, int, int]], dictionary: Hash | None = None) -> bytes:
-    """Return what the stored bytes of a group begin with; its zstd frame follows.
+    """Return the head of the stored bytes of a group; its zstd frame follows.
 
     ``members`` need only be shaped as :class:`Member`.
     """
@@ -238,7 +230,7 @@ def decode_chunks(stored: bytes | memoryview) -> list[Chunk]:
 
 
 def encode_delta_table(base: Hash, stretches: Sequence[Stretch]) -> bytes:
-    """Return what the stored bytes of a delta begin with; the zstd frame of its fresh bytes follows.
+    """Return the head of the stored bytes of a delta; the zstd frame of its fresh bytes follows.
 
     UsageError if there are more than 131,072 stretches.
     """

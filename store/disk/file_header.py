@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from store.disk import durable
-from store.disk.reading import pread
+from store.disk.files import pread
 from store.errors import DamageError, FormatTooNew
 from store.ids import STORE_ID_SIZE
 
@@ -34,17 +34,11 @@ PACK = FileKind(b"CVFSPACK", 1)
 JOURNAL = FileKind(b"CVFSJRNL", 1)
 CHECKPOINT = FileKind(b"CVFSCKPT", 1)
 JUMPS = FileKind(b"CVFSJUMP", 1)
-
-
-class FileHeader(Struct, frozen=True, gc=False):
-    """What a header says: the version of the file's format and the store that the file belongs to."""
-
-    version: int
-    store_id: bytes
+IDENTITY = FileKind(b"CVFSIDNT", 1)
 
 
 class Damage(Struct, frozen=True, gc=False):
-    """Bytes of a file that are not what was written: ``length`` of them from ``offset``, and what is wrong."""
+    """A damaged part of a file: ``length`` bytes from ``offset``, and the fault."""
 
     offset: int
     length: int
@@ -59,8 +53,8 @@ def encode(kind: FileKind, store_id: bytes) -> bytes:
     return fields + _CRC.pack(zlib.crc32(fields))
 
 
-def decode(data: bytes, kind: FileKind, path: Path) -> FileHeader:
-    """Read a header. DamageError if it is not one of ``kind``; FormatTooNew if this code is too old for it."""
+def decode(data: bytes, kind: FileKind, path: Path) -> bytes:
+    """Return the store id in a header. DamageError if it is none of ``kind``; FormatTooNew if this code is too old."""
     if len(data) < HEADER_SIZE:
         raise DamageError(f"{path}: the file header is cut off after {len(data)} bytes")
     magic, version, flags, store_id = _FIELDS.unpack_from(data)
@@ -72,11 +66,11 @@ def decode(data: bytes, kind: FileKind, path: Path) -> FileHeader:
         raise FormatTooNew(
             f"{path}: format version {version}, flags {flags}; this convfs reads version {kind.version}: update it"
         )
-    return FileHeader(version, store_id)
+    return bytes(store_id)
 
 
-def read(path: Path, kind: FileKind) -> FileHeader:
-    """Read the header of the file ``path``; errors as of :func:`decode`, and OSError if it cannot be opened."""
+def read(path: Path, kind: FileKind) -> bytes:
+    """Return the store id of the file ``path``; errors as of :func:`decode`, and OSError if it cannot be opened."""
     fd = durable.open_file(path, read_only=True)
     try:
         return decode(pread(fd, HEADER_SIZE, 0), kind, path)
@@ -85,29 +79,20 @@ def read(path: Path, kind: FileKind) -> FileHeader:
 
 
 def check(fd: int, kind: FileKind, store_id: bytes, path: Path) -> DamageError | None:
-    """Check the header of an open file; return what is wrong if the rest of the file can be read in spite of it.
+    """Check the header of an open file; return its fault if the rest of the file can still be read.
 
     Records carry checksums of their own, so a damaged header costs nothing but a report. Raises FormatTooNew, and
     DamageError for a file that is whole but belongs to another store.
     """
     try:
-        header = decode(pread(fd, HEADER_SIZE, 0), kind, path)
+        found = decode(pread(fd, HEADER_SIZE, 0), kind, path)
     except DamageError as error:
         return error
-    if header.store_id != store_id:
-        raise DamageError(f"{path}: the file belongs to the store {header.store_id.hex()}, not to {store_id.hex()}")
+    if found != store_id:
+        raise DamageError(f"{path}: the file belongs to the store {found.hex()}, not to {store_id.hex()}")
     return None
 
 
 def create(path: Path, kind: FileKind, store_id: bytes) -> None:
     """Make the file ``path`` with nothing but its header, durably: after a crash it is there whole or not at all."""
-    temporary = path.with_name(path.name + ".new")
-    fd = durable.open_file(temporary, create=True)
-    try:
-        durable.truncate(fd, 0)
-        durable.pwrite_all(fd, encode(kind, store_id), 0)
-        durable.fdatasync(fd)
-    finally:
-        os.close(fd)
-    durable.replace(temporary, path)
-    durable.sync_directory(path.parent)
+    durable.write_whole(path, encode(kind, store_id))

@@ -1,50 +1,38 @@
-"""Frames of the head log: what happened to contexts, and what the store has learnt of types, aliases, dictionaries.
+"""Frames of the head log: changes to contexts, and new types, aliases and dictionaries.
 
 A frame, little-endian: ``len u32 (of the whole frame) | kind u16 | seq u64 | context u64 (0: of no context) | body |
-crc32 u32`` of all before it. The layout of each body stands with its class.
+crc32 u32`` of all before it. A body has the fields of its class in their order: first those of a fixed size, then what
+fills the rest of the frame. One table, at the end, has the number and the layout of each.
 """
 
 import re
-import zlib
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from struct import Struct as Layout
+from typing import Any, NamedTuple, get_args
+from zlib import crc32
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
-from store.disk import note_format, retention_format
-from store.disk.note_format import Appended as Appended
-from store.disk.note_format import Closed as Closed
-from store.disk.note_format import FsRoot as FsRoot
-from store.disk.note_format import Note
-from store.disk.note_format import Opened as Opened
-from store.disk.note_format import TextAdded as TextAdded
-from store.disk.retention_format import Deleted as Deleted
-from store.disk.retention_format import Gone
-from store.disk.retention_format import Reclaimed as Reclaimed
-from store.disk.retention_format import VersionsPruned as VersionsPruned
 from store.errors import DamageError, UsageError
 from store.ids import Hash
 
 MAX_FRAME = 64 << 20
 _HEAD = Layout("<IHQQ")
 _CRC = Layout("<I")
-MIN_FRAME = _HEAD.size + _CRC.size
+_START, _CRC_SIZE = _HEAD.size, _CRC.size
+_pack_crc = _CRC.pack
+MIN_FRAME = _START + _CRC_SIZE
+SOUND = 0x2144DF1C
+"""The CRC-32 of anything that ends in its own CRC-32."""
 
-_CREATED = Layout("<QQI")
-_MOVED = Layout("<QIQ")
-_TIME = Layout("<Q")
-_TYPE = Layout("<QI")
-_ALIAS = Layout("<32sB")
-_DICTIONARY = Layout("<Q32s")
-_COMMIT = Layout("<QIQQ")
-COMMIT_SIZE = MIN_FRAME + _COMMIT.size
-_SUPERSEDED = Layout("<QQI")
-_PATCHED = Layout("<QQQI")
-_TARGET = Layout("<Q32sIQ")
+AMENDS = "amend "
+"""The beginning of an action whose version takes the place of the one before, if that was a deletion."""
 
 
 class ContextCreated(Struct, frozen=True, gc=False):
-    """Kind 1: ``base_turn u64 | created_ms u64 | flags u32``. A context came to be, its head at ``base_turn`` or 0."""
+    """A context came to be, its head at ``base_turn`` or 0."""
 
     base_turn: int
     created_ms: int
@@ -52,10 +40,7 @@ class ContextCreated(Struct, frozen=True, gc=False):
 
 
 class HeadMoved(Struct, frozen=True, gc=False):
-    """Kind 2: ``tip u64 | depth u32 | time_ms u64 | action utf-8``. The state of a context is now ``tip``.
-
-    Its turn (``store.ids``) is the head, whose depth this is.
-    """
+    """The state of a context is now ``tip``, whose turn (``store.ids``) is the head, ``depth`` deep."""
 
     tip: int
     depth: int
@@ -64,40 +49,37 @@ class HeadMoved(Struct, frozen=True, gc=False):
 
 
 class Metadata(Struct, frozen=True, gc=False):
-    """Kind 3: ``time_ms u64 | changes``: a JSON object whose values replace those of their keys; null removes a key."""
+    """``changes`` of a context: a JSON object whose values replace those of their keys; null removes a key."""
 
     time_ms: int
     changes: bytes
 
 
 class TypeRegistered(Struct, frozen=True, gc=False):
-    """Kind 4: ``tag u64 | version u32 | name utf-8``. Turns with this ``tag`` are of the type ``name``."""
+    """Turns with this ``tag`` are of the type ``name``."""
 
-    name: str
-    version: int
     tag: int
+    version: int
+    name: str
 
 
 class Alias(Struct, frozen=True, gc=False):
-    """Kind 5: ``hash[32] | length u8 | algorithm | digest``. Another algorithm's digest of the blob ``hash``.
+    """Another algorithm's digest of the blob ``hash``; ``algorithm`` is an ASCII name (``sha256``)."""
 
-    ``length`` is that of the ASCII name ``algorithm`` (``sha256``).
-    """
-
+    hash: Hash
     algorithm: str
     digest: bytes
-    hash: Hash
 
 
 class Dictionary(Struct, frozen=True, gc=False):
-    """Kind 6: ``tag u64 | hash[32]``. The blob ``hash`` is the zstd dictionary for what has type ``tag`` (0: all)."""
+    """The blob ``hash`` is the zstd dictionary for payloads of type ``tag`` (0: all)."""
 
     tag: int
     hash: Hash
 
 
 class Commit(Struct, frozen=True, gc=False):
-    """Kind 7: ``turn_count u64 | pack_number u32 | pack_length u64 | heads_length u64``. The end of a group.
+    """The end of a group.
 
     ``turn_count`` is how many turns the log then held, ``heads_length`` how long the head log was before the group's
     first frame; packs up to ``pack_number``, ``pack_length`` were on disk.
@@ -110,7 +92,7 @@ class Commit(Struct, frozen=True, gc=False):
 
 
 class Superseded(Struct, frozen=True, gc=False):
-    """Kind 8: for each of ``turns`` ``old u64 | new u64 | count u32``. What took the place of turns in a context.
+    """Turns took the place of others in a context: (old, new, count) each.
 
     The turns ``old``, ``old + 1`` … are no longer in the branch; ``new``, ``new + 1`` … are what became of them, each
     of its own. Where ``new`` is 0, nothing did: they were taken out.
@@ -120,11 +102,10 @@ class Superseded(Struct, frozen=True, gc=False):
 
 
 class Patched(Struct, frozen=True, gc=False):
-    """Kind 9: ``number u64 | previous u64 | time_ms u64 | count u32``, so many times ``turn u64 | payload_hash[32] |
-    flags u32 | created_ms u64``, then ``action utf-8``. Turns of a context are now seen with this in their records.
+    """Turns of a context are now seen with another (payload hash, flags, created_ms) in their records.
 
     ``number`` is the patch's own, in the whole store; ``previous`` is the one before it that holds for the context, 0
-    if there is none.
+    if there is none. Each of ``turns`` begins with the turn's id.
     """
 
     number: int
@@ -134,6 +115,74 @@ class Patched(Struct, frozen=True, gc=False):
     action: str
 
 
+class AppendNoted(Struct, frozen=True, gc=False):
+    """A client appended ``turn`` to a context under a key of its own."""
+
+    turn: int
+    time_ms: int
+    key: bytes
+
+
+class FsRoot(Struct, frozen=True, gc=False):
+    """The files that a turn was made with are those of the tree ``root``."""
+
+    turn: int
+    root: Hash
+
+
+class TurnOpened(Struct, frozen=True, gc=False):
+    """A turn of a context is being written; its number is the frame's seq."""
+
+    tag: int
+    codec: int
+    time_ms: int
+
+
+class TextAdded(Struct, frozen=True, gc=False):
+    """The open turn ``number`` goes on with a text at ``offset``, veiled."""
+
+    number: int
+    offset: int
+    time_ms: int
+    text: bytes
+
+
+class Closed(Struct, frozen=True, gc=False):
+    """The open turn ``number`` was sealed as ``turn``, or dropped (0)."""
+
+    number: int
+    turn: int
+
+
+class Deleted(Struct, frozen=True, gc=False):
+    """A context is gone for good, and all that was said of it; its id is not used again."""
+
+    time_ms: int
+
+
+class VersionsPruned(Struct, frozen=True, gc=False):
+    """The versions of a context that began up to seq ``last`` are gone for good, but for the one that it is in."""
+
+    last: int
+    time_ms: int
+
+
+class Reclaimed(Struct, frozen=True, gc=False):
+    """Nothing leads to the turns of ``runs`` any more, (first, count) each.
+
+    Their records are blanked (``turn_format.blank``) once this is on disk. No turn ever follows one of them.
+    """
+
+    runs: tuple[tuple[int, int], ...]
+
+
+Note = AppendNoted | FsRoot | TurnOpened | TextAdded | Closed
+"""Notes on single turns, and on turns that are still being written."""
+NOTES = get_args(Note)
+TEXT_NOTES = (TurnOpened, TextAdded, Closed)
+Gone = Deleted | VersionsPruned | Reclaimed
+"""Notes on things that are gone for good."""
+GONE = get_args(Gone)
 Body = (
     ContextCreated
     | HeadMoved
@@ -149,7 +198,7 @@ Body = (
 )
 
 
-class Frame(Struct, frozen=True, gc=False):
+class HeadFrame(Struct, frozen=True, gc=False):
     """One frame: ``offset`` in the log's file (0 where it is not in one), ``seq``, ``context`` and its body."""
 
     offset: int
@@ -160,47 +209,18 @@ class Frame(Struct, frozen=True, gc=False):
 
 def encode(seq: int, context: int, body: Body) -> bytes:
     """Return the bytes of one frame. UsageError if a part of ``body`` is too long for its place."""
-    match body:
-        case HeadMoved():
-            kind = 2
-            data = _MOVED.pack(body.tip, body.depth, body.time_ms) + body.action.encode()
-        case Commit():
-            kind = 7
-            data = _COMMIT.pack(body.turn_count, body.pack_number, body.pack_length, body.heads_length)
-        case ContextCreated():
-            kind = 1
-            data = _CREATED.pack(body.base_turn, body.created_ms, body.flags)
-        case Metadata():
-            kind = 3
-            data = _TIME.pack(body.time_ms) + body.changes
-        case TypeRegistered():
-            kind = 4
-            data = _TYPE.pack(body.tag, body.version) + body.name.encode()
-        case Alias():
-            kind = 5
-            algorithm = body.algorithm.encode("ascii")
-            if len(algorithm) > 0xFF:
-                raise UsageError(f"the name of a hash algorithm has {len(algorithm)} bytes; at most 255 fit")
-            data = _ALIAS.pack(body.hash, len(algorithm)) + algorithm + body.digest
-        case Dictionary():
-            kind = 6
-            data = _DICTIONARY.pack(body.tag, body.hash)
-        case Superseded():
-            kind = 8
-            data = b"".join(_SUPERSEDED.pack(*turns) for turns in body.turns)
-        case Patched():
-            kind = 9
-            data = _PATCHED.pack(body.number, body.previous, body.time_ms, len(body.turns))
-            data += b"".join(_TARGET.pack(*target) for target in body.turns) + body.action.encode()
-        case Deleted() | VersionsPruned() | Reclaimed():
-            kind, data = retention_format.encode(body)
-        case _:
-            kind, data = note_format.encode(body)
-    size = MIN_FRAME + len(data)
-    if size > MAX_FRAME:
-        raise UsageError(f"a record of {size} bytes is too large for the head log; at most {MAX_FRAME} fit")
-    frame = _HEAD.pack(size, kind, seq, context) + data
-    return frame + _CRC.pack(zlib.crc32(frame))
+    number, fixed, size, pack, last, encode_last = _WRITERS[type(body)]
+    fields = astuple(body)
+    rest = b""
+    if encode_last is not None:
+        rest = encode_last(last(fields))
+        fields = fields[:fixed]
+        size += len(rest)
+        if size > MAX_FRAME:
+            raise UsageError(f"a record of {size} bytes is too large for the head log; at most {MAX_FRAME} fit")
+    head = (size, number, seq, context)
+    frame = pack(*(head + fields)) + rest
+    return frame + _pack_crc(crc32(frame))
 
 
 def frame_length(buf: bytes | memoryview, start: int = 0) -> int:
@@ -209,24 +229,29 @@ def frame_length(buf: bytes | memoryview, start: int = 0) -> int:
     return size if MIN_FRAME <= size <= MAX_FRAME else 0
 
 
-def decode(buf: bytes | memoryview, offset: int = 0) -> Frame:
-    """Read a frame from exactly its own bytes; ``offset`` is noted as its place. DamageError says what is wrong."""
+def decode(buf: bytes | memoryview, offset: int = 0) -> HeadFrame:
+    """Read a frame from exactly its own bytes; ``offset`` is recorded as its place. DamageError tells the fault."""
     if len(buf) < MIN_FRAME:
         raise DamageError(f"a frame is cut off after {len(buf)} bytes")
-    size, kind, seq, context = _HEAD.unpack_from(buf)
+    size, number, seq, context = _HEAD.unpack_from(buf)
     if size != len(buf):
         raise DamageError(f"a frame of {size} bytes is cut off after {len(buf)}")
-    end = size - _CRC.size
-    if _CRC.unpack_from(buf, end)[0] != zlib.crc32(buf[:end]):
+    end = size - _CRC_SIZE
+    if _CRC.unpack_from(buf, end)[0] != crc32(buf[:end]):
         raise DamageError("the checksum of a frame does not hold")
-    decoder, data = _DECODERS.get(kind), bytes(buf[_HEAD.size : end])
+    kind = KINDS.get(number)
+    if kind is None:
+        raise DamageError(f"a frame is of the unknown kind {number}")
+    of, layout, tail = kind
+    rest = _START + layout.size
     try:
-        decoded = decoder(data) if decoder else note_format.decode(kind, data) or retention_format.decode(kind, data)
+        if rest > end or (rest < end and tail is None):
+            raise ValueError(f"its body ends after {end - _START} bytes, {layout.size} belong there")
+        fields = layout.unpack_from(buf, _START)
+        body = of(*fields) if tail is None else of(*(fields + tail.decode(buf[rest:end])))
     except (ValueError, TypeError, IndexError) as error:
-        raise DamageError(f"a frame of kind {kind} makes no sense: {error}") from None
-    if decoded is None:
-        raise DamageError(f"a frame is of the unknown kind {kind}")
-    return Frame(offset, seq, context, decoded)
+        raise DamageError(f"a frame of kind {number} makes no sense: {error}") from None
+    return HeadFrame(offset, seq, context, body)
 
 
 def possible_frames(data: bytes | memoryview) -> Iterator[int]:
@@ -234,71 +259,104 @@ def possible_frames(data: bytes | memoryview) -> Iterator[int]:
     return (match.start() for match in _POSSIBLE.finditer(data))
 
 
-def _exactly(layout: Layout, data: bytes) -> tuple[int, ...]:
-    if len(data) != layout.size:
-        raise ValueError(f"its body has {len(data)} bytes instead of {layout.size}")
-    return layout.unpack(data)
+# -- the rest of a body ------------------------------------------------------------------------------------------------
 
 
-def _leading(layout: Layout, data: bytes) -> tuple[int, ...]:
-    if len(data) < layout.size:
-        raise ValueError(f"its body has {len(data)} bytes, fewer than {layout.size}")
-    return layout.unpack_from(data)
+class _Tail(NamedTuple):
+    """The coding of the last field of a body, or of the last two as a tuple, which fill the frame."""
+
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes | memoryview], tuple[Any, ...]]
 
 
-def _moved(data: bytes) -> HeadMoved:
-    tip, depth, time_ms = _leading(_MOVED, data)
-    return HeadMoved(tip, depth, time_ms, data[_MOVED.size :].decode())
+def _rows(layout: Layout, data: bytes | memoryview) -> tuple[tuple[Any, ...], ...]:
+    if len(data) % layout.size:
+        raise ValueError(f"its body ends in {len(data)} bytes, {layout.size} belong in each row")
+    return tuple(layout.iter_unpack(data))
 
 
-def _metadata(data: bytes) -> Metadata:
-    return Metadata(_leading(_TIME, data)[0], data[_TIME.size :])
+def _list_of(form: str) -> _Tail:
+    row = Layout(form)
+    return _Tail(lambda rows: b"".join(row.pack(*fields) for fields in rows), lambda data: (_rows(row, data),))
 
 
-def _type(data: bytes) -> TypeRegistered:
-    tag, version = _leading(_TYPE, data)
-    return TypeRegistered(data[_TYPE.size :].decode(), version, tag)
+_BYTES = _Tail(bytes, lambda data: (bytes(data),))
+_TEXT = _Tail(str.encode, lambda data: (str(data, "utf-8"),))
+
+_COUNT = Layout("<I")
+_TARGET = Layout("<Q32sIQ")
 
 
-def _alias(data: bytes) -> Alias:
-    if len(data) < _ALIAS.size or len(data) < _ALIAS.size + data[32]:
-        raise ValueError(f"its body ends after {len(data)} bytes")
-    end = _ALIAS.size + data[32]
-    return Alias(data[_ALIAS.size : end].decode("ascii"), data[end:], Hash(data[:32]))
+def _encode_patched(tail: tuple[tuple[tuple[int, Hash, int, int], ...], str]) -> bytes:
+    turns, action = tail
+    return b"".join((_COUNT.pack(len(turns)), *(_TARGET.pack(*target) for target in turns), action.encode()))
 
 
-def _dictionary(data: bytes) -> Dictionary:
-    if len(data) != _DICTIONARY.size:
-        raise ValueError(f"its body has {len(data)} bytes instead of {_DICTIONARY.size}")
-    return Dictionary(int.from_bytes(data[:8], "little"), Hash(data[8:]))
-
-
-def _superseded(data: bytes) -> Superseded:
-    if len(data) % _SUPERSEDED.size:
-        raise ValueError(f"its body has {len(data)} bytes")
-    return Superseded(tuple(_SUPERSEDED.iter_unpack(data)))
-
-
-def _patched(data: bytes) -> Patched:
-    number, previous, time_ms, count = _leading(_PATCHED, data)
-    end = _PATCHED.size + count * _TARGET.size
+def _decode_patched(data: bytes | memoryview) -> tuple[Any, ...]:
+    end = _COUNT.size + int.from_bytes(data[: _COUNT.size], "little") * _TARGET.size
     if len(data) < end:
         raise ValueError(f"its body ends after {len(data)} bytes")
-    turns = tuple(_TARGET.iter_unpack(data[_PATCHED.size : end]))
-    return Patched(number, previous, time_ms, turns, data[end:].decode())
+    return _rows(_TARGET, data[_COUNT.size : end]), str(data[end:], "utf-8")
 
 
-_DECODERS: dict[int, Callable[[bytes], Body]] = {
-    1: lambda data: ContextCreated(*_exactly(_CREATED, data)),
-    2: _moved,
-    3: _metadata,
-    4: _type,
-    5: _alias,
-    6: _dictionary,
-    7: lambda data: Commit(*_exactly(_COMMIT, data)),
-    8: _superseded,
-    9: _patched,
+def _encode_alias(tail: tuple[str, bytes]) -> bytes:
+    algorithm, digest = tail
+    name = algorithm.encode("ascii")
+    if len(name) > 0xFF:
+        raise UsageError(f"the name of a hash algorithm has {len(name)} bytes; at most 255 fit")
+    return bytes((len(name),)) + name + digest
+
+
+def _decode_alias(data: bytes | memoryview) -> tuple[Any, ...]:
+    end = 1 + data[0] if data else 1
+    if len(data) < end:
+        raise ValueError(f"its body ends after {len(data)} bytes")
+    return str(data[1:end], "ascii"), bytes(data[end:])
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+class _Kind(NamedTuple):
+    """A kind of frame: the class of its body, the layout of the first fields, and of the rest."""
+
+    of: type[Body]
+    layout: Layout
+    tail: _Tail | None = None
+
+
+KINDS = {
+    1: _Kind(ContextCreated, Layout("<QQI")),
+    2: _Kind(HeadMoved, Layout("<QIQ"), _TEXT),
+    3: _Kind(Metadata, Layout("<Q"), _BYTES),
+    4: _Kind(TypeRegistered, Layout("<QI"), _TEXT),
+    5: _Kind(Alias, Layout("<32s"), _Tail(_encode_alias, _decode_alias)),
+    6: _Kind(Dictionary, Layout("<Q32s")),
+    7: _Kind(Commit, Layout("<QIQQ")),
+    8: _Kind(Superseded, Layout("<"), _list_of("<QQI")),
+    9: _Kind(Patched, Layout("<QQQ"), _Tail(_encode_patched, _decode_patched)),
+    10: _Kind(AppendNoted, Layout("<QQ"), _BYTES),
+    11: _Kind(FsRoot, Layout("<Q32s")),
+    12: _Kind(TurnOpened, Layout("<QIQ")),
+    13: _Kind(TextAdded, Layout("<QQQ"), _BYTES),
+    14: _Kind(Closed, Layout("<QQ")),
+    15: _Kind(Deleted, Layout("<Q")),
+    16: _Kind(VersionsPruned, Layout("<QQ")),
+    17: _Kind(Reclaimed, Layout("<"), _list_of("<QQ")),
 }
+"""Every kind of frame by its number in the file: new ones are added, none is ever another."""
 
-# len < 2 ** 27, kind 1 to 17, seq < 2 ** 48; within a lookahead, so that places may overlap
-_POSSIBLE = re.compile(rb"(?s)(?=...[\x00-\x04][\x01-\x11]\x00.{6}\x00\x00)")
+
+def _writer(number: int, kind: _Kind) -> tuple[int, int, int, Callable[..., bytes], Callable[..., Any], Any]:
+    """Return what :func:`encode` uses of a kind: worked out once, for it is in the way of every commit."""
+    of, layout, tail = kind
+    fixed, fields = len(layout.unpack(bytes(layout.size))), len(of.__struct_fields__)
+    pack = Layout(_HEAD.format + layout.format[1:]).pack
+    return number, fixed, MIN_FRAME + layout.size, pack, itemgetter(*range(fixed, fields) or (0,)), tail and tail.encode
+
+
+_WRITERS = {kind.of: _writer(number, kind) for number, kind in KINDS.items()}
+COMMIT_SIZE = MIN_FRAME + KINDS[7].layout.size
+
+# len < 2 ** 27, one of the kinds, seq < 2 ** 48; within a lookahead, so that places may overlap
+_POSSIBLE = re.compile(rb"(?s)(?=...[\x00-\x04][\x01-%c]\x00.{6}\x00\x00)" % max(KINDS))

@@ -1,4 +1,4 @@
-"""The journal: what makes a commit durable with one write and one sync.
+"""The journal: makes a commit durable with one write and one sync.
 
 ``journal/1``, ``journal/2`` and so on are used in turns, each from its beginning; there are two while that is enough,
 and more where commits come faster than they can be packed. While one takes commits, the blobs of those before it are
@@ -8,6 +8,11 @@ again. Closing a store cuts two to their headers and removes the others.
 Recovery: cut logs and packs to the checkpoint, then replay :meth:`Journal.entries`. An entry that was being written
 at the crash fails its checksum and was never acknowledged. An entry is one write, and the next begins only after it
 was synced: so a bad entry with a good one of its epoch behind it was damaged later, and the good one still counts.
+
+One file is written from its beginning, again and again, and searched when a store is opened. Writing it once is a use,
+an *epoch*; epochs are numbered upwards over all files. The file grows ahead of what is written, in steps that are
+filled with zeros: a sync has no metadata to write then. A large entry extends it without zeros: writing its bytes
+twice would cost more than the metadata.
 """
 
 import os
@@ -16,19 +21,144 @@ import zlib
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
+from typing import NamedTuple
 
+from store import paths
 from store.disk import durable, file_header, journal_format
 from store.disk.file_header import CHECKPOINT, HEADER_SIZE, JOURNAL
-from store.disk.journal_file import FULL, Found, JournalFile
-from store.disk.journal_format import BLOCK, FRAME_OVERHEAD, SLOT_SIZE, Checkpoint, Entry, Slot
-from store.disk.reading import pread_around
+from store.disk.files import pread_around
+from store.disk.journal_format import BLOCK, FRAME_OVERHEAD, MAGIC, SLOT_SIZE, Checkpoint, JournalEntry, Slot
 from store.errors import DamageError, StoreFailed, StoreFull, UsageError
+
+_CHECKPOINT = Path(paths.CHECKPOINT).name
+_FIRST_STEP = 64 << 10
+_STEP = 4 << 20
+_LARGE_ENTRY = 64 << 10
+
+
+class Found(NamedTuple):
+    """A sound entry: of which epoch and commit, and where its frame lies."""
+
+    epoch: int
+    seq: int
+    number: int
+    offset: int
+    length: int
+
+
+class JournalFile:
+    """An open file ``journal/number``.
+
+    ``position`` is where the next entry goes, ``last_seq`` is that of the last one of this use, 0 if there is none.
+    """
+
+    __slots__ = ("capacity", "epoch", "fd", "last_seq", "number", "path", "position", "size")
+
+    def __init__(self, path: Path, fd: int, capacity: int) -> None:
+        """Wrap an open file that grows to ``capacity`` bytes at most."""
+        self.path = path
+        self.number = int(path.name)
+        self.fd = fd
+        self.capacity = capacity
+        self.size = os.fstat(fd).st_size
+        self.epoch = 0
+        self.position = BLOCK
+        self.last_seq = 0
+
+    @property
+    def used(self) -> int:
+        """The number of bytes that this use has written."""
+        return self.position - BLOCK
+
+    def begin(self, epoch: int) -> None:
+        """Begin another use."""
+        self.epoch = epoch
+        self.position = BLOCK
+        self.last_seq = 0
+
+    def write(self, framed: bytes) -> None:
+        """Write an entry, not yet synced. StoreFull where there is no room for it on the disk: then nothing counts."""
+        end = self.position + len(framed)
+        try:
+            if end > self.size:
+                self._grow(end, len(framed))
+            durable.pwrite_all(self.fd, framed, self.position)
+            self.size = max(self.size, end)
+        except OSError as error:
+            if error.errno not in durable.FULL:
+                raise
+            # what was written of it is no entry, nobody was told of one, and the next takes its place
+            self.size = os.fstat(self.fd).st_size
+            raise StoreFull(f"{self.path}: {error.strerror}: free space, then try again") from error
+
+    def _grow(self, end: int, length: int) -> None:
+        """Make the file longer than an entry needs; the sync of the entry brings the zeros to disk, too."""
+        if length < _LARGE_ENTRY:
+            step = min(max(self.size, _FIRST_STEP), _STEP)
+            size = min(max(self.size + step, end), self.capacity)
+            durable.fill_zeros(self.fd, size)
+            self.size = size
+
+    # -- opening ---------------------------------------------------------------------------------------------------
+
+    def find(self, oldest: int, seed: int) -> list[Found]:
+        """Return the entries of the last use, if that is of the epoch ``oldest`` or later, and be in that use again.
+
+        ``seed`` is the CRC-32 of the store's id.
+        """
+        entries: list[Found] = []
+        first = self._first(seed)
+        if first is not None and first < oldest:
+            return entries
+        data = pread_around(self.fd, self.size, 0)
+        view = memoryview(data)
+        position: int | None = BLOCK
+        while position is not None:
+            framed = journal_format.unframe(view, position, seed)
+            if framed is None or (entries and framed.epoch != entries[0].epoch):
+                # the end of this use, unless there is more of it behind
+                position = _next(data, view, position + 1, oldest, seed)
+                continue
+            seq = journal_format.entry_seq(framed.body)
+            entries.append(Found(framed.epoch, seq, self.number, position, framed.length))
+            position += framed.length
+        if entries:
+            self.epoch, self.last_seq = entries[0].epoch, entries[-1].seq
+            self.position = entries[-1].offset + entries[-1].length
+        return entries
+
+    def body(self, found: Found, seed: int) -> memoryview | None:
+        """Read the body of an entry; None if it is sound no more."""
+        framed = self._unframe(found.offset, found.length, seed)
+        return framed.body if framed else None
+
+    def _first(self, seed: int) -> int | None:
+        """Return the epoch of the sound entry at the beginning, None if there is none."""
+        length = int.from_bytes(pread_around(self.fd, 4, BLOCK + 4), "little")
+        if not FRAME_OVERHEAD <= length <= self.size - BLOCK:
+            return None
+        framed = self._unframe(BLOCK, length, seed)
+        return framed.epoch if framed else None
+
+    def _unframe(self, offset: int, length: int, seed: int) -> journal_format.Framed | None:
+        return journal_format.unframe(memoryview(pread_around(self.fd, length, offset)), 0, seed, offset)
+
+
+def _next(data: bytes, view: memoryview, start: int, oldest: int, seed: int) -> int | None:
+    """Return where the next sound entry begins that is of the epoch ``oldest`` or a later one."""
+    while (start := data.find(MAGIC, start)) >= 0:
+        framed = journal_format.unframe(view, start, seed)
+        if framed and framed.epoch >= oldest:
+            return start
+        start += 1
+    return None
+
 
 _SLOTS = 4
 _LEAST_FILES = 2
 
-Place = tuple[int, int]
-"""Where an entry ends, and with it the last of its blobs' bodies: the number of the file, and the offset in it."""
+JournalPlace = tuple[int, int]
+"""The end of an entry, and of its last blob's body: the number of the file, and the offset in it."""
 
 
 class Journal:
@@ -37,7 +167,15 @@ class Journal:
     ``problems`` says in words what was found damaged; complete once :meth:`entries` has been exhausted.
     """
 
-    def __init__(self, directory: Path, store_id: bytes, capacity: int = 32 << 20, files: int = _LEAST_FILES) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        store_id: bytes,
+        capacity: int = 32 << 20,
+        files: int = _LEAST_FILES,
+        *,
+        read_only: bool = False,
+    ) -> None:
         """Open the journals, or make the first two. Raises FormatTooNew and DamageError.
 
         There will be up to ``files`` of them, and each grows to ``capacity`` bytes.
@@ -45,16 +183,18 @@ class Journal:
         self.problems: list[str] = []
         self.capacity = capacity - BLOCK
         self.total = files * self.capacity
-        """How many bytes all of them can hold."""
-        self._directory = directory
+        """The bytes that all of them can hold."""
+        self.directory = directory
         self._store_id = store_id
         self._most = files
         self._seed = zlib.crc32(store_id)
         self._lock = threading.Lock()
         self._failed = False
-        durable.make_directory(directory)
+        self._read_only = read_only
+        if not read_only:
+            durable.make_directory(directory)
         self._files: dict[int, JournalFile] = {}
-        self._slots_fd = self._open(directory / "checkpoint", (_SLOTS + 1) * BLOCK)
+        self._slots_fd = self._open(directory / _CHECKPOINT, (_SLOTS + 1) * BLOCK)
         try:
             there = {int(name) for name in os.listdir(directory) if name.isdecimal()}
             for number in sorted(there | set(range(1, _LEAST_FILES + 1))):
@@ -79,12 +219,12 @@ class Journal:
         self._uses = [file for file in files if file.last_seq > reached]
         """The files with entries that are not retired, in the order in which they were written; the current last."""
         self._current: JournalFile | None = None
-        if self._slot is not None and not self._found:
+        if self._slot is not None and not self._found and not self._read_only:
             self._begin()
 
     @property
     def checkpoint(self) -> Checkpoint | None:
-        """What was noted last. None if nothing ever was or the note is lost: then the logs must tell.
+        """The checkpoint that was noted last. None if nothing ever was or the note is lost: then the logs must tell.
 
         (The head log's last COMMIT says how far they reach.)
         """
@@ -92,21 +232,21 @@ class Journal:
 
     @property
     def used(self) -> int:
-        """How many bytes the journal in use holds."""
+        """The bytes in the journal in use."""
         return self._current.used if self._current else 0
 
     @property
     def backlog(self) -> int:
-        """How many bytes there are in all that are not retired."""
+        """The bytes in all journals that are not retired."""
         return sum(file.used for file in self._uses[:])
 
     @property
     def free(self) -> bool:
-        """Whether another journal is retired or can be made, so that :meth:`switch` can be called."""
+        """True if another journal is retired or can be made, so that :meth:`switch` can be called."""
         return self._slot is not None and len(self._uses) < max(self._most, len(self._files))
 
     def room(self, size: int) -> bool:
-        """Say whether an entry of ``size`` encoded bytes fits the journal in use.
+        """Return whether an entry of ``size`` encoded bytes fits into the journal in use.
 
         UsageError if none could ever take it: its blobs must go into packs directly, or it must be split.
         """
@@ -119,7 +259,7 @@ class Journal:
         """Return how many bytes there is room for on the disk."""
         return durable.free_bytes(self._slots_fd)
 
-    def append(self, entry: bytes) -> Place:
+    def append(self, entry: bytes) -> JournalPlace:
         """Write an encoded entry and return, when it is on disk, where it ends.
 
         Nothing more is taken after this has failed once. Except that the disk may be full: that is StoreFull.
@@ -145,20 +285,20 @@ class Journal:
             return file.number, file.position - FRAME_OVERHEAD + journal_format.FRAME_HEAD
 
     def switch(self) -> None:
-        """Go on in another journal, which must be :attr:`free`. Raises StoreFull; then all is as before."""
+        """Switch to another journal; one must be :attr:`free`. Raises StoreFull, and then changes nothing."""
         with self._lock:
             self._check()
             if not self.free:
-                raise UsageError(f"{self._directory}: the journals hold entries that are not yet in the logs")
+                raise UsageError(f"{self.directory}: the journals hold entries that are not yet in the logs")
             try:
                 self._begin()
             except OSError as error:
-                if error.errno not in FULL:
+                if error.errno not in durable.FULL:
                     raise
-                raise StoreFull(f"{self._directory}: {error.strerror}: free space, then try again") from error
+                raise self._full(error) from error
 
     def retire(self, checkpoint: Checkpoint) -> None:
-        """Note durably that everything up to ``checkpoint.seq`` is in the logs and packs, and synced there."""
+        """Record durably that everything up to ``checkpoint.seq`` is in the logs and packs, and synced there."""
         with self._lock:
             self._check()
             covered = list(
@@ -174,7 +314,14 @@ class Journal:
             # generation before stay as they are.
             offset = BLOCK * (1 + 2 * (generation % 2))
             self._failed = True
-            durable.pwrite_all(self._slots_fd, data.ljust(BLOCK, b"\0") + data, offset)
+            try:
+                durable.pwrite_all(self._slots_fd, data.ljust(BLOCK, b"\0") + data, offset)
+            except OSError as error:
+                if error.errno not in durable.FULL:
+                    raise
+                # where the disk writes elsewhere; the slots of the generation before are whole
+                self._failed = False
+                raise self._full(error) from error
             durable.fdatasync(self._slots_fd)
             self._failed = False
             self._slot = slot
@@ -183,8 +330,8 @@ class Journal:
             if self._current is None and not left:
                 self._begin()
 
-    def entries(self, after: int | None = None) -> Iterator[tuple[Entry, Place]]:
-        """Yield what recovery must replay, oldest first: the entries whose seq is above ``after``, and where they end.
+    def entries(self, after: int | None = None) -> Iterator[tuple[JournalEntry, JournalPlace]]:
+        """Yield the entries to replay in recovery, oldest first: those with a seq above ``after``, with their ends.
 
         ``after`` is the checkpoint's seq if not given. Where an entry is lost, the next begins at a higher offset of
         the head log than the one before ended; :attr:`problems` says so, and the entry still counts.
@@ -212,7 +359,7 @@ class Journal:
             yield entry, (found.number, found.offset + journal_format.FRAME_HEAD + len(body))
 
     def read(self, number: int, length: int, offset: int) -> bytes:
-        """Read bytes of a file that is in use; zeros for what the disk cannot read."""
+        """Read bytes of a file that is in use; zeros for unreadable ones."""
         return pread_around(self._files[number].fd, length, offset)
 
     def cut(self) -> None:
@@ -233,18 +380,18 @@ class Journal:
                     file.size, file.position = HEADER_SIZE, BLOCK
 
     def erase(self) -> None:
-        """Leave nothing on the disk of what the journals have held; all of it must be retired. Gives back its space."""
+        """Erase the old contents of the journals from the disk; all must be retired. Frees their space."""
         with self._lock:
             self._check()
             if self._current is None or self.backlog:
-                raise UsageError(f"{self._directory}: the journals hold entries that are not yet in the logs")
+                raise UsageError(f"{self.directory}: the journals hold entries that are not yet in the logs")
             for file in self._files.values():
                 durable.overwrite(file.fd, HEADER_SIZE)
                 durable.fdatasync(file.fd)
         self.cut()
 
     def close(self) -> None:
-        """Close the files. What was not retired is replayed at the next opening."""
+        """Close the files. Journals that are not retired are replayed at the next opening."""
         for file in self._files.values():
             os.close(file.fd)
         os.close(self._slots_fd)
@@ -259,6 +406,9 @@ class Journal:
         self._uses = [*self._uses, file]
         self._current = file
 
+    def _full(self, error: OSError) -> StoreFull:
+        return StoreFull(f"{self.directory}: {error.strerror}: free space on its disk, then try again")
+
     def _check(self) -> None:
         # after a failed write or sync the disk's state is unknown, and a second sync would not tell
         if self._failed:
@@ -267,22 +417,26 @@ class Journal:
     # -- opening ---------------------------------------------------------------------------------------------------
 
     def _add(self, number: int) -> JournalFile:
-        path = self._directory / str(number)
+        path = self.directory / str(number)
         file = JournalFile(path, self._open(path, HEADER_SIZE), BLOCK + self.capacity)
         self._files[number] = file
         return file
 
     def _open(self, path: Path, size: int) -> int:
         """Open one file, or make it, at least ``size`` bytes long."""
-        kind = CHECKPOINT if path.name == "checkpoint" else JOURNAL
+        kind = CHECKPOINT if path.name == _CHECKPOINT else JOURNAL
         if not path.exists():
+            if self._read_only:
+                # as an empty one
+                self.problems.append(f"{path} is missing")
+                return os.memfd_create(path.name, os.MFD_CLOEXEC)
             file_header.create(path, kind, self._store_id)
-        fd = durable.open_file(path)
+        fd = durable.open_file(path, read_only=self._read_only)
         try:
             problem = file_header.check(fd, kind, self._store_id, path)
             if problem:
                 self.problems.append(str(problem))
-            if os.fstat(fd).st_size < size:
+            if os.fstat(fd).st_size < size and not self._read_only:
                 durable.fill_zeros(fd, size)
                 durable.fdatasync(fd)
         except BaseException:

@@ -25,7 +25,7 @@ from store.errors import DamageError, UsageError
 from store.ids import Hash
 
 BLOCK = 4096
-"""What no write shares with another: file headers, slots and a journal's first entry begin in blocks of their own."""
+"""The unit that no two writes share: file headers, slots and a journal's first entry begin in blocks of their own."""
 
 MAGIC = b"CVJE"
 _FRAME = Layout("<4sIQQ")
@@ -49,7 +49,7 @@ class JournalBlob(NamedTuple):
     body: bytes
 
 
-class Entry(Struct, frozen=True, gc=False):
+class JournalEntry(Struct, frozen=True, gc=False):
     """One group, as it was committed.
 
     ``turns`` are the records of the turns ``first_turn`` and following; ``heads`` are the frames that lie at
@@ -67,7 +67,7 @@ class Entry(Struct, frozen=True, gc=False):
 
 
 class Checkpoint(Struct, frozen=True, gc=False):
-    """What is in the logs and packs, on disk: everything up to ``seq``, and how far that reaches in each."""
+    """The state of the logs and packs on disk: everything up to ``seq``, and how far that reaches in each."""
 
     seq: int
     turn_count: int
@@ -92,28 +92,22 @@ class Framed(NamedTuple):
     body: memoryview
 
 
-def encode_entry(entry: Entry) -> bytes:
+def encode_entry(entry: JournalEntry) -> bytes:
     """Return the body of an entry. UsageError if it is 4 GiB or more."""
     blobs = entry.blobs
     pack, pack_length = entry.pack
+    turns, heads = entry.turns, entry.heads
     head = _BODY.pack(
-        entry.seq,
-        entry.first_turn,
-        entry.heads_offset,
-        pack_length,
-        pack,
-        len(entry.turns),
-        len(entry.heads),
-        len(blobs),
+        entry.seq, entry.first_turn, entry.heads_offset, pack_length, pack, len(turns), len(heads), len(blobs)
     )
     rows = [_BLOB.pack(digest, form, raw_len, len(body)) for digest, form, raw_len, body in blobs]
-    data = b"".join((head, entry.turns, entry.heads, *rows, *[blob.body for blob in blobs]))
+    data = b"".join((head, turns, heads, *rows, *[blob.body for blob in blobs]))
     if len(data) > _MAX_BODY:
         raise UsageError(f"a group of {len(data)} bytes is too large for the journal")
     return data
 
 
-def decode_entry(body: bytes | memoryview) -> Entry:
+def decode_entry(body: bytes | memoryview) -> JournalEntry:
     """Read the body of an entry; DamageError if its lengths do not add up."""
     view = memoryview(body)
     try:
@@ -131,7 +125,7 @@ def decode_entry(body: bytes | memoryview) -> Entry:
     if at != len(view) or len(blobs) != count:
         raise DamageError(f"an entry of the journal has {len(view)} bytes, but its parts end at {at}")
     turns, heads = bytes(view[turns_at:heads_at]), bytes(view[heads_at:table_at])
-    return Entry(seq, first_turn, turns, heads_offset, heads, (pack, pack_length), blobs)
+    return JournalEntry(seq, first_turn, turns, heads_offset, heads, (pack, pack_length), blobs)
 
 
 def entry_seq(body: bytes | memoryview) -> int:
@@ -166,13 +160,7 @@ def encode_slot(slot: Slot) -> bytes:
     """Return the 128 bytes of a slot."""
     state = slot.checkpoint
     fields = _SLOT.pack(
-        slot.generation,
-        slot.epoch,
-        state.seq,
-        state.turn_count,
-        state.heads_length,
-        state.pack_length,
-        state.pack,
+        slot.generation, slot.epoch, state.seq, state.turn_count, state.heads_length, state.pack_length, state.pack
     )
     return fields + _CRC.pack(zlib.crc32(fields))
 

@@ -2,65 +2,130 @@
 
 It is brought up to the log when it is asked for more than it has, and now and then in between. Whatever is wrong with
 it, what it leads to is right: an entry whose checksum does not hold is not used, and there is always the parent.
-"""
 
-from __future__ import annotations
+Jumps: for each turn one ancestor farther away, so that steps as few as a logarithm lead to any ancestor.
+
+The jump of a turn at depth d leads to depth d - w, where w is the least term of d written as a sum of numbers
+2 ** k - 1, greedily (skew binary): so it follows from the depth alone how far a jump goes. (Myers, An applicative
+random-access stack, 1983.)
+
+An entry, little-endian: ``jump u64 | crc32 u32`` of the turn's id and the jump, u64 both. ``jump`` is 0 at a root, and
+where the record of a turn that it depends on could not be read: then there is only the parent to go on with.
+"""
 
 import os
 import threading
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from struct import Struct as Layout
 
-from store.disk import durable, file_header, jump_format
+from store.disk import durable, file_header
 from store.disk.file_header import HEADER_SIZE, JUMPS
-from store.disk.jump_format import ENTRY_SIZE, jump_depth
-from store.disk.reading import pread
+from store.disk.files import pread
 from store.disk.turn_log import TurnLog
 from store.errors import ConvfsError, DamageError, NotFound
 
+ENTRY_SIZE = 12
+_ENTRY = Layout("<QI")
+_SUMMED = Layout("<QQ")
+
+
+def jump_depth(depth: int) -> int:
+    """Return the depth that the jump of a turn at ``depth`` leads to; of a root, its own."""
+    rest = depth
+    while rest:
+        term = (1 << (rest + 1).bit_length() - 1) - 1
+        if term == rest:
+            return depth - term
+        rest -= term
+    return 0
+
+
+def encode(turn_id: int, jump: int) -> bytes:
+    """Return the entry of a turn."""
+    return _ENTRY.pack(jump, zlib.crc32(_SUMMED.pack(turn_id, jump)))
+
+
+def decode(entry: bytes, turn_id: int) -> int:
+    """Return the jump of a turn; DamageError if its checksum does not hold."""
+    if len(entry) != ENTRY_SIZE:
+        raise DamageError(f"the jump of turn {turn_id} is cut off after {len(entry)} bytes")
+    jump: int
+    jump, crc = _ENTRY.unpack(entry)
+    if zlib.crc32(_SUMMED.pack(turn_id, jump)) != crc:
+        raise DamageError(f"the checksum of the jump of turn {turn_id} does not hold")
+    return jump
+
+
+def first_damaged(entries: bytes, first: int) -> int:
+    """Return the first turn whose entry is damaged, 0 if none is; ``entries`` are those from turn ``first`` on."""
+    for turn_id, (jump, crc) in enumerate(_ENTRY.iter_unpack(entries), first):
+        if zlib.crc32(_SUMMED.pack(turn_id, jump)) != crc:
+            return turn_id
+    return 0
+
+
 _AT_ONCE = 4096
 _REMEMBERED = 1 << 16
+_LOOKED_BACK = 1024
+"""The least number of entries at the end that are checked when the file is opened."""
 
 _Jump = tuple[int, int]
-"""Where a jump leads: the turn, 0 for nowhere, and its depth."""
+"""The target of a jump: the turn, 0 for none, and its depth."""
 
 
 class Jumps:
     """Finds ancestors of turns. Safe to call from any thread."""
 
     def __init__(self, path: Path, store_id: bytes, log: TurnLog, *, trusted: bool) -> None:
-        """Open the file, or make one. Unless it is ``trusted``, it is made anew, as it is where it is no such file."""
+        """Open the file, or make one. It is rebuilt if it is not ``trusted``, or not such a file."""
         self._log = log
         self._lock = threading.Lock()
         self._failed = False
         self._unsynced = True
         self._recent: dict[int, _Jump] = {}
         self.damage = _damage(path, store_id)
-        """What was wrong with the file, "" for nothing: then it was made anew."""
+        """The fault in the file, "" for none. The file was rebuilt, or will be from there on."""
         if not trusted or self.damage or not path.exists():
             path.unlink(missing_ok=True)
             file_header.create(path, JUMPS, store_id)
         self._fd = durable.open_file(path)
         try:
             # what is left of an entry whose writing was cut short does not count
-            self._count = max(os.fstat(self._fd).st_size - HEADER_SIZE, 0) // ENTRY_SIZE
-            if self._count > log.count:
+            self.count = max(os.fstat(self._fd).st_size - HEADER_SIZE, 0) // ENTRY_SIZE
+            """The number of turns, from the first, for which there are jumps."""
+            if self.count > log.count:
                 durable.truncate(self._fd, HEADER_SIZE + log.count * ENTRY_SIZE)
-                self._count = log.count
+                self.count = log.count
+            self._drop_unwritten()
         except BaseException:
             os.close(self._fd)
             raise
 
-    @property
-    def count(self) -> int:
-        """For how many turns, from the first, there are jumps."""
-        return self._count
+    def _drop_unwritten(self) -> None:
+        """Cut off entries at the end that a power failure left unwritten: of full length, and all zeros."""
+        count = self.count
+        while count:
+            first = max(count - _LOOKED_BACK, 0) + 1
+            try:
+                entries = pread(self._fd, (count - first + 1) * ENTRY_SIZE, _place(first))
+            except DamageError:
+                break
+            bad = first_damaged(entries, first)
+            if not bad:
+                break
+            count = bad - 1
+        if count < self.count:
+            self.damage = f"it ends in {self.count - count} entries that were not written"
+            durable.truncate(self._fd, _place(count + 1))
+            self.count = count
 
     def extend(self) -> None:
-        """Bring the file up to the turn log. A disk that does not take it is no error: what is missing is slower."""
-        while self._count < self._log.count and not self._failed:
+        """Bring the file up to the turn log. A full disk is no error: look-ups of missing jumps are only slower."""
+        while self.count < self._log.count and not self._failed:
             with self._lock:
-                count = min(_AT_ONCE, self._log.count - self._count)
+                count = min(_AT_ONCE, self._log.count - self.count)
                 if count <= 0:
                     return
                 try:
@@ -98,7 +163,7 @@ class Jumps:
 
     def get(self, turn_id: int) -> int:
         """Return the jump of a turn, 0 if there is none, or none that can be read."""
-        if not 0 < turn_id <= self._count:
+        if not 0 < turn_id <= self.count:
             return 0
         try:
             return self._read(turn_id)
@@ -128,19 +193,19 @@ class Jumps:
         os.close(self._fd)
 
     def _read(self, turn_id: int) -> int:
-        return jump_format.decode(pread(self._fd, ENTRY_SIZE, _place(turn_id)), turn_id)
+        return decode(pread(self._fd, ENTRY_SIZE, _place(turn_id)), turn_id)
 
     def _cover(self, turn_id: int) -> None:
-        if turn_id > self._count:
+        if turn_id > self.count:
             self.extend()
 
     def _add(self, count: int) -> None:
-        first = self._count + 1
+        first = self.count + 1
         jumps = self._jumps(first, self._log.links(first, count), self._recent)
-        entries = b"".join(jump_format.encode(turn_id, jump) for turn_id, jump in enumerate(jumps, first))
+        entries = b"".join(encode(turn_id, jump) for turn_id, jump in enumerate(jumps, first))
         durable.pwrite_all(self._fd, entries, _place(first))
         self._unsynced = True
-        self._count += count
+        self.count += count
 
     def _jumps(self, first: int, links: Sequence[tuple[int, int] | None], recent: dict[int, _Jump]) -> Iterator[int]:
         """Yield the jumps of turns, by the parents and depths of these; ``recent`` has those of others, for a while."""
@@ -177,7 +242,7 @@ def _place(turn_id: int) -> int:
 
 def _damage(path: Path, store_id: bytes) -> str:
     try:
-        same = file_header.read(path, JUMPS).store_id == store_id
+        same = file_header.read(path, JUMPS) == store_id
     except FileNotFoundError:
         return ""
     except ConvfsError as error:

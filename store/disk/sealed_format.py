@@ -1,13 +1,13 @@
 """Sealed groups: many blobs of a few conversations in one record, without their names.
 
-What a SEALED record stores, little-endian::
+The stored bytes of a SEALED record, little-endian::
 
     records u32 | contents u32 | cuts u32 | outside u32 | names u32 | veiled u32 | table length u32 | records length u32
     names x hash[32]
     table frame [table length] | frame of the records [records length] | frame of the contents [the rest]
 
 Of ``veiled``, bit 0 is set where the frame of the table is veiled, bit 1 that of the records, bit 2 that of the
-contents: combined with a stream of bytes (``store.content.veil``), each for itself.
+contents: combined with a stream of bytes (``store.content.zstd``), each for itself.
 
 Records are payloads of turns, contents is what was cut out of them, and blobs of other kinds. A blob's *member* number
 counts first through the records, then through the contents. The table, uncompressed, is seven columns of u32:
@@ -39,7 +39,7 @@ from store.ids import HASH_SIZE, Hash
 _HEAD = Layout("<8I")
 _WIDTH = 4
 _MOST = 1 << 22
-"""Of members and cuts in one group: what a table of so many takes in memory is bounded so."""
+"""The most members, and the most cuts, of one group: this bounds the memory that their tables take."""
 
 Column = Sequence[int]
 
@@ -57,7 +57,7 @@ class Table(Struct, frozen=True, gc=False):
 
 
 class Head(Struct, frozen=True, gc=False):
-    """What a SEALED record's stored bytes begin with."""
+    """The beginning of a SEALED record's stored bytes."""
 
     records: int
     contents: int
@@ -70,17 +70,17 @@ class Head(Struct, frozen=True, gc=False):
 
     @property
     def size(self) -> int:
-        """How many bytes it has itself; the first frame lies behind it."""
+        """Its own length; the first frame lies behind it."""
         return _HEAD.size + HASH_SIZE * (len(self.outside) + len(self.named))
 
     @property
     def table_size(self) -> int:
-        """How many bytes the table has, uncompressed."""
+        """The length of the table, uncompressed."""
         return _WIDTH * (2 * self.records + self.contents + 4 * self.cuts)
 
 
 def encode_head(head: Head) -> bytes:
-    """Return what the stored bytes of a sealed group begin with; the three frames follow."""
+    """Return the head of the stored bytes of a sealed group; the three frames follow."""
     names = (*head.outside, *head.named)
     counts = (head.records, head.contents, head.cuts, len(head.outside), len(names))
     return b"".join((_HEAD.pack(*counts, head.veiled, head.table_length, head.records_length), *names))
@@ -101,15 +101,7 @@ def decode_head(stored: memoryview) -> Head:
 
 def encode_table(table: Table) -> bytes:
     """Return a table, uncompressed. Every number is below 4 GiB."""
-    columns = (
-        table.bodies,
-        table.counts,
-        table.contents,
-        table.gaps,
-        table.lengths,
-        table.spellings,
-        table.members,
-    )
+    columns = (table.bodies, table.counts, table.contents, table.gaps, table.lengths, table.spellings, table.members)
     return b"".join(map(_planes, columns))
 
 
@@ -145,10 +137,8 @@ def _u32(values: bytes | Column) -> "array[int]":
     assert made.itemsize == _WIDTH
     if isinstance(values, bytes):
         made.frombytes(values)
-        if byteorder == "big":
-            made.byteswap()
-        return made
-    made.extend(values)
+    else:
+        made.extend(values)
     if byteorder == "big":
         made.byteswap()
     return made

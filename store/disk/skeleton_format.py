@@ -32,7 +32,7 @@ _CUT_SIZE = _CUT.size
 
 
 class Spelling(IntEnum):
-    """How a payload spells the content of a blob. JS, ASCII and GO include the quotes, the others have none."""
+    """The spelling of a blob's content in a payload. JS, ASCII and GO include the quotes, the others have none."""
 
     RAW = 0
     """The content itself."""
@@ -46,17 +46,12 @@ class Spelling(IntEnum):
     """Standard base64 with padding, on one line."""
 
 
-class CutEntry(NamedTuple):
-    """One cut: ``length`` bytes of the payload from ``offset`` on spell the blob ``hash``."""
-
-    offset: int
-    length: int
-    spelling: int
-    hash: Hash
-
-
 class Skeleton(NamedTuple):
-    """A decoded body. ``cuts`` are CutEntry-shaped tuples in rising order; ``rest`` is the payload without them."""
+    """A decoded body: ``cuts`` in rising order, and ``rest``, the payload without them.
+
+    A cut is (offset, length, spelling, hash): ``length`` bytes of the payload, from ``offset`` on, spell the blob
+    ``hash``.
+    """
 
     payload_length: int
     cuts: list[tuple[int, int, int, Hash]]

@@ -26,9 +26,9 @@ EDITED = 2
 """The flag of a turn that took the place of another with other content: it was changed at ``created_ms``."""
 
 NO_PAYLOAD = Hash(bytes(HASH_SIZE))
-"""In the place of its payload's hash, a turn that was reclaimed has this, which is the hash of nothing."""
+"""The payload hash of a reclaimed turn, which is not the hash of any payload."""
 REDACTED = 4
-"""The flag of a turn whose payload has lost a secret: what its producer wrote is not known any more."""
+"""The flag of a turn whose payload has lost a secret: the original is no longer known."""
 
 _FIELDS = Layout("<QQIIQ32sIQ")
 _RECORD = Layout("<QQIIQ32sIQ4x")
@@ -45,7 +45,7 @@ for _ in range(_RUN):
 
 
 class Encoding(IntEnum):
-    """How a payload spells its value. 1 is Msgpack, as in the wire protocol; 0 says nothing."""
+    """The encoding of a payload. 1 is Msgpack, as in the wire protocol; 0 says nothing."""
 
     UNKNOWN = 0
     MSGPACK = 1
@@ -82,17 +82,17 @@ class Turn(Struct, frozen=True, gc=False):
 
     @property
     def deleted(self) -> bool:
-        """Whether its record was deleted."""
+        """True if its record was deleted."""
         return bool(self.flags & DELETED)
 
     @property
     def reclaimed(self) -> bool:
-        """Whether nothing led to it any more, and so nothing is left of it but its place."""
+        """True if it was blanked because nothing led to it: only its place is left."""
         return self.payload_hash == NO_PAYLOAD
 
     @property
     def edited_ms(self) -> int:
-        """When its record was given other content, in Unix milliseconds; 0 if it never was."""
+        """The time at which its record's content was changed, in Unix milliseconds; 0 if it never was."""
         return self.created_ms if self.flags & EDITED else 0
 
 
@@ -106,14 +106,7 @@ def codec(encoding: int, type_version: int) -> int:
 def encode(turn: Turn) -> bytes:
     """Return the 80 bytes of ``turn``."""
     fields = _FIELDS.pack(
-        turn.turn_id,
-        turn.parent,
-        turn.depth,
-        turn.codec,
-        turn.type_tag,
-        turn.payload_hash,
-        turn.flags,
-        turn.created_ms,
+        turn.turn_id, turn.parent, turn.depth, turn.codec, turn.type_tag, turn.payload_hash, turn.flags, turn.created_ms
     )
     return fields + _CRC.pack(zlib.crc32(fields))
 
@@ -134,20 +127,28 @@ def decode(buf: bytes | memoryview, offset: int = 0) -> Turn:
 
 
 def decode_run(buf: bytes | memoryview, first: int) -> list[Turn]:
-    """Read records that follow each other, whose ids must be ``first``, ``first + 1`` …
+    """Read records that follow each other, whose ids must be ``first``, ``first + 1`` and so on.
 
     DamageError if any of them is damaged or stands in another's place; :func:`decode_each` then says which.
     """
     view = memoryview(buf)
     count = len(view) // RECORD_SIZE
-    for start in range(0, count, _RUN):
-        run = view[start * RECORD_SIZE : (start + _RUN) * RECORD_SIZE]
-        if zlib.crc32(run) != _RUNS[len(run) // RECORD_SIZE]:
-            raise DamageError(f"a checksum among the turns {first} to {first + count - 1} does not hold")
+    if not are_sound(view):
+        raise DamageError(f"a checksum among the turns {first} to {first + count - 1} does not hold")
     turns = list(starmap(Turn, _RECORD.iter_unpack(view)))
     if [turn.turn_id for turn in turns] != list(range(first, first + count)):
         raise DamageError(f"the turns {first} to {first + count - 1} are not in their places")
     return turns
+
+
+def are_sound(buf: bytes | memoryview) -> bool:
+    """Return whether the checksums of all records in ``buf`` hold. Their places are not checked."""
+    view = memoryview(buf)
+    for start in range(0, len(view), _RUN * RECORD_SIZE):
+        run = view[start : start + _RUN * RECORD_SIZE]
+        if zlib.crc32(run) != _RUNS[len(run) // RECORD_SIZE]:
+            return False
+    return True
 
 
 def links_of(buf: bytes | memoryview, first: int) -> list[tuple[int, int] | None]:
@@ -171,7 +172,7 @@ def links_of(buf: bytes | memoryview, first: int) -> list[tuple[int, int] | None
 
 
 def decode_each(buf: bytes | memoryview, first: int) -> Iterator[tuple[int, Turn | DamageError]]:
-    """Yield ``(turn id, turn or what is wrong with it)`` for records that follow each other from ``first`` on."""
+    """Yield ``(turn id, turn or its fault)`` for records that follow each other from ``first`` on."""
     for place in range(len(buf) // RECORD_SIZE):
         expected = first + place
         try:

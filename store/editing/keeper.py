@@ -1,7 +1,5 @@
 """Keeping conversations in order: making and forking them, their names, titles and labels, the trash."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -12,11 +10,10 @@ import msgspec
 from store.commit.request import ContextHead, Request
 from store.conversations import branch
 from store.errors import NotFound, UsageError
-from store.events.conversation import labels_of
-from store.events.outputs import outputs_of
+from store.events.conversation import CALLED, NAMING, called_before, labels_of, outputs_of
 from store.ids import now_ms, tip_of
-from store.index.catalogue import Entry
-from store.rules import OVERRIDING, Rules, overridden
+from store.index.catalogue import ContextEntry
+from store.settings import OVERRIDING, Rules, overridden
 from store.store import Store
 
 _LONGEST_NAME = 255
@@ -27,6 +24,7 @@ _FORKED = (
     "title",
     "labels",
     "format",
+    "cwd",
     "main",
     "envelope",
     "envelope_blob",
@@ -37,7 +35,7 @@ _FORKED = (
     "part",
     *OVERRIDING,
 )
-"""Metadata that a fork has from its parent: what it is about, what holds for it, and what exporting it needs."""
+"""The metadata that a fork has from its parent: its subject, its settings, and the data for exporting it."""
 
 
 class Keeper:
@@ -58,16 +56,13 @@ class Keeper:
         return self._make(project, name, {key: value for key, value in metadata.items() if value}, 0, "create")
 
     def fork(self, context: int, name: str, *, at: int = 0, project: str = "") -> ContextHead:
-        """Make a conversation that branches off another behind record ``at`` (0: its last), in its project.
-
-        Copies no records, however many there are.
-        """
+        """Make a conversation, in ``project`` ("": the same), that branches off behind record ``at`` (0: the last)."""
         store = self._store
         parent = self._entry(context)
-        head = store.head(context)
+        head = store.writer.head(context)
         turn = head.turn
         if at:
-            turn = branch.position(store.runs(turn), at)
+            turn = branch.position(store.records.runs(turn), at)
             if not turn:
                 raise NotFound(f"there is no record {at} to fork at")
         metadata = {key: parent.metadata[key] for key in _FORKED if key in parent.metadata}
@@ -88,20 +83,25 @@ class Keeper:
         _check_name(project)
         _check_name(name)
         if (entry.project, entry.name) != (project, name):
-            self._set(context, {"project": project, "name": name}, (project, name))
+            self._set(context, {"project": project, "name": name, NAMING: None}, (project, name))
+
+    def forget_name(self, context: int, project: str, name: str) -> None:
+        """Remove a former name of a conversation, so that it is no longer found by it."""
+        called = called_before(self._entry(context).metadata)
+        self._set(context, {CALLED: [one for one in called if one != (project, name)] or None})
 
     def describe(self, context: int, changes: Mapping[str, object]) -> None:
-        """Change what people say of a conversation: ``title``, ``labels``, ``pinned``, ``archived``, and what
-        holds for it instead of the settings (``store.rules``); None removes.
+        """Change the description of a conversation: ``title``, ``labels``, ``pinned``, ``archived``, and its own values
+        for settings (``store.settings``); None removes.
 
         A title that was given here stays, whatever the tool later calls its session. UsageError for any other key,
         and for values that do not fit.
         """
-        with self._store.labelling:
+        with self._store.contexts.labelling:
             self._describe(context, changes)
 
     def described(self, context: int, changes: Mapping[str, object]) -> dict[str, object]:
-        """Return what :meth:`describe` would change in the metadata. Raises what it raises."""
+        """Return the changes that :meth:`describe` would make to the metadata. Raises the same errors."""
         known = self._entry(context).metadata
         for key, value in changes.items():
             check = _CHECKS.get(key)
@@ -118,22 +118,23 @@ class Keeper:
         changed = {key: value for key, value in wanted.items() if (known.get(key) or None) != value}
         if "title" in changed:
             changed["own_title"] = None if changed["title"] is None else True
+            changed[NAMING] = None
         return changed
 
     def relabel(self, context: int, *, add: Collection[str] = (), remove: Collection[str] = ()) -> None:
         """Give a conversation labels, and take others from it."""
         # several programs may do so at once, and none is to undo what another did
-        with self._store.labelling:
+        with self._store.contexts.labelling:
             kept = [label for label in labels_of(self._entry(context).metadata) if label not in remove]
             self._describe(context, {"labels": [*kept, *(label for label in add if label not in kept)]})
 
     def remove(self, context: int) -> None:
-        """Put a conversation into the trash: it is in no listing any more, and its name is free."""
+        """Move a conversation to the trash: it disappears from listings, and its name is free."""
         if "trashed_ms" not in self._entry(context).metadata:
             self._set(context, {"trashed_ms": now_ms()})
 
     def bring_back(self, context: int, *, project: str = "", name: str = "") -> None:
-        """Take a conversation out of the trash, exactly as it was; under another name where one is given."""
+        """Restore a conversation from the trash, exactly as it was, or under another name if one is given."""
         metadata = self._entry(context).metadata
         if "trashed_ms" not in metadata:
             return
@@ -141,26 +142,26 @@ class Keeper:
         for key, value in (("project", project), ("name", name)):
             if value:
                 _check_name(value)
-                changes[key] = value
+                changes |= {key: value, NAMING: None}
         whole = {**metadata, **changes}
         self._set(context, changes, (str(whole.get("project", "")), str(whole.get("name", ""))))
 
-    def _entry(self, context: int) -> Entry:
-        return self._store.entry(context)
+    def _entry(self, context: int) -> ContextEntry:
+        return self._store.catalogue.entry(context)
 
     def _make(self, project: str, name: str, metadata: dict[str, object], tip: int, action: str) -> ContextHead:
         _check_name(project)
         _check_name(name)
         changes = msgspec.json.encode(metadata)
         request = Request(None, parent=tip, changes=changes, action=action, name=(project, name))
-        return self._store.submit(request).head
+        return self._store.writer.submit(request).head
 
     def _describe(self, context: int, changes: Mapping[str, object]) -> None:
         if changed := self.described(context, changes):
             self._set(context, changed)
 
     def _set(self, context: int, changes: dict[str, object], name: tuple[str, str] | None = None) -> None:
-        self._store.submit(Request(context, changes=msgspec.json.encode(changes), name=name))
+        self._store.writer.submit(Request(context, changes=msgspec.json.encode(changes), name=name))
 
 
 def _check_name(name: str) -> None:

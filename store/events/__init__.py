@@ -1,1 +1,1 @@
-"""What a conversation is made of, as values: events, blocks, resources, conversations."""
+"""The values that a conversation is made of: events, blocks, resources, conversations."""

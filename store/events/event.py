@@ -1,19 +1,41 @@
-"""Events: what the payload of one turn says happened, independent of the tool that wrote it.
+"""Events: the contents of one turn's payload, independent of the tool that wrote it.
 
-These are values that a lens makes from a payload (``store.formats.lens``). They are msgspec structs, not
+These are values that a lens makes from a payload (``store.formats.core.editing``). They are msgspec structs, not
 dataclasses, because one is built for every file that a ``grep -r`` reads: a frozen dataclass costs ten times as
 much to construct.
 """
 
 import re
-from enum import IntEnum
-from typing import Literal
+from collections.abc import Mapping
+from enum import Enum, IntEnum
+from typing import Final, Literal
 
 from msgspec import Struct
 
 
+class Deletion(Enum):
+    """The type of :data:`DELETED`."""
+
+    DELETED = "deleted"
+
+
+DELETED: Final = Deletion.DELETED
+"""The replacement of a payload by nothing: the record keeps its number and is no longer shown."""
+
+Replacement = bytes | Literal[Deletion.DELETED]
+
+
+def named(changes: Mapping[int, Replacement]) -> str:
+    """Return the name of a version that gives records, by number, other contents."""
+    numbers = sorted(changes)
+    if not numbers:
+        return "edit"
+    what = "delete" if all(content is DELETED for content in changes.values()) else "edit"
+    return f"{what} {numbers[0]:05}" if len(numbers) == 1 else f"{what} {numbers[0]:05}-{numbers[-1]:05}"
+
+
 class Kind(IntEnum):
-    """What an event is. RECORD is bookkeeping: it keeps its number but has no file in ``events/``."""
+    """The kind of an event. RECORD is bookkeeping: it keeps its number but has no file in ``events/``."""
 
     RECORD = 0
     SYSTEM = 1
@@ -31,8 +53,8 @@ class Kind(IntEnum):
 
 BlockType = Literal["text", "resource", "image", "json", "artifact"]
 
-Path = tuple[str | int, ...]
-"""Where in a parsed payload a value stands: keys and list positions from the outermost in."""
+ValuePath = tuple[str | int, ...]
+"""The place of a value in a parsed payload: keys and list positions from the outermost in."""
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -49,11 +71,11 @@ def utf8(text: str) -> bytes:
 class Block(Struct, frozen=True, gc=False):
     """One piece of an event's content.
 
-    ``text`` holds what is shown (for ``json``: a pretty-printed document); ``data`` holds content that is not text
-    (an image), and exactly one of the two is set. ``name`` tells blocks of one event apart (``arguments.command``,
-    ``thinking``; empty for the plain text of a message). ``path`` is the place in the payload that it came from;
-    empty where the block is put together from several places. ``encoding`` says how the payload spells the content
-    at that place: as a JSON string (``json``) or as a JSON string of base64 (``base64``).
+    ``text`` is shown (for ``json``: a pretty-printed document); ``data`` is content that is not text (an image);
+    exactly one of the two is set. ``name`` distinguishes the blocks of one event (``arguments.command``, ``thinking``;
+    empty for the plain text of a message). ``path`` is its place in the payload; empty if the block is joined from
+    several places. ``encoding`` is the spelling of the content at that place: as a JSON string (``json``) or as a JSON
+    string of base64 (``base64``).
     """
 
     type: BlockType
@@ -62,21 +84,23 @@ class Block(Struct, frozen=True, gc=False):
     name: str = ""
     uri: str = ""
     mime: str = ""
-    path: Path = ()
+    path: ValuePath = ()
     encoding: Literal["json", "base64"] = "json"
 
 
 class Resource(Struct, frozen=True, gc=False):
     """Content with a URI: an attachment, an image, or a file that a tool returned (for ``resources/``).
 
-    ``path`` and ``encoding`` say where in the payload the content stands, and how, as those of a :class:`Block` do.
+    ``path`` and ``encoding`` are the place and the spelling of the content in the payload, as in :class:`Block`.
+    ``lines`` is how many lines the file has of which this is a part, 0 if that is unknown.
     """
 
     uri: str
     mime: str
     content: str | bytes
-    path: Path = ()
+    path: ValuePath = ()
     encoding: Literal["json", "base64"] = "json"
+    lines: int = 0
 
     @property
     def data(self) -> bytes:
@@ -85,13 +109,13 @@ class Resource(Struct, frozen=True, gc=False):
 
 
 class Compaction(Struct, frozen=True, gc=False):
-    """What a model is sent in place of what stands before an event; the records stay as they are.
+    """A replacement of earlier events in the messages that a model is sent; the records stay as they are.
 
-    ``summary`` is what it reads instead (None: nothing takes a place). That stands for all that comes before the event,
-    but for what begins with the record that defines the key ``kept_from``; or for the ``exchanges`` alone, the first
-    and the last of them, counted from 0; or for the records alone that define the keys ``forgotten``. Where there is
-    no summary, what the model thought in these exchanges may be left out (``reasoning``), and of calls what was asked
-    (``requests``), what came back (``responses``), or all (``calls``).
+    ``summary`` is the replacement (None: the events are dropped). It covers everything before the event except from the
+    record that defines the key ``kept_from``; or only the ``exchanges``, the first and the last of them, counted from
+    0; or only the records that define the keys ``forgotten``. Without a summary, parts of these exchanges may be left
+    out: thoughts (``reasoning``), the arguments of calls (``requests``), their results (``responses``), or whole calls
+    (``calls``).
     """
 
     summary: tuple[Block, ...] | None = None
@@ -109,12 +133,12 @@ class Event(Struct, frozen=True, gc=False):
 
     ``tool`` names the tool of a call or a result ("" else). ``header`` holds further fields for the head of the
     event's file, in order (id, is_error, model, …); values are str, int, float or bool. ``time_ms`` is the
-    event's own time in Unix milliseconds, 0 if it has none. ``parent`` is 0 where the event follows the record
-    before it, the number of the event it follows where that is another one, -1 where that one is not in the
-    conversation. ``defines`` names what later records may refer to: (key, tool name or "") pairs, such as a
+    event's own time in Unix milliseconds, 0 if it has none. ``parent`` is 0 if the event follows the record
+    before it, the number of the event that it follows if that is another one, -1 if that one is not in the
+    conversation. ``defines`` has the keys that later records may refer to: (key, tool name or "") pairs, such as a
     message's uuid or a tool call's id. ``native`` is the parsed payload in JSON's terms (None
-    where it has none). ``lossy`` says that some text is not valid Unicode and is shown with U+FFFD in its place.
-    ``compaction`` says what a model is no longer sent from here on.
+    where it has none). ``lossy`` means that some text is invalid Unicode and is shown with U+FFFD.
+    ``compaction`` drops earlier events from the messages for a model.
     """
 
     kind: Kind
@@ -128,3 +152,31 @@ class Event(Struct, frozen=True, gc=False):
     native: object = None
     lossy: bool = False
     compaction: Compaction | None = None
+
+
+class BlockEdit(Struct, frozen=True):
+    """New content for the block that came from ``path`` of the payload.
+
+    ``text`` is the block's new text; for a ``json`` block the whole document, with its ``$block`` placeholders.
+    ``name`` and ``encoding`` are the block's own, as the lens gave them.
+    """
+
+    path: ValuePath
+    text: str
+    name: str = ""
+    type: Literal["text", "resource", "json"] = "text"
+    encoding: Literal["json", "base64"] = "json"
+
+
+class FieldEdit(Struct, frozen=True):
+    """A new value for a field of the event's head (``is_error``, ``tool``, …)."""
+
+    key: str
+    value: str | int | float | bool
+
+
+class EventEdit(Struct, frozen=True):
+    """All changes to one event; empty if there are none."""
+
+    blocks: tuple[BlockEdit, ...] = ()
+    fields: tuple[FieldEdit, ...] = ()

@@ -1,7 +1,7 @@
-"""What answers of models took, as sessions tell it: tokens, and what they cost.
+"""Usage: the tokens and the cost of models' answers, as recorded in sessions.
 
-Tools count differently: what some call input includes what was read from a cache, some leave reasoning out of the
-output. Here every token is in one of ``input``, ``cache_read``, ``cache_write`` and ``output``, and in only one.
+Tools count differently: some include tokens read from a cache in the input, some leave reasoning out of the output.
+Here every token is in one of ``input``, ``cache_read``, ``cache_write`` and ``output``, and in only one.
 """
 
 from bisect import bisect_left
@@ -9,15 +9,15 @@ from bisect import bisect_left
 from msgspec import Struct
 
 PROMPT_LENGTHS = (100_000, 200_000, 272_000)
-"""Prompts of more tokens than one of these are dearer, with some models."""
+"""Lengths of prompts, in tokens, above which some models cost more."""
 
 
 class Tokens(Struct, frozen=True, gc=False):
     """Tokens of one answer.
 
     ``input`` were sent and neither read from a cache nor written to one; ``cache_write`` were kept by the provider for
-    the next request, ``cache_write_hour`` of them for an hour. ``output`` is all that the model said, ``reasoning``
-    that part of it which it thought (0 where the tool does not tell).
+    the next request, ``cache_write_hour`` of them for an hour. ``output`` is everything that the model
+    produced, ``reasoning`` the part of it that is thoughts (0 if the tool does not record it).
     """
 
     input: int = 0
@@ -29,26 +29,26 @@ class Tokens(Struct, frozen=True, gc=False):
 
     @property
     def prompt(self) -> int:
-        """All that was sent."""
+        """All tokens of the prompt."""
         return self.input + self.cache_read + self.cache_write
 
     @property
     def total(self) -> int:
-        """All that went back and forth."""
+        """All tokens of prompt and answer."""
         return self.prompt + self.output
 
     @property
     def length(self) -> int:
-        """How many of ``PROMPT_LENGTHS`` the prompt is longer than."""
+        """The number of ``PROMPT_LENGTHS`` that the prompt exceeds."""
         return bisect_left(PROMPT_LENGTHS, self.prompt)
 
 
 class Usage(Struct, frozen=True, gc=False):
-    """What one answer took.
+    """The usage of one answer.
 
-    ``answer`` names it wherever it is told of again: on another line of the same message, in a copy of the session
-    ("": nothing names it). ``cost`` is in US dollars, None where the session does not say. ``time_ms`` is 0 where the
-    time of the record is meant.
+    ``answer`` identifies repetitions of it: on another line of the same message, in a copy of the session ("": it has
+    no id). ``cost`` is in US dollars, None if the session does not record it. ``time_ms`` is 0 for the time of the
+    record.
     """
 
     answer: str
@@ -59,9 +59,9 @@ class Usage(Struct, frozen=True, gc=False):
 
 
 class Running(Struct, frozen=True):
-    """What records before one say that goes on to hold: of ``session``, the ``model`` that answers.
+    """The state that earlier records leave for the next: the ``session``, and the ``model`` that answers.
 
-    ``counted`` is what a tool that counts on and on had counted; ``time_ms`` when the session was begun, where no later
+    ``counted`` is the running total of a tool that keeps one; ``time_ms`` is the start of the session if no later
     record has a time.
     """
 
@@ -72,4 +72,4 @@ class Running(Struct, frozen=True):
 
 
 NOTHING_RUNNING = Running()
-"""What holds before the first record."""
+"""The state before the first record."""

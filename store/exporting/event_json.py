@@ -1,72 +1,48 @@
 """Events as JSON objects, every content in its place: for programs."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
-from msgspec import Struct
 
 from store.conversations.viewer import LARGEST_VIEWED
 from store.errors import ConvfsError
 from store.events.conversation import Conversation, EventRow
 from store.events.event import Block, Event, Kind
-from store.exporting.losses import DAMAGED, TOO_LARGE
-from store.exporting.naming import file_name
-from store.exporting.target import Job, Target
-from store.formats.times import iso
+from store.exporting.dialogue import DAMAGED, TOO_LARGE
+from store.exporting.target import ExportJob
+from store.formats.core.times import iso
 from store.store import Store
 
 _Shown = tuple[EventRow, Event | ConvfsError]
 
 
-class _Head(Struct, frozen=True):
-    """What is said of a conversation before its events; times are ISO 8601 in UTC."""
-
-    id: int
-    name: str
-    project: str
-    title: str
-    format: str
-    source: str
-    events: int
-    created: str
-    updated: str
-    labels: list[str]
+_HEAD = ("id", "name", "project", "title", "format", "source", "events")
 
 
-class Json(Target):
-    """One object with all events, as ``convfs show --json`` prints it."""
-
-    name = "json"
-
-    def write(self, job: Job) -> None:
-        """Write one file."""
-        events = told_events(job)
-        pieces = document(_head(job.conversation), events)
-        job.stage.write(file_name(job.conversation, ".json"), (piece.encode() for piece in pieces))
+def json_file(job: ExportJob) -> Iterator[bytes]:
+    """Yield the pieces of one object with all events, as ``convfs show --json`` prints it; times are ISO 8601."""
+    told = job.conversation
+    head = {key: getattr(told, key) for key in _HEAD}
+    head |= {"created": iso(told.created_ms), "updated": iso(told.updated_ms), "labels": told.labels}
+    return map(str.encode, document(head, told_events(job)))
 
 
-class JsonLines(Target):
-    """One line an event, each an object as in :class:`Json`."""
-
-    name = "jsonl"
-
-    def write(self, job: Job) -> None:
-        """Write one file."""
-        events = told_events(job)
-        lines = (encoded(event_object(row, event)) + "\n" for row, event in events)
-        job.stage.write(file_name(job.conversation, ".jsonl"), (line.encode() for line in lines))
+def json_lines(job: ExportJob) -> Iterator[bytes]:
+    """Yield one line an event, each an object as in :func:`json_file`."""
+    return (f"{encoded(event_object(row, event))}\n".encode() for row, event in told_events(job))
 
 
-def shown_events(store: Store, conversation: Conversation) -> Iterator[_Shown]:
-    """Yield the events of a conversation that have a file in ``events/``, an error for what cannot be read."""
-    rows = store.rows(conversation.head) if conversation.head else ()
-    return store.events([row for row in rows if row.kind is not Kind.RECORD])
+def shown_events(store: Store, conversation: Conversation, first: int = 1, last: int = 0) -> Iterator[_Shown]:
+    """Yield the events of a conversation that have a file in ``events/``, and an error for each unreadable one.
+
+    Only those numbered from ``first`` to ``last`` (0: to the end).
+    """
+    rows = store.records.rows(conversation.head) if conversation.head else ()
+    return store.viewer.events([row for row in rows[first - 1 : last or None] if row.kind is not Kind.RECORD])
 
 
-def told_events(job: Job) -> Iterator[_Shown]:
-    """Yield the same of a conversation on its way out; what they do not say is noted as lost."""
+def told_events(job: ExportJob) -> Iterator[_Shown]:
+    """Yield the same for a conversation being exported, and record what they leave out as lost."""
     for row, event in shown_events(job.store, job.conversation):
         if isinstance(event, ConvfsError):
             job.losses.add(DAMAGED, row.number)
@@ -75,18 +51,24 @@ def told_events(job: Job) -> Iterator[_Shown]:
         yield row, event
 
 
-def document(head: Struct, events: Iterable[_Shown]) -> Iterator[str]:
+def document(head: object, events: Iterable[_Shown]) -> Iterator[str]:
     """Yield the pieces of one JSON object: the members of ``head``, and ``events``."""
-    yield msgspec.json.encode(head).decode().removesuffix("}") + ',"events":['
+    opening = msgspec.json.encode(head).decode().removesuffix("}") + ',"events":['
+    return listed(opening, (event_object(row, event) for row, event in events))
+
+
+def listed(opening: str, values: Iterable[object]) -> Iterator[str]:
+    """Yield the pieces of a JSON object: its ``opening``, up to the list that it ends in, and that list's values."""
+    yield opening
     separator = "\n"
-    for row, event in events:
-        yield separator + encoded(event_object(row, event))
+    for value in values:
+        yield separator + encoded(value)
         separator = ",\n"
     yield "\n]}\n"
 
 
 def event_object(row: EventRow, event: Event | ConvfsError) -> dict[str, object]:
-    """Return what an event says: ``event`` (its number), ``kind``, ``tool``, ``timestamp``, ``header``, ``blocks``."""
+    """Return an event: ``event`` (its number), ``kind``, ``tool``, ``timestamp``, ``header``, ``blocks``."""
     head: dict[str, object] = {"event": row.number, "kind": row.kind.name.lower()}
     if isinstance(event, ConvfsError):
         return head | {"error": str(event)}
@@ -105,37 +87,25 @@ def encoded(value: object) -> str:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
         # A lone surrogate has no UTF-8; JSON can spell it, but no reader of ours need see it.
-        return msgspec.json.encode(_without_surrogates(value)).decode()
-
-
-def _head(conversation: Conversation) -> _Head:
-    return _Head(
-        conversation.id,
-        conversation.name,
-        conversation.project,
-        conversation.title,
-        conversation.format,
-        conversation.source,
-        conversation.events,
-        iso(conversation.created_ms),
-        iso(conversation.updated_ms),
-        conversation.labels,
-    )
+        whole = with_strings(value, lambda text: text.encode("utf-8", "replace").decode(), keys=True)
+        return msgspec.json.encode(whole).decode()
 
 
 def block_object(block: Block) -> dict[str, object]:
+    """Return a block as a JSON object: its type and what else it has; bytes under ``data``, text under ``text``."""
     fields: dict[str, object] = {"type": block.type, "name": block.name, "uri": block.uri, "mime": block.mime}
     shown = {key: value for key, value in fields.items() if value}
     return shown | ({"text": block.text} if block.data is None else {"data": block.data})
 
 
-def _without_surrogates(value: object) -> object:
+def with_strings(value: object, change: Callable[[str], str], *, keys: bool = False) -> object:
+    """Return a JSON value with every string changed, those that are ``keys`` only if asked to."""
     match value:
         case str():
-            return value.encode("utf-8", "replace").decode()
+            return change(value)
         case dict():
-            return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+            return {change(key) if keys else key: with_strings(item, change, keys=keys) for key, item in value.items()}
         case list():
-            return [_without_surrogates(item) for item in value]
+            return [with_strings(item, change, keys=keys) for item in value]
         case _:
             return value

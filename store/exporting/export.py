@@ -1,40 +1,62 @@
 """Exporting: the forms that there are, and a conversation written out in one of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path, PurePath
+from urllib.parse import quote
 
 from msgspec import Struct
 
 from store.errors import UsageError
 from store.events.conversation import Conversation
-from store.exporting.anthropic import Anthropic
-from store.exporting.claude_code import ClaudeCode
-from store.exporting.codex import Codex
-from store.exporting.event_json import Json, JsonLines
-from store.exporting.gemini_cli import GeminiCli
-from store.exporting.html import Html
+from store.events.event import Block
+from store.exporting.dialogue import Loss, Losses
+from store.exporting.event_json import json_file, json_lines, told_events
+from store.exporting.html import page
 from store.exporting.jp import Jp
-from store.exporting.losses import Loss, Losses
-from store.exporting.markdown import Markdown
-from store.exporting.openai import OpenAi
-from store.exporting.pi import OhMyPi, Pi
-from store.exporting.target import Job, Stage, Target
-from store.importing import placing
-from store.importing.exporter import export_native, native_files
+from store.exporting.messages import anthropic_file, openai_file
+from store.exporting.sessions import ClaudeCode, Codex, GeminiCli, OhMyPi, Pi
+from store.exporting.target import ExportJob, OneFile, Stage, Target, file_name
+from store.formats.core.media import suffix_of
+from store.ids import hash_bytes
+from store.importing.exporter import export_native, native_files, staging
 from store.store import Store
+
+
+class Markdown(Target):
+    """A transcript as under ``transcripts/`` in a mount, but for where its links lead."""
+
+    name = "markdown"
+
+    def write(self, job: ExportJob) -> None:
+        """Write one file, and ``NAME.files/`` where there are images and the like."""
+        renderer = job.store.viewer.renderer
+        if renderer is None:
+            raise UsageError("this store was opened without a renderer: nothing can be drawn")
+        folder = file_name(job.conversation, ".files")
+        written: set[PurePath] = set()
+
+        def link(block: Block) -> str:
+            data = block.data or b""
+            path = folder / f"{hash_bytes(data).hex()[:16]}.{suffix_of(block.mime)[:16]}"
+            if path not in written:
+                written.add(path)
+                job.stage.write(path, (data,), unit=folder)
+            return quote(str(path))
+
+        text = renderer.transcript(job.conversation, told_events(job), link)
+        job.stage.write(file_name(job.conversation, ".md"), text)
+
 
 NATIVE = "native"
 TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
         Markdown(),
-        Html(),
-        Json(),
-        JsonLines(),
-        OpenAi(),
-        Anthropic(),
+        OneFile("html", ".html", page),
+        OneFile("json", ".json", json_file),
+        OneFile("jsonl", ".jsonl", json_lines),
+        OneFile("openai", ".openai.json", openai_file),
+        OneFile("anthropic", ".anthropic.json", anthropic_file),
         Jp(),
         ClaudeCode(),
         Codex(),
@@ -49,7 +71,7 @@ FORMATS = (NATIVE, *TARGETS)
 
 
 class Exported(Struct, frozen=True):
-    """The files that an export wrote, and what they do not say."""
+    """The files that an export wrote, and its losses."""
 
     files: tuple[Path, ...]
     lost: tuple[Loss, ...] = ()
@@ -75,20 +97,19 @@ def export(
     target = _target(format_name)
     directory = target.above(directory)
     losses = Losses()
-    with placing.staging(directory) as folder:
-        stage = Stage(folder, written)
-        target.write(Job(store, conversation, stage, losses))
-        own = PurePath(conversation.project, conversation.name)
-        where = placing.put(folder, directory, own, stage.units, stage.shared)
+    with staging(directory) as place:
+        stage = Stage(place.staged, written)
+        target.write(ExportJob(store, conversation, stage, losses))
+        where = place.put(conversation, stage.units, stage.shared)
     return Exported(tuple(where / name for name in stage.files), losses.all())
 
 
 def names(store: Store, conversation: Conversation, format_name: str) -> list[PurePath]:
-    """Return what :func:`export` would write into an empty directory, relative to that."""
+    """Return the paths that :func:`export` would write into an empty directory, relative to that."""
     if format_name == NATIVE:
         return [name for name, _pieces in native_files(store, conversation)]
     stage = Stage(None)
-    _target(format_name).write(Job(store, conversation, stage, Losses()))
+    _target(format_name).write(ExportJob(store, conversation, stage, Losses()))
     return stage.files
 
 

@@ -1,26 +1,63 @@
-"""Events as steps: what other tools keep apart, such as a thought and a call that one record holds both."""
-
-from __future__ import annotations
+"""Events as steps: the single pieces that other tools keep apart, such as a thought and a call in one record."""
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+from urllib.parse import unquote
 
 from msgspec import Struct, structs
 
 from store.events.event import Block, Event, Kind, Resource
-from store.exporting.arguments import joined
-from store.formats.jp.encoding import plain_text
-from store.formats.json_view import as_object, as_text
+from store.formats.core.blocks import DEEPEST
+from store.formats.core.json_view import as_object, as_text, decode, is_object
+from store.formats.jp import plain_text
+
+_PLACEHOLDER = "$block"
+_steps = re.compile(r"\.([^.\[\]]*)|\[(\d+)\]").findall
+
+
+def joined(blocks: Sequence[Block], name: str) -> object:
+    """Return the JSON value that ``blocks`` show, which are named ``name`` or after places within that.
+
+    An empty object where there are none. A text that is all there is, is a string.
+    """
+    document = next((block for block in blocks if block.type == "json" and block.name == name), None)
+    texts = {block.name: block.text for block in blocks if block is not document and block.text is not None}
+    if document is None and list(texts) == [name]:
+        return texts[name]
+    decoded = decode((document.text or "").encode("utf-8", "replace")) if document else None
+    value = _filled(decoded.value, texts, DEEPEST) if decoded else {}
+    for place, text in texts.items():
+        # the top members of an object were left out of the JSON
+        steps = _steps(place.removeprefix(name))
+        if is_object(value) and len(steps) == 1 and not steps[0][1]:
+            value[unquote(steps[0][0])] = text
+    return value
+
+
+def _filled(value: object, texts: dict[str, str], depth: int) -> object:
+    """Return ``value`` with the texts that placeholders stand for."""
+    if not depth:
+        return value
+    if is_object(value):
+        if len(value) == 1 and isinstance(name := value.get(_PLACEHOLDER), str) and name in texts:
+            return texts[name]
+        return {key: _filled(item, texts, depth - 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_filled(item, texts, depth - 1) for item in value]
+    return value
+
 
 OF_THE_MODEL = frozenset((Kind.ASSISTANT, Kind.REASONING, Kind.TOOL_CALL))
 
 _argument = re.compile(r"(?:call(\d+)\.)?arguments(?=$|[.\[])").match
-_result = re.compile(r"result(\d+)").fullmatch
+_result_name = re.compile(r"result(\d+)").fullmatch
 _returned = re.compile(r"(?:call(\d+)\.)?(?:error|output|result)(?=$|[.\[])").match
-"""The names of what came of a call, where one record holds both."""
+"""The names of results, where one record holds both the call and its result."""
 _THINKING = frozenset(("subject", "thinking"))
 _INPUTS = frozenset(("input", "prompt"))
-"""The names of what a call is given that is no JSON."""
+"""The names of a call's input that is not JSON."""
 
 
 class Step(Struct, frozen=True):
@@ -52,27 +89,25 @@ class Step(Struct, frozen=True):
 
 def steps_of(number: int, event: Event) -> Iterator[Step]:
     """Yield the steps of event ``number``, in order; none of a bookkeeping record."""
+    about = {"number": number, "time_ms": event.time_ms, "resources": event.resources, "model": _named(event, "model")}
+    for index, step in enumerate(_parts(event)):
+        yield structs.replace(step, index=index, **about)
+
+
+def _parts(event: Event) -> Iterable[Step]:
     match event.kind:
         case Kind.RECORD:
-            pass
+            return ()
         case Kind.TOOL_CALL | Kind.ASSISTANT | Kind.REASONING:
-            for index, step in enumerate(_of_the_model(event)):
-                yield _placed(step, number, index, event)
+            return _of_the_model(event)
         case Kind.TOOL_RESULT:
-            for index, step in enumerate(_results(event)):
-                yield _placed(step, number, index, event)
+            return _results(event)
         case kind:
-            step = Step(0, 0, kind, event.blocks, tool=event.tool, id=_named(event, "id"))
-            yield _placed(step, number, 0, event)
-
-
-def _placed(step: Step, number: int, index: int, event: Event) -> Step:
-    about = {"time_ms": event.time_ms, "model": _named(event, "model"), "resources": event.resources}
-    return structs.replace(step, number=number, index=index, **about)
+            return (Step(0, 0, kind, event.blocks, tool=event.tool, id=_named(event, "id")),)
 
 
 def _of_the_model(event: Event) -> Iterator[Step]:
-    """Yield what a model said, thought and called, in the order of the blocks, then what came of the calls."""
+    """Yield the texts, thoughts and calls of a model, in the order of the blocks, then the results of the calls."""
     plain = Kind.REASONING if event.kind is Kind.REASONING else Kind.ASSISTANT
     groups: list[tuple[Kind, int, list[Block]]] = []
     calls: dict[int, list[Block]] = {}
@@ -92,29 +127,22 @@ def _of_the_model(event: Event) -> Iterator[Step]:
             groups[-1][2].append(block)
         else:
             groups.append((kind, 0, [block]))
-    groups += [(Kind.TOOL_CALL, number, []) for number in _calls(event) if number not in calls]
+    if event.kind is Kind.TOOL_CALL:
+        numbers = (1, *(int(key[5:]) for key in event.header if key.startswith("tool_") and key[5:].isdecimal()))
+        groups += [(Kind.TOOL_CALL, number, []) for number in numbers if number not in calls]
     for kind, number, blocks in groups:
         if kind is not Kind.TOOL_CALL:
             yield Step(0, 0, kind, tuple(blocks), signature=_signature(event, blocks[0]))
             continue
-        mark = f"_{number}" if number > 1 else ""
-        tool = _named(event, f"tool{mark}") if mark else event.tool
-        yield Step(0, 0, kind, tool=tool, id=_named(event, f"id{mark}"), arguments=_given(blocks, number))
+        tool = _named(event, f"tool_{number}") if number > 1 else event.tool
+        yield Step(0, 0, kind, tool=tool, id=_named(event, _marked("id", number)), arguments=_given(blocks, number))
     for number, blocks in returned.items():
-        mark = f"_{number}" if number > 1 else ""
-        tool = _named(event, f"tool{mark}") if mark else event.tool
-        failed = event.header.get(f"is_error{mark}") is True
-        yield Step(0, 0, Kind.TOOL_RESULT, tuple(blocks), tool=tool, id=_named(event, f"id{mark}"), failed=failed)
-
-
-def _calls(event: Event) -> list[int]:
-    if event.kind is not Kind.TOOL_CALL:
-        return []
-    return [1, *(int(key[5:]) for key in event.header if key.startswith("tool_") and key[5:].isdecimal())]
+        tool = _named(event, f"tool_{number}") if number > 1 else event.tool
+        yield _result(event, number, blocks, tool)
 
 
 def _call_of(event: Event, block: Block) -> int:
-    """Return which call of an event a block belongs to, 0 for none."""
+    """Return the number of the call of an event that a block belongs to, 0 for none."""
     if event.kind is not Kind.TOOL_CALL:
         return 0
     if named := _argument(block.name):
@@ -134,19 +162,20 @@ def _results(event: Event) -> Iterator[Step]:
     numbers = [1, *(int(key[3:]) for key in event.header if key.startswith("id_") and key[3:].isdecimal())]
     blocks: dict[int, list[Block]] = {number: [] for number in numbers}
     for block in event.blocks:
-        named = _result(block.name)
+        named = _result_name(block.name)
         blocks[int(named[1]) if named and int(named[1]) in blocks else 1].append(block)
     for number in numbers:
-        mark = f"_{number}" if number > 1 else ""
-        yield Step(
-            0,
-            0,
-            Kind.TOOL_RESULT,
-            tuple(blocks[number]),
-            tool=event.tool if number == 1 else "",
-            id=_named(event, f"id{mark}"),
-            failed=event.header.get(f"is_error{mark}") is True,
-        )
+        yield _result(event, number, blocks[number], event.tool if number == 1 else "")
+
+
+def _result(event: Event, number: int, blocks: Sequence[Block], tool: str) -> Step:
+    failed = event.header.get(_marked("is_error", number)) is True
+    call = _named(event, _marked("id", number))
+    return Step(0, 0, Kind.TOOL_RESULT, tuple(blocks), tool=tool, id=call, failed=failed)
+
+
+def _marked(key: str, number: int) -> str:
+    return f"{key}_{number}" if number > 1 else key
 
 
 def _signature(event: Event, block: Block) -> str:
@@ -168,3 +197,78 @@ def _signature(event: Event, block: Block) -> str:
 def _named(event: Event, key: str) -> str:
     value = event.header.get(key)
     return value if isinstance(value, str) else ""
+
+
+_LONGEST_ID = 56
+"""The most characters of a call's id: all tools take 64, and a suffix that tells duplicates apart must fit."""
+_unfit = re.compile(r"[^A-Za-z0-9_-]").sub
+
+
+class CallIds:
+    """Gives every call an id that all models take and no other call has, and its result the same."""
+
+    def __init__(self) -> None:
+        self.tools: dict[str, str] = {}
+        """The tool of each call, by the id that it was given."""
+        self._waiting: dict[str, str] = {}
+
+    def call(self, number: int, call_id: str, tool: str) -> str:
+        """Return the id of a call, of event ``number``, that the program called ``call_id`` ("" if it has no id)."""
+        own = _unfit("_", call_id)[:_LONGEST_ID] or f"call_{number}"
+        while own in self.tools:
+            own += "_"
+        self.tools[own] = tool
+        self._waiting[call_id or tool] = own
+        return own
+
+    def paired(self, step: Step) -> Step | None:
+        """Return a result as that of its call, None where none waits for it."""
+        own = self.result(step.id, step.tool)
+        return structs.replace(step, id=own, tool=self.tools[own]) if own else None
+
+    def result(self, call_id: str, tool: str) -> str:
+        """Return the id of the call that a result is of, "" where none waits for it."""
+        return self._waiting.pop(call_id or tool, "")
+
+
+class Spoken(NamedTuple):
+    """An event of the user or of the model, as far as counting exchanges needs to know it."""
+
+    number: int
+    kind: Kind
+    has_text: bool
+
+
+def spoken_by(number: int, event: Event) -> Spoken | None:
+    """Return that of an event, None if nobody spoke."""
+    if event.kind is not Kind.USER and event.kind not in OF_THE_MODEL:
+        return None
+    return Spoken(number, event.kind, any(block.type == "text" for block in event.blocks))
+
+
+class Requests:
+    """The requests of a user, as they come; files may come apart from the question about them."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        """Of each request, the number of its first event."""
+        self._asking = False
+        self._asked = False
+
+    def add(self, spoken: Spoken) -> None:
+        """Add the next event of the user or of the model."""
+        if spoken.kind is not Kind.USER:
+            self._asking = False
+        elif not self._asking or (spoken.has_text and self._asked):
+            self.numbers.append(spoken.number)
+            self._asking, self._asked = True, spoken.has_text
+        else:
+            self._asked = self._asked or spoken.has_text
+
+    def before(self, number: int) -> list[int]:
+        """Return those before an event."""
+        return self.numbers[: bisect_left(self.numbers, number)]
+
+    def exchange(self, number: int) -> int:
+        """Return in which exchange an event is; the first is 1."""
+        return max(1, bisect_right(self.numbers, number))

@@ -1,6 +1,4 @@
-"""What an exporter is, and what it is given: a conversation, and where its files go."""
-
-from __future__ import annotations
+"""Targets of exports, and their input: a conversation, and a place for its files."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePath
@@ -8,46 +6,49 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from store.disk.beneath import Beneath
 from store.events.conversation import Conversation
-from store.exporting.losses import Losses
-from store.importing import placing
+from store.exporting.dialogue import Losses
+from store.filenames import shown_name
 from store.store import Store
 
 
+def file_name(conversation: Conversation, suffix: str) -> PurePath:
+    """Return the name of a file, or folder, that is called after a conversation."""
+    return PurePath(shown_name(conversation) + suffix)
+
+
 class Stage:
-    """Takes the files of an export: into ``folder``, or, where that is None, only their names.
+    """Takes an export's files, by names relative to its directory: into ``folder``, or, for None, only the names."""
 
-    Names are relative to the directory that is exported to.
-    """
-
-    def __init__(self, folder: Path | None, written: Callable[[int], None] = lambda size: None) -> None:
+    def __init__(self, folder: Beneath | None, written: Callable[[int], None] = lambda size: None) -> None:
         self._folder = folder
         self._written = written
         """Is told how many bytes were written, with each piece."""
         self.files: list[PurePath] = []
         """All files, in the order in which they were written."""
         self.units: list[PurePath] = []
-        """What appears at once: files, and folders with all that is in them."""
+        """Paths that appear at once: files, and folders with all that is in them."""
         self.shared: dict[PurePath, None] = {}
-        """Files that may be there already: what stands under such a name is always the same."""
+        """Files that may be there already: the content under such a name is always the same."""
 
     def write(self, name: PurePath, pieces: Iterable[bytes], unit: PurePath | None = None) -> None:
-        """Take a file, given in pieces; it is within the folder ``unit``, if one is given."""
+        """Write a file, given in pieces; it goes into the folder ``unit``, if one is given."""
         self._write(name, pieces)
         if (unit or name) not in self.units:
             self.units.append(unit or name)
 
     def share(self, name: PurePath, content: Callable[[], bytes]) -> None:
-        """Take a file whose name says what it holds, unless there is one of that name."""
+        """Write a file named after its content, unless there is one of that name."""
         if name not in self.shared:
             self._write(name, (content(),) if self._folder is not None else ())
             self.shared[name] = None
 
     def _write(self, name: PurePath, pieces: Iterable[bytes]) -> None:
         if self._folder is not None:
-            placing.write(self._folder / name, self._counted(pieces))
+            self._folder.write(name, self._counted(pieces))
         else:
-            # what it is named after may only be known at its end, and so may what lies beside it
+            # its name may only be known at its end, and so may the files beside it
             for _piece in pieces:
                 pass
         self.files.append(name)
@@ -58,8 +59,8 @@ class Stage:
             self._written(len(piece))
 
 
-class Job(Struct, frozen=True):
-    """One conversation on its way out."""
+class ExportJob(Struct, frozen=True):
+    """The export of one conversation."""
 
     store: Store
     conversation: Conversation
@@ -74,8 +75,20 @@ class Target(Protocol):
     """As in ``--format``."""
 
     def above(self, directory: Path) -> Path:
-        """Return the directory that names are relative to where somebody asks to have it all in ``directory``."""
+        """Return the directory that names are relative to, when the caller asks for everything in ``directory``."""
         return directory
 
-    def write(self, job: Job) -> None:
-        """Write the files of a conversation, one at least. Raises what reading the store does."""
+    def write(self, job: ExportJob) -> None:
+        """Write the files of a conversation, one at least. Raises the errors of reading the store."""
+
+
+class OneFile(Target):
+    """A form that is one file, called after the conversation and ending in ``suffix``."""
+
+    def __init__(self, name: str, suffix: str, pieces: Callable[[ExportJob], Iterable[bytes]]) -> None:
+        self.name = name
+        self._suffix = suffix
+        self._pieces = pieces
+
+    def write(self, job: ExportJob) -> None:
+        job.stage.write(file_name(job.conversation, self._suffix), self._pieces(job))

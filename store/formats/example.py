@@ -1,7 +1,7 @@
 """A format to copy: "chat lines", the log of an invented tool.
 
 Sessions are ``*.chatlines`` files of one JSON object a line. The first line introduces the session, every other one is
-something that was said::
+a message, a call or a result::
 
     {"chatlines": 1, "title": "Fix the login", "project": "shop", "at": "2026-03-05T19:31:54Z"}
     {"at": "2026-03-05T19:31:55Z", "from": "user", "text": "Why does the login fail?"}
@@ -9,85 +9,79 @@ something that was said::
     {"at": "2026-03-05T19:31:59Z", "from": "tool", "id": "c1", "text": "def login(): ...", "path": "/shop/login.py"}
     {"at": "2026-03-05T19:32:07Z", "from": "model", "text": "It returns nothing.", "took": {"in": 210, "out": 6}}
 
-To add a format: copy this module, replace what it says of chat lines, and add one line to ``_KNOWN`` in
+To add a format: copy this module, replace its parts about chat lines, and add one line to ``_KNOWN`` in
 ``registry.py``. Nothing else in convfs knows formats by name. What to keep in mind:
 
 * A lens never raises and never changes a payload. Look at values with ``as_text`` and its kin: files are damaged,
-  and tools change what they write.
-* A block's ``path`` says where in the payload its text stands, so that an edit finds its way back: ``EditableLens``
-  does the rest. ``place`` says the same of what stands in the head, ``twins`` of a text that stands twice.
-* ``compose`` writes what a person adds, as the tool would have written it.
-* ``defines`` is what later records may ask for: here a call's id, so that its result knows the tool's name.
-* ``usage_told`` says what an answer took, in tokens, under a name that all tellings of it have; ``telling`` is what
+  and tools change what they write. ``JsonLens`` sees to lines that are no JSON.
+* A block's ``path`` says where in the payload its text stands, so that an edit finds its way back: ``JsonLens``
+  does the rest. ``places`` says the same of what stands in the head; where that differs from record to record,
+  ``Gathered`` notes it while the record is viewed. ``twins`` yields texts that stand twice.
+* ``compose`` writes the additions of a person as the tool would have written them.
+* ``defines`` is a key that later records may look up: here a call's id, so that its result knows the tool's name.
+* ``used`` returns the tokens of an answer, under a name that all records of it share; ``telling`` is a text that
   only such records hold, so that the others are not parsed for it.
-* ``spans`` only cuts. A line that makes no sense is a record like any other.
+* ``spans`` only cuts, into lines where nothing else is said. A line that makes no sense is a record like any other.
 * ``without`` takes records out in such a way that the tool can go on with the rest.
-* ``claim`` reads a bounded beginning, and says no to what belongs to somebody else.
+* ``claim`` reads a bounded beginning, and declines files of other tools.
 """
 
 import json
 from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
+from typing import ClassVar
 
 from store.errors import UsageError
-from store.events.event import Block, Event, Kind, Resource
-from store.events.usage import Running, Tokens, Usage
-from store.formats.blocks import argument_blocks
-from store.formats.editing import EditableLens, Place
-from store.formats.format import About, Format, Source, Span
-from store.formats.json_view import JsonObject, as_object, as_text, decode
-from store.formats.lens import Before, Lens
-from store.formats.lines import line_spans
-from store.formats.look import Look
-from store.formats.media import file_uri, mime_of
-from store.formats.times import in_iso, milliseconds
-from store.formats.titles import first_line
-from store.formats.token_counts import count
-from store.formats.unknown import as_it_is
+from store.events.event import Kind, Resource
+from store.events.usage import Tokens, Usage
+from store.formats.core.blocks import argument_blocks
+from store.formats.core.editing import JsonLens, Lens
+from store.formats.core.format import About, Format, Source, first_line, folders_of
+from store.formats.core.json_view import JsonObject, as_object, as_text, object_in
+from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Places, Shown
+from store.formats.core.look import Look
+from store.formats.core.media import file_uri, mime_of
+from store.formats.core.removal import without_partners
+from store.formats.core.times import in_iso, milliseconds
+from store.formats.core.token_counts import count
 
 _SPEAKERS = {"user": Kind.USER, "model": Kind.ASSISTANT}
-_FIELDS = {"id": "id", "timestamp": "at", "tool": "calls"}
 
 
-class ChatLinesLens(EditableLens):
+class ChatLinesLens(JsonLens):
     """Sees one line as an event."""
 
     type_name = "chat-lines.line.v1"
     one_line = True
     telling = (b'"took"',)
+    time_key = "at"
+    places: ClassVar[Places] = {"timestamp": ("at",)}
 
-    def view(self, payload: bytes, before: Before) -> Event:
-        """Return what the line says; damaged lines and unknown speakers are notes."""
-        decoded = decode(payload)
-        if decoded is None or not isinstance(decoded.value, dict):
-            return as_it_is(payload)
-        line = decoded.value
-        time, call, text = milliseconds(line.get("at")), as_text(line.get("id")), as_text(line.get("text"))
-        if "chatlines" in line:
-            return Event(Kind.RECORD, time_ms=time, native=line, lossy=decoded.lossy)
-        if "calls" in line:
-            tool = as_text(line["calls"])
-            blocks = argument_blocks(line.get("with"), ("with",), "arguments")
-            return Event(Kind.TOOL_CALL, tool, {"id": call}, blocks, time, 0, ((call, tool),), (), line, decoded.lossy)
-        blocks = (Block("text", text, path=("text",)),) if text else ()
-        if line.get("from") == "tool":
-            path = as_text(line.get("path"))
-            read = (Resource(file_uri(path), mime_of(path), text, ("text",)),) if path else ()
-            return Event(
-                Kind.TOOL_RESULT, before.tool(call), {"id": call}, blocks, time, 0, (), read, line, decoded.lossy
-            )
-        kind = _SPEAKERS.get(as_text(line.get("from")), Kind.NOTE)
-        return Event(kind, blocks=blocks, time_ms=time, native=line, lossy=decoded.lossy)
+    def shown(self, record: JsonObject, before: Before) -> Shown:
+        """View a line by who speaks; unknown speakers are notes."""
+        if "chatlines" in record:
+            return BOOKKEEPING
+        into = Gathered()
+        if "calls" in record:
+            label = into.call(record, (), "calls", "id")
+            into.blocks += argument_blocks(record.get("with"), ("with",), label)
+            return into.shown(Kind.TOOL_CALL)
+        text = as_text(record.get("text"))
+        if record.get("from") != "tool":
+            into.text(text, ("text",))
+            return into.shown(_SPEAKERS.get(as_text(record.get("from")), Kind.NOTE))
+        into.result(record, (), "id")
+        into.tool = before.tool(into.asked)
+        into.text(text, ("text",))
+        if path := as_text(record.get("path")):
+            into.resources.append(Resource(file_uri(path), mime_of(path), text, ("text",)))
+        return into.shown(Kind.TOOL_RESULT)
 
-    def usage_told(self, record: JsonObject, running: Running) -> tuple[Usage | None, Running]:
-        """Return what an answer took; nobody answers twice at the same time."""
+    def used(self, record: JsonObject) -> Usage | None:
+        """Return the usage of an answer; its time names it, since nobody answers twice at the same time."""
         took = as_object(record.get("took"))
         tokens = Tokens(input=count(took, "in"), output=count(took, "out"))
-        return (Usage(as_text(record.get("at")), "", tokens) if tokens.total else None), running
-
-    def place(self, record: JsonObject, key: str) -> Place | None:
-        """Return where a line holds field ``key``."""
-        return Place((_FIELDS[key],)) if key in _FIELDS else None
+        return Usage(as_text(record.get("at")), "", tokens) if tokens.total else None
 
     def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
         """Return a line that says ``text``."""
@@ -106,8 +100,7 @@ class ChatLines(Format):
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield ``~/.chatlines``."""
-        if (folder := home / ".chatlines").is_dir():
-            yield folder
+        return folders_of(home / ".chatlines")
 
     def claim(self, look: Look) -> Source | None:
         """Claim a file whose first line introduces a session, or an empty one by its name."""
@@ -117,13 +110,9 @@ class ChatLines(Format):
             return None
         return Source(self.name, look.path, look.path)
 
-    def spans(self, data: memoryview, start: int) -> Iterator[Span]:
-        """Yield the lines."""
-        return line_spans(data, start)
-
     def about(self, source: Source, records: Sequence[bytes]) -> About:
-        """Say what the first line says."""
-        said = _object(records[0]) if records else {}
+        """Return the session's title and project from its first line."""
+        said = object_in(records[0]) if records else {}
         return About(
             title=first_line(as_text(said.get("title"))),
             project=as_text(said.get("project")),
@@ -133,11 +122,4 @@ class ChatLines(Format):
 
     def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
         """Return the other lines; a call and its result go together."""
-        gone = {as_text(_object(records[at]).get("id")) for at in deleted} - {""}
-        kept = [record for at, record in enumerate(records) if at not in deleted]
-        return [record for record in kept if as_text(_object(record).get("id")) not in gone]
-
-
-def _object(line: bytes) -> dict[str, object]:
-    decoded = decode(line)
-    return as_object(decoded.value) if decoded else {}
+        return without_partners(records, deleted, lambda line: as_text(line.get("id")))

@@ -5,8 +5,6 @@ for: a command that lists conversations needs none of them. Types of which progr
 files, have a lens only.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Sequence
 from functools import cache
@@ -14,26 +12,25 @@ from typing import overload
 
 from store.disk.turn_format import Encoding
 from store.errors import UsageError
-from store.formats.format import Format
-from store.formats.lens import Lens
-from store.formats.msgpack_lens import UnknownMsgpackLens
-from store.formats.plain_text import TEXT_LENSES
-from store.formats.unknown import UnknownLens
+from store.formats.core.editing import Lens
+from store.formats.core.format import Format
+from store.formats.core.msgpack_lens import UnknownMsgpackLens
+from store.formats.core.unknown import TEXT_LENSES, UnknownLens
 
-# The name of each format, the family of its types (what stands before the first dot), its module and its class there.
-# Who comes first is asked first what a file is.
+# The name of each format, the family of its types (the part before the first dot), its module and its class there.
+# Files are offered to the formats in this order.
 _KNOWN = (
-    ("claude-code", "claude-code", "claude_code", "ClaudeCode"),
-    ("codex", "codex", "codex", "Codex"),
-    ("codex-json", "codex", "codex", "CodexDocument"),
-    ("gemini-cli", "gemini-cli", "gemini_cli", "GeminiCli"),
+    ("claude-code", "claude-code", "claude_code.session", "ClaudeCode"),
+    ("codex", "codex", "codex.session", "Codex"),
+    ("codex-json", "codex", "codex.session", "CodexDocument"),
+    ("gemini-cli", "gemini-cli", "gemini_cli.session", "GeminiCli"),
     ("chatgpt", "chatgpt", "chatgpt", "ChatGpt"),
     ("claude-ai", "claude-ai", "claude_ai", "ClaudeAi"),
     ("jp", "jp", "jp", "Jp"),
-    ("pi", "pi", "pi", "Pi"),
+    ("pi", "pi", "pi.session", "Pi"),
     ("opencode", "opencode", "opencode", "Opencode"),
-    ("llm-logs", "llm-logs", "llm_logs", "LlmLogs"),
-    ("llm-json", "llm-json", "llm_json", "LlmJson"),
+    ("llm-logs", "llm-logs", "llm", "LlmLogs"),
+    ("llm-json", "llm-json", "llm", "LlmJson"),
     ("swe-agent", "swe-agent", "swe_agent", "SweAgent"),
     ("openhands", "openhands", "openhands", "OpenHands"),
     ("aider", "aider", "aider", "Aider"),
@@ -49,7 +46,7 @@ _TEXT_LENSES: dict[str, Lens] = {lens.type_name: lens for lens in TEXT_LENSES}
 
 
 class _Formats(Sequence[Format]):
-    """All formats, in the order in which they are asked what a file is."""
+    """All formats, in the order in which files are offered to them."""
 
     def __len__(self) -> int:
         return len(_KNOWN)

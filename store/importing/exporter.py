@@ -1,59 +1,233 @@
-"""Native export: a conversation as its tool's own files, byte for byte."""
+"""Native export: a conversation as its tool's own files, byte for byte.
 
-from __future__ import annotations
+If the original of an edited file parsed as JSON, the edited one does too: a bad splice would give a tool a file that it
+skips lines of, or refuses. A file of lines may have no more unparsable lines than before; a document stays one. Files
+appear under their names once they are whole and on disk, and replace nothing.
+"""
 
+import mmap
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
-from store.artifacts.kept import files_beside
-from store.errors import UsageError
+from store.artifacts.names import files_beside
+from store.disk.beneath import Beneath
+from store.errors import Conflict, UsageError
 from store.events.conversation import Conversation
+from store.filenames import Named, inside, safe_name, shown_name
+from store.formats.core.json_view import is_json
 from store.formats.registry import format_named
-from store.ids import Hash
-from store.importing import placing
-from store.importing.assembling import Assembly
-from store.importing.copied import Spelling
-from store.importing.edited import Edited
-from store.importing.imported import SessionFiles, read_file, read_files
-from store.importing.original import restored
-from store.importing.paths import path_text, text_path
-from store.importing.stored import stored_records
+from store.importing.assembly import Assembly, Edited, main_as_imported, restored, stored_records
+from store.importing.provenance import ImportedFile, SessionFiles, named_hash, read_as, read_files
+from store.importing.snapshot import path_text, text_path
 from store.store import Store
 
 
+class ExportFolder(NamedTuple):
+    """The directory of an export, and a folder in it for files that must stay hidden for now."""
+
+    directory: Beneath
+    staged: Beneath
+
+    def put(
+        self, conversation: Named, names: Sequence[PurePath] | None = None, shared: Collection[PurePath] = ()
+    ) -> Path:
+        """Move the staged files into the directory, or into ``PROJECT/NAME/`` within it, and return that place.
+
+        ``names`` are the files and folders to move (None: all); Conflict if one of the names is taken there.
+        ``shared`` are files that go first, and may already be there, as files: their names say what they hold.
+        """
+        directory, staged = self
+        if names is None:
+            names = [PurePath(name) for name in staged.names()]
+        own = PurePath(safe_name(conversation.project), shown_name(conversation))
+        for target in (PurePath(), own):
+            left = [name for name in shared if not directory.has_file(target / name)]
+            if any(directory.has(target / name) for name in (*left, *names)):
+                continue
+            placed: list[PurePath] = []
+            try:
+                for name in (*left, *names):
+                    directory.take(staged, name, target / name)
+                    placed.append(target / name)
+            except BaseException:
+                for path in placed:
+                    directory.remove(path)
+                raise
+            for folder in sorted({path.parent for path in placed}):
+                directory.sync(folder)
+            return directory.path / target
+        taken = directory.path / own / names[0]
+        raise Conflict(f"{taken} exists already: export into another directory, or move it away")
+
+
+@contextmanager
+def staging(directory: Path) -> Iterator[ExportFolder]:
+    """Open ``directory``, made if need be, with a hidden folder in it. Errors of the system within are UsageErrors."""
+    try:
+        with Beneath.opened(directory) as opened, opened.temporary(".convfs-export-") as staged:
+            yield ExportFolder(opened, staged)
+    except OSError as error:
+        raise UsageError(f"cannot export to {error.filename or directory}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"cannot export to {directory!r}: {error}") from error
+
+
+_PADDING = b"\0 \t\r\n\v\f"
+_LONGEST_LINE = 16 << 20
+"""A longer line is checked on disk, not in memory."""
+
+Pieces = Callable[[], Iterable[bytes]]
+Files = Iterator[tuple[PurePath, Iterable[bytes]]]
+
+
+def intact(name: str, now: Pieces, before: Pieces, scratch: Path) -> Iterator[bytes]:
+    """Yield the pieces of the file ``name``; ``before`` gives those of the original.
+
+    After the last one, raises UsageError if something in it no longer parses. Only suspects are looked at twice.
+    """
+    lines = _Lines()
+    for piece in now():
+        lines.add(piece)
+        yield piece
+    lines.end()
+    if not lines.bad and not lines.long:
+        return
+    scratch.mkdir(mode=0o700, exist_ok=True)
+    with _on_disk(now(), scratch) as data:
+        lines = _lines_of(data)
+        if not lines.bad or _is_document(data, lines):
+            return
+    with _on_disk(before(), scratch) as data:
+        was = _lines_of(data)
+        was_document = _is_document(data, was)
+    # a damaged line may have become another one
+    worse = lines.bad - was.bad
+    if was_document or (worse.total() > (was.bad - lines.bad).total() and was.good > was.bad.total()):
+        where = name if was_document else f"line {min(lines.numbers[line] for line in worse)} of {name}"
+        raise UsageError(f"{where} would be no JSON after what was edited: nothing was written; take another format")
+
+
+class _Lines:
+    """Counts the lines of a file that parse; those that do not are ``bad``."""
+
+    def __init__(self) -> None:
+        self.begins: bool | None = None
+        """True if the first line parses; None as long as there is none."""
+        self.good = 0
+        self.bad: Counter[bytes] = Counter()
+        self.numbers: dict[bytes, int] = {}
+        """The numbers of these lines, from 1."""
+        self.long = False
+        """True if a line was too long to be looked at."""
+        self._number = 0
+        self._held: list[bytes] = []
+        self._size = 0
+
+    def add(self, piece: bytes) -> None:
+        start = 0
+        while (end := piece.find(b"\n", start)) >= 0:
+            self._hold(piece[start:end])
+            self.end()
+            start = end + 1
+        self._hold(piece[start:])
+
+    def end(self) -> None:
+        self._number += 1
+        held, size = self._held, self._size
+        self._held, self._size = [], 0
+        if size > _LONGEST_LINE:
+            self.long = True
+            return
+        self.see(b"".join(held), self._number)
+
+    def see(self, line: bytes | memoryview, number: int) -> None:
+        if len(line) <= _LONGEST_LINE and not bytes(line).strip():
+            return
+        good = is_json(line)
+        if self.begins is None and bytes(line[:_LONGEST_LINE]).strip(_PADDING):
+            self.begins = good
+        if good:
+            self.good += 1
+        else:
+            beginning = bytes(line[:_LONGEST_LINE])
+            self.bad[beginning] += 1
+            self.numbers.setdefault(beginning, number)
+
+    def _hold(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size <= _LONGEST_LINE:
+            self._held.append(piece)
+
+
+def _lines_of(data: mmap.mmap | bytes) -> _Lines:
+    lines = _Lines()
+    start = number = 0
+    with memoryview(data) as view:
+        while start < len(data):
+            end = data.find(b"\n", start)
+            end = len(data) if end < 0 else end
+            number += 1
+            with view[start:end] as line:
+                lines.see(line, number)
+            start = end + 1
+    return lines
+
+
+def _is_document(data: mmap.mmap | bytes, lines: _Lines) -> bool:
+    # a document whose first line parses has only bytes behind it that readers skip
+    return not lines.begins and lines.good <= lines.bad.total() and is_json(data)
+
+
+@contextmanager
+def _on_disk(pieces: Iterable[bytes], scratch: Path) -> Iterator[mmap.mmap | bytes]:
+    with tempfile.TemporaryFile(dir=scratch) as file:
+        file.writelines(pieces)
+        file.flush()
+        if not file.tell():
+            yield b""
+            return
+        with closing(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) as data:
+            yield data
+
+
 def export_native(store: Store, conversation: Conversation, directory: Path) -> list[Path]:
-    """Write a conversation into ``directory`` as its tool keeps it and return the files' paths.
+    """Write a conversation into ``directory`` in the files of its tool and return their paths.
 
-    One that nobody edited becomes the very bytes that were imported; else these but for what was edited. What was
-    deleted is left out, and what remains is linked as the tool needs it.
+    An unedited conversation becomes the very bytes that were imported; an edited one differs from these only in its
+    edits. Deleted records are left out, and the rest is linked as the tool needs it.
 
-    A session that was one file becomes one of the same name, one that was a directory becomes one. Where such a name
-    is taken, all goes into ``PROJECT/NAME/`` under ``directory`` instead; where that is taken too, Conflict. Nothing
-    is overwritten, and nothing appears under its name before it is whole and on disk. UsageError for a conversation
-    that came from no tool, and where the directory cannot be written to.
+    A session that was one file becomes one of the same name, one that was a directory becomes one. If such a name
+    is taken, everything goes into ``PROJECT/NAME/`` under ``directory`` instead; if that is taken too, Conflict.
+    Nothing is overwritten, and nothing appears under its name before it is whole and on disk. UsageError for a
+    conversation that came from no tool, and if the directory cannot be written to.
 
-    One of many that came in one file is exported as that file, with all of them; where just that file is already, it
-    stays.
+    One of many that came in one file is exported as that file, with all of them; if exactly that file is already there,
+    it stays.
     """
     files = dict(native_files(store, conversation))
-    with placing.staging(directory) as staging:
+    with staging(directory) as place:
         for name, pieces in files.items():
-            placing.write(staging / name, pieces)
-        if "file" in conversation.metadata and placing.there(staging, directory, files):
+            place.staged.write(name, pieces)
+        if "file" in conversation.metadata and all(place.staged.same(name, place.directory) for name in files):
             # as another conversation of the same file has been exported
             return [directory / name for name in files]
-        target = placing.put(staging, directory, PurePath(conversation.project, conversation.name))
+        target = place.put(conversation)
     return [target / name for name in files]
 
 
 def came_in_files(conversation: Conversation) -> bool:
-    """Say whether there are files of a tool to export a conversation as."""
+    """Return whether a conversation can be exported as files of a tool."""
     return read_files(conversation.metadata) is not None or "file" in conversation.metadata
 
 
-def native_files(store: Store, conversation: Conversation) -> Iterator[tuple[PurePath, Iterable[bytes]]]:
-    """Yield what :func:`export_native` would write into an empty directory: names within it, contents in pieces."""
+def native_files(store: Store, conversation: Conversation) -> Files:
+    """Yield the files that :func:`export_native` would write into an empty directory: names, and contents in pieces."""
     if (kept := read_files(conversation.metadata)) is not None:
         return _files_of_one(store, conversation, kept)
     if "file" in conversation.metadata:
@@ -62,77 +236,64 @@ def native_files(store: Store, conversation: Conversation) -> Iterator[tuple[Pur
     raise UsageError(f"{who} was not imported from a tool: there are no files to export it as")
 
 
-# -- what is written -----------------------------------------------------------------------------------------------
-
-
-def _files_of_many(store: Store, conversation: Conversation) -> Iterator[tuple[PurePath, Iterable[bytes]]]:
-    """Yield the files of which a conversation is one of many, all of these in them."""
-    file = store.entry(int(str(conversation.metadata["file"])))
-    imported = read_file(file.metadata)
-    if imported is None:
+def _files_of_many(store: Store, conversation: Conversation) -> Files:
+    """Yield the files of a conversation that shares them with others, with all of these in them."""
+    number = conversation.metadata["file"]
+    file = store.catalogue.entry(int(number)) if isinstance(number, str | int) and str(number).isdecimal() else None
+    imported = read_as(file.metadata, ImportedFile) if file else None
+    if file is None or imported is None or "layout_of" not in file.metadata:
         raise UsageError(f"{conversation.source} was not imported to its end: import it again")
-    chosen = [store.entry(conversation.id)]
-    assembly = Assembly(store, file, imported.read_layout(store), chosen)
+    chosen = [store.catalogue.entry(conversation.id)]
+    layout = imported.read_layout(store)
+    assembly = Assembly(store, file, layout, chosen)
     source = text_path(str(conversation.metadata.get("exported_as") or file.metadata["layout_of"]))
     folder = PurePath(source.name if imported.main else "")
     name = _inside(folder, imported.main or source.name)
+    pieces: Iterable[bytes] = assembly.pieces()
+    if assembly.edited:
+        before = Assembly(store, file, layout, None)
+        pieces = intact(path_text(name.name), assembly.pieces, before.pieces, store.files.aside.scratch)
     main = imported.main or path_text(text_path(str(file.metadata["layout_of"])).name)
     if not imported.rendered:
-        yield name, assembly.pieces()
+        yield name, pieces
     elif assembly.edited or not imported.has_original:
-        yield name, restored(store, format_named(file.format), main, imported.original, assembly.pieces())
+        yield name, restored(store, format_named(file.format), main, imported.original, pieces)
     else:
         for beside, digest in imported.original.items():
-            at = name if beside == main else name.with_name(name.name + beside.removeprefix(main))
-            yield at, store.blob_pieces(Hash(bytes.fromhex(digest)))
+            at = name if beside == main else _inside(name.parent, name.name + beside.removeprefix(main))
+            yield at, store.blobs.pieces(named_hash(digest))
     yield from _sidecars(store, folder, imported.sidecars)
 
 
-def _files_of_one(
-    store: Store, conversation: Conversation, kept: SessionFiles
-) -> Iterator[tuple[PurePath, Iterable[bytes]]]:
-    """Yield the files of a session, each with its content in pieces."""
+def _files_of_one(store: Store, conversation: Conversation, kept: SessionFiles) -> Files:
     source = text_path(str(conversation.metadata.get("exported_as") or conversation.source))
     folder = _folder(source, kept)
     main = _inside(folder, kept.main or source.name)
-    entry = store.entry(conversation.id)
-    turns = [turn for start, count in store.runs(conversation.head) for turn in range(start, start + count)]
-    first = len(kept.first)
-    envelope = kept.read_envelope(store)
+    entry = store.catalogue.entry(conversation.id)
+    turns = [turn for start, count in store.records.runs(conversation.head) for turn in range(start, start + count)]
+    was = partial(main_as_imported, store, kept, entry.imported_head)
     if conversation.head == entry.imported and not entry.merged:
-        for position, record in enumerate(stored_records(store, turns[:first])):
+        for position, record in enumerate(stored_records(store, turns[: len(kept.first)])):
             yield _of_first(folder, kept, position), record
-        spelling = Spelling(store, kept.copied)
-        numbers, turns = spelling.in_file(turns[first:])
-        yield main, envelope.join(spelling.spell(numbers, stored_records(store, turns)))
+        yield main, was()
     else:
-        edited = Edited(store, conversation, entry.imported_head, first, kept.copied)
+        edited = Edited(store, conversation, entry.imported_head, kept)
         for position, turn in edited.first:
             yield _of_first(folder, kept, position), next(stored_records(store, [turn]))
-        joints = edited.format.joints
-        if edited.deleted:
-            yield main, envelope.rejoin(edited.without(edited.records(store)), joints, edited.count)
-        else:
-            records = zip(edited.positions, edited.records(store), strict=True)
-            yield main, envelope.rejoin(records, joints, edited.count)
+        yield main, intact(path_text(main.name), edited.pieces, was, store.files.aside.scratch)
         yield from ((PurePath(name), (content,)) for name, content in edited.outside.items())
     has_folder = format_named(conversation.format).outputs_beside
     beside = files_beside(conversation.metadata, kept.sidecars, path_text(source.stem) if has_folder else "")
     yield from _sidecars(store, folder, beside)
 
 
-def _sidecars(
-    store: Store, folder: PurePath, sidecars: Mapping[str, str]
-) -> Iterator[tuple[PurePath, Iterable[bytes]]]:
+def _sidecars(store: Store, folder: PurePath, sidecars: Mapping[str, str]) -> Files:
     for name, digest in sidecars.items():
-        yield _inside(folder, name), store.blob_pieces(Hash(bytes.fromhex(digest)))
+        yield _inside(folder, name), store.blobs.pieces(named_hash(digest))
 
 
 def _folder(source: Path, kept: SessionFiles) -> PurePath:
-    """Return the directory, within that of the export, which names of a session's files are relative to.
-
-    Files that belong to a session which is a file may lie in directories beside those above it.
-    """
+    """Return the folder that a session's names are relative to: its files may lie beside the folders above it."""
     if kept.main:
         return PurePath(source.name)
     above = max((text_path(name).parts.count("..") for name in kept.first), default=0)
@@ -147,7 +308,4 @@ def _of_first(folder: PurePath, kept: SessionFiles, position: int) -> PurePath:
 
 
 def _inside(folder: PurePath, name: str) -> PurePath:
-    path = folder / text_path(name)
-    if path.is_absolute() or ".." in path.parts or path == folder:
-        raise UsageError(f"{name} is no name for a file within a session: see metadata.json of the conversation")
-    return path
+    return inside(folder, text_path(name))

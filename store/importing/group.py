@@ -1,25 +1,315 @@
 """Sessions whose last commits are made together: many small ones cost one sync, and are compressed with each other."""
 
-from __future__ import annotations
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import islice, zip_longest
 
 import msgspec
 from msgspec import Struct
 
+from store.commit.intake import Load
 from store.commit.request import NewTurn, Request
+from store.content.cuts import MAX_CUT_BYTES
+from store.conversations import branch
+from store.conversations.chain import Chain
 from store.conversations.viewer import Measured
+from store.disk.turn_format import EDITED, Encoding, Turn
 from store.editing.merge import bring
-from store.errors import Conflict, ConvfsError
+from store.errors import Conflict, ConvfsError, DamageError, NotFound
 from store.events.conversation import EventRow, ResourceRow
-from store.importing.appender import Appender
-from store.index.views import Measure
+from store.events.event import Event, Kind
+from store.formats.core.format import ExternalBlob
+from store.ids import HASH_SIZE, Hash
+from store.importing.snapshot import Passed, nowhere
+from store.index.views import Measure, Run
 from store.store import Store
+
+_FEWEST = 5
+"""Fewer texts than this tell nothing."""
+_TOLD_FROM = 0.1
+_MOST_RECORDS = 1000
+_MOST_STRINGS = 200
+"""The number of strings of a record that are looked at,"""
+_LOOKED_AT = 400
+"""and of characters of each."""
+_BEGINNING = 48
+_MOST_HELD = 4 << 20
+"""The number of characters of events' texts that are held, to look for repetitions."""
+
+_words = re.compile(r"[^\W\d_]{2,}(?:[,;:]? [^\W\d_]{1,20}){3}").search
+"""Four words in a row: so is every sentence, and hardly any path, id or line of code."""
+
+
+class Unseen:
+    """Counts the texts of a file that no event shows, as its records come in, each as the event that it is.
+
+    A file of another tool, or of another version, may come in without an error and say nothing. So everything in its
+    records that looks like prose is compared with the texts of the events.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        """The beginnings of texts that events show."""
+        self._hidden: dict[str, str] = {}
+        """Texts of records that are no events, by their beginnings: the first words in a row."""
+        self._shown: list[str] = []
+        self._room = _MOST_HELD
+        self._records = 0
+        self.earlier: list[Iterator[Event]] = []
+        """The events before these, read only if they are needed: some tools repeat what they show."""
+
+    def add(self, event: Event) -> None:
+        self._records += 1
+        if self._records > _MOST_RECORDS:
+            return
+        if event.kind is not Kind.RECORD:
+            self._see(event)
+            return
+        for text in _strings(event.native):
+            if " " in text and (words := _words(text, 0, _LOOKED_AT)) is not None:
+                self._hidden.setdefault(_beginning(text), words[0])
+
+    def _see(self, event: Event) -> None:
+        for block in event.blocks:
+            if block.text and " " in block.text:
+                self._seen.add(_beginning(block.text))
+                self._room -= len(block.text)
+                if self._room >= 0:
+                    self._shown.append(block.text)
+
+    @property
+    def told(self) -> str:
+        """The warning to give, "" for none."""
+        hidden = self._not_seen()
+        if self._is_much(len(hidden)):
+            for earlier in self.earlier:
+                for event in islice(earlier, _MOST_RECORDS):
+                    self._see(event)
+            hidden = self._not_seen()
+        if self._is_much(len(hidden)):
+            # a repetition may have other text around it
+            shown = "\n".join(self._shown)
+            hidden = [words for words in hidden if words not in shown]
+        if not self._is_much(len(hidden)):
+            return ""
+        return (
+            "more than a tenth of its texts is in no event: it may be of another tool or a newer version;"
+            " what it says is kept whole, and an export has it"
+        )
+
+    def _not_seen(self) -> list[str]:
+        return [words for beginning, words in self._hidden.items() if beginning not in self._seen]
+
+    def _is_much(self, hidden: int) -> bool:
+        every = hidden + len(self._seen)
+        return every >= _FEWEST and hidden > _TOLD_FROM * every
+
+
+def _beginning(text: str) -> str:
+    return text[:_LOOKED_AT].strip()[:_BEGINNING]
+
+
+def _strings(native: object) -> Iterator[str]:
+    waiting = [native]
+    left = _MOST_STRINGS
+    while waiting and left:
+        value = waiting.pop()
+        if isinstance(value, str):
+            left -= 1
+            yield value
+        elif isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+
+
+_BATCH_RECORDS = 2048
+_BATCH_BYTES = 8 << 20
+_NO_HASH = Hash(bytes(HASH_SIZE))
+
+
+class _Record(Struct, frozen=True, gc=False):
+    """A record to append; of one too large to be held, only the blob's ``digest`` is here."""
+
+    type_name: str
+    payload: bytes | None
+    size: int
+    digest: Hash | None
+
+
+def stored(load: Load, data: memoryview, passed: Passed = nowhere) -> Hash:
+    """Store content of any size, and return its hash."""
+    return load.huge(data, passed) if len(data) > MAX_CUT_BYTES else load.blob(bytes(data))
+
+
+class Appender:
+    """Appends records to a branch: after record ``number`` of the branch ``runs``, 0 where nothing precedes.
+
+    ``sums`` are the measures of the branch up to there (None: unknown). ``unseen`` gets the events of the records.
+    Full batches become turns that no branch shows yet; the caller commits the rest, together with the head:
+    :meth:`turns`, a sync of ``load``, :meth:`measure`, the commit, :meth:`file`.
+    """
+
+    def __init__(
+        self, store: Store, load: Load, runs: tuple[Run, ...], number: int, sums: Measure | None, unseen: Unseen
+    ) -> None:
+        self.base = branch.position(runs, number) if number else None
+        """The turn before the appended ones, None if there is none."""
+        self.parent = self.base
+        """The last committed turn, None if there is none."""
+        self.context = 0
+        """The context of the records, once all is committed."""
+        self.appended = 0
+        """The number of records that were appended, or will be."""
+        self.opaque = 0
+        """The number of them that were too large to be looked into."""
+        self.size = 0
+        """The number of bytes that wait for a commit."""
+        self.aliases: dict[bytes, tuple[str, bytes, Hash]] = {}
+        """Other names of content, to be committed."""
+        self.arrived: set[bytes] = set()
+        """The foreign digests in records of content that the store has, or will have."""
+        self.sums = sums
+        """The measures of the branch, without its head; None if they are unknown."""
+        self.last_ms = 0
+        """The latest time in the measured records, in Unix milliseconds, 0 if none has one."""
+        self.problems: list[str] = []
+        """Content that was left out, a line each."""
+        self.missing: list[str] = []
+        """Missing content that records refer to, a line each."""
+        self._store = store
+        self._load = load
+        self._number = number
+        self._runs = runs
+        self._chain: Chain | None = None
+        if store.viewer.renderer is not None:
+            self._chain = store.viewer.chain(partial(branch.position, runs), number + 1, self._blob)
+        self._batch: list[_Record] = []
+        self._missing: set[bytes] = set()
+        self._unseen = unseen
+
+    def add(self, type_name: str, payload: bytes) -> None:
+        self._take(_Record(type_name, payload, len(payload), None))
+
+    def add_huge(self, type_name: str, data: memoryview, passed: Passed) -> None:
+        """Append a record that is too large to be held; ``passed`` gets the progress of reading it."""
+        self.opaque += 1
+        self._take(_Record(type_name, None, len(data), self._load.huge(data, passed)))
+
+    def external(self, blob: ExternalBlob) -> bool:
+        """Store content that a record names by a foreign digest; return whether the store has it then."""
+        if blob.digest in self.arrived or blob.digest in self._missing:
+            return blob.digest in self.arrived
+        if self._store.contents.aliased(blob.algorithm, blob.digest) is not None:
+            self.arrived.add(blob.digest)
+            return True
+        try:
+            data = memoryview(blob.read())
+        except (NotFound, DamageError) as error:
+            # the reference stays one: the record says so when it is read
+            self._missing.add(blob.digest)
+            (self.problems if isinstance(error, DamageError) else self.missing).append(str(error))
+            return False
+        self.arrived.add(blob.digest)
+        self.aliases[blob.digest] = (blob.algorithm, blob.digest, stored(self._load, data))
+        return True
+
+    @property
+    def types(self) -> set[str]:
+        return {record.type_name for record in self._batch}
+
+    def turns(self) -> list[NewTurn]:
+        """Write the content of the waiting records into the packs; return their turns, to be committed."""
+        batch = self._batch
+        hashes = iter(self._load.payloads([record.payload for record in batch if record.payload is not None]))
+        like = {name: self._store.contexts.new_turn(_NO_HASH, name, Encoding.JSON) for name in self.types}
+        turns: list[NewTurn] = []
+        for record, old in zip_longest(batch, self._replaced()):
+            turn = like[record.type_name]
+            digest = record.digest or next(hashes)
+            flags, created_ms = turn.flags, turn.created_ms
+            if old is not None:
+                same = old.payload_hash == digest
+                flags, created_ms = (old.flags & EDITED, old.created_ms) if same else (EDITED, created_ms)
+            turns.append(NewTurn(digest, turn.type_tag, turn.codec, flags, created_ms))
+        return turns
+
+    def _replaced(self) -> list[Turn]:
+        """Return the turns of the branch that the waiting records replace, none if they are damaged."""
+        runs = branch.part(self._runs, self._number, len(self._batch))
+        try:
+            return [turn for run in runs for turn in self._store.turns.range(*run)]
+        except DamageError:
+            return []
+
+    def measure(self, turns: Sequence[NewTurn]) -> Measured:
+        """See and measure the waiting records, as these turns, once their content can be read."""
+        measured = Measured()
+        if self._chain is not None:
+            for number, (record, turn) in enumerate(zip(self._batch, turns, strict=True), self._number + 1):
+                edited_ms = turn.created_ms if turn.flags & EDITED else 0
+                payload, size = record.payload, record.size
+                event = self._store.viewer.measure(
+                    measured, number, record.type_name, payload, size, self._chain, edited_ms=edited_ms
+                )
+                self._unseen.add(event)
+            self.last_ms = max(self.last_ms, measured.last_ms)
+        return measured
+
+    def file(self, request: Request, measured: Measured) -> tuple[list[EventRow], list[ResourceRow]]:
+        """Count the records that waited as committed; return their rows to be filed."""
+        self._number += len(self._batch)
+        self._batch, self.size, self.aliases = [], 0, {}
+        if request.written:
+            self.parent = request.written[-1].turn_id
+        first = request.written[0].turn_id if request.written else 0
+        rows = measured.rows(first)
+        if self.sums is not None:
+            sums = self.sums
+            added = Measure(
+                request.head.tip,
+                sums.events + sum(1 for row in rows if row.kind is not Kind.RECORD),
+                sums.transcript_size + sum(row.section_size for row in rows),
+                sums.json_size + sum(row.json_size for row in rows),
+            )
+            self.sums = None if any(row.unsure for row in rows) else added
+        return rows, measured.resources(first)
+
+    def _take(self, record: _Record) -> None:
+        self.appended += 1
+        self._batch.append(record)
+        self.size += len(record.payload or b"")
+        if len(self._batch) >= _BATCH_RECORDS or self.size >= _BATCH_BYTES:
+            self._commit_batch()
+
+    def _commit_batch(self) -> None:
+        turns = self.turns()
+        self._load.sync()
+        measured = self.measure(turns)
+        request = Request(
+            0,
+            parent=self.parent,
+            turns=turns,
+            move_head=False,
+            types=self._store.writer.types_for(self.types),
+            aliases=tuple(self.aliases.values()),
+        )
+        self._store.writer.submit(request)
+        self._store.views.add(*self.file(request, measured))
+
+    def _blob(self, algorithm: str, digest: bytes) -> bytes | None:
+        alias = self.aliases.get(digest)
+        return self._store.blobs.blob(alias[2]) if alias else self._store.contents.aliased(algorithm, digest)
+
 
 _BYTES = 4 << 20
 _SESSIONS = 256
 
 
 class _Ending(Struct):
-    """What is left to be committed of one session."""
+    """The last commit of one session, still waiting."""
 
     appender: Appender
     context: int | None
@@ -29,16 +319,16 @@ class _Ending(Struct):
 
 
 class Group:
-    """Collects what is left of sessions until it is worth a commit. ``load`` is what their appenders write to."""
+    """Collects the rest of sessions until it is worth a commit. Their appenders write to ``load``."""
 
     def __init__(self, store: Store) -> None:
-        self.load = store.load()
+        self.load = store.intake.load()
         self.names: set[tuple[str, str]] = set()
         """The projects and names of new conversations that wait."""
         self.arrived: set[bytes] = set()
-        """The foreign digests that records name and whose content the store has."""
+        """The foreign digests in records of content that the store has."""
         self.begins: set[str] = set()
-        """What new conversations that wait are known by."""
+        """The beginnings that identify new conversations that wait."""
         self._told: list[Exception | None] = []
         self._store = store
         self._endings: list[_Ending] = []
@@ -46,15 +336,14 @@ class Group:
 
     @property
     def full(self) -> bool:
-        """Whether it is time to commit."""
         return self._size >= _BYTES or len(self._endings) >= _SESSIONS
 
     def end(self, appender: Appender, context: int | None, changes: dict[str, object], imported: int) -> None:
-        """Have what waits in ``appender`` committed, and the head of ``context`` (None: a new one) moved to it.
+        """Queue what waits in ``appender`` for a commit that moves the head of ``context`` (None: a new one) to it.
 
-        ``changes`` is metadata; a record that told its time becomes its ``updated_ms``. ``imported`` is the turn that
-        the import before moved the head to: if it is the context's no more, people have edited it, and what is new is
-        brought into that.
+        ``changes`` is metadata; the time of a record becomes its ``updated_ms``. ``imported`` is the turn that the
+        previous import moved the head to: if the context is no longer there, people have edited it, and what is new
+        is brought into that.
         """
         self._size += appender.size
         self.arrived |= appender.arrived
@@ -63,88 +352,77 @@ class Group:
         self._endings.append(_Ending(appender, context, changes, imported, appender.turns()))
 
     def hurry(self) -> None:
-        """Commit what waits so far: somebody needs it. What is wrong with any of it is told as of the others."""
-        self._told += self._commit()
-
-    def commit(self) -> list[Exception | None]:
-        """Commit everything, each session by itself: return what is wrong with each, in order. Raises StoreFailed."""
-        told, self._told = self._told + self._commit(), []
-        return told
-
-    def _commit(self) -> list[Exception | None]:
+        """Commit everything that waits so far, for somebody needs it; :meth:`commit` tells of the errors."""
         endings, self._endings, self._size = self._endings, [], 0
         self.names, self.begins = set(), set()
         self.load.sync()
         types = {name for ending in endings for name in ending.appender.types}
-        if unknown := self._store.types_for(types):
+        if unknown := self._store.writer.types_for(types):
             # before all that use them, and not one of them, which may be refused
-            self._store.submit(Request(0, types=unknown, move_head=False))
-        requests: list[Request] = []
-        measured: list[Measured] = []
+            self._store.writer.submit(Request(0, types=unknown, move_head=False))
+        waiting: list[tuple[_Ending, Measured, Request]] = []
         for ending in endings:
             appender = ending.appender
-            measured.append(appender.measure(ending.turns))
+            measured = appender.measure(ending.turns)
             if appender.last_ms:
                 ending.changes["updated_ms"] = appender.last_ms
-            requests.append(
-                Request(
-                    ending.context,
-                    parent=appender.parent,
-                    turns=ending.turns,
-                    changes=msgspec.json.encode(ending.changes),
-                    action="import",
-                    aliases=tuple(appender.aliases.values()),
-                    expected_head=self._expected(ending),
-                )
+            request = Request(
+                ending.context,
+                parent=appender.parent,
+                turns=ending.turns,
+                changes=msgspec.json.encode(ending.changes),
+                action="import",
+                aliases=tuple(appender.aliases.values()),
+                expected_head=self._expected(ending),
             )
-        self._store.submit_all(requests)
+            waiting.append((ending, measured, request))
+        self._store.writer.submit_all([request for _ending, _measured, request in waiting])
         errors: list[Exception | None] = []
         rows: list[EventRow] = []
         resources: list[ResourceRow] = []
         sums: list[tuple[int, Measure]] = []
         edited: list[tuple[int, _Ending]] = []
-        for ending, request, seen in zip(endings, requests, measured, strict=True):
+        for ending, measured, request in waiting:
             appender, error, brought = ending.appender, request.error, False
             if isinstance(error, Conflict) and ending.context is not None:
-                request, brought = _aside(ending), True
-                self._store.submit_all([request])
+                # its turns, without anything that shows them
+                aliases = tuple(appender.aliases.values())
+                request = Request(0, parent=appender.parent, turns=ending.turns, move_head=False, aliases=aliases)
+                brought = True
+                self._store.writer.submit_all([request])
                 error = request.error
             errors.append(error)
             if error is not None:
                 continue
             appender.context = ending.context or request.head.context
-            more_rows, more_resources = appender.file(request, seen)
+            more_rows, more_resources = appender.file(request, measured)
             rows += more_rows
             resources += more_resources
             if brought:
                 edited.append((len(errors) - 1, ending))
             elif appender.sums is not None:
                 sums.append((request.head.context, appender.sums))
-        self._store.views.add(rows, resources, sums)
+        # a commit stands even if the index fails
+        with suppress(DamageError):
+            self._store.views.add(rows, resources, sums)
         for position, ending in edited:
-            errors[position] = self._bring(ending)
-        return errors
+            try:
+                bring(self._store, ending.context or 0, ending.imported, ending.appender.parent or 0, ending.changes)
+            except (ConvfsError, OSError) as failure:
+                errors[position] = failure
+        self._told += errors
+
+    def commit(self) -> list[Exception | None]:
+        """Commit everything, each session by itself; return the error of each, in order. Raises StoreFailed."""
+        self.hurry()
+        told, self._told = self._told, []
+        return told
 
     def _expected(self, ending: _Ending) -> int | None:
-        """Return the tip that the context of a session must have for its head to be moved."""
+        """Return the tip that the context of a session must have so that its head can be moved."""
         if ending.context is None:
             return None
-        head = self._store.head(ending.context)
-        # what only goes on from the last import leaves the patches of what was there as they are
+        head = self._store.writer.head(ending.context)
+        # a plain continuation of the last import leaves the patches of what was there as they are
         goes_on = head.turn == ending.imported == (ending.appender.base or 0)
         return head.tip if goes_on else ending.imported
-
-    def _bring(self, ending: _Ending) -> Exception | None:
-        """Bring what was committed aside into a conversation that was edited; return what is wrong with it."""
-        try:
-            bring(self._store, ending.context or 0, ending.imported, ending.appender.parent or 0, ending.changes)
-        except (ConvfsError, OSError) as error:
-            return error
-        return None
-
-
-def _aside(ending: _Ending) -> Request:
-    """Return the request for the turns of a session, and nothing that shows them."""
-    appender = ending.appender
-    aliases = tuple(appender.aliases.values())
-    return Request(0, parent=appender.parent, turns=ending.turns, move_head=False, aliases=aliases)

@@ -1,43 +1,112 @@
-"""Importing sessions: what is new of each, whole or not at all.
+"""Importing sessions: the new part of each, whole or not at all.
 
 A session's records go in as turns that no branch shows yet, a batch at a time; its conversation appears (or grows)
 with one last commit that moves the head and keeps the cursor; those of small sessions are made together. Interrupted
 anywhere, the next import begins that session again and finds its content already there.
+
+Sessions whose files were moved: a session at a new path is the same one if nothing is at its old path.
+
+A tool that archives a session, and a person who renames a project's folder, move files. Ids alone do not tell, since
+copies have the same: the file must also begin as the session did when it was imported last.
 """
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from types import TracebackType
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from store.errors import ConvfsError, StoreFailed
-from store.formats.format import Format, Source
+from store.formats.core.format import Format, Source
+from store.formats.core.look import Look, open_regular
 from store.formats.registry import FORMATS, format_named
-from store.importing.cursor import unchanged
-from store.importing.group import Group
-from store.importing.imported import Imported, ImportedFile, missing_of, read_file, read_imported
-from store.importing.parted import PartedImport
-from store.importing.paths import path_text, text_path
-from store.importing.session import Done, SessionImport
-from store.importing.walk import Skipped, Unreadable, walk
-from store.index.catalogue import Entry
+from store.importing.description import clean
+from store.importing.group import Group, Unseen
+from store.importing.likeness import LOOKED_AT, Continuation, beginning
+from store.importing.provenance import Imported, ImportedFile, missing_of, read_as
+from store.importing.records import Done
+from store.importing.session import FileImport, Progress, SessionImport
+from store.importing.snapshot import Snapshot, begins, path_text, text_path, unchanged
+from store.importing.walk import Skipped, Unreadable, is_empty, leads_into, own_mounts, walk
+from store.index.catalogue import ContextEntry
 from store.store import Store
 
-Progress = Callable[[int, str], None]
-"""Told of bytes that have been dealt with since the last call, and of what."""
+_LOOKED_AT = 256 << 10
+_DESCRIBED_BY = 20
+_MOST = 64
+"""The most sessions of the same id, or the same beginning, that are looked at."""
+
+
+class _Moved:
+    """Finds in ``store`` the sessions that were moved. Used for one import."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._mounts = own_mounts()
+        self._found: set[int] = set()
+        """The conversations whose sessions have been found: another file is another session."""
+
+    def to(self, format_: Format, source: Source) -> ContextEntry | None:
+        """Return the conversation of a session, None for a new one. UsageError or OSError if it cannot be read."""
+        files = source.first[:LOOKED_AT]
+        records = [*(path.read_bytes() for path in files), *_first(format_, source.main)]
+        for entry, of_its_id in self._like(format_, source, records):
+            path = text_path(entry.source)
+            # a file in a mount must not be looked at by its own daemon, and is there
+            if leads_into(path, self._mounts) or os.path.lexists(path):
+                continue
+            if self._goes_on(format_, source, entry, of_its_id=of_its_id):
+                self._found.add(entry.id)
+                return entry
+        return None
+
+    def _like(self, format_: Format, source: Source, records: list[bytes]) -> Iterator[tuple[ContextEntry, bool]]:
+        """Yield conversations imported from elsewhere, of the same id (then True), or with the same beginning."""
+        seen = set(self._found)
+        session = format_.about(source, records).session_id
+        origins = [("session", clean(session))]
+        origins += [("begins", beginning(record, format_)) for record in records[:LOOKED_AT]]
+        for kind, own in origins if records else ():
+            for entry in self._store.catalogue.by_origin(kind, format_.name, own, most=_MOST):
+                if entry.id not in seen and entry.source and entry.imported_head and "part" not in entry.metadata:
+                    seen.add(entry.id)
+                    yield entry, kind == "session"
+
+    def _goes_on(self, format_: Format, source: Source, entry: ContextEntry, *, of_its_id: bool) -> bool:
+        imported = read_as(entry.metadata, Imported)
+        if imported is None or bool(imported.main) != (source.main != source.path):
+            return False
+        cursor = imported.cursor
+        if cursor.offset > cursor.since and begins(source.main, cursor):
+            return True
+        now = Continuation(self._store, format_, lambda: self._records(format_, source))
+        return (of_its_id or cursor.offset == 0) and now.goes_on_from(entry)
+
+    def _records(self, format_: Format, source: Source) -> Iterator[bytes]:
+        yield from (path.read_bytes() for path in source.first)
+        with Snapshot(source.main, self._store.files.aside.scratch) as snapshot:
+            for span in format_.spans(snapshot.data, 0):
+                yield bytes(snapshot.data[span.start : span.end])
+                snapshot.passed(span.end)
+
+
+def _first(format_: Format, path: Path) -> list[bytes]:
+    with open_regular(path) as file:
+        head = file.read(_LOOKED_AT + 1)
+    with memoryview(head) as data:
+        spans = islice(format_.spans(data, 0), _DESCRIBED_BY)
+        ends = min(len(head), _LOOKED_AT)
+        return [bytes(data[span.start : span.end]) for span in spans if span.end < ends or len(head) <= _LOOKED_AT]
 
 
 class ImportReport(Struct):
-    """What an import did; counts of sessions, but ``skipped`` of files and ``records`` of records.
+    """The outcome of an import: counts of sessions, but ``skipped`` of files and ``records`` of records.
 
     ``pruned`` counts those that were here, were deleted for good, and so were left out.
-    ``opaque`` counts records too large to be looked into. ``errors`` says, a line each, what could not be imported,
-    or was left out of a session that was; ``warnings``, a line a session, that content which it refers to is not there:
-    it stays a reference. ``conversations`` are the names of those that are new or have changed.
+    ``opaque`` counts records too large to be looked into. ``errors`` lists, a line each, what could not be imported, or
+    was left out of a session that was; ``warnings``, a line a session, missing content that it refers to, which stays a
+    reference, or that much of its text is in no event. ``conversations`` are the names of the new and changed ones.
     """
 
     imported: int = 0
@@ -71,176 +140,176 @@ class Importer:
     ) -> ImportReport:
         """Import the sessions at or under ``paths``; ``dry_run`` only counts them.
 
-        ``by_hand``: databases and archives are kept whole, so that an export gives back the very same file. What is
-        imported again and again, as it grows, should not be. ``pruned``: also what was here and was deleted for good.
+        ``format_name`` is the only format to look for ("" or None: all); a file that is named itself is taken for
+        that, whatever it looks like.
 
-        What cannot be imported is an entry in the report's ``errors`` and stops nothing else, but for StoreFailed:
-        then nothing more can be.
+        ``by_hand``: databases and archives are kept whole, so that an export gives back the very same file. Not for
+        what is imported again and again as it grows. ``pruned``: also what was here and was deleted for good.
+
+        Each failure is an entry in the report's ``errors`` and stops nothing else, except StoreFailed: after that,
+        nothing more can be imported.
         """
         formats: Sequence[Format] = (format_named(format_name),) if format_name else FORMATS
-        with _Run(self._store, formats, progress, dry_run=dry_run, by_hand=by_hand, pruned=pruned) as run:
+        run = _Run(self._store, formats, progress, dry_run, by_hand, pruned, Group(self._store), _Moved(self._store))
+        try:
             for path in paths:
-                run.take_all(path)
+                run.take_all(path, guess=bool(format_name))
             run.commit()
             run.show_arrived()
+        finally:
+            run.release()
         return run.report
 
 
-class _Run:
-    """One import. While sessions wait for their commit, no other import of the store goes on."""
+class _Run(Struct):
+    """One import. While sessions wait for their commit, no other import of the store runs."""
 
-    def __init__(
-        self,
-        store: Store,
-        formats: Sequence[Format],
-        progress: Progress | None,
-        *,
-        dry_run: bool,
-        by_hand: bool,
-        pruned: bool,
-    ) -> None:
-        self.report = ImportReport()
-        self._store = store
-        self._formats = formats
-        self._dry_run = dry_run
-        self._by_hand = by_hand
-        self._pruned = pruned
-        self._progress = progress
-        self._apart = frozenset([Path(os.path.abspath(store.root))])
-        self._group = Group(store)
-        self._waiting: dict[Path, tuple[Done, bool]] = {}
-        """The sessions that wait for their commit, by path; and whether they are new."""
-        self._holds = False
-        self._arrived: set[bytes] = set()
-        """The foreign digests that records of files of many conversations name and whose content the store has."""
+    store: Store
+    formats: Sequence[Format]
+    progress: Progress | None
+    dry_run: bool
+    by_hand: bool
+    pruned: bool
+    group: Group
+    moved: _Moved
+    report: ImportReport = field(default_factory=ImportReport)
+    waiting: dict[Path, tuple[Done, Unseen]] = {}
+    """The outcomes of the sessions that wait for their commit, by path."""
+    holds: bool = False
+    arrived: set[bytes] = set()
+    """The foreign digests, in records of files of many conversations, of content that the store has."""
 
-    def __enter__(self) -> _Run:
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self._release()
-
-    def take_all(self, path: Path) -> None:
-        """Import the sessions at or under ``path``."""
+    def take_all(self, path: Path, *, guess: bool) -> None:
+        """Import the sessions at or under ``path``; with ``guess``, a file is a session of the first of the formats."""
         report = self.report
         nothing = True
-        for found in walk(path, self._formats, self._unchanged, self._apart):
+        apart = frozenset([Path(os.path.abspath(self.store.root))])
+        for found in walk(path, self.formats, lambda at: self._as_it_was(at, self._known(at)), apart, guess=guess):
             if isinstance(found, Skipped):
                 report.skipped += 1
                 continue
             nothing = False
-            if isinstance(found, Source):
+            if isinstance(found, Source) and self._has_not_begun(found):
+                report.skipped += 1
+            elif isinstance(found, Source):
                 self._take(found)
             elif isinstance(found, Unreadable):
                 report.errors.append(f"{path_text(found.path)}: {found.reason}")
             else:
                 report.unchanged += 1
         if nothing:
-            names = ", ".join(format_.name for format_ in self._formats)
+            names = ", ".join(format_.name for format_ in self.formats)
             report.errors.append(f"{path_text(path)}: holds no session of {names}")
 
     def commit(self) -> None:
-        """Commit the sessions that wait, and report them."""
         self._commit_waiting()
-        self._release()
+        self.release()
 
     def _commit_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for (path, (done, new)), error in zip(waiting.items(), self._group.commit(), strict=True):
+        waiting, self.waiting = self.waiting, {}
+        for (path, (done, unseen)), error in zip(waiting.items(), self.group.commit(), strict=True):
             if error is None:
-                self._count(done, new)
+                self._came(done, unseen)
             else:
                 self._failed(path, error)
 
     def show_arrived(self) -> None:
-        """Have conversations drawn anew that refer to content which was missing and is now here."""
-        arrived = {digest.hex() for digest in self._arrived | self._group.arrived}
-        for entry in self._store.having("missing") if arrived else ():
+        """Redraw the conversations that refer to content which was missing and is now here."""
+        arrived = {digest.hex() for digest in self.arrived | self.group.arrived}
+        for entry in self.store.catalogue.having("missing") if arrived else ():
             missing = missing_of(entry.metadata)
             left = {digest: number for digest, number in missing.items() if digest not in arrived}
             if len(left) < len(missing):
-                self._store.forget(entry)
-                self._store.set_metadata(entry.id, {"missing": left or None})
+                self.store.records.forget(entry)
+                self.store.contexts.set_metadata(entry.id, {"missing": left or None})
 
     def _take(self, source: Source) -> None:
-        format_ = next(format_ for format_ in self._formats if format_.name == source.format)
-        if source.path in self._waiting:
+        format_ = next(format_ for format_ in self.formats if format_.name == source.format)
+        if source.path in self.waiting:
             self.commit()
-        # two imports at once would find a session new both, or take the same name
-        if not self._holds:
-            self._store.importing.acquire()
-            self._holds = True
+        # two imports at once would both find a session new, or take the same name
+        if not self.holds:
+            self.store.importing.acquire()
+            self.holds = True
         try:
             self._import(source, format_)
         except (ConvfsError, OSError) as error:
             self._failed(source.path, error)
-        if self._group.full:
+        if self.group.full:
             self.commit()
-        elif not self._waiting:
-            self._release()
+        elif not self.waiting:
+            self.release()
 
     def _import(self, source: Source, format_: Format) -> None:
         known = self._known(source.path)
         if self._as_it_was(source.path, known) is not None:
             self.report.unchanged += 1
             return
-        if known is None and not self._pruned and self._store.pruned("source", path_text(source.path)):
+        if known is None and not self.pruned and self.store.catalogue.pruned("source", path_text(source.path)):
             self.report.pruned += 1
             return
-        if _may_be_parted(format_) and self._import_parts(source, format_):
+        has_parts = type(format_).parts is not Format.parts or type(format_).rendition is not Format.rendition
+        if has_parts and self._import_parts(source, format_):
             return
-        if self._dry_run:
-            self._count(None, known is None)
+        known = known or self.moved.to(format_, source)
+        if self.dry_run:
+            self._count(Done(changed=True, new=known is None))
             return
-        session = SessionImport(self._store, self._group, format_, source, known)
-        done = session.run(self._progress)
-        if session.waits:
-            self._waiting[source.path] = (done, known is None)
+        session = SessionImport(self.store, self.group, format_, source, known)
+        done = session.run(self.progress)
+        if session.records.ended:
+            self.waiting[source.path] = done, session.records.unseen
         else:
-            self._count(done, known is None)
+            self._came(done, session.records.unseen)
 
     def _import_parts(self, source: Source, format_: Format) -> bool:
-        """Import a file of many conversations; say whether it is one."""
+        """Import a file of many conversations; return whether it is one."""
         self._commit_waiting()
-        file = self._file(source.path)
-        parted = PartedImport(self._store, format_, source, file, by_hand=self._by_hand, pruned=self._pruned)
-        found = parted.survey() if self._dry_run else parted.run(self._progress)
+        path, known, group = path_text(source.path), self._file(source.path), Group(self.store)
+        file = FileImport(self.store, group, format_, source, known, by_hand=self.by_hand, pruned=self.pruned)
+        found = file.run(self.progress, dry_run=self.dry_run)
         if found is None:
             return False
-        self.report.errors += parted.problems
-        self.report.pruned += parted.left_out
-        self._arrived |= parted.arrived
-        if not found and not parted.left_out:
+        self.report.errors += file.problems
+        self.report.pruned += file.left_out
+        self.arrived |= group.arrived
+        if not found and known is None and format_.claim(Look(source.path)) is None:
+            self.report.errors.append(f"{path}: holds nothing that can be read as {format_.name}")
+        elif not found and not file.left_out:
             self.report.unchanged += 1
         for done in found:
-            self._count(done, done.new)
+            self._count(done)
+        self._warn(path, file.unseen)
         return True
 
-    def _release(self) -> None:
-        if self._holds:
-            self._holds = False
-            self._store.importing.release()
+    def release(self) -> None:
+        if self.holds:
+            self.holds = False
+            self.store.importing.release()
 
-    # -- the report ------------------------------------------------------------------------------------------------
+    def _came(self, done: Done, unseen: Unseen) -> None:
+        self._count(done)
+        self._warn(f"{done.project}/{done.name}", unseen)
 
-    def _count(self, done: Done | None, new: bool) -> None:
+    def _warn(self, who: str, unseen: Unseen) -> None:
+        if told := unseen.told:
+            self.report.warnings.append(f"{who}: {told}")
+
+    def _count(self, done: Done) -> None:
         report = self.report
-        if done:
-            report.records += done.records
-            report.opaque += done.opaque
-            report.bytes_read += done.bytes_read
-            report.errors += done.problems
-            if done.missing:
-                more = f" ({len(done.missing)} such)" if len(done.missing) > 1 else ""
-                report.warnings.append(f"{done.project}/{done.name}: {done.missing[0]}{more}")
-            if not done.changed:
-                report.unchanged += 1
-                return
-        if done and not self._dry_run:
+        report.records += done.records
+        report.opaque += done.opaque
+        report.bytes_read += done.bytes_read
+        report.errors += done.problems
+        if done.missing:
+            more = f" ({len(done.missing)} such)" if len(done.missing) > 1 else ""
+            report.warnings.append(f"{done.project}/{done.name}: {done.missing[0]}{more}")
+        if not done.changed:
+            report.unchanged += 1
+            return
+        if not self.dry_run:
             report.conversations.append(f"{done.project}/{done.name}")
-        if new:
+        if done.new:
             report.imported += 1
         else:
             report.grown += 1
@@ -250,42 +319,37 @@ class _Run:
             raise error
         self.report.errors.append(f"{path_text(path)}: {error}")
 
-    # -- what is known -----------------------------------------------------------------------------------------------
-
-    def _known(self, path: Path) -> Entry | None:
-        entry = self._store.by_source(path_text(path))
+    def _known(self, path: Path) -> ContextEntry | None:
+        entry = self.store.catalogue.by_source(path_text(path))
         return None if entry is None or "part" in entry.metadata else entry
 
-    def _file(self, path: Path) -> Entry | None:
-        """Return the context that stands for a file of many conversations."""
-        return next(iter(self._store.by_origin("layout", path_text(path))), None)
+    def _file(self, path: Path) -> ContextEntry | None:
+        return next(iter(self.store.catalogue.by_origin("layout", path_text(path))), None)
 
-    def _unchanged(self, path: Path) -> list[Path] | None:
-        """Return what belongs to the session at ``path``, or the file of many, if it is known and as it was."""
-        return self._as_it_was(path, self._known(path))
+    def _has_not_begun(self, source: Source) -> bool:
+        try:
+            return is_empty(source) and self._known(source.path) is None
+        except OSError:
+            return False
 
-    def _as_it_was(self, path: Path, session: Entry | None) -> list[Path] | None:
+    def _as_it_was(self, path: Path, session: ContextEntry | None) -> list[Path] | None:
+        """Return the files of the session at ``path``, or of the file of many, if it is known and unchanged."""
         if session is not None:
-            imported = read_imported(session.metadata)
+            imported = read_as(session.metadata, Imported)
             if imported is None or imported.missing:
                 return None
             return _beside(path, imported, imported.first)
         if (entry := self._file(path)) is not None:
-            file = read_file(entry.metadata)
-            if file is None or file.incomplete or self._pruned or (self._by_hand and not file.has_original):
+            file = read_as(entry.metadata, ImportedFile)
+            if file is None or file.incomplete or self.pruned or (self.by_hand and not file.has_original):
                 return None
             return _beside(path, file)
         return None
 
 
 def _beside(path: Path, known: Imported | ImportedFile, first: tuple[str, ...] = ()) -> list[Path] | None:
-    """Return the files that belong to what stands at ``path`` beside it if all is as it was imported, else None."""
+    """Return the files that belong to ``path`` and lie beside it if all is as it was imported, else None."""
     if not unchanged(path / text_path(known.main), known.cursor, known.beside):
         return None
     folder = path if known.main else path.parent
     return [Path(os.path.normpath(folder / text_path(name))) for name in (*first, *known.sidecars)]
-
-
-def _may_be_parted(format_: Format) -> bool:
-    """Whether files of a format may hold many conversations: it says something of parts, or of a rendition."""
-    return type(format_).parts is not Format.parts or type(format_).rendition is not Format.rendition

@@ -1,31 +1,302 @@
-"""Whether a new session begins with what another conversation says: a checkpoint of it, or a fork that copies it."""
+"""Likeness of sessions: whether a file goes on from a conversation, and whether it begins with a copy of another.
 
-from __future__ import annotations
+Ids do not tell: tools leave several files of one id, copies diverge, and a file can be moved. The content tells. A
+file goes on from a conversation if it has everything that the imports of that one brought.
 
-from collections.abc import Sequence
+A checkpoint, or a fork, has the turns of the session that it copies, and the file states the differences. A copy
+repeats most of a record byte for byte, but for a few members: its own session's id, the time of the copy.
+A change is a list of steps, each ``[kind, key, text]``: ``=`` gives the member another value, ``+`` puts text behind
+the member (``""``: behind the opening brace), ``-`` takes the member out with what separates it from its neighbour. In
+``text``, NUL key NUL stands for the value of the member ``key``: an id that a copy repeats is not kept again. Text is
+bytes as Latin-1.
+"""
 
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from contextlib import suppress
+
+import msgspec
+from blake3 import blake3
 from msgspec import Struct
 
+from store.content.cuts import MAX_CUT_BYTES
 from store.conversations import branch
-from store.errors import ConvfsError
-from store.events.event import Kind
-from store.formats.format import Format
+from store.disk.turn_format import REDACTED, Turn
+from store.errors import ConvfsError, DamageError, UsageError
+from store.events.event import Event, Kind
+from store.formats.core.format import Format
+from store.formats.core.json_spans import Member, members
+from store.formats.core.json_view import decode, is_object
+from store.formats.core.lens import Nothing
 from store.formats.registry import lens_for
-from store.ids import Hash
+from store.ids import Hash, hash_bytes
 from store.importing.group import Group
-from store.importing.respelling import LARGEST, Change, difference, essence
-from store.index.catalogue import Entry
-from store.index.views import Run
+from store.index.catalogue import ContextEntry
 from store.store import Store
 
+MARK = b"[redacted]"
+"""The mark in place of a secret."""
+
+
+def is_of(kept: bytes, brought: bytes) -> bool:
+    """Return whether ``brought`` is the redacted record ``kept``: it differs where that has marks, and nowhere else."""
+    first, *pieces = kept.split(MARK)
+    if not pieces or not brought.startswith(first):
+        return False
+    last = pieces.pop()
+    at, end = len(first), len(brought) - len(last)
+    if end < at or not brought.endswith(last):
+        return False
+    for piece in pieces:
+        found = brought.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True
+
+
+_Said = tuple[Kind, int, tuple[str | bytes | None, ...]]
+
+
+class Continuation:
+    """A session as a file has it, compared with conversations of its id that came from other files.
+
+    ``records`` yields its records, each with those of what branches off it; it is called when they are needed, and
+    again where they must be read and not only recognized.
+    """
+
+    def __init__(self, store: Store, format_: Format, records: Callable[[], Iterable[bytes]]) -> None:
+        self._store = store
+        self._lens = lens_for(format_.main_type)
+        self._records = records
+        self._digests: frozenset[Hash] | None = None
+        self._said: frozenset[_Said] | None = None
+
+    def goes_on_from(self, known: ContextEntry) -> bool:
+        """Return whether the file has every imported record of a conversation, whatever people edited in it.
+
+        A record that the tool has rewritten counts as long as it says the same at the same time; one that says nothing
+        may be absent.
+        """
+        try:
+            runs = self._store.records.runs(known.imported_head)
+            return all(self._has(turn) for run in runs for turn in self._store.turns.range(*run))
+        except DamageError:
+            # what cannot be read cannot be compared
+            return False
+
+    def _has(self, turn: Turn) -> bool:
+        if self._digests is None:
+            self._digests = frozenset(map(hash_bytes, self._records()))
+        if turn.payload_hash in self._digests:
+            return True
+        if self._store.blobs.size(turn.payload_hash) > MAX_CUT_BYTES:
+            return False
+        try:
+            payload = self._store.blobs.blob(turn.payload_hash)
+        except ConvfsError:
+            return False
+        if turn.flags & REDACTED:
+            return any(is_of(payload, record) for record in self._records())
+        if (said := self._saying(payload)) is None:
+            return True
+        if self._said is None:
+            sayings = (self._saying(record) for record in self._records() if len(record) <= MAX_CUT_BYTES)
+            self._said = frozenset(saying for saying in sayings if saying is not None)
+        return said in self._said
+
+    def _saying(self, payload: bytes) -> _Said | None:
+        event: Event = self._lens.view(payload, Nothing())
+        if event.kind is Kind.RECORD:
+            return None
+        return event.kind, event.time_ms, tuple(block.data or block.text for block in event.blocks)
+
+
+def begins_with(store: Store, known: ContextEntry, digests: Sequence[Hash]) -> bool:
+    """Return whether a conversation, as imported, begins with exactly these records: then they are an older state."""
+    try:
+        runs = branch.part(store.records.runs(known.imported_head), 0, len(digests))
+        return [turn.payload_hash for run in runs for turn in store.turns.range(*run)] == list(digests)
+    except DamageError:
+        return False
+
+
+Step = tuple[str, str, str]
+Change = tuple[Step, ...]
+
+_SHORTEST_NAMED, _LONGEST_NAMED = 16, 128
+LARGEST = 1 << 20
+"""Copies of a record larger than this are compared as a whole."""
+
+
+class Changes(Struct, frozen=True):
+    """Changes of the records of a branch: ``kinds`` are the different ones, none of them empty.
+
+    ``records`` tells where they apply: (number of the first, count, kind) each, rising.
+    """
+
+    kinds: tuple[Change, ...] = ()
+    records: tuple[tuple[int, int, int], ...] = ()
+
+    def by_number(self) -> dict[int, Change]:
+        return {at: self.kinds[kind] for first, count, kind in self.records for at in range(first, first + count)}
+
+    def encode(self) -> bytes:
+        return msgspec.json.encode(self)
+
+
+def read_changes(data: bytes) -> Changes:
+    """Return the changes that :meth:`Changes.encode` has written. Raises msgspec.ValidationError for anything else."""
+    return msgspec.json.decode(data, type=Changes)
+
+
+def collected(changes: Iterable[tuple[int, Change]]) -> Changes:
+    """Collect changes of records; their numbers rise."""
+    kinds: dict[Change, int] = {}
+    records: list[tuple[int, int, int]] = []
+    for number, change in changes:
+        if not change:
+            continue
+        kind = kinds.setdefault(change, len(kinds))
+        if records and records[-1][2] == kind and sum(records[-1][:2]) == number:
+            records[-1] = (records[-1][0], records[-1][1] + 1, kind)
+        else:
+            records.append((number, 1, kind))
+    return Changes(tuple(kinds), tuple(records))
+
+
+def essence(record: bytes, volatile: Set[str]) -> bytes:
+    """Return a digest of what copies of a record have in common with it: all but the volatile members."""
+    decoded = decode(record) if volatile and len(record) <= LARGEST else None
+    if decoded is not None and is_object(decoded.value):
+        stable = {key: value for key, value in decoded.value.items() if key not in volatile}
+        # one that is nested too deeply is known as it is
+        with suppress(RecursionError):
+            record = msgspec.json.encode(stable)
+    return blake3(record).digest()
+
+
+def difference(theirs: bytes, ours: bytes, volatile: Set[str]) -> Change | None:
+    """Return the change that makes ``ours`` of the record ``theirs``; None where more differs than members that may."""
+    if theirs == ours:
+        return ()
+    if not volatile or max(len(theirs), len(ours)) > LARGEST:
+        return None
+    old, new = _members(theirs), _members(ours)
+    if old is None or new is None:
+        return None
+    known = {member.key: member for member in old}
+    fresh = {member.key: member for member in new}
+    if len(known) < len(old) or len(fresh) < len(new):
+        return None
+    if any(key not in volatile for key in known.keys() ^ fresh.keys()):
+        return None
+    steps: list[Step] = [("-", key, "") for key in known if key not in fresh]
+    ids = _ids(theirs, [member for member in old if member.key not in volatile])
+    before = ""
+    for at, member in enumerate(new):
+        if (was := known.get(member.key)) is not None:
+            value = ours[member.value : member.end]
+            if value != theirs[was.value : was.end]:
+                if member.key not in volatile:
+                    return None
+                steps.append(("=", member.key, _named(value, ids)))
+            before = member.key
+            continue
+        start, end = (new[at - 1].end, member.end) if before else _with_separator(new, at, range(at + 1))
+        steps.append(("+", before, _named(ours[start:end], ids)))
+    change = tuple(steps)
+    try:
+        return change if respelled(theirs, change) == ours else None
+    except UsageError:
+        return None
+
+
+def respelled(record: bytes, change: Change) -> bytes:
+    """Return a record with as much of a change made as its members allow. UsageError for what is no JSON object."""
+    if not change:
+        return record
+    found = _members(record)
+    if found is None:
+        raise UsageError("the record is no JSON object: what its copy says anew has no place in it")
+    at = {member.key: number for number, member in enumerate(found)}
+    gone = {at[key] for kind, key, _text in change if kind == "-" and key in at}
+    pieces: list[tuple[int, int, int, bytes]] = []
+    for order, (kind, key, text) in enumerate(change):
+        if key not in at and key:
+            continue
+        member = found[at[key]] if key else None
+        if kind == "+":
+            place = member.end if member else _opening(record)
+            pieces.append((place, place, order, _unnamed(text, record, found)))
+        elif member is not None and kind == "=":
+            pieces.append((member.value, member.end, order, _unnamed(text, record, found)))
+        elif member is not None:
+            pieces.append((*_with_separator(found, at[key], gone), order, b""))
+    done = 0
+    result: list[bytes] = []
+    for start, end, _order, text_bytes in sorted(pieces, key=lambda piece: piece[:3]):
+        if start < done:
+            continue
+        result += (record[done:start], text_bytes)
+        done = end
+    return b"".join((*result, record[done:]))
+
+
+def _members(record: bytes) -> list[Member] | None:
+    start = _opening(record) - 1
+    if start < 0:
+        return None
+    try:
+        return list(members(record, start))
+    except UsageError:
+        return None
+
+
+def _opening(record: bytes) -> int:
+    """Return where the content of an object begins, 0 if it is none."""
+    start = len(record) - len(record.lstrip(b" \t\r\n"))
+    return start + 1 if record[start : start + 1] == b"{" else 0
+
+
+def _with_separator(found: Sequence[Member], at: int, gone: Collection[int]) -> tuple[int, int]:
+    """Return the range of a member, with its separator from one before that stays, else from the next one."""
+    if any(earlier not in gone for earlier in range(at)):
+        return found[at - 1].end, found[at].end
+    return found[at].start, found[at + 1].start if at + 1 < len(found) else found[at].end
+
+
+def _ids(record: bytes, among: Iterable[Member]) -> dict[bytes, str]:
+    found: dict[bytes, str] = {}
+    for member in among:
+        value = record[member.value : member.end]
+        if value[:1] == b'"' and _SHORTEST_NAMED <= len(value) - 2 <= _LONGEST_NAMED and b"\\" not in value:
+            found.setdefault(value[1:-1], member.key)
+    return found
+
+
+def _named(text: bytes, ids: dict[bytes, str]) -> str:
+    for value, key in ids.items():
+        if value in text:
+            text = text.replace(value, b"\0%b\0" % key.encode("utf-8", "surrogatepass"))
+    return text.decode("latin-1")
+
+
+def _unnamed(text: str, record: bytes, found: Sequence[Member]) -> bytes:
+    parts = text.encode("latin-1").split(b"\0")
+    keys = {member.key.encode("utf-8", "surrogatepass"): member for member in found}
+    for at in range(1, len(parts), 2):
+        member = keys.get(parts[at])
+        parts[at] = record[member.value + 1 : member.end - 1] if member else b""
+    return b"".join(parts)
+
+
 LOOKED_AT = 3
-"""How many records at the beginning of a conversation another one can be known by: all but the last are none that
-anybody said."""
+"""The number of first records that can identify a conversation: all but the last of them are none that anybody said."""
 _SAID_BY_NOBODY = frozenset((Kind.RECORD, Kind.CONFIG))
 
 _MOST = 8
 _FEWEST = 4
-"""Fewer records than these are not worth saying how they differ."""
+"""The fewest records whose differences are worth storing."""
 
 _AT_ONCE = 64
 _BYTES_AT_ONCE = 8 << 20
@@ -33,31 +304,19 @@ _KEY_SIZE = 8
 
 
 def beginning(record: bytes, format_: Format) -> str:
-    """Return what a record at the beginning of a conversation, and each copy of it, is known by."""
+    """Return the identity of a record at the beginning of a conversation, and of each copy of it."""
     return essence(record, format_.volatile)[:_KEY_SIZE].hex()
 
 
-class Found(Struct, frozen=True):
-    """What a session shares with another conversation: the first ``records`` of the branch ``runs``.
+class Candidate:
+    """A conversation that a session has begun like so far: with its first ``records``, but for those ``left_out``.
 
-    But for the first ``left_out``; ``changes`` are how it says them otherwise, by their numbers. ``begins`` is what the
-    branch is known by.
+    ``changes`` are the session's differences from them, by their numbers. ``begins`` identifies the branch ``runs``.
     """
 
-    runs: tuple[Run, ...]
-    records: int
-    left_out: int
-    changes: tuple[tuple[int, Change], ...]
-    begins: tuple[str, ...]
-
-
-class _Candidate:
-    """A conversation that has said the same so far; ``number`` is its record that comes next."""
-
-    def __init__(self, store: Store, format_: Format, entry: Entry, left_out: int) -> None:
-        self.runs = branch.plain(store.runs(entry.imported_head))
-        self.left_out = left_out
-        self.number = left_out + 1
+    def __init__(self, store: Store, format_: Format, entry: ContextEntry, left_out: int) -> None:
+        self.runs = branch.plain(store.records.runs(entry.imported_head))
+        self.left_out = self.records = left_out
         self.changes: list[tuple[int, Change]] = []
         begins = entry.metadata.get("begins")
         self.begins = tuple(map(str, begins)) if isinstance(begins, list) else ()
@@ -66,14 +325,13 @@ class _Candidate:
         self._block: list[tuple[int, Hash]] = []
         self._payloads: dict[int, bytes] = {}
         self._ahead = 1
-        """How many payloads are read at once: more and more, for most likenesses end with the next record."""
+        """The number of payloads to read at once; it grows, for most likenesses end with the next record."""
         self._from = 0
 
     def follow(self, payload: bytes, digest: Hash) -> bool:
-        """Say whether the next record is this one, and go past it if it is."""
-        at = self.number - 1 - self._from
+        at = self.records - self._from
         if not 0 <= at < len(self._block):
-            self._from, at = self.number - 1, 0
+            self._from, at = self.records, 0
             runs = branch.part(self.runs, self._from, _AT_ONCE)
             turns = [turn for run in runs for turn in self._store.turns.range(*run)]
             self._block = [(turn.turn_id, turn.payload_hash) for turn in turns]
@@ -85,29 +343,29 @@ class _Candidate:
             change = difference(self._payload(turn), payload, self._volatile) if self._volatile else None
             if change is None:
                 return False
-            self.changes.append((self.number, change))
-        self.number += 1
+            self.changes.append((self.records + 1, change))
+        self.records += 1
         return True
 
     def _payload(self, turn: int) -> bytes:
-        """Return a payload of the block, nothing if it is damaged or very large: then nothing else is like it."""
+        """Return a payload of the block, empty if it is damaged or very large: then nothing else is like it."""
         if turn not in self._payloads:
             some: list[int] = []
             room = _BYTES_AT_ONCE
             following = [(known, digest) for known, digest in self._block if known >= turn]
             for known, digest in following[: self._ahead]:
-                size = self._store.blob_size(digest)
+                size = self._store.blobs.size(digest)
                 room -= size if size <= LARGEST else 0
                 if size <= LARGEST and room > 0:
                     some.append(known)
             self._ahead = min(4 * self._ahead, _AT_ONCE)
-            found = self._store.payloads(some)
+            found = self._store.contents.payloads(some)
             self._payloads = {turn: b""} | {known: data for known, data in found if isinstance(data, bytes)}
         return self._payloads[turn]
 
 
 class Likeness:
-    """Sees the records of a new session as long as it may be, or is, like another conversation."""
+    """Watches the records of a new session as long as it may be, or is, like another conversation."""
 
     def __init__(self, store: Store, group: Group, format_: Format, *, alone: bool = False) -> None:
         self._store = store
@@ -117,29 +375,29 @@ class Likeness:
         self._lens = lens_for(format_.main_type)
         self._before = store.viewer.chain(lambda _number: 0, 1)
         self._bookkeeping = True
-        self._candidates: list[_Candidate] = []
+        self._candidates: list[Candidate] = []
         self.held: list[bytes] = []
-        """The first records that are the session's own, and those that may yet turn out to be."""
+        """The first records that are the session's own, and those that may still turn out to be."""
         self.own = 0
-        """How many records come first that are the session's own."""
+        """The number of first records that are the session's own."""
         self._shared = 0
         self.begins: list[str] = []
-        """What the session is known by."""
+        """The beginnings that identify the session."""
 
     @property
     def over(self) -> bool:
-        """Whether the session has turned out to be like no other."""
+        """True if the session has turned out to be like no other."""
         return not self._candidates and (self.own == LOOKED_AT or not self._bookkeeping)
 
     @property
     def follows(self) -> bool:
-        """Whether the session is surely like another one so far, so that nothing more of it is held."""
+        """True if the session is surely like another one so far, so that no more of it is held."""
         return bool(self._candidates) and self._shared >= _FEWEST
 
     def see(self, payload: bytes, digest: Hash) -> bool:
-        """Say whether the next record is shared, or held; after a no, no more is to be seen.
+        """Return whether the next record is shared, or held; after False, this must not be called again.
 
-        Of one that is too large to be held, as soon as it :attr:`follows`, the payload need not be given.
+        Once the session :attr:`follows`, the payload of a record too large to be held may be omitted.
         """
         if self._candidates:
             left = [candidate for candidate in self._candidates if candidate.follow(payload, digest)]
@@ -161,8 +419,8 @@ class Likeness:
             self.held.append(payload)
         return True
 
-    def found(self) -> Found | None:
-        """Return what the session shares; ``held`` is then what is its own before that. None: all that is held is."""
+    def found(self) -> Candidate | None:
+        """Return what the session shares; ``held`` is then its own part before that. None: all held is its own."""
         best = min(self._candidates, key=lambda candidate: len(candidate.changes), default=None)
         if best is None:
             return None
@@ -170,20 +428,96 @@ class Likeness:
         if self._shared < _FEWEST and not plain:
             return None
         self.held = self.held[: self.own]
-        return Found(best.runs, best.left_out + self._shared, best.left_out, tuple(best.changes), best.begins)
+        return best
 
-    def _known_by(self, key: str) -> Sequence[_Candidate]:
-        found: list[_Candidate] = []
+    def _known_by(self, key: str) -> Sequence[Candidate]:
+        found: list[Candidate] = []
         if self._alone:
             return found
         if key in self._group.begins:
             self._group.hurry()
-        for entry in self._store.by_origin("begins", self._format.name, key, most=_MOST):
+        for entry in self._store.catalogue.by_origin("begins", self._format.name, key, most=_MOST):
             begins = entry.metadata.get("begins")
             try:
                 if isinstance(begins, list) and key in begins:
-                    found.append(_Candidate(self._store, self._format, entry, begins.index(key)))
+                    found.append(Candidate(self._store, self._format, entry, begins.index(key)))
             except ConvfsError:
                 # its branch cannot be read
                 continue
         return found
+
+
+class Copied(Struct, frozen=True, omit_defaults=True):
+    """The beginning of a branch as it stands in the file of its session.
+
+    The first ``records`` of the branch are those of another session; the file lacks the first ``left_out`` of them.
+    Before the others stand the ``first`` records that follow them in the branch. ``changes`` is a blob, in hex,
+    with the file's spelling of them.
+    """
+
+    records: int
+    left_out: int = 0
+    first: int = 0
+    changes: str = ""
+
+    @property
+    def reach(self) -> int:
+        return self.records - self.left_out + self.first
+
+    def number(self, position: int) -> int:
+        """Return the number, from 1, in the branch of the record at a position of the file."""
+        if position < self.first:
+            return self.records + position + 1
+        if position < self.reach:
+            return position - self.first + self.left_out + 1
+        return position + self.left_out + 1
+
+    def position(self, number: int) -> int | None:
+        """Return the position in the file of a record of the branch, None if it is not there."""
+        if number <= self.left_out:
+            return None
+        if number <= self.records:
+            return number - 1 - self.left_out + self.first
+        if number <= self.records + self.first:
+            return number - 1 - self.records
+        return number - 1 - self.left_out
+
+
+class Spelling:
+    """The records of a branch as they are in the file of its session; ``copied`` is None if both are the same.
+
+    Raises DamageError and NotFound if the differences cannot be read.
+    """
+
+    def __init__(self, store: Store, copied: Copied | None) -> None:
+        self.copied = copied
+        self._changes: dict[int, Change] = {}
+        if copied and copied.changes:
+            self._changes = read_changes(store.blobs.blob(Hash(bytes.fromhex(copied.changes)))).by_number()
+
+    def in_file(self, turns: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Return the records of a branch of ``turns`` that the file has, in its order: numbers, and turns."""
+        if self.copied is None:
+            return list(range(1, len(turns) + 1)), list(turns)
+        count = len(turns) - self.copied.left_out
+        numbers = [self.copied.number(position) for position in range(max(count, 0))]
+        numbers = [number for number in numbers if number <= len(turns)]
+        return numbers, [turns[number - 1] for number in numbers]
+
+    def spell(self, numbers: Iterable[int | None], records: Iterable[Iterable[bytes]]) -> Iterator[Iterable[bytes]]:
+        """Yield records, each in pieces, as the file has them; ``numbers`` are those that they had at the import."""
+        if not self._changes:
+            yield from records
+            return
+        for number, pieces in zip(numbers, records, strict=True):
+            yield (self.spelled(number, b"".join(pieces)),) if number and number in self._changes else pieces
+
+    def changes(self, number: int) -> bool:
+        return number in self._changes
+
+    def spelled(self, number: int, record: bytes) -> bytes:
+        try:
+            return respelled(record, self._changes.get(number, ()))
+        except UsageError:
+            # it was edited so that it cannot be changed
+            return record

@@ -1,51 +1,74 @@
-"""A session's file as its tool has it, read from the store by offset; how large it is takes no content to be read."""
+"""A session's file as its tool has it, read from the store by offset; its size is known without reading content.
+
+Also the way back: what a tool writes into the mount is brought into the conversation as by an import of the file.
+
+The file itself lies nowhere: its old content is in the store, and the new content is given here. So a session that has
+grown costs only its growth, however long it is.
+"""
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
-from store.errors import ConvfsError, DamageError
+import msgspec
+from blake3 import blake3
+
+from store.conversations import branch
+from store.errors import Conflict, ConvfsError, DamageError, StoreBusy
 from store.events.conversation import EventRow
-from store.ids import Hash
-from store.importing.copied import Spelling
-from store.importing.edited import Edited
-from store.importing.imported import Imported, read_imported
-from store.importing.paths import text_path
-from store.importing.stored import stored_records
-from store.index.catalogue import Entry
+from store.formats.core.format import Format, Source
+from store.importing.assembly import Edited, main_as_imported
+from store.importing.group import Group
+from store.importing.provenance import Imported, read_as
+from store.importing.session import SessionImport, Written
+from store.importing.snapshot import Snapshot, path_text, text_path
+from store.index.catalogue import ContextEntry
 from store.store import Store
 
 _LARGE = 4 << 20
-"""Of a record larger than this, only what is asked for is read."""
+"""Of a record larger than this, only the requested part is read."""
 _AT_ONCE = 4 << 20
+_made_of = attrgetter(
+    "entry.head", "entry.imported_head", "imported.cursor.offset", "imported.envelope", "imported.envelope_blob"
+)
 
 
-def is_one_file(entry: Entry) -> bool:
-    """Say whether a conversation was imported from one file that is all there is of its session."""
-    imported = read_imported(entry.metadata)
+def is_one_file(entry: ContextEntry) -> bool:
+    """Return whether a conversation was imported from one file that is its whole session."""
+    imported = read_as(entry.metadata, Imported)
     whole = imported is not None and not imported.main and not imported.first
     return bool(entry.source) and whole and "file" not in entry.metadata
 
 
-def as_imported(entry: Entry) -> bool:
-    """Say whether a conversation is what the last import made of it."""
+def as_imported(entry: ContextEntry) -> bool:
+    """Return whether a conversation is exactly what the last import made of it."""
     return entry.head == entry.imported and not entry.merged
 
 
-class NativeFile:
-    """The main file of a conversation as it was at ``entry``: the bytes that a native export would write.
+def as_it_came(store: Store, entry: ContextEntry) -> NativeFile:
+    """Return the file of a conversation as the last import found it, without later edits."""
+    head = entry.imported_head
+    metadata = {key: value for key, value in entry.metadata.items() if key != "imported_head"}
+    records = branch.length(store.records.runs(head))
+    then = msgspec.structs.replace(entry, head=head, imported=head, records=records, metadata=metadata)
+    return NativeFile(store, then)
 
-    Only of a conversation that :func:`is_one_file`. Its rows are looked for when it is first read, or, of one that
-    was edited, when its size is asked for. One from which records were deleted is put together as a whole, in
-    memory, since its tool's links between records go past what is missing. Raises ConvfsError where what the store
-    has of it is damaged.
+
+class NativeFile:
+    """The main file of a conversation as of ``entry``: the bytes that a native export would write.
+
+    Only for a conversation that :func:`is_one_file`. Its rows are looked up on the first read or, for one that was
+    edited, when its size is asked for. One with deleted records is put together as a whole, in memory, since its tool's
+    links between records go past the missing ones. Raises ConvfsError if the store's data of it is damaged.
     """
 
-    def __init__(self, store: Store, entry: Entry) -> None:
-        imported = read_imported(entry.metadata)
+    def __init__(self, store: Store, entry: ContextEntry) -> None:
+        imported = read_as(entry.metadata, Imported)
         assert imported is not None
         self.entry = entry
         self.imported: Imported = imported
@@ -54,7 +77,7 @@ class NativeFile:
         self._gaps: list[bytes] = []
         self._ends = array("Q")
         self._count = 0
-        """How many of the gaps and ends are this file's: one that goes on from it may have added to them."""
+        """The number of gaps and ends that belong to this file: one that goes on from it may have added to them."""
         self._suffix = b""
         self._whole: bytes | None = None
         self._laid_out = False
@@ -62,29 +85,28 @@ class NativeFile:
 
     @property
     def name(self) -> Path:
-        """Where the file lay when it was imported."""
         return text_path(self.entry.source)
 
     @property
     def size(self) -> int:
-        """Its size in bytes."""
         if self._size < 0:
             self._size = self._measured()
         return self._size
 
+    @property
+    def time_ns(self) -> int:
+        """The time of its last change in Unix nanoseconds: when its tool wrote it, if nobody else has since."""
+        written, updated = self.imported.written_ns, self.entry.updated_ms * 1_000_000
+        if written is None:
+            return updated
+        return written if as_imported(self.entry) else max(written, updated)
+
     def is_same(self, other: NativeFile) -> bool:
-        """Say whether nothing has changed that the file is made of."""
-        mine, others = self.imported, other.imported
-        return (self.entry.head, self.entry.imported_head, mine.cursor.offset, mine.envelope, mine.envelope_blob) == (
-            other.entry.head,
-            other.entry.imported_head,
-            others.cursor.offset,
-            others.envelope,
-            others.envelope_blob,
-        )
+        """Return whether nothing has changed that the file is made of."""
+        return bool(_made_of(self) == _made_of(other))
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return the bytes from ``offset`` on, ``size`` of them unless the file ends before."""
+        """Return ``size`` bytes from ``offset`` on, fewer if the file ends before."""
         self._lay_out()
         if self._whole is not None:
             return self._whole[offset : offset + size]
@@ -95,19 +117,15 @@ class NativeFile:
         if at < min(end, drawn):
             first = bisect_right(self._ends, at, hi=self._count)
             start = self._ends[first - 1] if first else 0
-            for piece in self._records(first, start, at, min(end, drawn)):
-                pieces.append(piece)
+            pieces += self._records(first, start, at, min(end, drawn))
             at = min(end, drawn)
         if at < end:
             pieces.append(self._suffix[at - drawn : end - drawn])
         return b"".join(pieces)
 
     def pieces(self, start: int = 0) -> Iterator[bytes]:
-        """Yield the file from ``start`` on."""
         for offset in range(start, self.size, _AT_ONCE):
             yield self.read(offset, _AT_ONCE)
-
-    # -- laying it out ---------------------------------------------------------------------------------------------
 
     def _measured(self) -> int:
         entry, cursor = self.entry, self.imported.cursor
@@ -119,15 +137,12 @@ class NativeFile:
         copied = self.imported.copied
         if entry.records == cursor.records + (copied.left_out if copied else 0):
             return cursor.offset + suffix
-        if copied:
-            self._lay_out()
-            return self._length
-        if entry.records != cursor.records + 1:
+        if copied or entry.records != cursor.records + 1:
             self._lay_out()
             return self._length
         # a last record that nothing follows is not in the cursor
-        gap = envelope.gap_before(cursor.records)
-        return cursor.offset + len(gap) + self._store.blob_size(self._store.turn(entry.head).payload_hash) + suffix
+        last = self._store.blobs.size(self._store.turns.get(entry.head).payload_hash)
+        return cursor.offset + len(envelope.gap_before(cursor.records)) + last + suffix
 
     @property
     def _length(self) -> int:
@@ -135,63 +150,45 @@ class NativeFile:
 
     @property
     def _drawn(self) -> int:
-        """Where the last record ends."""
         return self._ends[self._count - 1] if self._count else 0
 
     def _lay_out(self) -> None:
         if self._laid_out:
             return
-        entry, store = self.entry, self._store
-        envelope = self.imported.read_envelope(store)
-        if (copied := self.imported.copied) is not None and as_imported(entry):
-            spelling = Spelling(store, copied)
-            turns = [turn for first, count in store.runs(entry.head) for turn in range(first, first + count)]
-            numbers, turns = spelling.in_file(turns)
-            self._whole = b"".join(envelope.join(spelling.spell(numbers, stored_records(store, turns))))
-            self._laid_out = True
-            return
-        rows: Sequence[EventRow] = store.rows(entry.head) if entry.head else ()
-        if as_imported(entry):
-            *gaps, suffix = envelope.join(() for _row in rows)
+        store, entry, imported = self._store, self.entry, self.imported
+        edited = None if as_imported(entry) else Edited(store, entry, entry.imported_head, imported, outside=False)
+        if imported.copied is not None or (edited and edited.deleted):
+            self._whole = b"".join(edited.pieces() if edited else main_as_imported(store, imported, entry.head))
         else:
-            edited = Edited(store, entry, entry.imported_head, 0, copied)
-            joints = edited.format.joints
-            if copied is not None and not edited.deleted:
-                records = zip(edited.positions, edited.records(store), strict=True)
-                self._whole = b"".join(envelope.rejoin(records, joints))
-                self._laid_out = True
-                return
-            if edited.deleted:
-                payloads: Iterable[tuple[bytes, ...]] = ((self._payload(turn),) for turn in edited.turns)
-                self._whole = b"".join(envelope.rejoin(edited.without(payloads), joints, edited.count))
-                self._laid_out = True
-                return
-            *gaps, suffix = envelope.rejoin(((position, ()) for position in edited.positions), joints, edited.count)
+            rows = store.records.rows(entry.head) if entry.head else ()
+            gaps = edited.gaps() if edited else imported.read_envelope(store).join(() for _row in rows)
+            self._lay_rows(rows, gaps)
+        self._laid_out = True
+
+    def _lay_rows(self, rows: Sequence[EventRow], between: Iterable[bytes]) -> None:
+        *gaps, suffix = between
+        _check_sizes(rows)
         end = 0
         ends = array("Q")
         for row, gap in zip(rows, gaps, strict=True):
             end += len(gap) + row.payload_size
             ends.append(end)
         self._rows, self._gaps, self._ends, self._count, self._suffix = rows, gaps, ends, len(ends), suffix
-        self._laid_out = True
 
-    def go_on(self, entry: Entry) -> NativeFile:
-        """Return the file of the same conversation at a later ``entry``; what is laid out already need not be again."""
+    def go_on(self, entry: ContextEntry) -> NativeFile:
+        """Return the file of the same conversation at a later ``entry``; it reuses the known layout."""
         later = NativeFile(self._store, entry)
         count = self._count
-        if (
-            self.imported.copied
-            or not count
-            or len(self._ends) > count
-            or not (as_imported(self.entry) and as_imported(entry))
-        ):
+        is_last = count and len(self._ends) == count and not self.imported.copied
+        if not (is_last and as_imported(self.entry) and as_imported(entry)):
             return later
-        if not self._store.goes_on(self.entry.head, entry.head):
+        if not self._store.turns.goes_on(self.entry.head, entry.head):
             return later
-        rows = self._store.rows(entry.head)
+        rows = self._store.records.rows(entry.head)
         before, envelope = (file.imported.read_envelope(self._store) for file in (self, later))
         if before.gaps != tuple(gap for gap in envelope.gaps if gap[0] < count):
             return later
+        _check_sizes(rows)
         end = self._drawn
         for position in range(count, len(rows)):
             gap = envelope.gap_before(position)
@@ -203,32 +200,28 @@ class NativeFile:
         later._laid_out = True
         return later
 
-    # -- reading ---------------------------------------------------------------------------------------------------
-
     def _records(self, first: int, start: int, offset: int, end: int) -> Iterator[bytes]:
-        """Yield the bytes ``[offset, end)``; record ``first``, with what stands before it, begins at ``start``."""
+        """Yield the bytes ``[offset, end)``; record ``first``, with the gap before it, begins at ``start``."""
         batch: list[int] = []
         size = 0
         at = first
         while start < end:
             beyond = self._ends[at]
             length = beyond - start
-            if length > _LARGE:
+            if length > _LARGE or size > _AT_ONCE:
                 yield from self._small(batch, offset, end)
                 batch, size = [], 0
+            if length > _LARGE:
                 yield self._part(at, start, max(offset, start), min(end, beyond))
             else:
                 batch.append(at)
                 size += length
-                if size > _AT_ONCE:
-                    yield from self._small(batch, offset, end)
-                    batch, size = [], 0
             start, at = beyond, at + 1
         yield from self._small(batch, offset, end)
 
     def _small(self, batch: list[int], offset: int, end: int) -> Iterator[bytes]:
         turns = [self._rows[at].turn for at in batch]
-        for at, (_turn, payload) in zip(batch, self._store.payloads(turns), strict=True):
+        for at, (_turn, payload) in zip(batch, self._store.contents.payloads(turns), strict=True):
             if isinstance(payload, ConvfsError):
                 raise payload
             piece = self._gaps[at] + payload
@@ -243,10 +236,122 @@ class NativeFile:
         before = gap[offset - start : end - start]
         skipped = max(offset - start - len(gap), 0)
         wanted = end - offset - len(before)
-        return before + self._store.resolver.part(self._hash(at), skipped, wanted)
+        digest = self._store.turns.get(self._rows[at].turn).payload_hash
+        return before + self._store.blobs.part(digest, skipped, wanted)
 
-    def _hash(self, at: int) -> Hash:
-        return self._store.turn(self._rows[at].turn).payload_hash
 
-    def _payload(self, turn: int) -> bytes:
-        return self._store.payload(turn)
+def _check_sizes(rows: Sequence[EventRow]) -> None:
+    """Raise DamageError where a size is unknown: a file laid out by a wrong size would show what nobody wrote."""
+    for row in rows:
+        if row.unsure and not row.payload_size:
+            raise DamageError(f"record {row.number} cannot be read, so it is not known where those after it stand")
+
+
+_LOOK_BACK = 4096
+
+
+class _Given(Snapshot):
+    """Given bytes: ``data`` of a file, from ``base`` on; the new part begins at ``start``."""
+
+    def __init__(self, data: bytes, base: int = 0, start: int = 0) -> None:
+        self.data = memoryview(data)
+        self.base = base
+        self.start = start
+        # of what is not looked at: so the hash of a beginning is none of a file, and all of a file is looked at
+        self.before = blake3()
+        self._map = None
+        self._released = 0
+
+
+def begin(store: Store, format_: Format, path: Path, name: Path, data: bytes | Path, time_ns: int) -> ContextEntry:
+    """Make the conversation of a new session; ``data`` is its content, or the file that holds it.
+
+    It is as if it had been imported from ``path``. ``name`` is a path that ends as ``path`` does and may be looked at,
+    ``time_ns`` the time when the file was written, in Unix nanoseconds.
+    Raises StoreBusy while something else is being imported, and what an import raises.
+    """
+    if not store.importing.acquire(blocking=False):
+        raise StoreBusy("other sessions are being imported")
+    try:
+        _run(store, format_, name, None, Written(path, time_ns, partial(_snapshot, store, data)))
+    finally:
+        store.importing.release()
+    found = store.catalogue.by_source(path_text(path))
+    assert found is not None
+    return found
+
+
+def go_on(store: Store, format_: Format, file: NativeFile, name: Path, added: bytes, time_ns: int) -> ContextEntry:
+    """Append what was written behind the end of ``file`` to its conversation; return the new state of that.
+
+    Its other records, and people's changes to them, stay as they are. If it raises, it has committed nothing;
+    :func:`agree` decides whether the file is what was written.
+    """
+    entry, cursor = file.entry, file.imported.cursor
+    before, rest = _last(store, file)
+    given = partial(_Given, before + rest + added, cursor.offset - len(before), len(before))
+    following = next(iter(format_.spans(given().data, len(before))), None)
+    copied = file.imported.copied
+    if (cursor.offset and following is not None and following.start == len(before)) or (
+        copied is not None and cursor.records <= copied.reach
+    ):
+        # the last record itself goes on, or is not the last one in the file
+        return write_anew(store, format_, file, name, b"".join((*file.pieces(), added)), time_ns)
+    _run(store, format_, name, entry, Written(file.name, time_ns, given, goes_on=cursor.offset > 0))
+    return store.catalogue.entry(entry.id)
+
+
+def agree(
+    store: Store, format_: Format, file: NativeFile, entry: ContextEntry, name: Path, added: bytes, time_ns: int
+) -> ContextEntry:
+    """Make what :func:`go_on` left as ``entry`` agree with ``file`` and ``added``, if nobody changed it; return it."""
+    now = NativeFile(store, entry)
+    if as_imported(file.entry) or (now.size == file.size + len(added) and now.read(file.size, len(added)) == added):
+        return entry
+    try:
+        # what was deleted, or stands behind the last record, makes another file of it
+        return write_anew(store, format_, now, name, b"".join((*file.pieces(), added)), time_ns)
+    except Conflict:
+        return store.catalogue.entry(entry.id)
+
+
+def write_anew(
+    store: Store, format_: Format, file: NativeFile, name: Path, data: bytes | Path, time_ns: int
+) -> ContextEntry:
+    """Replace the conversation of ``file`` by what its tool has written in its place; return the new state.
+
+    The records before the first that differs keep their turns. People's changes were in the file that the tool rewrote,
+    so the tool's version of them holds. Raises Conflict if the conversation has changed since.
+    """
+    entry = file.entry
+    anew = not as_imported(entry)
+    _run(store, format_, name, entry, Written(file.name, time_ns, partial(_snapshot, store, data), anew=anew))
+    return store.catalogue.entry(entry.id)
+
+
+def _last(store: Store, file: NativeFile) -> tuple[bytes, bytes]:
+    """Return the end of the last finished record as imported, and all after it: an edited file may end differently."""
+    envelope, records = file.imported.read_envelope(store), file.imported.cursor.records
+    suffix = envelope.suffix.encode("latin-1")
+    turn = store.turns.get(file.entry.imported_head) if file.entry.imported_head else None
+    copied = file.imported.copied
+    if turn is not None and turn.depth == records + (copied.left_out if copied else 0):
+        suffix = envelope.gap_before(records) + store.blobs.blob(turn.payload_hash) + suffix
+        turn = store.turns.get(turn.parent) if turn.parent else None
+    if turn is None:
+        return b"", suffix
+    size = store.blobs.size(turn.payload_hash)
+    taken = min(size, _LOOK_BACK)
+    return store.blobs.part(turn.payload_hash, size - taken, taken), suffix
+
+
+def _run(store: Store, format_: Format, name: Path, known: ContextEntry | None, written: Written) -> None:
+    group = Group(store)
+    SessionImport(store, group, format_, Source(format_.name, name, name), known, written).run(None)
+    for error in group.commit():
+        if error is not None:
+            raise error
+
+
+def _snapshot(store: Store, data: bytes | Path) -> Snapshot:
+    return _Given(data) if isinstance(data, bytes) else Snapshot(data, store.files.aside.scratch)

@@ -1,80 +1,165 @@
 """The records of one conversation on their way in: past those that it has, and the rest appended."""
 
-from __future__ import annotations
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
-from collections.abc import Callable
+from msgspec import Struct
 
-from blake3 import blake3
-
-from store.content.cutting import MAX_CUT_BYTES
+from store.content.cuts import MAX_CUT_BYTES
 from store.conversations import branch
 from store.disk.turn_format import REDACTED, Turn
 from store.errors import ConvfsError, DamageError
-from store.formats.format import Format, Source
+from store.events.event import Event
+from store.formats.core.format import Format, Source
 from store.ids import Hash, hash_bytes
-from store.importing.appender import Appender
-from store.importing.copied import Copied, Spelling
-from store.importing.group import Group
-from store.importing.imported import missing_of, read_files
-from store.importing.likeness import LOOKED_AT, Likeness
-from store.importing.redacted import is_of
-from store.importing.respelling import collected
-from store.importing.samples import Samples
-from store.index.catalogue import Entry
+from store.importing.group import Appender, Group, Unseen
+from store.importing.likeness import LOOKED_AT, Copied, Likeness, Spelling, collected, is_of
+from store.importing.provenance import missing_of, read_files
+from store.importing.snapshot import Passed, hash_of_large
+from store.index.catalogue import ContextEntry
 from store.index.views import Measure, Run
 from store.store import Store
 
-_HASHED_AT_ONCE = 4 << 20
+FIRST_RECORDS = 200
+_FIRST_BYTES = 8 << 20
+_LARGEST_TITLE = 64 << 10
+_MOST_TITLES = 256
+
+
+class Samples:
+    """Collects sample records, as an import sees them."""
+
+    def __init__(self, format_: Format) -> None:
+        self._titles = format_.titles
+        self._first: list[bytes] = []
+        self._room = _FIRST_BYTES
+        self._late: deque[tuple[int, bytes]] = deque(maxlen=_MOST_TITLES)
+        self.tell = False
+        """True if a record may give another title."""
+
+    def see(self, number: int, payload: bytes) -> None:
+        titles = len(payload) <= _LARGEST_TITLE and self._titles(payload)
+        if titles:
+            self.tell = True
+        if number <= FIRST_RECORDS:
+            if len(payload) <= self._room:
+                self._room -= len(payload)
+                self._first.append(payload)
+        elif titles:
+            self._late.append((number, payload))
+
+    @property
+    def records(self) -> list[bytes]:
+        return [*self._first, *(payload for _number, payload in self._late)]
+
+    def titled(self, earlier: Iterable[int]) -> tuple[int, ...]:
+        """Return the numbers of the late ones; ``earlier`` are those of the import before."""
+        return (*earlier, *(number for number, _payload in self._late))[-_MOST_TITLES:]
+
+
+def recalled(
+    store: Store, runs: tuple[Run, ...], spelling: Spelling, seen: int, titled: Iterable[int]
+) -> Iterator[bytes]:
+    """Yield what an earlier import saw of the first ``seen`` records of a session; ``titled`` are the late ones.
+
+    The branch ``runs`` has them as ``spelling`` says.
+    """
+    room = _FIRST_BYTES
+    for count in (*range(1, min(seen, FIRST_RECORDS) + 1), *titled):
+        number = spelling.copied.number(count - 1) if spelling.copied else count
+        digest = store.turns.get(branch.position(runs, number)).payload_hash
+        try:
+            size = store.blobs.size(digest)
+            if size <= room:
+                room -= size
+                yield spelling.spelled(number, store.blobs.blob(digest))
+        except ConvfsError:
+            # a damaged record tells nothing
+            continue
+
+
 _LOOKED_UP_AT_ONCE = 256
 
 
 class Diverged(Exception):
-    """A session that shared its beginning with another one begins otherwise now: all of it must be taken anew."""
+    """A session no longer begins with what it shared with another one: all of it must be taken anew."""
 
 
-class Records:
-    """Takes the records of a conversation, in order; ``known`` is it as it was imported before. Used once.
+_TOUCHED = frozenset(("cursor", "beside", "file", "updated_ms", "written_ns"))
+"""Metadata that changes when the files of a conversation were rewritten or replaced, and still say the same."""
 
-    What is left when all have been taken waits in ``group`` to be committed (:meth:`end`).
+
+class Done(Struct, frozen=True):
+    """The outcome for one conversation: its name, and how many of its records and bytes were new.
+
+    ``changed``: the conversation is not as it was, or was not there at all (``new``). ``opaque`` counts records too
+    large to be looked into, ``problems`` lists what was left out, ``missing`` the missing content that records
+    refer to, a line each.
     """
 
-    def __init__(self, store: Store, group: Group, format_: Format, source: Source, known: Entry | None) -> None:
+    project: str = ""
+    name: str = ""
+    changed: bool = False
+    records: int = 0
+    opaque: int = 0
+    bytes_read: int = 0
+    problems: list[str] = []
+    new: bool = False
+    missing: list[str] = []
+
+
+class RecordIntake:
+    """Takes the records of a conversation, in order; ``known`` is the conversation as imported before. Used once.
+
+    When all have been taken, the rest waits in ``group`` for a commit (:meth:`end`).
+    """
+
+    def __init__(
+        self, store: Store, group: Group, format_: Format, source: Source, known: ContextEntry | None, unseen: Unseen
+    ) -> None:
         self._store = store
         self._group = group
         self._format = format_
         self._source = source
         self._known = known
         self.head = known.imported_head if known else 0
-        # those that imports made, not those of the conversation as it may have been edited
+        # the records of imports, not those of the conversation, which may have been edited
         self.runs: tuple[Run, ...] = ()
         self.lost = False
-        """Whether it cannot be told what the conversation has: then all of the session is brought in anew."""
+        """True if the conversation's records cannot be determined: then all of the session is brought in anew."""
         try:
-            self.runs = store.runs(self.head)
+            self.runs = store.records.runs(self.head)
         except DamageError:
             self.lost = True
         self.kept = branch.length(self.runs)
-        """How many records the conversation has."""
+        """The number of records in the conversation."""
         self._replaced = False
         self.begun = 0
-        """How many records of the session there are before those that are taken."""
+        """The number of records of the session before those that are taken."""
         self.count = 0
-        """How many records of the session there are up to the one at hand, with that."""
+        """The number of records of the session up to the one at hand, with that."""
         self.number = 0
         """The number of the record at hand in the branch, once it is appended."""
         files = read_files(known.metadata) if known and not self.lost else None
         self.copied: Copied | None = files.copied if files else None
-        """How the session says what it shares with another."""
+        """The part that the session shares with another, and how it spells that."""
         self._left_out = self.copied.left_out if self.copied else 0
         self.number += self._left_out
         self._spelling: Spelling | None = None
         self._likeness: Likeness | None = None
         self.begins: list[str] = []
-        """What a new session is known by."""
+        """The beginnings that identify a new session."""
         self.samples = Samples(format_)
+        self.unseen = unseen
+        """The texts of the records that no event shows."""
+        if self.head:
+            self.unseen.earlier.append(_events(store, self.head))
+        self.problems: list[str] = []
+        """Files beside the session that were left out, a line each."""
         self.appender: Appender | None = None
         self.ended = False
-        """Whether there was anything to commit."""
+        """True if there was anything to commit."""
         self.redacted = 0
         """The last record of the session that the conversation has without a secret, 0 if there is none."""
         self._turns: list[Turn] = []
@@ -83,7 +168,7 @@ class Records:
         self._missing = dict(self._earlier_missing)
 
     def replace(self, head: int, runs: tuple[Run, ...]) -> None:
-        """Take the place of another branch that the conversation has: the one of ``head``, compared with ``runs``."""
+        """Replace another branch of the conversation, that of ``head``; the records are compared with ``runs``."""
         self.head, self.runs, self.kept = head, runs, branch.length(runs)
         self._replaced = True
         self.copied, self._left_out = None, 0
@@ -91,7 +176,7 @@ class Records:
         self.begin(0)
 
     def begin(self, count: int) -> None:
-        """Begin after so many records of the session, which the conversation has."""
+        """Begin after the first ``count`` records of the session, which the conversation has."""
         self.count = self.begun = count
         self.number = count + self._left_out
 
@@ -103,25 +188,25 @@ class Records:
         self.begin(shared)
 
     def look_for_likes(self, *, alone: bool) -> None:
-        """Let a new session share what it begins with, if another says the same and it is not to stand ``alone``."""
+        """Look for another conversation whose beginning a new session can share, unless it must stand ``alone``."""
         if self._known is None:
             self._likeness = Likeness(self._store, self._group, self._format, alone=alone)
 
-    def take(self, type_name: str, data: memoryview, passed: Callable[[int], None]) -> None:
-        """Go past the next record if the conversation has it; from the first that it has not on, append.
+    def take(self, type_name: str, data: memoryview, passed: Passed) -> None:
+        """Skip the next record if the conversation has it; from the first that it lacks on, append.
 
-        Releases ``data``. ``passed`` is told how far reading in it has come, if it is very large. Raises Diverged where
-        a session no longer begins with what it shared with another.
+        Releases ``data``. ``passed`` gets the progress of reading it, if it is very large. Raises Diverged where a
+        session no longer begins with what it shared with another.
         """
         self.count += 1
         self.number += 1
         with data:
             if len(data) > MAX_CUT_BYTES:
                 like = self._likeness
-                if like is not None and like.follows and like.see(b"", _hash_of(data, passed)):
+                if like is not None and like.follows and like.see(b"", hash_of_large(data, passed)):
                     return
                 self.settle()
-                if not self._comparing or not self._has(_hash_of(data, passed)):
+                if not self._comparing or not self._has(hash_of_large(data, passed)):
                     self._diverge()
                     self.appending(self.number - 1).add_huge(type_name, data, passed)
                 return
@@ -142,7 +227,7 @@ class Records:
             self._append(self.number, type_name, payload)
 
     def settle(self) -> None:
-        """Look no more whether the session is like another: what has been taken is shared with that, or appended."""
+        """Stop comparing the session with others: the records taken so far are shared with one, or appended."""
         likeness, self._likeness = self._likeness, None
         if likeness is None:
             return
@@ -161,7 +246,7 @@ class Records:
             self._append(number, self._format.main_type, payload)
 
     def finish(self) -> None:
-        """Take note that there are no more records. Raises Diverged as :meth:`take` does."""
+        """End the records. Raises Diverged as :meth:`take` does."""
         self.settle()
         if self.copied is not None and self.count < self.copied.reach:
             raise Diverged
@@ -171,11 +256,12 @@ class Records:
         return self.appender is None and self.number <= self.kept
 
     def _diverge(self) -> None:
-        """Raise Diverged if the record at hand is one that the session shared with another, and is another now."""
         if self.copied is not None and self.count <= self.copied.reach:
             raise Diverged
 
     def _append(self, number: int, type_name: str, payload: bytes) -> None:
+        if type_name == self._format.main_type:
+            type_name = self._format.type_of(self._source, payload)
         appender = self.appending(number - 1)
         for blob in self._format.blobs(self._source, payload):
             if not appender.external(blob):
@@ -183,11 +269,11 @@ class Records:
         appender.add(type_name, payload)
 
     def look_again(self) -> None:
-        """Look once more for content that records of the last import refer to, and that was missing then."""
+        """Look again for content that records of the last import refer to, and that was missing then."""
         known = self._earlier_missing.items()
         for number in sorted({number for digest, number in known if self._missing.get(digest) == number}):
             try:
-                payload = self._store.payload(branch.position(self.runs, number))
+                payload = self._store.contents.payload(branch.position(self.runs, number))
             except ConvfsError:
                 # a damaged record, which the store's own check tells of
                 continue
@@ -196,84 +282,87 @@ class Records:
                     self.appending().external(blob)
 
     def appending(self, after: int = -1) -> Appender:
-        """Append, from here on if not already: after record ``after`` (-1: the one at hand)."""
+        """Return the appender; unless one exists, it begins after record ``after`` (-1: the one at hand)."""
         if self.appender is None:
             after = self.number if after < 0 else after
             self._missing = {digest: number for digest, number in self._missing.items() if number <= after}
-            parent = branch.position(self.runs, after) if after else None
             sums = self._sums(after)
-            self.appender = Appender(self._store, self._group.load, self.runs, after, parent, sums)
+            self.appender = Appender(self._store, self._group.load, self.runs, after, sums, self.unseen)
         return self.appender
-
-    def blob(self, data: memoryview, passed: Callable[[int], None]) -> Hash:
-        """Store content that is no record, of any size."""
-        return self.appending().blob(data, passed)
-
-    @property
-    def shared(self) -> int:
-        """How many records a new session shares with another."""
-        return self.kept if self._known is None else 0
 
     @property
     def missing(self) -> dict[str, int]:
-        """Content that records refer to and that was not to be found, see :class:`Imported`."""
+        """The missing content that records refer to, see :class:`Imported`."""
         return {digest: number for digest, number in self._missing.items() if number <= self.number}
 
     @property
     def added(self) -> int:
-        """How many records were appended."""
         return self.appender.appended if self.appender else 0
 
     @property
     def tip(self) -> int:
-        """The turn that the records taken end in, once they are committed; 0 if there are none."""
-        if self.appender is not None:
-            return self.appender.parent or 0
-        return branch.position(self.runs, self.number) if self.number else 0
+        """The last turn of the records taken, once they are committed; 0 if there are none."""
+        return self._position if self.appender is None else self.appender.parent or 0
 
     @property
     def moved(self) -> bool:
-        """Whether the conversation's branch is not to end where it ended."""
+        """True if the conversation's branch must end elsewhere than before."""
         return self._known is None or self._replaced or self.added > 0 or self._position != self.head
 
     @property
     def _position(self) -> int:
         return branch.position(self.runs, self.number) if self.number else 0
 
-    def end(self, changes: dict[str, object]) -> None:
-        """Have what is new committed, with ``changes`` of metadata; nothing if there is nothing to commit."""
+    def end(self, changes: dict[str, object], size: int) -> Done:
+        """Queue what is new for a commit, with ``changes`` of metadata; return the outcome, of ``size`` bytes read."""
         known, moved = self._known, self.moved
-        if not (moved or changes or (self.appender and self.appender.aliases)):
-            return
-        if known:
-            changes["updated_ms"] = known.updated_ms
-        if moved and known and "imported_head" in known.metadata:
-            # where the head moves to is where imports are, unless people have edited what they move
-            changes["imported_head"] = None
-        self.ended = True
-        self._group.end(self.appending(), known.id if known else None, changes, self.head)
+        changed = moved or not changes.keys() <= _TOUCHED
+        if moved or changes or (self.appender and self.appender.aliases):
+            if known:
+                changes["updated_ms"] = known.updated_ms
+            if moved and known and "imported_head" in known.metadata:
+                # where the head moves to is where imports are, unless people have edited what they move
+                changes["imported_head"] = None
+            self.ended = True
+            self._group.end(self.appending(), known.id if known else None, changes, self.head)
+        return self.done(changes, size, changed=changed)
+
+    def done(self, changes: dict[str, object], size: int, *, changed: bool) -> Done:
+        """Return the outcome for the conversation, whose metadata has ``changes``: also for one in the trash."""
+        known, appender = self._known, self.appender
+        described = {**known.metadata, **changes} if known else changes
+        return Done(
+            str(described.get("project", "")),
+            str(described.get("name", "")),
+            changed,
+            self.added,
+            appender.opaque if appender else 0,
+            size,
+            self.problems + (appender.problems if appender else []),
+            known is None,
+            appender.missing if appender else [],
+        )
 
     def has(self, count: int) -> bool:
-        """Whether the conversation has so many records of the session."""
+        """Return whether the conversation has ``count`` records of the session."""
         return count + self._left_out <= self.kept
 
     def _has(self, digest: Hash) -> bool:
-        """Whether the record at hand is the one that the conversation has in its place."""
         number = self._place()
         if self._spelling is not None and self._spelling.changes(number):
-            payload = self._store.payload(branch.position(self.runs, number))
+            payload = self._store.contents.payload(branch.position(self.runs, number))
             return hash_bytes(self._spelling.spelled(number, payload)) == digest
         return self._turn(number).payload_hash == digest
 
     def _redacted(self, payload: bytes) -> bytes | None:
-        """Return what the conversation has of the record at hand if that is all of it but for a secret."""
+        """Return the conversation's version of the record at hand if that only lacks a secret."""
         if not self._comparing:
             return None
         number = self._place()
         if not self._turn(number).flags & REDACTED:
             return None
         try:
-            kept = self._store.payload(branch.position(self.runs, number))
+            kept = self._store.contents.payload(branch.position(self.runs, number))
         except ConvfsError:
             return None
         if self._spelling is not None:
@@ -281,7 +370,6 @@ class Records:
         return kept if is_of(kept, payload) else None
 
     def _place(self) -> int:
-        """Return the number in the branch of the record at hand."""
         if self.copied is None:
             return self.number
         if self._spelling is None:
@@ -303,7 +391,6 @@ class Records:
             return [turns.get(branch.position(self.runs, at + 1))]
 
     def _sums(self, after: int) -> Measure | None:
-        """Return the measures of the records up to ``after``, if they are at hand."""
         if after == 0:
             return Measure(0, 0, 0, 0)
         if self._known is None or branch.position(self.runs, after) != self.head:
@@ -312,10 +399,8 @@ class Records:
         return sums if sums and sums.head == self.head else None
 
 
-def _hash_of(data: memoryview, passed: Callable[[int], None]) -> Hash:
-    """Return the hash of what may be larger than memory."""
-    whole = blake3()
-    for start in range(0, len(data), _HASHED_AT_ONCE):
-        whole.update(data[start : start + _HASHED_AT_ONCE])
-        passed(start)
-    return Hash(whole.digest())
+def _events(store: Store, head: int) -> Iterator[Event]:
+    with suppress(ConvfsError):
+        for _row, event in store.viewer.events(store.records.rows(head)):
+            if isinstance(event, Event):
+                yield event

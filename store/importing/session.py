@@ -1,144 +1,189 @@
-"""One session on its way in: what of it the store has already, and the rest."""
+"""One file being imported: the part that the store has already, and the rest, as one conversation or as many.
 
-from __future__ import annotations
+A session is a file of one part: it is read from where the last import ended, and its conversation remembers that. A
+file of many parts is read as a whole, and a context without a name stands for it: its metadata holds the layout. A
+conversation that comes again in another file, by the tool's id of it, is the same if it goes on from what is known, and
+belongs to that file from then on. If it does not, it stands beside that one as a conversation of its own.
+"""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from store.errors import ConvfsError
-from store.formats.format import Format, Source, Span
-from store.importing.copied import Spelling
-from store.importing.cursor import Cursor, Stamp, stamp, stamps_beside
-from store.importing.describing import forked_from, introduction, news
-from store.importing.envelope import Envelope, EnvelopeBuilder
-from store.importing.group import Group
-from store.importing.imported import Imported, read_imported
-from store.importing.paths import path_text
-from store.importing.records import Diverged, Records
-from store.importing.samples import recalled
-from store.importing.sidecars import bring_sidecars
-from store.importing.snapshot import Known, Prefix, Snapshot
-from store.index.catalogue import Entry
+from store.commit.request import Request
+from store.content.cuts import MAX_CUT_BYTES
+from store.conversations import branch
+from store.errors import ConvfsError, DamageError, UsageError
+from store.events.conversation import NAMING
+from store.formats.core.budget import BETWEEN, LEAST_BETWEEN, MOST_RECORDS
+from store.formats.core.format import Format, Part, Source, Span
+from store.ids import Hash, hash_bytes, now_ms, patch_of
+from store.importing.description import clean, introduction, may_be_renamed, news
+from store.importing.envelope import (
+    Envelope,
+    EnvelopeBuilder,
+    Layout,
+    Share,
+    families,
+    levels,
+    positions,
+    runs_of,
+    settled,
+)
+from store.importing.group import Group, Unseen, stored
+from store.importing.likeness import LOOKED_AT, Continuation, Spelling, beginning, begins_with
+from store.importing.provenance import Imported, ImportedFile, changes_of, main_name, read_as
+from store.importing.records import FIRST_RECORDS, Diverged, Done, RecordIntake, recalled
+from store.importing.snapshot import (
+    Cursor,
+    Prefix,
+    Snapshot,
+    Stamps,
+    file_state,
+    has_copies,
+    hash_of_large,
+    keep_original,
+    nowhere,
+    path_text,
+    rendition,
+    stamps_of,
+)
+from store.index.catalogue import ContextEntry
 from store.store import Store
 
 _LARGEST_ENVELOPE = 16 << 10
-_TOUCHED = frozenset(("cursor", "beside", "updated_ms"))
-"""What changes in the metadata of a conversation whose files were written to and say the same."""
 _LONGEST_GAP = 64 << 10
-"""What stands between records and is longer than this is a record itself."""
+"""A gap between records of more bytes than this is a record itself."""
+
+Progress = Callable[[int, str], None]
+"""Takes the number of bytes dealt with since the last call, and what they were of."""
 
 
-class Done(Struct, frozen=True):
-    """What came of one session: its conversation, and how many records and bytes were new.
+class Written(Struct, frozen=True):
+    """A session without a file: :attr:`open` gives what its tool has written of it.
 
-    ``changed`` says that there is a conversation that is not as it was, or was not there at all (``new``). ``opaque``
-    counts records too large to be looked into, ``problems`` says what was left out, ``missing`` what records refer to
-    that was not to be found, a line each.
+    ``path`` is where it will be known, ``time_ns`` when it was written, in Unix nanoseconds. ``goes_on``: the content
+    goes on from the last import. ``anew``: it replaces what people have made of the session.
     """
 
-    project: str
-    name: str
-    changed: bool
-    records: int
-    opaque: int
-    bytes_read: int
-    problems: list[str]
-    new: bool = False
-    missing: list[str] = []
+    path: Path
+    time_ns: int
+    open: Callable[[], Snapshot]
+    goes_on: bool = False
+    anew: bool = False
 
 
-class SessionImport:
-    """Imports one session into ``store``; ``known`` is the conversation that it was imported as before. Used once.
+class _Import:
+    """An import of one file, the session ``source``, into ``store``."""
 
-    What is left of it when it has been gone through waits in ``group`` to be committed.
-    """
-
-    _alone = False
-    """Whether a new session shares nothing with others."""
-
-    def __init__(self, store: Store, group: Group, format_: Format, source: Source, known: Entry | None) -> None:
+    def __init__(self, store: Store, group: Group, format_: Format, source: Source) -> None:
         self._store = store
         self._group = group
         self._format = format_
         self._source = source
-        self._scratch = store.root / "scratch"
+        self._imported: Imported | ImportedFile | None = None
+        """The file as it was imported before."""
+
+    def _sidecars(self, stamps: Stamps, problems: list[str]) -> dict[str, str]:
+        """Store new and changed files beside a session; return the blobs, in hex by name, of all there ever were."""
+        blobs = dict(self._imported.sidecars) if self._imported else {}
+        known = self._imported.beside if self._imported else {}
+        for name, path in self._source.sidecars:
+            key, where = path_text(name), path_text(path)
+            if key in blobs and where in stamps.beside and known.get(where) == stamps.beside[where]:
+                continue
+            try:
+                with Snapshot(path, self._store.files.aside.scratch) as snapshot:
+                    blobs[key] = stored(self._group.load, snapshot.data, snapshot.passed).hex()
+            except UsageError as error:
+                problems.append(str(error))
+        return blobs
+
+
+class SessionImport(_Import):
+    """Imports one session; ``known`` is its conversation as imported before. Used once.
+
+    At the end, the rest waits in ``group`` for a commit. For a session that was ``written`` into a mount, no file is
+    touched.
+    """
+
+    _imported: Imported | None
+
+    def __init__(
+        self,
+        store: Store,
+        group: Group,
+        format_: Format,
+        source: Source,
+        known: ContextEntry | None,
+        written: Written | None = None,
+    ) -> None:
+        super().__init__(store, group, format_, source)
+        self._written = written
+        self._path = written.path if written else source.path
+        """The path of the session that its conversation records."""
         self._known = known
-        self._records = Records(store, group, format_, source, known)
-        # where it cannot be told what the conversation has, all of the session is brought in anew
-        self._imported = read_imported(known.metadata) if known and not self._records.lost else None
+        self.records = RecordIntake(store, group, format_, source, known, Unseen())
+        # if the conversation's records cannot be determined, all of the session is brought in anew
+        self._imported = read_as(known.metadata, Imported) if known and not self.records.lost else None
         self._envelope = EnvelopeBuilder()
         self._titled: tuple[int, ...] = ()
-        """Numbers of records before those that are gone through, see :class:`Imported`."""
-        self._problems: list[str] = []
+        """Numbers of records before those that are read, see :class:`Imported`."""
+        if written and written.anew and known:
+            # patches cannot be continued from a record in the middle
+            self.records.replace(known.head, () if patch_of(known.head) else store.records.runs(known.head))
 
-    @property
-    def waits(self) -> bool:
-        """Whether anything waits to be committed."""
-        return self._records.ended
-
-    def run(self, progress: Callable[[int, str], None] | None) -> Done:
-        """Bring in what is new, and return what that was."""
-        known, records = self._known, self._records
-        # before anything is read: what changes after this is looked at again next time
-        modified, main, beside = self._stamps()
+    def run(self, progress: Progress | None) -> Done:
+        known, records = self._known, self.records
+        stamps = self._stamps()
         try:
-            goes_on, size, cursor, rest = self._take(main, beside, progress)
+            goes_on, size, cursor, rest = self._take(stamps, progress)
         except Diverged:
             records.replace(records.head, ())
             self._imported, self._titled, self._envelope = None, (), EnvelopeBuilder()
-            goes_on, size, cursor, rest = self._take(main, beside, progress)
+            goes_on, size, cursor, rest = self._take(stamps, progress)
         records.look_again()
-        changes = self._files(cursor, beside, rest).changes(known.metadata if known else {})
-        if not goes_on or records.samples.tell or "sidecars" in changes or not (known and known.title):
-            changes |= self._describe(modified)
-        moved = records.moved
-        records.end(changes)
-        # also of what is in the trash
-        described = known.metadata if known else changes
-        appender = records.appender
-        return Done(
-            str(described.get("project", "")),
-            str(described.get("name", "")),
-            moved or not changes.keys() <= _TOUCHED,
-            records.added,
-            appender.opaque if appender else 0,
-            size,
-            self._problems + (appender.problems if appender else []),
-            known is None,
-            appender.missing if appender else [],
-        )
+        changes = changes_of(self._files(cursor, stamps, rest), known.metadata if known else {})
+        waits = known is not None and records.begun < FIRST_RECORDS and may_be_renamed(known)
+        if waits or not goes_on or records.samples.tell or "sidecars" in changes or not (known and known.title):
+            changes |= self._describe(stamps.modified_ms)
+        if known and known.source != path_text(self._path):
+            changes["source"] = path_text(self._path)
+        return records.end(changes, size)
 
-    def _take(
-        self, main: Stamp, beside: dict[str, Stamp], progress: Callable[[int, str], None] | None
-    ) -> tuple[bool, int, Cursor, bytes]:
-        """Take what is new; say whether that goes on from the last import, and how many bytes it is, as in _read."""
-        with self._open(beside) as snapshot:
+    def _stamps(self) -> Stamps:
+        if self._written is None:
+            return stamps_of(self._source)
+        # those of files that were imported stay as they were: whatever lies there has not changed by this
+        imported = self._imported
+        return Stamps(now_ms(), imported.cursor.stamp, imported.beside) if imported else Stamps(now_ms(), (0, 0), {})
+
+    def _take(self, stamps: Stamps, progress: Progress | None) -> tuple[bool, int, Cursor, bytes]:
+        """Take what is new; return whether it goes on from the last import, its size in bytes, and the two of _read."""
+        with self._open(stamps) as snapshot:
             goes_on = snapshot.start > 0
             if not (goes_on or self._source.first):
-                self._records.look_for_likes(alone=self._alone)
-            cursor, rest = self._read(snapshot, main, progress)
-            self._records.finish()
+                # what a tool writes line by line is read back by offset all the time
+                self.records.look_for_likes(alone=self._written is not None)
+            cursor, rest = self._read(snapshot, stamps, progress)
+            self.records.finish()
             return goes_on, len(snapshot.data) - snapshot.start, cursor, rest
 
-    def _stamps(self) -> tuple[int, Stamp, dict[str, Stamp]]:
-        """Return when the main file changed, in Unix milliseconds, its stamp, and those of what lies beside it."""
-        main = self._source.main
-        return os.stat(main).st_mtime_ns // 1_000_000, stamp(main), stamps_beside(self._source)
-
-    def _read(
-        self, snapshot: Snapshot, main: Stamp, progress: Callable[[int, str], None] | None
-    ) -> tuple[Cursor, bytes]:
-        """Go through what is new; return where to go on next time, and what follows the last record."""
+    def _read(self, snapshot: Snapshot, stamps: Stamps, progress: Progress | None) -> tuple[Cursor, bytes]:
+        """Read what is new; return where to continue next time, and the bytes after the last record."""
         data, label = snapshot.data, path_text(self._source.path.name)
-        type_name, records = self._format.main_type, self._records
+        type_name, records = self._format.main_type, self.records
         prefix = Prefix(snapshot)
         start = end = finished = snapshot.start
-        for path, kind in self._first_files() if start == 0 else ():
-            with Snapshot(path, self._scratch) as file:
+        first = self._source.first
+        types = self._source.first_types or (self._format.first_type,) * len(first)
+        for path, kind in zip(first, types, strict=True) if start == 0 else ():
+            with Snapshot(path, self._store.files.aside.scratch) as file:
                 records.take(kind, file.data[:], file.passed)
         for span in self._spans(data, start):
             self._envelope.gap(bytes(data[end : span.start]))
@@ -155,17 +200,18 @@ class SessionImport:
         finished = finished if unfinished else end
         offset = snapshot.base + finished
         since = min(prefix.since, offset)
-        return Cursor(offset, prefix.at(finished), records.count - unfinished, main, since), rest
+        return Cursor(offset, prefix.at(finished), records.count - unfinished, stamps.main, since), rest
 
-    # -- what is known already -------------------------------------------------------------------------------------
-
-    def _open(self, beside: dict[str, Stamp]) -> Snapshot:
-        """Open the main file: where the last import ended, if all before that is as it was, else at its beginning."""
-        main, imported = self._source.main, self._imported
-        if imported is None or not self._records.has(imported.cursor.records) or not self._has_first(imported, beside):
-            return Snapshot(main, self._scratch)
-        cursor = imported.cursor
-        snapshot = Snapshot(main, self._scratch, Known(cursor.offset, cursor.prefix, cursor.since))
+    def _open(self, stamps: Stamps) -> Snapshot:
+        """Open the main file: at the end of the last import if all before that is unchanged, else at its beginning."""
+        main, scratch, imported = self._source.main, self._store.files.aside.scratch, self._imported
+        if self._written is not None:
+            if self._written.goes_on and imported is not None:
+                self._go_on(imported, imported.read_envelope(self._store))
+            return self._written.open()
+        if imported is None or not self.records.has(imported.cursor.records) or not self._has_first(imported, stamps):
+            return Snapshot(main, scratch)
+        snapshot = Snapshot(main, scratch, imported.cursor)
         if not snapshot.start:
             return snapshot
         following = next(iter(self._format.spans(snapshot.data, snapshot.start)), None)
@@ -176,27 +222,24 @@ class SessionImport:
         if envelope is None or (following is not None and following.start == snapshot.start):
             # the last record itself went on, or how records are parted is lost
             snapshot.close()
-            return Snapshot(main, self._scratch)
+            return Snapshot(main, scratch)
         self._go_on(imported, envelope)
         return snapshot
 
     def _go_on(self, imported: Imported, envelope: Envelope) -> None:
-        """Begin behind the records that the last import finished."""
         count = imported.cursor.records
-        self._records.begin(count)
+        self.records.begin(count)
         self._titled = tuple(number for number in imported.titled if number <= count)
         self._envelope = EnvelopeBuilder(envelope, count - len(imported.first))
 
-    def _has_first(self, imported: Imported, beside: dict[str, Stamp]) -> bool:
-        """Whether the files before the main one are those that were imported."""
+    def _has_first(self, imported: Imported, stamps: Stamps) -> bool:
         if imported.first != _names_of_first(self._source):
             return False
-        return all(beside.get(path_text(path)) == imported.beside.get(path_text(path)) for path in self._source.first)
-
-    # -- records ---------------------------------------------------------------------------------------------------
+        paths = map(path_text, self._source.first)
+        return all(stamps.beside.get(path) == imported.beside.get(path) for path in paths)
 
     def _spans(self, data: memoryview, start: int) -> Iterator[Span]:
-        """Yield the records from ``start`` on, and what is long between them."""
+        """Yield the records from ``start`` on, and long gaps between them."""
         end = start
         for span in self._format.spans(data, start):
             if span.start - end > _LONGEST_GAP:
@@ -206,68 +249,393 @@ class SessionImport:
         if len(data) - end > _LONGEST_GAP:
             yield Span(end, len(data))
 
-    def _first_files(self) -> Iterator[tuple[Path, str]]:
-        """Yield the files that are a record each, with the types of these."""
-        files, types = self._source.first, self._source.first_types
-        yield from zip(files, types or (self._format.first_type,) * len(files), strict=True)
-
-    # -- the conversation ------------------------------------------------------------------------------------------
-
-    def _files(self, cursor: Cursor, beside: dict[str, Stamp], rest: bytes) -> Imported:
-        """Return what the conversation is to remember of its files."""
+    def _files(self, cursor: Cursor, stamps: Stamps, rest: bytes) -> Imported:
         envelope = self._envelope.close(rest)
         encoded = msgspec.json.encode(envelope)
         large = len(encoded) > _LARGEST_ENVELOPE
-        imported = self._imported
-        sidecars, problems = bring_sidecars(
-            self._source,
-            beside,
-            imported.sidecars if imported else {},
-            imported.beside if imported else {},
-            self._records.blob,
-            self._scratch,
-        )
-        self._problems += problems
+        records = self.records
         return Imported(
             cursor=cursor,
-            main="" if self._source.main == self._source.path else path_text(self._source.main.name),
+            written_ns=self._written.time_ns if self._written else None,
+            main=main_name(self._source),
             envelope=None if large else envelope,
-            envelope_blob=self._records.blob(memoryview(encoded), _nowhere).hex() if large else "",
+            envelope_blob=stored(self._group.load, memoryview(encoded)).hex() if large else "",
             first=_names_of_first(self._source),
-            sidecars=sidecars,
-            beside=beside,
-            titled=self._records.samples.titled(self._titled),
-            missing=self._records.missing,
-            copied=self._records.copied,
+            sidecars=self._sidecars(stamps, records.problems),
+            beside=stamps.beside,
+            titled=records.samples.titled(self._titled),
+            missing=records.missing,
+            copied=records.copied,
         )
 
     def _describe(self, modified_ms: int) -> dict[str, object]:
-        """Return what the session says of itself, as far as the conversation does not say it yet."""
-        source, known, records = self._source, self._known, self._records
+        source, known, records = self._source, self._known, self.records
         earlier: Iterable[bytes] = ()
         if records.begun:
             spelling = Spelling(self._store, records.copied)
             earlier = recalled(self._store, records.runs, spelling, records.begun, self._titled)
         about = self._format.about(source, [*earlier, *records.samples.records])
         if known is not None:
-            return news(about, known)
-        told = introduction(self._store, self._group.names, about, source, about.session_id, modified_ms)
-        told["begins"] = records.begins
-        if about.forked_from:
-            told |= forked_from(self._store, source.format, about.forked_from, records)
+            told = news(self._store, self._group.names, about, source, known)
+            if NAMING in known.metadata and (session := clean(about.session_id)) != known.metadata.get("session"):
+                told["session"] = session
+        else:
+            told = introduction(self._store, self._group.names, about, source, about.session_id, modified_ms)
+            # what lies in a file a record is looked for by nothing that copies it, but may be moved
+            begins = records.begins or [beginning(one, self._format) for one in records.samples.records[:LOOKED_AT]]
+            told |= {"begins": begins, "source": path_text(self._path)}
+        if about.forked_from and (known is None or "forked_from" not in known.metadata):
+            for entry in self._store.catalogue.by_origin("session", source.format, clean(about.forked_from), most=1):
+                # the number of records that a new session shares with another
+                shared = records.kept if known is None else 0
+                turn = branch.position(records.runs, shared) if shared else 0
+                told["forked_from"] = {"context": entry.id, "turn": turn}
         return told
 
 
 def _names_of_first(source: Source) -> tuple[str, ...]:
-    """Return the names of the files before the main one, relative to the session's directory."""
     folder = source.path.parent if source.main == source.path else source.path
     return tuple(path_text(os.path.relpath(path, folder)) for path in source.first)
-
-
-def _nowhere(_offset: int) -> None:
-    """Take no notice of how far reading has come."""
 
 
 def _shifted(passed: Callable[[int], None], start: int) -> Callable[[int], None]:
     """Return ``passed`` for offsets that count from ``start``."""
     return lambda offset: passed(start + offset)
+
+
+# -- files of many conversations -----------------------------------------------------------------------------------
+
+_DESCRIBED_BY = 200
+
+
+class _Brought(Struct):
+    """A conversation of the file that has been read, or left out: then it has no ``tip``."""
+
+    done: Done
+    known: ContextEntry | None = None
+    incomplete: bool = False
+    context: int = 0
+    tip: int = 0
+
+
+class _Parts:
+    """The conversations in a file, whose context is ``file`` (0: none yet), and their counterparts in the store."""
+
+    def __init__(
+        self, store: Store, format_: Format, data: memoryview, spans: Sequence[Span], parts: Sequence[Part], file: int
+    ) -> None:
+        self.parts = parts
+        self.spans = spans
+        self._store = store
+        self._format = format_
+        self._data = data
+        self._file = file
+        self._family = {at: family for family in families(part.base for part in parts) for at in family}
+        self._found: dict[int, ContextEntry | None] = {}
+
+    def key(self, at: int) -> str:
+        return clean(self.parts[at].key)
+
+    def size(self, at: int) -> int:
+        return sum(self.spans[record].end - self.spans[record].start for record in self.parts[at].records)
+
+    def record(self, number: int) -> bytes:
+        span = self.spans[number]
+        return bytes(self._data[span.start : span.end])
+
+    def known(self, at: int) -> ContextEntry | None:
+        """Return the conversation that the part at a position is, None if it is a new one."""
+        if at not in self._found:
+            self._found[at] = self._find(at)
+        return self._found[at]
+
+    def _find(self, at: int) -> ContextEntry | None:
+        entries = self._store.catalogue.by_origin("part", self._format.name, self.key(at), most=-1)
+        for entry in entries:
+            if entry.metadata.get("file") == self._file:
+                return entry
+        if not entries:
+            return None
+        family = [self.parts[other] for other in self._family[at]]
+        now = Continuation(
+            self._store, self._format, lambda: (self.record(number) for part in family for number in part.records)
+        )
+        digests = self._digests(at)
+        for entry in entries:
+            if now.goes_on_from(entry) or (digests and begins_with(self._store, entry, digests)):
+                return entry
+        return None
+
+    def _digests(self, at: int) -> list[Hash]:
+        records: list[int] = []
+        end = len(self.parts[at].records) + self.parts[at].shared
+        while at >= 0:
+            part = self.parts[at]
+            records[:0] = part.records[: max(end - part.shared, 0)]
+            at, end = part.base, min(end, part.shared)
+        return [hash_bytes(self.record(record)) for record in records]
+
+
+class FileImport(_Import):
+    """Imports a file of many conversations; ``file`` is the context of the file. Used once.
+
+    Nothing else waits in ``group``. ``by_hand``: the original of a rendered file is kept. ``pruned``: conversations
+    that were here and were deleted for good are brought in, too.
+    """
+
+    _imported: ImportedFile | None
+
+    def __init__(
+        self,
+        store: Store,
+        group: Group,
+        format_: Format,
+        source: Source,
+        file: ContextEntry | None,
+        *,
+        by_hand: bool = True,
+        pruned: bool = False,
+    ) -> None:
+        super().__init__(store, group, format_, source)
+        self._by_hand = by_hand
+        self._with_pruned = pruned
+        self._file = file.id if file else 0
+        self._imported = read_as(file.metadata, ImportedFile) if file else None
+        self._heads: dict[str, int] = {}
+        """The tips, by conversation, whose records are in the file instead of those that were imported from it."""
+        self._brought: list[_Brought] = []
+        self._redacted = False
+        """True if the file has records that were redacted since."""
+        self._waiting: list[tuple[_Brought, RecordIntake]] = []
+        self.unseen = Unseen()
+        """The texts of the file that no event shows."""
+        self.problems: list[str] = []
+        """Conversations and files that were left out, or could not be brought in, a line each."""
+        self.left_out = 0
+        """The number of conversations that were left out because they had been deleted."""
+
+    def run(self, progress: Progress | None, *, dry_run: bool = False) -> list[Done] | None:
+        """Bring in what is new, and return the outcome for each conversation; nothing if the file is unchanged.
+
+        Returns None, and does nothing, if the format says that the file's records are a single conversation.
+        ``dry_run``: bring in nothing; then names and sizes are not reported.
+        """
+        source, imported = self._source, self._imported
+        before = file_state(source)
+        stamps = stamps_of(source)
+        with (
+            rendition(self._store.files.aside.scratch, self._format, source) as rendered,
+            Snapshot(rendered or source.main, self._store.files.aside.scratch) as snapshot,
+        ):
+            prefix = "" if dry_run else hash_of_large(snapshot.data, snapshot.passed).hex()
+            as_it_was = imported and not imported.incomplete and prefix in imported.states
+            if imported and as_it_was and not (self._with_pruned or dry_run):
+                cursor = msgspec.structs.replace(imported.cursor, stamp=stamps.main)
+                sidecars = self._sidecars(stamps, self.problems)
+                now = msgspec.structs.replace(imported, cursor=cursor, beside=stamps.beside, sidecars=sidecars)
+                self._note(self._with_original(now, rendered, before))
+                return []
+            parts = self._parts(snapshot.data, rendered)
+            if parts is None:
+                return None
+            count = len(parts.parts)
+            if dry_run or not self._file:
+                left = [at for at in range(count) if not self._pruned(parts, at)]
+                if dry_run or (not left and count):
+                    # or nothing that it holds may be here
+                    self.left_out = count - len(left)
+                    return [self._surveyed(parts, at) for at in left]
+                self._file = self._stand_for()
+            self._heads = imported.heads(snapshot.data) if imported else {}
+            places = self._bring(snapshot, parts, stamps, progress)
+            layout = Layout(_between(snapshot, parts), tuple(places))
+            # if a conversation could not be brought in, the file is looked at again next time
+            if all(place.context for place in places):
+                now = ImportedFile(
+                    main=main_name(source),
+                    layout=self._keep_layout(layout).hex(),
+                    sidecars=self._sidecars(stamps, self.problems),
+                    # the hash of records that were redacted since would reveal them
+                    cursor=Cursor(len(snapshot.data), "" if self._redacted else prefix, layout.count, stamps.main),
+                    beside=stamps.beside,
+                    incomplete=any(brought.incomplete for brought in self._brought),
+                    rendered=rendered is not None,
+                    original=imported.original if imported else {},
+                    original_of=imported.original_of if imported else "",
+                )
+                self._note(self._with_original(now, rendered, before))
+        return [brought.done for brought in self._brought]
+
+    def _parts(self, data: memoryview, rendered: Path | None) -> _Parts | None:
+        spans = list(islice(self._format.spans(data, 0), MOST_RECORDS + 1))
+        if len(spans) > MOST_RECORDS:
+            raise DamageError(f"it has more than {MOST_RECORDS} records, which is too many for one file; split it")
+        told = self._format.parts(self._source, data, spans)
+        if told is None and rendered is not None:
+            first = [bytes(data[span.start : span.end]) for span in spans[:_DESCRIBED_BY]]
+            about = self._format.about(self._source, first)
+            told = [Part(path_text(self._source.path), range(len(spans)), about)]
+        if told is None:
+            return None
+        parts = _Parts(self._store, self._format, data, spans, settled(told, len(spans)), self._file)
+        between = len(data) - sum(map(parts.size, range(len(parts.parts))))
+        if between > max(LEAST_BETWEEN, len(data) // BETWEEN):
+            raise DamageError(f"{between} of its {len(data)} bytes are no conversations; it is not read")
+        return parts
+
+    def _pruned(self, parts: _Parts, at: int) -> int:
+        """Return the old id of the part at a position if it is left out because it was deleted, else 0."""
+        if self._with_pruned or parts.known(at) is not None:
+            return 0
+        return self._store.catalogue.pruned("part", self._source.format, parts.key(at))
+
+    def _surveyed(self, parts: _Parts, at: int) -> Done:
+        """Return the expected outcome for a conversation: whether it is new, has other records, or another last one."""
+        part, known = parts.parts[at], parts.known(at)
+        count = part.shared + len(part.records)
+        changed = known is None or branch.length(self._store.records.runs(known.imported_head)) != count
+        if known is not None and not changed and part.records:
+            last = self._store.turns.get(known.imported_head).payload_hash
+            changed = last != hash_bytes(parts.record(part.records[-1]))
+        return Done(changed=changed, new=known is None)
+
+    def _bring(self, snapshot: Snapshot, parts: _Parts, stamps: Stamps, progress: Progress | None) -> list[Share]:
+        """Bring in the conversations, bases before their branches; return the file's share of each."""
+        at = positions(parts.parts)
+        found: dict[int, _Brought] = {}
+        label = path_text(self._source.path.name)
+        for level in levels(parts.parts):
+            for number in level:
+                part = parts.parts[number]
+                base = found[part.base] if part.base >= 0 else None
+                if base is not None and not base.context:
+                    # the failure has been reported
+                    found[number] = base
+                    continue
+                gone = self._pruned(parts, number)
+                if base is not None and not base.tip and parts.known(number) is None:
+                    # what it begins with was deleted
+                    gone = base.context
+                if gone:
+                    found[number] = _Brought(Done(), context=gone)
+                    self.left_out += 1
+                    continue
+                found[number] = brought = self._part(snapshot, parts, number, base, stamps.modified_ms)
+                self._brought.append(brought)
+                if progress:
+                    progress(parts.size(number), label)
+                if self._group.full:
+                    self._commit()
+            # what branches off these follows turns that have been committed
+            self._commit()
+        return [
+            Share(
+                parts.key(number),
+                found[number].context,
+                found[number].tip,
+                runs_of([at[record] for record in part.records]),
+                part.base,
+                part.shared,
+            )
+            for number, part in enumerate(parts.parts)
+        ]
+
+    def _part(self, snapshot: Snapshot, parts: _Parts, at: int, base: _Brought | None, modified_ms: int) -> _Brought:
+        """Read one conversation; its new part waits for a commit."""
+        store, source, part, known = self._store, self._source, parts.parts[at], parts.known(at)
+        records = RecordIntake(store, self._group, self._format, source, known, self.unseen)
+        if known is not None and (tip := self._heads.get(str(known.id))):
+            # what was pruned since is not compared with
+            with suppress(ConvfsError):
+                # patches cannot be continued from a record in the middle
+                records.replace(tip, () if patch_of(tip) else store.records.runs(tip))
+        shared: tuple[tuple[int, int], ...] = ()
+        if base is not None:
+            # if the base was deleted, its branches still have the shared records
+            above = base.tip or (known.imported_head if known else 0)
+            shared = tuple(branch.part(store.records.runs(above), 0, part.shared))
+            records.follow(shared)
+        for record in part.records:
+            span = parts.spans[record]
+            records.take(self._format.main_type, snapshot.data[span.start : span.end], nowhere)
+            snapshot.passed(span.start)
+        size = parts.size(at)
+        elsewhere = known is not None and known.metadata.get("file") != self._file
+        if elsewhere and not records.added and 0 < records.number < records.kept:
+            # an older file than the one that it came from last
+            done = records.done({}, size, changed=False)
+        else:
+            records.look_again()
+            self._redacted = self._redacted or bool(records.redacted)
+            if known is not None:
+                changes = news(store, self._group.names, part.about, source, known)
+            else:
+                session = part.about.session_id or part.key
+                changes = introduction(store, self._group.names, part.about, source, session, modified_ms)
+                changes["part"] = parts.key(at)
+                if base is not None and base.context:
+                    changes["forked_from"] = {"context": base.context, "turn": branch.position(shared, part.shared)}
+            more: dict[str, object] = {"file": self._file, "missing": records.missing or None}
+            before = known.metadata if known else {}
+            changes |= {name: value for name, value in more.items() if before.get(name) != value}
+            done = records.end(changes, size)
+        brought = _Brought(done, known, bool(records.missing))
+        self._waiting.append((brought, records))
+        return brought
+
+    def _commit(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        errors = iter(self._group.commit())
+        for brought, records in waiting:
+            error = next(errors) if records.ended else None
+            if error is not None:
+                self.problems.append(f"{brought.done.project}/{brought.done.name}: {error}")
+                continue
+            appended = records.appender.context if records.appender else 0
+            brought.context = brought.known.id if brought.known else appended
+            brought.tip = records.tip
+
+    def _with_original(self, now: ImportedFile, rendered: Path | None, before: object) -> ImportedFile:
+        """Return ``now`` with the file itself, if that must be kept; ``before`` is the state in which it was read."""
+        if rendered is None or not self._by_hand or self._redacted:
+            # the file itself would bring a redacted secret back
+            return now
+        blobs = keep_original(self._source, rendered, self._group.load)
+        if not has_copies(rendered) and file_state(self._source) != before:
+            self.problems.append(
+                f"{path_text(self._source.path)}: it was written to while it was read: its conversations are here,"
+                " but not the file itself"
+            )
+            return now
+        return msgspec.structs.replace(now, original=blobs, original_of=now.layout)
+
+    def _stand_for(self) -> int:
+        described = {"layout_of": path_text(self._source.path), "format": self._source.format}
+        request = Request(None, changes=msgspec.json.encode(described), move_head=False)
+        return self._store.writer.submit(request).head.context
+
+    def _note(self, imported: ImportedFile) -> None:
+        self._group.load.sync()
+        changes = changes_of(imported, self._store.catalogue.entry(self._file).metadata)
+        if changes:
+            self._store.writer.submit(Request(self._file, changes=msgspec.json.encode(changes), move_head=False))
+
+    def _keep_layout(self, layout: Layout) -> Hash:
+        """Store the layout; the part in common with the one before is not stored again."""
+        encoded = layout.encode()
+        if len(encoded) > MAX_CUT_BYTES:
+            return stored(self._group.load, memoryview(encoded))
+        before = self._imported.layout if self._imported else ""
+        earlier = {hash_bytes(encoded): Hash(bytes.fromhex(before))} if before else {}
+        return self._group.load.payloads([encoded], earlier)[0]
+
+
+def _between(snapshot: Snapshot, parts: _Parts) -> Envelope:
+    """Return the bytes between the spans of conversations; the other spans are part of them."""
+    builder, end, data = EnvelopeBuilder(), 0, snapshot.data
+    for record in positions(parts.parts):
+        span = parts.spans[record]
+        builder.gap(bytes(data[end : span.start]))
+        end = span.end
+        snapshot.passed(end)
+    return builder.close(bytes(data[end:]))

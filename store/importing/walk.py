@@ -1,28 +1,27 @@
 """Finding sessions under the paths that a user names."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
-from store.formats.files import open_regular
-from store.formats.format import Format, Source
-from store.formats.look import Look
+from store.formats.core.format import Format, Source
+from store.formats.core.look import Look, open_regular
 from store.formats.registry import FORMATS
 
 _OWN_TYPE = "fuse.convfs"
 _MOST_STEPS = 1000
-"""Names that are followed before a path is taken to go round in circles."""
+"""The number of names that are followed before a path is taken to go round in circles."""
+_LEADS_OUT = "it is a link that leads out of what was named: name the file that it leads to"
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
 class Unchanged(Struct, frozen=True):
-    """A session that is known and as it was."""
+    """A known session that has not changed."""
 
     path: Path
 
@@ -43,7 +42,7 @@ class Unreadable(Struct, frozen=True):
 Found = Source | Unchanged | Skipped | Unreadable
 
 Known = Callable[[Path], "Collection[Path] | None"]
-"""Returns the files that a session is made of beside the path that names it, None if it is new or has changed."""
+"""Returns the files of a session beside the path that names it, None if it is new or has changed."""
 
 
 def walk(
@@ -51,12 +50,17 @@ def walk(
     formats: Sequence[Format] = FORMATS,
     known: Known = lambda _path: None,
     apart: frozenset[Path] = frozenset(),
+    *,
+    guess: bool = False,
 ) -> Iterator[Found]:
-    """Yield what is at or under ``path``: by name, a directory's files before what is in its directories.
+    """Yield everything at or under ``path``: by name, a directory's files before those in its directories.
 
-    Files that belong to a session are not yielded. The directories ``apart`` are passed by, and so are mounts of convfs
-    itself (asking the system's mount table: touching one from its own daemon would hang). Symbolic links to
-    directories are not followed.
+    Files that belong to a session are not yielded. The directories ``apart`` are skipped, and so are mounts of convfs
+    itself (by the system's mount table: touching one from its own daemon would hang). ``path`` may be a link; of those
+    below it, links to directories are not followed, nor any that lead out: an unpacked archive may hold a link to
+    whatever its maker wants to see imported.
+
+    With ``guess``, ``path`` itself is a session of the first format, if it is a file.
     """
     mounts = own_mounts()
     start = Path(os.path.abspath(path))
@@ -72,6 +76,7 @@ def walk(
     belonging: set[Path] = set()
     # a stack, not recursion: directories nest deeper than calls may
     waiting = [(start, mode)]
+    bounds = _Bounds(start)
     while waiting:
         path, mode = waiting.pop()
         if path in belonging:
@@ -86,14 +91,16 @@ def walk(
             continue
         try:
             source = claim(path, formats)
+            if source is None and guess and path == start and stat.S_ISREG(mode):
+                source = Source(formats[0].name, path, path)
             if source is not None:
                 belonging.update(source.first, (beside for _name, beside in source.sidecars))
-                yield source
+                yield from bounds.kept(source)
             elif stat.S_ISREG(mode):
                 open_regular(path).close()
                 yield Skipped(path)
             else:
-                waiting += reversed(_entries(path, apart))
+                waiting += reversed(_entries(path, apart, bounds))
         except FileNotFoundError:
             # gone since it was listed
             continue
@@ -101,8 +108,43 @@ def walk(
             yield Unreadable(path, _reason(error))
 
 
+class _Bounds:
+    """The bounds of ``start``: it, and its surroundings, but not the targets of links there."""
+
+    def __init__(self, start: Path) -> None:
+        self._start = start
+        self._real: dict[str, str] = {}
+        """The real paths of directories that were asked for: a session may have thousands of files in one."""
+
+    def holds(self, path: Path) -> bool:
+        """Return whether links, followed, lead from ``path`` only to where it seems to be.
+
+        That is below what it has in common with ``start``: sessions may have files beside the directory of sessions.
+        """
+        common = os.path.commonpath((self._start, os.path.abspath(path)))
+        is_there = os.path.realpath(path) if path.is_symlink() else f"{self._real_of(path.parent)}/{path.name}"
+        return within(Path(is_there), frozenset((Path(self._real_of(common)),)))
+
+    def kept(self, source: Source) -> Iterator[Found]:
+        """Yield a session without the files beside it that links lead out to, then those; only these if it is one."""
+        if out := [path for path in (source.main, *source.first, *source.beside) if not self.holds(path)]:
+            yield Unreadable(out[0], _LEADS_OUT)
+            return
+        inside = tuple(one for one in source.sidecars if self.holds(one[1]))
+        yield source if len(inside) == len(source.sidecars) else msgspec.structs.replace(source, sidecars=inside)
+        for one in source.sidecars:
+            if one not in inside:
+                yield Unreadable(one[1], _LEADS_OUT)
+
+    def _real_of(self, folder: Path | str) -> str:
+        folder = str(folder)
+        if folder not in self._real:
+            self._real[folder] = os.path.realpath(folder)
+        return self._real[folder]
+
+
 def discover(home: Path, cwd: Path) -> list[Path]:
-    """Return the directories in which this user's tools keep sessions, but for those that are in a mounted store."""
+    """Return the directories in which this user's tools keep sessions, except those in a mounted store."""
     mounts = own_mounts()
     found = (path for format_ in FORMATS for path in format_.homes(home, cwd))
     return [path for path in found if not leads_into(Path(os.path.abspath(path)), mounts)]
@@ -122,27 +164,28 @@ def own_mounts(table: Path = Path("/proc/self/mountinfo")) -> frozenset[Path]:
 def claim(path: Path, formats: Sequence[Format]) -> Source | None:
     """Return the session that stands at a path, None if none does. Raises OSError for what cannot be read."""
     look = Look(path)
-    for format_ in formats:
-        source = format_.claim(look)
-        if source is not None:
-            return source
-    return None
+    return next((source for format_ in formats if (source := format_.claim(look)) is not None), None)
 
 
-def _entries(folder: Path, apart: frozenset[Path]) -> list[tuple[Path, int]]:
-    """Return the paths in a directory and their modes, files first; what is not to be followed is left out."""
+def is_empty(source: Source) -> bool:
+    """Return whether a session has nothing but the name of its file. Raises OSError if that has gone."""
+    return not source.first and source.main.stat().st_size == 0
+
+
+def _entries(folder: Path, apart: frozenset[Path], bounds: _Bounds) -> list[tuple[Path, int]]:
+    """Return the paths in a directory and their modes, files first, without those that must not be followed."""
     found: list[tuple[bool, str, Path, int]] = []
     with os.scandir(folder) as entries:
         for entry in entries:
             path = folder / entry.name
-            mode = None if path in apart else _mode(entry, apart)
+            mode = None if path in apart else _mode(entry, apart, bounds)
             if mode is not None:
                 found.append((mode == stat.S_IFDIR, entry.name, path, mode))
     found.sort()
     return [(path, mode) for _is_folder, _name, path, mode in found]
 
 
-def _mode(entry: os.DirEntry[str], apart: frozenset[Path]) -> int | None:
+def _mode(entry: os.DirEntry[str], apart: frozenset[Path], bounds: _Bounds) -> int | None:
     """Return S_IFREG or S_IFDIR, 0 for anything else, None for links that are not followed."""
     try:
         if not entry.is_symlink():
@@ -150,13 +193,13 @@ def _mode(entry: os.DirEntry[str], apart: frozenset[Path]) -> int | None:
         target = Path(os.path.abspath(os.path.join(os.path.dirname(entry.path), os.readlink(entry.path))))
         if within(target, apart) or entry.is_dir():
             return None
-        return stat.S_IFREG if entry.is_file() else 0
+        return stat.S_IFREG if entry.is_file() and bounds.holds(Path(entry.path)) else 0
     except OSError:
         return 0
 
 
 def leads_into(path: Path, mounts: frozenset[Path]) -> bool:
-    """Say whether an absolute path leads into a mount, by links too; nothing in the mounts is looked at for it."""
+    """Return whether an absolute path leads into a mount, by links too; nothing in the mounts is touched for it."""
     if within(path, mounts):
         return True
     left = list(path.parts[1:])
@@ -177,7 +220,7 @@ def leads_into(path: Path, mounts: frozenset[Path]) -> bool:
 
 
 def within(path: Path, apart: frozenset[Path]) -> bool:
-    """Say whether a path is one of the directories ``apart``, or below one."""
+    """Return whether a path is one of the directories ``apart``, or below one."""
     return bool(apart) and not apart.isdisjoint((path, *path.parents))
 
 

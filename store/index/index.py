@@ -1,25 +1,62 @@
-"""The index: what the logs and packs say, filed for look-up.
+"""The index: the contents of logs and packs, filed for look-up.
 
-:meth:`Index.apply` takes the frames of the head log in order, live and when rebuilding alike, so that an index made
-anew equals one that grew.
+:meth:`Index.apply` takes the frames of the head log in order, both live and in a rebuild, so a rebuilt index equals one
+that grew.
 """
 
-import os
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
 import store.disk.head_format as heads
-from store.disk import durable
 from store.errors import DamageError
 from store.ids import Hash, hash_key, type_tag
-from store.index.database import Database
-from store.index.filing import file_frames
-from store.index.places import Place as Place
-from store.index.places import Places
-from store.index.schema import DERIVED_FROM_LOGS
-from store.index.sums import sum_of
+from store.index.database import DERIVED_FROM_LOGS, Database, put
+from store.index.frames import file_frames
+
+BlobPlace = tuple[int, int, int]
+"""The place of a blob: pack number, offset of the record in it, member of the group (0 if it is none)."""
+
+
+class Places:
+    """Blobs, by the first eight bytes of their hashes, and their places."""
+
+    def __init__(self, places: Iterable[tuple[Hash, BlobPlace]] = ()) -> None:
+        self._keys = array("q")
+        self._packs = array("Q")
+        self._offsets = array("Q")
+        self._members = array("I")
+        self._sorted = array("q")
+        for digest, place in places:
+            self.add(digest, place)
+
+    def add(self, digest: Hash, place: BlobPlace) -> None:
+        """Add the place of a blob."""
+        pack, offset, member = place
+        self._keys.append(hash_key(digest))
+        self._packs.append(pack)
+        self._offsets.append(offset)
+        self._members.append(member)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, digest: Hash) -> bool:
+        """Return whether a blob is one of them, going by the first eight bytes of its hash."""
+        if len(self._sorted) != len(self._keys):
+            self._sorted = array("q", sorted(self._keys))
+        key = hash_key(digest)
+        at = bisect_left(self._sorted, key)
+        return at < len(self._sorted) and self._sorted[at] == key
+
+    def rows(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield key, pack, offset and member of all of them, in the order of the keys."""
+        for at in sorted(range(len(self._keys)), key=self._keys.__getitem__):
+            yield self._keys[at], self._packs[at], self._offsets[at], self._members[at]
+
 
 _LOOKUPS_AT_ONCE = 500
 _ROWS_AT_ONCE = 20_000
@@ -32,13 +69,11 @@ class Index:
 
     def __init__(self, path: Path, boot: str = "") -> None:
         """Open the index. Raises DamageError if the file is no database."""
-        # for its owner alone, as every file of a store
-        os.close(durable.open_file(path, create=True))
         self.db = Database(path, boot)
 
     @property
     def usable(self) -> bool:
-        """Whether the tables are of this version and nothing can be missing (else the index must be rebuilt)."""
+        """True if the tables are of this version and nothing can be missing; otherwise the index must be rebuilt."""
         return self.db.trusted and self.db.current
 
     def close(self, *, sync: bool = False) -> None:
@@ -47,20 +82,25 @@ class Index:
 
     # -- blobs ---------------------------------------------------------------------------------------------------
 
-    def add_blobs(self, places: Iterable[tuple[Hash, Place]], packs: Mapping[int, int] = _NONE) -> None:
-        """File where blobs lie. Of ``packs``, by number, all blobs up to this length are filed then."""
+    def add_blobs(
+        self, places: Iterable[tuple[Hash, BlobPlace]], packs: Mapping[int, int] = _NONE, *, hold: bool = False
+    ) -> None:
+        """File where blobs lie. Of ``packs``, by number, all blobs up to this length are filed then.
+
+        ``hold`` as of :meth:`Database.writing`: without, StoreFull where that has no room.
+        """
         rows = [(hash_key(digest), *place) for digest, place in places]
         if rows or packs:
-            with self.db.writing() as sql:
+            with self.db.writing(hold=hold) as sql:
                 _add(sql, rows, packs)
 
     def packs(self) -> dict[int, int]:
         """Return up to where each pack is filed."""
         rows = self.db.query("SELECT * FROM packs")
-        return {number: length for number, length in (self.db.checked("packs", row) for row in rows)}
+        return dict(self.db.checked("packs", row) for row in rows)
 
     def replace_packs(self, places: Places, packs: Mapping[int, int], replaced: Sequence[int]) -> None:
-        """File what lies in ``packs``, as :meth:`add_blobs`; then count these as filed and ``replaced`` as not.
+        """File the blobs in ``packs``, as :meth:`add_blobs` does; then count these as filed and ``replaced`` as not.
 
         The latter is all or nothing. The former is done a part at a time, so that others may write in between. The rows
         of the packs that were replaced stay until :meth:`forget_packs`, and they are filed again if their files should
@@ -68,9 +108,9 @@ class Index:
         """
         rows = places.rows()
         while some := list(islice(rows, _ROWS_AT_ONCE)):
-            with self.db.writing() as sql:
+            with self.db.writing(hold=False) as sql:
                 _add(sql, some, {})
-        with self.db.writing() as sql:
+        with self.db.writing(hold=False) as sql:
             _add(sql, [], packs)
             sql.executemany("DELETE FROM packs WHERE number = ?", [(number,) for number in replaced])
 
@@ -82,7 +122,7 @@ class Index:
             # on a connection of its own, so that nobody waits meanwhile
             row = self.db.one("SELECT key FROM blobs WHERE key >= ? LIMIT 1 OFFSET ?", (after, _ROWS_AT_ONCE))
             up_to = row[0] if row else _GREATEST_KEY
-            with self.db.writing() as sql:
+            with self.db.writing(hold=False) as sql:
                 sql.execute(
                     f"DELETE FROM blobs WHERE key BETWEEN ? AND ? AND pack IN ({marks})", (after, up_to, *numbers)
                 )
@@ -90,19 +130,19 @@ class Index:
                 break
             # also where very many rows have the same key
             after = max(up_to, after + 1)
-        with self.db.writing() as sql:
+        with self.db.writing(hold=False) as sql:
             sql.executemany("DELETE FROM packs WHERE number = ?", [(number,) for number in numbers])
 
-    def locate(self, digests: Sequence[Hash]) -> dict[Hash, list[Place]]:
+    def locate(self, digests: Sequence[Hash]) -> dict[Hash, list[BlobPlace]]:
         """Return, for each hash, the places that may hold it (usually one; hashes not filed are left out)."""
         if len(digests) == 1:
-            places: list[Place] = self.db.query(
+            places: list[BlobPlace] = self.db.query(
                 "SELECT pack, offset, member FROM blobs WHERE key = ?", (hash_key(digests[0]),)
             )
             return {digests[0]: places} if places else {}
         keys = {digest: hash_key(digest) for digest in digests}
         wanted = list(set(keys.values()))
-        by_key: dict[int, list[Place]] = {}
+        by_key: dict[int, list[BlobPlace]] = {}
         for start in range(0, len(wanted), _LOOKUPS_AT_ONCE):
             some = wanted[start : start + _LOOKUPS_AT_ONCE]
             rows = self.db.query(
@@ -139,25 +179,24 @@ class Index:
     @property
     def seq(self) -> int:
         """The sequence number up to which frames have been applied."""
-        value = self.db.state("seq")
-        return value if isinstance(value, int) else 0
+        return self.db.number("seq")
 
-    def apply(self, frames: Iterable[heads.Frame]) -> None:
-        """File what ``frames`` say, all or nothing; they come in the order of the log.
+    def apply(self, frames: Iterable[heads.HeadFrame]) -> None:
+        """File ``frames``, all or nothing; they come in the order of the log.
 
         DamageError where a row that they change is damaged: it stays as it is.
         """
         with self.db.writing() as sql:
             self._file(sql, frames)
 
-    def renew(self, frames: Iterable[heads.Frame]) -> None:
-        """File what ``frames``, those of the whole log, say, in the place of all that was filed of it before."""
+    def renew(self, frames: Iterable[heads.HeadFrame]) -> None:
+        """File ``frames``, those of the whole log, in place of all its earlier rows."""
         with self.db.writing() as sql:
             for table in DERIVED_FROM_LOGS:
                 sql.execute(f"DELETE FROM {table}")
             self._file(sql, frames)
 
-    def _file(self, sql: sqlite3.Connection, frames: Iterable[heads.Frame]) -> None:
+    def _file(self, sql: sqlite3.Connection, frames: Iterable[heads.HeadFrame]) -> None:
         try:
             file_frames(sql, frames)
         except DamageError as error:
@@ -168,6 +207,4 @@ def _add(sql: sqlite3.Connection, rows: list[tuple[int, int, int, int]], packs: 
     # in the order in which they lie, so that each page is gone to once
     rows.sort()
     sql.executemany("INSERT OR IGNORE INTO blobs VALUES (?, ?, ?, ?)", rows)
-    sql.executemany(
-        "INSERT OR REPLACE INTO packs VALUES (?, ?, ?)", [(*filed, sum_of(filed)) for filed in packs.items()]
-    )
+    put(sql, "packs", packs.items())

@@ -1,23 +1,19 @@
 """Notes in the index: idempotency keys, the file system roots of turns, turns that are still being written."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from store.disk.head_format import Frame
-from store.disk.note_format import Appended, Closed, FsRoot, Opened
+from store.disk.head_format import AppendNoted, Closed, FsRoot, HeadFrame, TurnOpened
 from store.errors import DamageError
 from store.ids import Hash
-from store.index.database import Database
-from store.index.sums import holds, sum_of
+from store.index.database import Database, holds, put
 
 KeyPlace = tuple[int, bytes]
 """A context, and a key that is a client's own in it."""
 
 KEPT_MS = 24 * 3600 * 1000
-"""How long an idempotency key holds."""
+"""The time that an idempotency key holds."""
 _SLACK_MS = 3600 * 1000
 
 _KEYS_AT_ONCE = 64
@@ -39,9 +35,9 @@ class Notes:
         self._db = db
 
     def keys(self, places: Sequence[KeyPlace]) -> dict[KeyPlace, tuple[int, int] | DamageError]:
-        """Return which turn a client appended under each of these keys, and when; those that are not known are missing.
+        """Return the turn that a client appended under each of these keys, and when; unknown keys are missing.
 
-        Where what is noted of a key is damaged, that is what is returned.
+        If the note of a key is damaged, the damage is returned in its place.
         """
         found: dict[KeyPlace, tuple[int, int] | DamageError] = {}
         # no row holds a number beyond these, and one that is asked for would have the others not found
@@ -67,17 +63,17 @@ class Notes:
         return {number: (context, at) for number, context, at in (self._db.checked("open_turns", row) for row in rows)}
 
 
-def file_notes(sql: sqlite3.Connection, frames: Iterable[Frame]) -> None:
-    """File what notes say, in the order of the log. DamageError where that would take out a damaged row."""
+def file_notes(sql: sqlite3.Connection, frames: Iterable[HeadFrame]) -> None:
+    """File notes, in the order of the log. DamageError if that would take out a damaged row."""
     keys: list[tuple[int, bytes, int, int]] = []
     oldest: int | None = None
     for frame in frames:
         body = frame.body
-        if isinstance(body, Appended):
+        if isinstance(body, AppendNoted):
             if oldest is None:
                 oldest = _oldest(sql, body.time_ms)
             if oldest < body.time_ms - KEPT_MS - _SLACK_MS:
-                _put_keys(sql, keys)
+                put(sql, "keys", keys)
                 keys = []
                 oldest = _oldest(sql, body.time_ms)
                 if oldest < body.time_ms - KEPT_MS - _SLACK_MS:
@@ -86,14 +82,12 @@ def file_notes(sql: sqlite3.Connection, frames: Iterable[Frame]) -> None:
             keys.append((frame.context, body.key, body.turn, body.time_ms))
             oldest = min(oldest, body.time_ms)
         elif isinstance(body, FsRoot):
-            root = (body.turn, body.root)
-            sql.execute("INSERT OR REPLACE INTO fs_roots VALUES (?, ?, ?)", (*root, sum_of(root)))
-        elif isinstance(body, Opened):
-            opened = (frame.seq, frame.context, frame.offset)
-            sql.execute("INSERT OR REPLACE INTO open_turns VALUES (?, ?, ?, ?)", (*opened, sum_of(opened)))
+            put(sql, "fs_roots", [(body.turn, body.root)])
+        elif isinstance(body, TurnOpened):
+            put(sql, "open_turns", [(frame.seq, frame.context, frame.offset)])
         elif isinstance(body, Closed):
             sql.execute("DELETE FROM open_turns WHERE number = ?", (body.number,))
-    _put_keys(sql, keys)
+    put(sql, "keys", keys)
 
 
 def _oldest(sql: sqlite3.Connection, otherwise: int) -> int:
@@ -102,11 +96,7 @@ def _oldest(sql: sqlite3.Connection, otherwise: int) -> int:
 
 
 def _drop_keys(sql: sqlite3.Connection, before_ms: int) -> None:
-    """Take out the keys of before; DamageError if one of them only seems to be that old."""
+    """Delete the keys of before; DamageError if one of them only seems to be that old."""
     if not all(map(holds, sql.execute("SELECT * FROM keys WHERE time_ms < ?", (before_ms,)))):
         raise DamageError("a row of keys is damaged")
     sql.execute("DELETE FROM keys WHERE time_ms < ?", (before_ms,))
-
-
-def _put_keys(sql: sqlite3.Connection, keys: list[tuple[int, bytes, int, int]]) -> None:
-    sql.executemany("INSERT OR REPLACE INTO keys VALUES (?, ?, ?, ?, ?)", [(*key, sum_of(key)) for key in keys])

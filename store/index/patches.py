@@ -1,6 +1,4 @@
-"""Patches in the index: what each says of turns, and through which of them a state is seen."""
-
-from __future__ import annotations
+"""Patches in the index: the changes of each to turns, and the patches through which a state is seen."""
 
 import threading
 from collections import OrderedDict
@@ -105,7 +103,7 @@ class Patches:
         return seen
 
     def forget(self) -> None:
-        """Forget what was read: patches say something else now."""
+        """Forget the patches read so far: they have changed."""
         with self._lock:
             self._known.clear()
             self._seen.clear()

@@ -1,4 +1,4 @@
-"""What was measured of events, in the index: a row a record, its resources, and a conversation's sums."""
+"""Measures of events in the index: a row a record, its resources, and a conversation's sums."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
@@ -7,14 +7,12 @@ from msgspec import Struct
 
 from store.events.conversation import EventRow, ResourceRow
 from store.events.event import Kind
-from store.index.database import Database
-from store.index.schema import DERIVED_FROM_RENDERER
-from store.index.sums import numbered_sum
+from store.index.database import DERIVED_FROM_RENDERER, Database, Row, held_if_full, numbered_holds, numbered_sum, put
 
 _KINDS = tuple(Kind)
 _AT_ONCE = 500
 _LONG = 64
-"""A run of so many turns is asked for by itself."""
+"""The length of a run, in turns, from which on it is queried by itself."""
 
 _number = attrgetter("number")
 
@@ -53,9 +51,9 @@ class Views:
 
     def renderer(self) -> int:
         """Return the renderer version that the rows were measured by (0: none yet)."""
-        value = self._db.state("renderer")
-        return value if isinstance(value, int) else 0
+        return self._db.number("renderer")
 
+    @held_if_full
     def reset(self, renderer: int) -> None:
         """Drop every row; from now on they are those of ``renderer``."""
         with self._db.writing() as sql:
@@ -70,44 +68,30 @@ class Views:
         measures: Iterable[tuple[int, Measure]] = (),
         moves: Iterable[tuple[int, int, int]] = (),
     ) -> None:
-        """File measured records, and the sums of conversations by their ids.
+        """File measured records, but for those that are unsure, and the sums of conversations by their ids.
 
         ``moves`` are records that others are like: what was measured of some turns (the first of them) is filed for
         others too (the first of these, and how many).
         """
-        views = [
-            (
-                row.turn,
-                int(row.kind),
-                row.tool,
-                row.parent,
-                row.time_ms,
-                row.file_size,
-                row.section_size,
-                row.json_size,
-                row.payload_size,
-                int(row.deleted),
-            )
-            for row in rows
-        ]
-        held = [(r.turn, r.seq, r.uri, r.mime, r.size, r.hash) for r in resources]
+        rows = list(rows)
+        unsure = {row.turn for row in rows if row.unsure}
+        sizes = attrgetter("tool", "parent", "time_ms", "file_size", "section_size", "json_size", "payload_size")
+        views = [(row.turn, int(row.kind), *sizes(row), int(row.deleted)) for row in rows if not row.unsure]
+        held = [(r.turn, r.seq, r.uri, r.mime, r.size, r.hash) for r in resources if r.turn not in unsure]
         sums = [(context, m.head, m.events, m.transcript_size, m.json_size) for context, m in measures]
+        self._file(views, held, list(moves), sums)
+
+    @held_if_full
+    def _file(
+        self, views: Sequence[Row], held: Sequence[Row], moves: Sequence[tuple[int, int, int]], sums: Sequence[Row]
+    ) -> None:
         with self._db.writing() as sql:
-            sql.executemany(
-                "INSERT OR REPLACE INTO views VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [(*values, numbered_sum(values)) for values in views],
-            )
-            sql.executemany(
-                "INSERT OR REPLACE INTO resources VALUES (?, ?, ?, ?, ?, ?, ?)",
-                [(*values, numbered_sum(values)) for values in held],
-            )
+            put(sql, "views", views, numbered_sum)
+            put(sql, "resources", held, numbered_sum)
             for first, to, count in moves:
                 for copy in _COPIES:
                     sql.execute(copy, {"shift": to - first, "first": first, "last": first + count - 1})
-            sql.executemany(
-                "INSERT OR REPLACE INTO measures VALUES (?, ?, ?, ?, ?, ?)",
-                [(*values, numbered_sum(values)) for values in sums],
-            )
+            put(sql, "measures", sums, numbered_sum)
 
     def rows(self, runs: Iterable[Run], number: int) -> list[EventRow]:
         """Return the rows that are there of a part of a branch, in its order; its first record is event ``number``."""
@@ -115,22 +99,11 @@ class Views:
         for where, parameters, numbered in _parts(runs, number):
             rows = []
             for row in self._db.query(f"SELECT * FROM views WHERE {where}", parameters):
-                values = self._db.checked_numbered("views", row)
+                values = self._db.checked("views", row, numbered_holds)
                 turn, kind, tool, parent, time_ms, file, section, json, payload, deleted = values
+                place, what = numbered(turn), _KINDS[kind]
                 rows.append(
-                    EventRow(
-                        turn,
-                        numbered(turn),
-                        _KINDS[kind],
-                        tool,
-                        parent,
-                        time_ms,
-                        file,
-                        section,
-                        json,
-                        payload,
-                        deleted != 0,
-                    )
+                    EventRow(turn, place, what, tool, parent, time_ms, file, section, json, payload, deleted != 0)
                 )
             # what is seen through a patch has another id than its place says
             rows.sort(key=_number)
@@ -155,7 +128,7 @@ class Views:
                 f" WHERE r.{where} ORDER BY r.turn, seq",
                 parameters,
             ):
-                turn, seq, uri, mime, size, digest = self._db.checked_numbered("resources", tuple(row))
+                turn, seq, uri, mime, size, digest = self._db.checked("resources", tuple(row), numbered_holds)
                 rows.append(ResourceRow(turn, numbered(turn), seq, uri, mime, size, time_ms, digest))
             rows.sort(key=_number)
             found += rows
@@ -167,10 +140,11 @@ class Views:
         for start in range(0, len(context_ids), _AT_ONCE):
             some = context_ids[start : start + _AT_ONCE]
             for row in self._db.query(f"SELECT * FROM measures WHERE context IN ({','.join('?' * len(some))})", some):
-                context, *sums = self._db.checked_numbered("measures", row)
+                context, *sums = self._db.checked("measures", row, numbered_holds)
                 found[context] = Measure(*sums)
         return found
 
+    @held_if_full
     def forget(self, context_id: int, runs: Iterable[Run]) -> None:
         """Drop the rows of turns, and the sums of the conversation that they belong to."""
         with self._db.writing() as sql:
@@ -185,10 +159,6 @@ class Views:
             for table in ("views", "resources"):
                 sql.executemany(f"DELETE FROM {table} WHERE turn = ?", [(turn,) for turn in turns])
             sql.executemany("DELETE FROM measures WHERE context = ?", [(context,) for context in context_ids])
-
-    def set_measure(self, context_id: int, measure: Measure) -> None:
-        """File the sums of a conversation."""
-        self.add((), (), [(context_id, measure)])
 
 
 def _parts(runs: Iterable[Run], number: int) -> Iterator[_Part]:

@@ -1,1 +1,1 @@
-"""A store as a whole: how much it holds and saves, what answers took and cost, what branched off where."""
+"""A store as a whole: its size and savings, the use and cost of answers, and which conversation branched off where."""

@@ -1,30 +1,92 @@
-"""What was counted of turns: answers of models, uses of tools, bytes. Each turn is counted once.
+"""The ledger of counts: answers of models, uses of tools, bytes. Each turn is counted once.
 
-An answer may be told of again and again: on several lines of one message, in copies of its session. What it took is the
-most that anything says, under the conversation and the day that told of it first. So sums are kept of answers, not of
-records: :meth:`Ledger.add` takes what was counted of some turns, and the number of the last of them, in one change.
+An answer may be told of again and again: on several lines of one message, in copies of its session. Its usage is the
+most that any of them says, under the conversation and the day that told of it first. So sums are kept of answers, not
+of records: :meth:`Ledger.add` takes the counts of some turns, and the number of the last of them, in one change.
 """
 
-from __future__ import annotations
-
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import add, sub
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct, structs
 
 from store.events.usage import Running, Tokens
-from store.index.database import Database, Row
-from store.index.sums import sum_of
-from store.insight.schema import OF_TURNS
+from store.index.database import Database, Row, Schema, sum_of
+
+_TOKENS = """
+    input INTEGER NOT NULL, output INTEGER NOT NULL, cache_read INTEGER NOT NULL, cache_write INTEGER NOT NULL,
+    cache_write_hour INTEGER NOT NULL, reasoning INTEGER NOT NULL"""
+
+TABLES = f"""
+CREATE TABLE state (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+
+-- What answers of models took, each once by the key of its name, and the account that it is part of.
+CREATE TABLE answers (
+    key INTEGER PRIMARY KEY, account INTEGER NOT NULL, {_TOKENS}, nanodollars INTEGER, sum INTEGER NOT NULL
+);
+-- Sums of answers; length: of their prompts, told: whether their sessions say what each cost.
+CREATE TABLE accounts (
+    id INTEGER PRIMARY KEY, context INTEGER NOT NULL, day TEXT NOT NULL, model TEXT NOT NULL, length INTEGER NOT NULL,
+    told INTEGER NOT NULL, answers INTEGER NOT NULL, {_TOKENS}, nanodollars INTEGER NOT NULL, sum INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX accounts_by_name ON accounts (context, day, model, length, told);
+
+CREATE TABLE tool_uses (
+    context INTEGER NOT NULL, day TEXT NOT NULL, tool TEXT NOT NULL, calls INTEGER NOT NULL,
+    call_bytes INTEGER NOT NULL, results INTEGER NOT NULL, result_bytes INTEGER NOT NULL, sum INTEGER NOT NULL,
+    PRIMARY KEY (context, day, tool)
+) WITHOUT ROWID;
+
+-- What goes on to hold behind a turn, for some turns, as JSON.
+CREATE TABLE running (turn INTEGER PRIMARY KEY, said TEXT NOT NULL, sum INTEGER NOT NULL);
+
+-- The bytes of a conversation's records, of those that another one had before, and of what its metadata names beside
+-- them; own: the first turn that none had.
+CREATE TABLE holdings (
+    context INTEGER PRIMARY KEY, head INTEGER NOT NULL, own INTEGER NOT NULL, bytes INTEGER NOT NULL,
+    shared INTEGER NOT NULL, beside INTEGER NOT NULL, sum INTEGER NOT NULL
+);
+
+-- Turns that could not be read when they were counted (context 0), and conversations of which not all could (turn 0).
+CREATE TABLE unread (turn INTEGER NOT NULL, context INTEGER NOT NULL, PRIMARY KEY (turn, context)) WITHOUT ROWID;
+
+-- What lies in a pack, by how it is compressed, and up to where that was looked at; body: the bytes when decompressed.
+CREATE TABLE pack_sums (
+    pack INTEGER NOT NULL, compression INTEGER NOT NULL, records INTEGER NOT NULL, body_bytes INTEGER NOT NULL,
+    stored_bytes INTEGER NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (pack, compression)
+) WITHOUT ROWID;
+CREATE TABLE packs (number INTEGER PRIMARY KEY, summed INTEGER NOT NULL, sum INTEGER NOT NULL);
+-- Packs of which not all could be read.
+CREATE TABLE unread_packs (number INTEGER PRIMARY KEY);
+"""
+
+INSIGHT = Schema(3, TABLES)
+
+S = TypeVar("S", bound=Struct)
+OF_TURNS = ("answers", "accounts", "tool_uses", "running", "holdings", "unread")
+"""The tables of counts of turns."""
 
 _AT_ONCE = 500
 _ACCOUNT = "context = ? AND day = ? AND model = ? AND length = ? AND told = ?"
 
 
+def combined(one: S, other: S, how: Callable[[int, int], int] = add) -> S:
+    """Return two values of one type as one: field by field their sums, or what ``how`` makes of two."""
+    return type(one)(*map(how, structs.astuple(one), structs.astuple(other)))
+
+
+def put(sql: sqlite3.Connection, table: str, rows: Iterable[Row]) -> None:
+    """File rows in a table, each with its checksum."""
+    summed = [(*row, sum_of(row)) for row in rows]
+    if summed:
+        sql.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({','.join('?' * len(summed[0]))})", summed)
+
+
 class AccountName(NamedTuple):
-    """What answers are summed up by.
+    """The name of an account: the features by which answers are summed up.
 
     ``day`` is one in UTC, as ``2026-03-05``; ``length`` says how long the prompts were
     (:attr:`store.events.usage.Tokens.length`); ``told`` whether the session says what each answer cost.
@@ -38,7 +100,7 @@ class AccountName(NamedTuple):
 
 
 class Account(Struct, frozen=True):
-    """Sums over ``answers`` answers. ``nanodollars`` is what sessions say that they cost."""
+    """Sums over ``answers`` answers. ``nanodollars`` is the cost that sessions state."""
 
     name: AccountName
     answers: int
@@ -47,7 +109,7 @@ class Account(Struct, frozen=True):
 
 
 class Answer(NamedTuple):
-    """One answer as a record tells of it: its key, where it belongs, and what it took."""
+    """One answer as a record tells of it: its key, its account, and its usage."""
 
     key: int
     name: AccountName
@@ -56,21 +118,12 @@ class Answer(NamedTuple):
 
 
 class Uses(Struct, frozen=True):
-    """How often a tool was called, and how often it returned; the bytes of the records that say so."""
+    """The uses of a tool: numbers of calls and of returns, and the bytes of the records that tell of them."""
 
     calls: int = 0
     call_bytes: int = 0
     results: int = 0
     result_bytes: int = 0
-
-    def and_(self, other: Uses) -> Uses:
-        """Return the sum of both."""
-        return Uses(
-            self.calls + other.calls,
-            self.call_bytes + other.call_bytes,
-            self.results + other.results,
-            self.result_bytes + other.result_bytes,
-        )
 
 
 ToolDay = tuple[int, str, str]
@@ -80,8 +133,8 @@ ToolDay = tuple[int, str, str]
 class Holding(Struct, frozen=True):
     """The records of a conversation at its tip ``head``: their bytes, and those of the ones that are ``shared``.
 
-    ``own`` is the first turn that no older conversation has, 0 while it has none. ``beside`` are the bytes of what is
-    kept beside the records: outputs of tools, files of a session as they were.
+    ``own`` is the first turn that no older conversation has, 0 while it has none. ``beside`` are the bytes of contents
+    beside the records: outputs of tools, files of a session as they were.
     """
 
     context: int
@@ -93,7 +146,7 @@ class Holding(Struct, frozen=True):
 
 
 class Followed(NamedTuple):
-    """The head log was followed up to ``heads``, and to ``turn``; it was ``anew`` long when counting was begun."""
+    """The head log was followed up to ``heads``, and to ``turn``; its length was ``anew`` when counting began."""
 
     heads: int
     turn: int
@@ -101,10 +154,11 @@ class Followed(NamedTuple):
 
 
 class Counted(Struct):
-    """What was counted of some turns.
+    """The counts of some turns.
 
-    ``running`` is what goes on to hold behind turns, ``forgotten`` are turns of which that need not be known any more;
-    ``bytes`` the payloads of the turns.
+    ``running`` is the running state behind turns, ``forgotten`` are turns whose state is no longer needed;
+    ``bytes`` the payloads of the turns; ``unread`` are turns that could not be read just now, or not everything
+    that they follow from.
     """
 
     answers: list[Answer] = []
@@ -112,63 +166,59 @@ class Counted(Struct):
     running: dict[int, Running] = {}
     forgotten: list[int] = []
     bytes: int = 0
+    unread: list[int] = []
 
 
-class Ledger:
+class Tally:
     """Reads and writes the tables that follow from payloads. Raises DamageError where these are damaged."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    # -- what was counted ------------------------------------------------------------------------------------------
-
     @property
     def last(self) -> int:
-        """The last turn that was counted, 0 if none was."""
+        """The last counted turn, 0 if there is none."""
         return self._db.number("turn")
 
     @property
     def followed(self) -> Followed:
-        """Up to where the head log was followed."""
+        """The place up to which the head log was followed."""
         return Followed(*(self._db.number(key) for key in ("heads", "heads_turn", "anew")))
 
     @property
     def bytes(self) -> int:
-        """The bytes of the payloads of all turns that were counted."""
+        """The bytes of the payloads of all counted turns."""
         return self._db.number("bytes")
 
     def accounts(self) -> list[Account]:
-        """Return all sums of answers."""
         return [self._account(row)[1] for row in self._db.query("SELECT * FROM accounts ORDER BY id")]
 
     def uses(self) -> list[tuple[ToolDay, Uses]]:
-        """Return what was used of tools."""
-        found = []
-        for row in self._db.query("SELECT * FROM tool_uses"):
-            context, day, tool, *counts = self._db.checked("tool_uses", row)
-            found.append(((context, day, tool), Uses(*counts)))
-        return found
+        return [((context, day, tool), Uses(*counts)) for context, day, tool, *counts in self._rows("tool_uses")]
 
     def running(self, first: int, last: int) -> dict[int, Running]:
-        """Return what goes on to hold behind turns from ``first`` to ``last``, as far as that was kept."""
-        rows = self._db.query("SELECT * FROM running WHERE turn BETWEEN ? AND ?", (first, last))
-        checked = (self._db.checked("running", row) for row in rows)
-        return {turn: msgspec.json.decode(said, type=Running) for turn, said in checked}
+        """Return the running states behind turns from ``first`` to ``last``, as far as they were kept."""
+        rows = self._rows("running", "WHERE turn BETWEEN ? AND ?", (first, last))
+        return {turn: msgspec.json.decode(said, type=Running) for turn, said in rows}
 
     def holdings(self) -> dict[int, Holding]:
-        """Return what all conversations hold, by their ids."""
-        rows = (self._db.checked("holdings", row) for row in self._db.query("SELECT * FROM holdings"))
-        return {row[0]: Holding(*row) for row in rows}
+        return {row[0]: Holding(*row) for row in self._rows("holdings")}
 
     def holding(self, context: int) -> Holding:
-        """Return what a conversation held when it was last looked at."""
-        row = self._db.one("SELECT * FROM holdings WHERE context = ?", (context,))
-        return Holding(*self._db.checked("holdings", row)) if row else Holding(context, 0, 0, 0, 0, 0)
+        """Return the holding of a conversation when it was last looked at."""
+        row = next(self._rows("holdings", "WHERE context = ?", (context,)), (context, 0, 0, 0, 0, 0))
+        return Holding(*row)
 
-    # -- counting --------------------------------------------------------------------------------------------------
+    def unread(self) -> list[Row]:
+        """Return (turn, context) of what could not be read, or not in full, when it was counted; one of them is 0."""
+        return self._db.query("SELECT turn, context FROM unread ORDER BY 1, 2")
+
+    def _rows(self, table: str, where: str = "", values: Sequence[object] = ()) -> Iterator[Row]:
+        rows = self._db.query(f"SELECT * FROM {table} {where}", values)
+        return (self._db.checked(table, row) for row in rows)
 
     def reset(self, heads: int) -> None:
-        """Forget everything that was counted; ``heads`` is how long the head log is."""
+        """Forget all counts; ``heads`` is the length of the head log."""
         with self._db.writing() as sql:
             for table in OF_TURNS:
                 sql.execute(f"DELETE FROM {table}")
@@ -177,37 +227,32 @@ class Ledger:
             self._db.set_state("anew", heads)
 
     def add(self, counted: Counted, last: int) -> None:
-        """File what was counted of the turns up to ``last`` that had not been."""
+        """File the counts of the turns up to ``last`` that had not been counted."""
         with self._db.writing() as sql:
             if counted.answers:
                 _Accounting(self, sql).add(counted.answers)
-            self._add_uses(sql, counted.uses)
-            said = [(turn, msgspec.json.encode(running).decode()) for turn, running in counted.running.items()]
+            for tool, use in counted.uses.items():
+                row = sql.execute("SELECT * FROM tool_uses WHERE context = ? AND day = ? AND tool = ?", tool).fetchone()
+                total = combined(use, Uses(*self._db.checked("tool_uses", row)[3:])) if row else use
+                put(sql, "tool_uses", [(*tool, *structs.astuple(total))])
+            said = ((turn, msgspec.json.encode(running).decode()) for turn, running in counted.running.items())
             sql.executemany("DELETE FROM running WHERE turn = ?", [(turn,) for turn in counted.forgotten])
-            sql.executemany("INSERT OR REPLACE INTO running VALUES (?, ?, ?)", [(*row, sum_of(row)) for row in said])
+            put(sql, "running", said)
+            sql.executemany("INSERT OR IGNORE INTO unread VALUES (?, 0)", [(turn,) for turn in counted.unread])
             self._db.set_state("bytes", self.bytes + counted.bytes)
             self._db.set_state("turn", last)
 
     def follow(self, heads: int, turn: int) -> None:
-        """File that everything was counted of what the head log says up to ``heads``, the last of it turn ``turn``."""
+        """File that everything was counted that the head log says up to ``heads``, the last of it turn ``turn``."""
         with self._db.writing():
             self._db.set_state("heads", heads)
             self._db.set_state("heads_turn", turn)
 
-    def hold(self, holdings: Iterable[Holding]) -> None:
-        """File what conversations hold."""
-        rows = [structs.astuple(holding) for holding in holdings]
+    def hold(self, holdings: Iterable[Holding], unread: Iterable[int]) -> None:
+        """File the holdings of conversations; those that are ``unread`` could not be read in full."""
         with self._db.writing() as sql:
-            sql.executemany(
-                "INSERT OR REPLACE INTO holdings VALUES (?, ?, ?, ?, ?, ?, ?)", [(*row, sum_of(row)) for row in rows]
-            )
-
-    def _add_uses(self, sql: sqlite3.Connection, uses: Mapping[ToolDay, Uses]) -> None:
-        for name, use in uses.items():
-            row = sql.execute("SELECT * FROM tool_uses WHERE context = ? AND day = ? AND tool = ?", name).fetchone()
-            total = use.and_(Uses(*self._db.checked("tool_uses", row)[3:])) if row else use
-            values = (*name, *structs.astuple(total))
-            sql.execute("INSERT OR REPLACE INTO tool_uses VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*values, sum_of(values)))
+            put(sql, "holdings", map(structs.astuple, holdings))
+            sql.executemany("INSERT OR IGNORE INTO unread VALUES (0, ?)", [(context,) for context in unread])
 
     def _account(self, row: Row) -> tuple[int, Account]:
         number, context, day, model, length, told, answers, *tokens, cost = self._db.checked("accounts", row)
@@ -218,7 +263,7 @@ class Ledger:
 class _Accounting:
     """One change of the tables of answers: rows are read when they are first needed, and written once."""
 
-    def __init__(self, ledger: Ledger, sql: sqlite3.Connection) -> None:
+    def __init__(self, ledger: Tally, sql: sqlite3.Connection) -> None:
         self._ledger = ledger
         self._db = ledger._db
         self._sql = sql
@@ -228,17 +273,16 @@ class _Accounting:
         self._next = sql.execute("SELECT coalesce(max(id), 0) + 1 FROM accounts").fetchone()[0]
 
     def add(self, answers: Sequence[Answer]) -> None:
-        """Take in answers that may be known already."""
         self._read({answer.key for answer in answers})
         for answer in answers:
             name, tokens, cost = answer.name, answer.tokens, answer.nanodollars
             if (known := self._answers.get(answer.key)) is not None:
                 number, before, paid = known
                 account = self._numbered(number)
-                if most(before, tokens) == before and (cost is None or (paid is not None and cost <= paid)):
+                if combined(before, tokens, max) == before and (cost is None or (paid is not None and cost <= paid)):
                     continue
                 self._change(number, before, paid, -1)
-                tokens = most(before, tokens)
+                tokens = combined(before, tokens, max)
                 cost = paid if cost is None else max(cost, paid or 0)
                 model = account.name.model or name.model
                 name = account.name._replace(model=model)
@@ -257,7 +301,6 @@ class _Accounting:
                 self._answers[key] = (number, Tokens(*tokens), cost)
 
     def _numbered(self, number: int) -> Account:
-        """Return the account ``number``, which is there."""
         if number not in self._accounts:
             row = self._sql.execute("SELECT * FROM accounts WHERE id = ?", (number,)).fetchone()
             if row is None:
@@ -287,31 +330,18 @@ class _Accounting:
         self._accounts[number] = Account(
             account.name,
             account.answers + sign,
-            Tokens(
-                *(a + sign * b for a, b in zip(structs.astuple(account.tokens), structs.astuple(tokens), strict=True))
-            ),
+            combined(account.tokens, tokens, add if sign > 0 else sub),
             account.nanodollars + sign * (cost or 0),
         )
 
     def _write(self, keys: Iterable[int]) -> None:
-        answers = []
-        for key in keys:
-            number, tokens, cost = self._answers[key]
-            answers.append((key, number, *structs.astuple(tokens), cost))
-        self._sql.executemany(
-            f"INSERT OR REPLACE INTO answers VALUES ({','.join('?' * 10)})", [(*row, sum_of(row)) for row in answers]
-        )
-        accounts = [
-            (number, *name[:4], int(name.told), account.answers, *structs.astuple(account.tokens), account.nanodollars)
-            for number, account in self._accounts.items()
-            for name in (account.name,)
-        ]
-        self._sql.executemany(
-            f"INSERT OR REPLACE INTO accounts VALUES ({','.join('?' * 15)})", [(*row, sum_of(row)) for row in accounts]
-        )
+        answers = ((key, self._answers[key]) for key in keys)
+        rows = ((key, number, *structs.astuple(tokens), cost) for key, (number, tokens, cost) in answers)
+        put(self._sql, "answers", rows)
+        put(self._sql, "accounts", (_row(number, account) for number, account in self._accounts.items()))
         self._sql.execute("DELETE FROM accounts WHERE answers = 0")
 
 
-def most(one: Tokens, other: Tokens) -> Tokens:
-    """Return the most that two tellings of the same answer say of each kind of tokens."""
-    return Tokens(*map(max, structs.astuple(one), structs.astuple(other)))
+def _row(number: int, account: Account) -> Row:
+    name = (*account.name[:4], int(account.name.told))
+    return (number, *name, account.answers, *structs.astuple(account.tokens), account.nanodollars)

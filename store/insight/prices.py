@@ -1,13 +1,13 @@
-"""What models cost: the price lists of Anthropic, OpenAI and Google for their interfaces, as of ``AS_OF``.
+"""Prices of models: the price lists of Anthropic, OpenAI and Google for their interfaces, as of ``AS_OF``.
 
 From https://platform.claude.com/docs/en/about-claude/pricing, https://developers.openai.com/api/docs/pricing and
 https://ai.google.dev/gemini-api/docs/pricing, read through what others published of them. Standard tier, text. These
-are what tokens would cost there: who has a subscription pays that instead. Sessions that say what they cost are
-believed before this table, and so is ``[prices]`` of the settings.
+are the prices of tokens there: a subscriber pays the subscription instead. A cost stated in a session takes precedence
+over this table, and so does ``[prices]`` of the settings.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -40,7 +40,7 @@ class Price(Struct, frozen=True):
     long_output: float = 1.5
 
     def of(self, tokens: Tokens, length: int = 0) -> float:
-        """Return what answers cost, whose prompts were of ``length``, in US dollars."""
+        """Return the cost in US dollars of answers whose prompts were of ``length``."""
         sent = (
             tokens.input * self.input
             + tokens.cache_read * self.cache_read
@@ -54,105 +54,76 @@ class Price(Struct, frozen=True):
 
 
 def _anthropic(input_: float, output: float, *, read: float = 0.1, since: str = "", long: int = _NEVER) -> Price:
-    """Return a price of Anthropic's, where a cache costs the same parts of the input with nearly every model."""
+    """Return a price of Anthropic's, whose caches cost the same fractions of the input for nearly every model."""
     return Price(input_, output, round(input_ * read, 6), input_ * 1.25, input_ * 2, since, long)
 
 
-def _openai(input_: float, output: float, read: float, *, since: str = "", write: float = 1.0) -> Price:
-    return Price(input_, output, read, input_ * write, input_ * write, since)
-
-
-def _long(price: Price) -> Price:
-    """Return a price of OpenAI's that is higher for prompts of more than 272,000 tokens."""
-    return Price(
-        price.input,
-        price.output,
-        price.cache_read,
-        price.cache_write,
-        price.cache_write_hour,
-        price.since,
-        _UP_TO_272K,
-    )
+def _openai(
+    input_: float, output: float, read: float, *, since: str = "", write: float = 1.0, long: int = _NEVER
+) -> Price:
+    return Price(input_, output, read, input_ * write, input_ * write, since, long)
 
 
 def _google(input_: float, output: float, read: float, *, long: int = _NEVER) -> Price:
     return Price(input_, output, read, input_, input_, "", long)
 
 
-_OPUS_OF_OLD, _OPUS = _anthropic(15, 75), _anthropic(5, 25)
-_SONNET, _SONNET_LONG = _anthropic(3, 15), _anthropic(3, 15, long=_UP_TO_200K)
-_FABLE, _FABLE_NOW = _anthropic(10, 50), _anthropic(10, 50, read=0.025)
-_GPT_5, _GPT_5_2 = _openai(1.25, 10, 0.125), _openai(1.75, 14, 0.175)
-_GPT_5_MINI = _openai(0.25, 2, 0.025)
-_SOL = _long(_openai(5, 30, 0.5))
-_GEMINI_3_PRO = _google(2, 12, 0.2, long=_UP_TO_200K)
-
-# Of several prices of one model the later ones come last.
-_PRICES: Mapping[str, tuple[Price, ...]] = {
-    "claude-3-haiku": (_anthropic(0.25, 1.25, read=0.12),),
-    "claude-3-5-haiku": (_anthropic(0.8, 4),),
-    "claude-haiku-4-5": (_anthropic(1, 5),),
-    "claude-haiku-5-5": (Price(0.1, 0.5, 0.01, 0.125, 0.2, long=_UP_TO_100K, long_input=5.0, long_output=5.0),),
-    "claude-3-sonnet": (_SONNET,),
-    "claude-3-5-sonnet": (_SONNET,),
-    "claude-3-7-sonnet": (_SONNET,),
-    "claude-sonnet-4": (_SONNET_LONG,),
-    "claude-sonnet-4-5": (_SONNET_LONG,),
-    "claude-sonnet-4-6": (_SONNET,),
-    "claude-sonnet-5": (_anthropic(2, 10),),
-    "claude-sonnet-5-5": (_anthropic(2, 10), _anthropic(2, 10, read=0.05, since="2026-10-07")),
-    "claude-3-opus": (_OPUS_OF_OLD,),
-    "claude-opus-4": (_OPUS_OF_OLD,),
-    "claude-opus-4-1": (_OPUS_OF_OLD,),
-    "claude-opus-4-5": (_OPUS,),
-    "claude-opus-4-6": (_OPUS,),
-    "claude-opus-4-7": (_OPUS,),
-    "claude-opus-4-8": (_OPUS,),
-    "claude-opus-5": (_OPUS,),
-    "claude-opus-5-5": (_anthropic(4, 20, read=0.05),),
-    "claude-fable-5": (_FABLE,),
-    "claude-fable-5-1": (_FABLE_NOW,),
-    "claude-mythos-5": (_FABLE,),
-    "claude-mythos-5-1": (_FABLE_NOW,),
-    "gpt-4o": (_openai(2.5, 10, 1.25),),
-    "gpt-4o-mini": (_openai(0.15, 0.6, 0.075),),
-    "gpt-4-1": (_openai(2, 8, 0.5),),
-    "gpt-4-1-mini": (_openai(0.4, 1.6, 0.1),),
-    "gpt-4-1-nano": (_openai(0.1, 0.4, 0.025),),
-    "o1": (_openai(15, 60, 7.5),),
-    "o3": (_openai(10, 40, 2.5), _openai(2, 8, 0.5, since="2025-06-10")),
-    "o3-mini": (_openai(1.1, 4.4, 0.55),),
-    "o4-mini": (_openai(1.1, 4.4, 0.275),),
-    "gpt-5": (_GPT_5,),
-    "gpt-5-codex": (_GPT_5,),
-    "gpt-5-mini": (_GPT_5_MINI,),
-    "gpt-5-nano": (_openai(0.05, 0.4, 0.005),),
-    "gpt-5-1": (_GPT_5,),
-    "gpt-5-1-codex": (_GPT_5,),
-    "gpt-5-1-codex-max": (_GPT_5,),
-    "gpt-5-1-codex-mini": (_GPT_5_MINI,),
-    "gpt-5-2": (_GPT_5_2,),
-    "gpt-5-2-codex": (_GPT_5_2,),
-    "gpt-5-3-codex": (_GPT_5_2,),
-    "gpt-5-4": (_long(_openai(2.5, 15, 0.25)),),
-    "gpt-5-4-mini": (_openai(0.75, 4.5, 0.075),),
-    "gpt-5-5": (_SOL,),
-    "gpt-5-6": (_SOL,),
-    "gpt-5-6-sol": (_SOL,),
-    "gpt-5-6-terra": (_long(_openai(2.5, 15, 0.25)), _long(_openai(2, 12, 0.2, since="2026-07-30"))),
-    "gpt-5-6-luna": (_long(_openai(1, 6, 0.1)), _long(_openai(0.2, 1.2, 0.02, since="2026-07-30"))),
-    "gpt-6-astra": (_long(_openai(10, 50, 1, write=1.25)),),
-    "gpt-6-sol": (_long(_openai(2, 10, 0.2, write=1.25)),),
-    "gpt-6-luna": (_long(_openai(0.1, 0.5, 0.01, write=1.25)),),
-    "gemini-1-5-flash": (_google(0.075, 0.3, 0.01875),),
-    "gemini-1-5-pro": (_google(1.25, 5, 0.3125),),
-    "gemini-2-0-flash": (_google(0.1, 0.4, 0.025),),
-    "gemini-2-5-flash": (_google(0.3, 2.5, 0.03),),
-    "gemini-2-5-flash-lite": (_google(0.1, 0.4, 0.01),),
-    "gemini-2-5-pro": (_google(1.25, 10, 0.125, long=_UP_TO_200K),),
-    "gemini-3-flash": (_google(0.5, 3, 0.05),),
-    "gemini-3-pro": (_GEMINI_3_PRO,),
-    "gemini-3-1-pro": (_GEMINI_3_PRO,),
+# The models of each price. Of several prices the later ones come last.
+_PRICES: Mapping[str, Sequence[Price]] = {
+    name: prices
+    for names, *prices in (
+        ("claude-3-haiku", _anthropic(0.25, 1.25, read=0.12)),
+        ("claude-3-5-haiku", _anthropic(0.8, 4)),
+        ("claude-haiku-4-5", _anthropic(1, 5)),
+        ("claude-haiku-5-5", Price(0.1, 0.5, 0.01, 0.125, 0.2, long=_UP_TO_100K, long_input=5.0, long_output=5.0)),
+        ("claude-3-sonnet claude-3-5-sonnet claude-3-7-sonnet claude-sonnet-4-6", _anthropic(3, 15)),
+        ("claude-sonnet-4 claude-sonnet-4-5", _anthropic(3, 15, long=_UP_TO_200K)),
+        ("claude-sonnet-5", _anthropic(2, 10)),
+        ("claude-sonnet-5-5", _anthropic(2, 10), _anthropic(2, 10, read=0.05, since="2026-10-07")),
+        ("claude-3-opus claude-opus-4 claude-opus-4-1", _anthropic(15, 75)),
+        ("claude-opus-4-5 claude-opus-4-6 claude-opus-4-7 claude-opus-4-8 claude-opus-5", _anthropic(5, 25)),
+        ("claude-opus-5-5", _anthropic(4, 20, read=0.05)),
+        ("claude-fable-5 claude-mythos-5", _anthropic(10, 50)),
+        ("claude-fable-5-1 claude-mythos-5-1", _anthropic(10, 50, read=0.025)),
+        ("gpt-4o", _openai(2.5, 10, 1.25)),
+        ("gpt-4o-mini", _openai(0.15, 0.6, 0.075)),
+        ("gpt-4-1", _openai(2, 8, 0.5)),
+        ("gpt-4-1-mini", _openai(0.4, 1.6, 0.1)),
+        ("gpt-4-1-nano", _openai(0.1, 0.4, 0.025)),
+        ("o1", _openai(15, 60, 7.5)),
+        ("o3", _openai(10, 40, 2.5), _openai(2, 8, 0.5, since="2025-06-10")),
+        ("o3-mini", _openai(1.1, 4.4, 0.55)),
+        ("o4-mini", _openai(1.1, 4.4, 0.275)),
+        ("gpt-5 gpt-5-codex gpt-5-1 gpt-5-1-codex gpt-5-1-codex-max", _openai(1.25, 10, 0.125)),
+        ("gpt-5-mini gpt-5-1-codex-mini", _openai(0.25, 2, 0.025)),
+        ("gpt-5-nano", _openai(0.05, 0.4, 0.005)),
+        ("gpt-5-2 gpt-5-2-codex gpt-5-3-codex", _openai(1.75, 14, 0.175)),
+        ("gpt-5-4", _openai(2.5, 15, 0.25, long=_UP_TO_272K)),
+        ("gpt-5-4-mini", _openai(0.75, 4.5, 0.075)),
+        ("gpt-5-5 gpt-5-6 gpt-5-6-sol", _openai(5, 30, 0.5, long=_UP_TO_272K)),
+        (
+            "gpt-5-6-terra",
+            _openai(2.5, 15, 0.25, long=_UP_TO_272K),
+            _openai(2, 12, 0.2, since="2026-07-30", long=_UP_TO_272K),
+        ),
+        (
+            "gpt-5-6-luna",
+            _openai(1, 6, 0.1, long=_UP_TO_272K),
+            _openai(0.2, 1.2, 0.02, since="2026-07-30", long=_UP_TO_272K),
+        ),
+        ("gpt-6-astra", _openai(10, 50, 1, write=1.25, long=_UP_TO_272K)),
+        ("gpt-6-sol", _openai(2, 10, 0.2, write=1.25, long=_UP_TO_272K)),
+        ("gpt-6-luna", _openai(0.1, 0.5, 0.01, write=1.25, long=_UP_TO_272K)),
+        ("gemini-1-5-flash", _google(0.075, 0.3, 0.01875)),
+        ("gemini-1-5-pro", _google(1.25, 5, 0.3125)),
+        ("gemini-2-0-flash", _google(0.1, 0.4, 0.025)),
+        ("gemini-2-5-flash", _google(0.3, 2.5, 0.03)),
+        ("gemini-2-5-flash-lite", _google(0.1, 0.4, 0.01)),
+        ("gemini-2-5-pro", _google(1.25, 10, 0.125, long=_UP_TO_200K)),
+        ("gemini-3-flash", _google(0.5, 3, 0.05)),
+        ("gemini-3-pro gemini-3-1-pro", _google(2, 12, 0.2, long=_UP_TO_200K)),
+    )
+    for name in names.split()
 }
 
 _provider = re.compile(r".*/|(?:[a-z-]+\.)?anthropic\.")
@@ -179,7 +150,7 @@ class Prices:
         self._plain = {plain_name(name): price for name, price in self._set.items()}
 
     def of(self, model: str, day: str) -> Price | None:
-        """Return what a model cost on a UTC day (``2026-03-05``), None where nobody here knows."""
+        """Return the price of a model on a UTC day (``2026-03-05``), None if it is unknown."""
         plain = plain_name(model)
         if (own := self._set.get(model) or self._plain.get(plain)) is not None:
             return own

@@ -1,4 +1,4 @@
-"""What a store holds, saves and cost, put together from what was counted.
+"""A report on a store: its content, savings and cost, put together from the counts.
 
 *Logical* is what there would be if each conversation, fork and copy were files of its own: the records of every
 conversation, those that it shares with others too, and those of earlier versions; outputs of tools, and what else is
@@ -9,23 +9,24 @@ From each to the next, something is saved: by keeping things once (``deduplicati
 them), by storing what resembles something else as its difference (``delta``), and by ``compression``.
 """
 
-from __future__ import annotations
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
-
-from msgspec import Struct, structs
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from store.disk.blob_format import Compression
 from store.events.usage import Tokens
+from store.index.catalogue import Catalogue
 from store.insight import prices
-from store.insight.ledger import Account, Ledger, ToolDay, Uses
-from store.insight.packing import PackSums
+from store.insight.ledger import AccountName, Tally, ToolDay, Uses
+from store.insight.pack_sums import PackSums
 from store.insight.prices import Prices
-from store.store import Store
+from store.settings import PriceSettings
+from store.upkeep.recovery import Files
 
 NO_PROJECT = ""
-"""The project of what has none: contexts without a name."""
+"""The project of contexts without one: they have no name."""
 
 _NANO = 1_000_000_000
 
@@ -33,8 +34,6 @@ K = TypeVar("K")
 
 
 class _Group(NamedTuple):
-    """Answers that cost the same: see :class:`store.insight.ledger.AccountName`."""
-
     project: str
     day: str
     model: str
@@ -42,28 +41,11 @@ class _Group(NamedTuple):
     told: bool
 
 
-class _Sums(Struct):
-    """What answers took; the tokens are those of :class:`store.events.usage.Tokens`."""
-
-    answers: int = 0
-    input: int = 0
-    output: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    cache_write_hour: int = 0
-    reasoning: int = 0
-    nanodollars: int = 0
-
-    @property
-    def tokens(self) -> Tokens:
-        return Tokens(self.input, self.output, self.cache_read, self.cache_write, self.cache_write_hour, self.reasoning)
-
-
 class Spent(Struct, frozen=True):
-    """What answers took, and what they cost in US dollars.
+    """The tokens of answers, and what they cost in US dollars.
 
-    ``told_cost`` is the part of ``cost`` that sessions told themselves; ``unpriced`` answers, which nobody here knows a
-    price of, cost nothing in this. For tokens see :class:`store.events.usage.Tokens`.
+    ``told_cost`` is the part of ``cost`` that sessions stated themselves; ``unpriced`` answers, whose price is
+    unknown, cost nothing in this. For tokens see :class:`store.events.usage.Tokens`.
     """
 
     answers: int = 0
@@ -78,7 +60,7 @@ class Spent(Struct, frozen=True):
 
 
 class ProjectSpent(Spent, frozen=True, kw_only=True):
-    """What the answers in a project took; ``bytes`` is what its ``conversations`` hold, each in full."""
+    """The answers in a project; ``bytes`` is the size of its ``conversations``, each in full."""
 
     project: str
     conversations: int = 0
@@ -86,19 +68,19 @@ class ProjectSpent(Spent, frozen=True, kw_only=True):
 
 
 class ModelSpent(Spent, frozen=True, kw_only=True):
-    """What the answers of a model took ("" where sessions do not say which one)."""
+    """The answers of a model ("" where sessions do not say which one)."""
 
     model: str
 
 
 class DaySpent(Spent, frozen=True, kw_only=True):
-    """What the answers of a day took, in UTC (``2026-03-05``; "" where nothing says when)."""
+    """The answers of a day in UTC (``2026-03-05``; "" where the day is unknown)."""
 
     day: str
 
 
 class PartSpent(Spent, frozen=True, kw_only=True):
-    """What the answers of a model took in a project on a day."""
+    """The answers of a model in a project on a day."""
 
     project: str
     model: str
@@ -106,21 +88,21 @@ class PartSpent(Spent, frozen=True, kw_only=True):
 
 
 class ToolUsed(Uses, frozen=True, kw_only=True):
-    """How often a tool was called and answered, and the bytes of the records that say so."""
+    """Calls and answers of a tool, and the bytes of the records that tell of them."""
 
     tool: str
 
 
-class Saved(Struct, frozen=True):
-    """Bytes that are not stored, by what saves them."""
+class BytesSaved(Struct, frozen=True):
+    """Saved bytes, by the way they are saved."""
 
     deduplication: int
     delta: int
     compression: int
 
 
-class Report(Struct, frozen=True):
-    """What is known of a store. For its bytes see :mod:`store.insight.report`.
+class StatsReport(Struct, frozen=True):
+    """All knowledge about a store. For its bytes see :mod:`store.insight.report`.
 
     It is of ``counted_turns`` turns; ``complete`` says whether these are all, and all packs were looked at.
     ``shared_bytes`` are those of records that conversations share with older ones. Lists begin with what cost most;
@@ -133,7 +115,7 @@ class Report(Struct, frozen=True):
     shared_bytes: int
     unique_bytes: int
     stored_bytes: int
-    saved: Saved
+    saved: BytesSaved
     total: Spent
     prices_of: str
     projects: list[ProjectSpent]
@@ -143,11 +125,17 @@ class Report(Struct, frozen=True):
     parts: list[PartSpent]
 
 
-def report(store: Store, ledger: Ledger, packs: PackSums) -> Report:
-    """Return what is known by now."""
-    names = store.projects_by_id()
-    known = Prices(store.settings.prices)
-    spent = [(group, _spent(group, account, known)) for group, account in _grouped(ledger.accounts(), names).items()]
+def report(
+    files: Files, catalogue: Catalogue, settings: Mapping[str, PriceSettings], ledger: Tally, packs: PackSums
+) -> StatsReport:
+    """Return the report as of now."""
+    names = catalogue.projects_by_id()
+    known = Prices(settings)
+    accounts = (
+        (_group(one.name, names), (one.answers, *astuple(one.tokens), one.nanodollars)) for one in ledger.accounts()
+    )
+    groups = _summed(accounts)
+    spent = [(group, _spent(group, sums, known)) for group, sums in groups.items()]
     holdings = ledger.holdings()
     conversations: dict[str, int] = {}
     held: dict[str, int] = {}
@@ -158,99 +146,70 @@ def report(store: Store, ledger: Ledger, packs: PackSums) -> Report:
     shared = sum(holding.shared for holding in holdings.values())
     logical = ledger.bytes + shared + sum(holding.beside for holding in holdings.values())
     sums = packs.by_compression()
-    # what came last is not in a pack yet, and not compressed
-    waiting = store.files.pending.body_bytes
+    # the latest records are not in a pack yet, and not compressed
+    waiting = files.pending.body_bytes
     unique = sum(one.body_bytes for one in sums.values()) + waiting
     stored = sum(one.stored_bytes for one in sums.values()) + waiting
     delta = sum(one.body_bytes - one.stored_bytes for kind, one in sums.items() if kind is Compression.DELTA)
-    by_project = _summed(spent, lambda group: group.project)
+    by_project = _spent_by(spent, lambda group: group.project)
     by_project |= {project: Spent() for project in conversations.keys() - by_project.keys()}
-    return Report(
-        complete=ledger.last == store.files.turns.count and not packs.behind,
+    by_model = _spent_by(spent, lambda group: prices.undated(group.model))
+    by_day = _spent_by(spent, lambda group: group.day)
+    by_part = _spent_by(spent, lambda group: (group.day, group.project, prices.undated(group.model)))
+    return StatsReport(
+        complete=ledger.last == files.turns.count and not packs.behind,
         counted_turns=ledger.last,
         logical_bytes=logical,
         shared_bytes=shared,
         unique_bytes=unique,
         stored_bytes=stored,
-        saved=Saved(max(0, logical - unique), delta, unique - stored - delta),
-        total=_summed(spent, lambda _group: None).get(None, Spent()),
+        saved=BytesSaved(max(0, logical - unique), delta, unique - stored - delta),
+        total=_spent_by(spent, lambda _group: None).get(None, Spent()),
         prices_of=prices.AS_OF,
         projects=[
             ProjectSpent(
-                *structs.astuple(one),
-                project=project,
-                conversations=conversations.get(project, 0),
-                bytes=held.get(project, 0),
+                *astuple(one), project=project, conversations=conversations.get(project, 0), bytes=held.get(project, 0)
             )
             for project, one in _dearest(by_project)
         ],
-        models=[
-            ModelSpent(*structs.astuple(one), model=model)
-            for model, one in _dearest(_summed(spent, lambda group: prices.undated(group.model)))
-        ],
-        days=[
-            DaySpent(*structs.astuple(one), day=day)
-            for day, one in sorted(_summed(spent, lambda group: group.day).items())
-        ],
+        models=[ModelSpent(*astuple(one), model=model) for model, one in _dearest(by_model)],
+        days=[DaySpent(*astuple(one), day=day) for day, one in sorted(by_day.items())],
         tools=_tools(ledger.uses()),
         parts=[
-            PartSpent(*structs.astuple(one), project=project, model=model, day=day)
-            for (day, project, model), one in sorted(
-                _summed(spent, lambda group: (group.day, group.project, prices.undated(group.model))).items()
-            )
+            PartSpent(*astuple(one), project=project, model=model, day=day)
+            for (day, project, model), one in sorted(by_part.items())
         ],
     )
 
 
-def _grouped(accounts: Iterable[Account], projects: Mapping[int, str]) -> dict[_Group, _Sums]:
-    """Return the sums of conversations by their projects: there may be very many conversations."""
-    groups: dict[_Group, _Sums] = {}
-    for account in accounts:
-        name = account.name
-        group = _Group(projects.get(name.context, NO_PROJECT), name.day, name.model, name.length, name.told)
-        sums = groups.get(group)
-        if sums is None:
-            sums = groups[group] = _Sums()
-        tokens = account.tokens
-        sums.answers += account.answers
-        sums.input += tokens.input
-        sums.output += tokens.output
-        sums.cache_read += tokens.cache_read
-        sums.cache_write += tokens.cache_write
-        sums.cache_write_hour += tokens.cache_write_hour
-        sums.reasoning += tokens.reasoning
-        sums.nanodollars += account.nanodollars
-    return groups
+def _group(name: AccountName, projects: Mapping[int, str]) -> _Group:
+    return _Group(projects.get(name.context, NO_PROJECT), name.day, name.model, name.length, name.told)
 
 
-def _spent(group: _Group, sums: _Sums, known: Prices) -> Spent:
-    told, cost, unpriced = sums.nanodollars / _NANO, 0.0, 0
+def _spent(group: _Group, sums: list[int], known: Prices) -> Spent:
+    answers, tokens, nanodollars = sums[0], Tokens(*sums[1:-1]), sums[-1]
+    told, cost, unpriced = nanodollars / _NANO, 0.0, 0
     if not group.told:
         price = known.of(group.model, group.day)
-        cost = price.of(sums.tokens, group.length) if price else 0.0
-        unpriced = sums.answers if price is None else 0
-    return Spent(
-        sums.answers,
-        sums.input,
-        sums.output,
-        sums.cache_read,
-        sums.cache_write,
-        sums.reasoning,
-        told + cost,
-        told,
-        unpriced,
-    )
+        cost = price.of(tokens, group.length) if price else 0.0
+        unpriced = answers if price is None else 0
+    taken = tokens.input, tokens.output, tokens.cache_read, tokens.cache_write, tokens.reasoning
+    return Spent(answers, *taken, told + cost, told, unpriced)
 
 
-def _summed(spent: Sequence[tuple[_Group, Spent]], key: Callable[[_Group], K]) -> dict[K, Spent]:
-    sums: dict[K, list[float]] = {}
-    for group, one in spent:
-        values = structs.astuple(one)
-        into = sums.setdefault(key(group), [0] * len(values))
-        for at, value in enumerate(values):
-            into[at] += value
-    # counts stay whole, and of a dollar nobody wants to know more
-    return {name: Spent(*(round(value, 6) for value in values)) for name, values in sums.items()}  # type: ignore[arg-type]
+def _summed(some: Iterable[tuple[K, tuple[Any, ...]]]) -> dict[K, list[Any]]:
+    """Return the sums, place by place, of the values of each key."""
+    sums: dict[K, list[Any]] = {}
+    for key, values in some:
+        known = sums.get(key)
+        sums[key] = [*values] if known is None else [one + more for one, more in zip(known, values, strict=True)]
+    return sums
+
+
+def _spent_by(spent: Iterable[tuple[_Group, Spent]], key: Callable[[_Group], K]) -> dict[K, Spent]:
+    sums = _summed((key(group), astuple(one)) for group, one in spent)
+    # counts stay whole, and a finer fraction of a dollar interests nobody
+    return {name: Spent(*(round(value, 6) for value in values)) for name, values in sums.items()}
 
 
 def _dearest(sums: Mapping[K, Spent]) -> list[tuple[K, Spent]]:
@@ -258,8 +217,6 @@ def _dearest(sums: Mapping[K, Spent]) -> list[tuple[K, Spent]]:
 
 
 def _tools(uses: list[tuple[ToolDay, Uses]]) -> list[ToolUsed]:
-    sums: dict[str, Uses] = {}
-    for (_context, _day, tool), use in uses:
-        sums[tool] = sums[tool].and_(use) if tool in sums else use
-    found = [ToolUsed(*structs.astuple(use), tool=tool) for tool, use in sums.items()]
+    sums = _summed((tool, astuple(use)) for (_context, _day, tool), use in uses)
+    found = [ToolUsed(*values, tool=tool) for tool, values in sums.items()]
     return sorted(found, key=lambda used: (-used.calls - used.results, used.tool))

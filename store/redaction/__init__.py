@@ -1,1 +1,1 @@
-"""Redaction: making a secret disappear from a store, with all that would reveal it."""
+"""Redaction: the removal of a secret from a store, with everything that would reveal it."""

@@ -1,39 +1,39 @@
-"""Files that hold others, compressed or in pieces: archives and databases that were kept as they were imported.
+"""Containers: archives and databases that were kept as imported, and hold data compressed or in pieces.
 
-What they hold is looked at as their programs would see it, and they are written anew where it must change: an archive
-member by member, a database cell by cell, and then without what SQLite has not overwritten yet.
+Their contents are searched as their programs would see them. A container that must change is rewritten: an archive
+member by member, a database cell by cell, and without the bytes that SQLite has not overwritten yet.
 """
-
-from __future__ import annotations
 
 import io
 import sqlite3
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from store.content.text import is_text
+from store.content.cuts import is_text
+from store.disk import durable
+from store.disk.files import temporary_folder
 from store.errors import DamageError
+from store.formats.core.budget import Budget
+from store.formats.core.sqlite import limit
 from store.redaction.secrets import Secrets
 
 _ARCHIVE = b"PK\x03\x04"
 _DATABASE = b"SQLite format 3\0"
-_FAULTS = (zipfile.BadZipFile, zlib.error, sqlite3.Error, EOFError, RuntimeError, ValueError)
-
+_FAULTS = (zipfile.BadZipFile, zlib.error, sqlite3.Error, EOFError, RuntimeError, ValueError, DamageError)
 
 _Cell = str | bytes | int | float | None
 
 
 def is_one(data: bytes) -> bool:
-    """Say whether some bytes begin as such a file does."""
+    """Return whether bytes begin like such a file."""
     return data.startswith((_ARCHIVE, _DATABASE))
 
 
 def hold(data: bytes, secrets: Secrets, scratch: Path) -> bool:
-    """Say whether something that a file holds has a secret. DamageError where it cannot be read."""
+    """Return whether a file holds a secret. Raises DamageError if it cannot be read."""
     if secrets.hold(data):
         return True
     try:
@@ -47,7 +47,7 @@ def hold(data: bytes, secrets: Secrets, scratch: Path) -> bool:
 
 
 def clean(data: bytes, secrets: Secrets, scratch: Path) -> bytes:
-    """Return a file without secrets in what it holds; nothing is left of one that cannot be read."""
+    """Return a file without the secrets that it holds; an unreadable one becomes empty."""
     try:
         if data.startswith(_ARCHIVE):
             return _clean_archive(data, secrets)
@@ -58,61 +58,72 @@ def clean(data: bytes, secrets: Secrets, scratch: Path) -> bytes:
     return secrets.blanked(data)
 
 
-def _clean_text(data: bytes, secrets: Secrets) -> bytes:
-    return secrets.removed(data) if is_text(data) else secrets.blanked(data)
-
-
 def _members(data: bytes) -> Iterator[bytes]:
+    budget = Budget("it", len(data))
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         yield archive.comment
         for member in archive.infolist():
             yield member.filename.encode()
-            yield archive.read(member)
+            yield _member(archive, member, budget)
+
+
+def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, budget: Budget) -> bytes:
+    with archive.open(member) as file:
+        return b"".join(budget.pieces(file))
 
 
 def _clean_archive(data: bytes, secrets: Secrets) -> bytes:
-    written = io.BytesIO()
+    written, budget = io.BytesIO(), Budget("it", len(data))
     with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(written, "w") as new:
         new.comment = secrets.blanked(archive.comment)
         for member in archive.infolist():
-            content = archive.read(member)
+            content = _member(archive, member, budget)
             member.filename = secrets.blanked(member.filename.encode()).decode()
-            new.writestr(member, _clean_text(content, secrets), member.compress_type)
+            clean = secrets.removed(content) if is_text(content) else secrets.blanked(content)
+            new.writestr(member, clean, member.compress_type)
     return written.getvalue()
 
 
 def _cells(data: bytes, scratch: Path) -> Iterator[bytes]:
-    with tempfile.TemporaryDirectory(prefix="redacted-", dir=_made(scratch)) as folder:
-        path = Path(folder, "database")
-        path.write_bytes(data)
-        with closing(_connected(path)) as database:
-            for table, _columns in _tables(database):
-                for row in database.execute(f"SELECT * FROM {table}"):
-                    yield from (_as_bytes(value) for value in row if isinstance(value, str | bytes))
+    with _opened(data, scratch) as (database, _path):
+        for table, _columns in _tables(database):
+            for row in database.execute(f"SELECT * FROM {table}"):
+                for value in row:
+                    if isinstance(value, str | bytes):
+                        yield value if isinstance(value, bytes) else value.encode()
 
 
 def _clean_database(data: bytes, secrets: Secrets, scratch: Path) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="redacted-", dir=_made(scratch)) as folder:
-        path = Path(folder, "database")
-        path.write_bytes(data)
-        with closing(_connected(path)) as database:
-            database.create_function("cleaned", 1, lambda value: _cleaned(value, secrets), deterministic=True)
-            # its triggers keep its indexes for full-text search
-            database.execute("PRAGMA trusted_schema = ON")
-            for table, columns in _tables(database):
-                for column in columns:
-                    with suppress(sqlite3.IntegrityError):
-                        database.execute(
-                            f"UPDATE {table} SET {column} = cleaned({column})"
-                            f" WHERE {column} IS NOT NULL AND cleaned({column}) IS NOT {column}"
-                        )
-            for index in _text_indexes(database):
-                for order in ("rebuild", "optimize"):
-                    with suppress(sqlite3.Error):
-                        database.execute(f"INSERT INTO {_quoted(index)} ({_quoted(index)}) VALUES (?)", (order,))
-            database.execute("PRAGMA journal_mode = DELETE")
-            database.execute("VACUUM")
+    with _opened(data, scratch) as (database, path):
+        database.create_function("cleaned", 1, lambda value: _cleaned(value, secrets), deterministic=True)
+        # its triggers keep its indexes for full-text search
+        database.execute("PRAGMA trusted_schema = ON")
+        for table, columns in _tables(database):
+            for column in columns:
+                with suppress(sqlite3.IntegrityError):
+                    database.execute(
+                        f"UPDATE {table} SET {column} = cleaned({column})"
+                        f" WHERE {column} IS NOT NULL AND cleaned({column}) IS NOT {column}"
+                    )
+        for index in _text_indexes(database):
+            for order in ("rebuild", "optimize"):
+                with suppress(sqlite3.Error):
+                    database.execute(f"INSERT INTO {_quoted(index)} ({_quoted(index)}) VALUES (?)", (order,))
+        database.execute("PRAGMA journal_mode = DELETE")
+        database.execute("VACUUM")
+        database.close()
         return path.read_bytes()
+
+
+@contextmanager
+def _opened(data: bytes, scratch: Path) -> Iterator[tuple[sqlite3.Connection, Path]]:
+    with temporary_folder(scratch) as folder:
+        path = folder / "database"
+        durable.make_file(path)
+        path.write_bytes(data)
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
+            limit(database, len(data))
+            yield database, path
 
 
 def _cleaned(value: _Cell, secrets: Secrets) -> _Cell:
@@ -121,19 +132,8 @@ def _cleaned(value: _Cell, secrets: Secrets) -> _Cell:
     return secrets.removed(value.encode()).decode() if isinstance(value, str) else value
 
 
-def _as_bytes(value: str | bytes) -> bytes:
-    return value if isinstance(value, bytes) else value.encode()
-
-
-def _connected(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, isolation_level=None)
-    # what a database brings along is not to be run
-    database.execute("PRAGMA trusted_schema = OFF")
-    return database
-
-
 def _tables(database: sqlite3.Connection) -> list[tuple[str, list[str]]]:
-    """Return the names of the tables that hold something themselves, and of their columns, quoted."""
+    """Return the names of the tables with data of their own, and of their columns, quoted."""
     names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL TABLE%'")
     not_own = ("sqlite_", *(f"{index}_" for index in _text_indexes(database)))
     tables = [_quoted(name) for (name,) in names.fetchall() if not name.startswith(not_own)]
@@ -144,15 +144,10 @@ def _tables(database: sqlite3.Connection) -> list[tuple[str, list[str]]]:
 
 
 def _text_indexes(database: sqlite3.Connection) -> list[str]:
-    """Return the names of the tables for full-text search; they hold what they do in tables of their own."""
+    """Return the names of the tables for full-text search; their data is in other tables."""
     found = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%USING fts%'")
     return [name for (name,) in found.fetchall()]
 
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _made(scratch: Path) -> Path:
-    scratch.mkdir(mode=0o700, exist_ok=True)
-    return scratch

@@ -1,11 +1,9 @@
-"""The proof that secrets are gone: every file of a store is looked through, and every record of it, decompressed.
+"""The proof that secrets are gone: a search through every file of a store and every record, decompressed.
 
-It relies on nothing that the redaction has found out: it reads the files as anybody could who has them, what is in
-records, what is veiled, and what is in the tables of databases, and looks for the secrets in all their spellings, for
-the names of the blobs that held them, and for pieces of secrets in what compressors were trained on.
+It relies on nothing that the redaction has found. It reads the files as anybody with access could: records, veiled
+bytes, and the tables of databases. It looks for the secrets in all their spellings, for the names of the blobs that
+held them, and for pieces of secrets in compression dictionaries.
 """
-
-from __future__ import annotations
 
 import os
 import sqlite3
@@ -26,10 +24,10 @@ from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
 from store.errors import ConvfsError, DamageError
 from store.ids import Hash, hash_key
+from store.paths import SCRATCH
 from store.redaction import containers
-from store.redaction.names import keys_in
 from store.redaction.secrets import Secrets
-from store.redaction.survey import Bodies, across_chunks
+from store.redaction.survey import across_chunks, bodies, keys_in
 from store.store import Store
 
 _AT_ONCE = 8 << 20
@@ -38,9 +36,9 @@ _HEADED = b"SQLite format 3\0"
 
 
 class Proof(Struct):
-    """What was looked through: files, records in packs, and bytes of all that; ``found`` says where something is left.
+    """The extent of a proof: files, records in packs, and bytes of both; ``found`` lists the remains of secrets.
 
-    ``unread`` says what could not be looked into: damaged records.
+    ``unread`` lists the places that could not be searched: damaged records.
     """
 
     files: int = 0
@@ -54,18 +52,16 @@ def prove(
     store: Store, secrets: Secrets, gone: Collection[Hash], passed: Callable[[int], None] = lambda _bytes: None
 ) -> Proof:
     """Look for secrets, and for the names of blobs that are ``gone``, in all of a store; ``passed`` is told how far."""
-    store.flush()
+    store.checkpointer.flush()
     prover = _Prover(store.root, secrets, gone)
     prover.files()
-    prover.packs(store.files.packs, store.resolver, passed)
+    prover.packs(store.files.packs, store.blobs, passed)
     prover.turns(store.files.turns)
     prover.texts(store.files.heads)
     return prover.proof
 
 
 class _Prover:
-    """Looks for ``secrets``, and for the names ``gone``, in the files of the store at ``root``."""
-
     def __init__(self, root: Path, secrets: Secrets, gone: Collection[Hash]) -> None:
         self._root = root
         self._secrets = secrets
@@ -74,7 +70,6 @@ class _Prover:
         self.proof = Proof()
 
     def files(self) -> None:
-        """Look through every file as it lies on the disk, and what its name is."""
         for folder, _folders, names in os.walk(self._root):
             for name in names:
                 path = Path(folder, name)
@@ -89,8 +84,6 @@ class _Prover:
                         self._file(path, where)
 
     def packs(self, packs: PackSet, resolver: Resolver, passed: Callable[[int], None]) -> None:
-        """Look into every record of the packs."""
-        bodies = Bodies(resolver)
         for pack, offset, found in packs.scan():
             where = f"{packs.path(pack).name}, offset {offset}"
             if isinstance(found, Damage):
@@ -107,7 +100,7 @@ class _Prover:
                         self._look(window, where)
                         if not start and containers.is_one(window):
                             self._look_within(resolver.blob(found.hash), where)
-                for digest, form, body in bodies.of(opened):
+                for digest, form, body in bodies(resolver, opened):
                     self._look(body, where)
                     if containers.is_one(body):
                         self._look_within(body, where)
@@ -120,13 +113,11 @@ class _Prover:
             passed(len(found.stored))
 
     def turns(self, log: TurnLog) -> None:
-        """Look at the payloads that turns have."""
         for turn_id, turn in log.scan():
             if isinstance(turn, Turn) and turn.payload_hash in self._gone:
                 self.proof.found.append(f"turn {turn_id}: it names a payload that held a secret")
 
     def texts(self, log: HeadLog) -> None:
-        """Look into the texts of turns that were written piece by piece, and at the payloads that patches name."""
         before: dict[int, bytes] = {}
         for frame in log.frames():
             if isinstance(frame, Damage):
@@ -161,9 +152,8 @@ class _Prover:
             self.proof.found.append(f"{where}: the name of a blob that held a secret")
 
     def _look_within(self, data: bytes, where: str) -> None:
-        """Look into an archive or a database."""
         try:
-            if containers.hold(data, self._secrets, self._root / "scratch"):
+            if containers.hold(data, self._secrets, self._root / SCRATCH):
                 self.proof.found.append(f"{where}: within what it holds")
         except DamageError as error:
             self.proof.unread.append(f"{where}: {error}")
@@ -176,7 +166,7 @@ class _Prover:
 
 
 def _rows(path: Path) -> Iterator[bytes]:
-    """Yield every value of a database that is a text or bytes: in its file, long ones lie in pieces."""
+    """Yield every text and bytes value of a database: in its file, long ones lie in pieces."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
         database.text_factory = bytes
         tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL%'")

@@ -1,17 +1,16 @@
-"""Looking through the packs: which blobs hold a secret, which are made of such, and which name them.
+"""The survey of packs: the blobs that hold a secret, are made of such blobs, or name them.
 
-Every record is decompressed once. What a payload is made of is looked at where it lies, so a content that a thousand
-payloads share is looked at once, too: a secret is a string, or a part of one, and no cut goes through a string.
+Every record is decompressed once. The parts of a payload are searched where they lie, so a content that a thousand
+payloads share is searched once, too: a secret is a string, or a part of one, and no cut goes through a string.
 """
 
-from __future__ import annotations
-
+import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from store.content.opened import Opened
 from store.content.resolver import Resolver
+from store.content.shelf import OpenRecord
 from store.disk import skeleton_format
 from store.disk.blob_format import Chunk, Form, Record
 from store.disk.file_header import Damage
@@ -19,44 +18,63 @@ from store.disk.pack import PackSet
 from store.errors import ConvfsError, DamageError
 from store.ids import HASH_SIZE, Hash, hash_key
 from store.redaction import containers
-from store.redaction.names import keys_in
 from store.redaction.secrets import Secrets
 
+_HEX = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+_BINARY = re.compile(rb"(\xc4\x20)(.{32})", re.DOTALL)
+"""32 bytes in MessagePack, after their prefix."""
 
-class Bodies:
-    """The blobs of records, as they are stored: payloads without their contents, contents, chunks."""
+Renamed = Callable[[bytes], bytes | None]
+"""Returns the new digest for a digest of any algorithm; None if it stays."""
 
-    def __init__(self, resolver: Resolver) -> None:
-        self._resolver = resolver
 
-    def of(self, opened: Opened) -> Iterator[tuple[Hash, Form, bytes]]:
-        """Yield hash, form and body of every blob of a record that is not stored in chunks. Raises ConvfsError."""
-        if opened.chunks is not None:
-            return
-        if opened.sealed is not None:
-            yield from ((member.hash, member.form, member.body) for member in opened.sealed.members())
-            return
-        if (base := opened.lacks) is not None:
-            opened.patch(self._resolver.blob(base))
-        for digest, entry in opened.members.items():
-            yield digest, Form(entry[0]), opened.body(entry)
+def keys_in(data: bytes) -> Iterator[int]:
+    """Yield the keys of all digests that bytes may name."""
+    for match in _HEX.finditer(data):
+        yield hash_key(bytes.fromhex(match[0].decode()))
+    for match in _BINARY.finditer(data):
+        yield hash_key(match[2])
+
+
+def renamed(data: bytes, new: Renamed) -> bytes:
+    """Return bytes of the same length with new names in place of old ones."""
+
+    def in_hex(match: re.Match[bytes]) -> bytes:
+        name = new(bytes.fromhex(match[0].decode()))
+        return match[0] if name is None else name.hex().encode()
+
+    def binary(match: re.Match[bytes]) -> bytes:
+        name = new(match[2])
+        return match[0] if name is None else match[1] + name
+
+    return _BINARY.sub(binary, _HEX.sub(in_hex, data))
+
+
+def bodies(resolver: Resolver, opened: OpenRecord) -> Iterator[tuple[Hash, Form, bytes]]:
+    """Yield hash, form and body, as stored, of every blob of a record that is not in chunks. Raises ConvfsError."""
+    if opened.chunks is not None:
+        return
+    if opened.sealed is not None:
+        yield from ((member.hash, member.form, member.body) for member in opened.sealed.members())
+        return
+    if (base := opened.lacks) is not None:
+        opened.patch(resolver.blob(base))
+    for digest, entry in opened.members.items():
+        yield digest, Form(entry[0]), opened.body(entry)
 
 
 class Survey:
-    """What was found of some secrets in the packs that have been looked through. For one thread."""
+    """The finds of some secrets in the surveyed packs. For one thread."""
 
     def __init__(self, resolver: Resolver, secrets: Secrets, scratch: Path) -> None:
-        """Prepare; files that programs of their own read go through ``scratch``."""
+        """Prepare; containers that programs must read as files go through ``scratch``."""
         self.held: set[Hash] = set()
-        """Blobs that hold a secret, or are made of one that does, or name one: they must become others."""
+        """Blobs that hold a secret, are made of one that does, or name one: they must be replaced."""
         self.torn: set[Hash] = set()
-        """Chunks that only a part of a secret lies in."""
+        """Chunks with only a part of a secret."""
         self.damaged: list[str] = []
-        """What could not be looked into, a line each."""
-        self.looked_at = 0
-        """How many bytes have been looked at."""
+        """The places that could not be searched, one line each."""
         self._resolver = resolver
-        self._bodies = Bodies(resolver)
         self._secrets = secrets
         self._scratch = scratch
         self._names = bytearray()
@@ -65,7 +83,7 @@ class Survey:
         self._listed: dict[Hash, list[Chunk]] = {}
 
     def look_through(self, packs: PackSet, numbers: Sequence[int], passed: Callable[[int], None]) -> None:
-        """Look at every blob of the packs ``numbers``; ``passed`` is told of bytes of these that have been."""
+        """Search every blob of the packs ``numbers``; ``passed`` gets the number of searched bytes."""
         for pack, offset, found in packs.scan(numbers=numbers):
             if isinstance(found, Damage):
                 self.damaged.append(f"{packs.path(pack).name}, offset {found.offset}: {found.reason}")
@@ -77,7 +95,7 @@ class Survey:
             passed(len(found.stored))
 
     def _within(self, body: bytes) -> bool:
-        """Say whether an archive or a database holds a secret that is not seen from outside."""
+        """Return whether an archive or a database holds a secret that is invisible from outside."""
         try:
             return containers.hold(body, self._secrets, self._scratch)
         except DamageError:
@@ -85,7 +103,7 @@ class Survey:
             return False
 
     def look_within(self, digests: Iterable[Hash]) -> None:
-        """Look into archives and databases of any size."""
+        """Search archives and databases of any size."""
         for digest in digests:
             try:
                 if containers.hold(self._resolver.blob(digest), self._secrets, self._scratch):
@@ -94,10 +112,7 @@ class Survey:
                 self.damaged.append(f"blob {digest.hex()}: {error}")
 
     def close(self, known_as: Mapping[Hash, Sequence[bytes]]) -> None:
-        """Find what is made of what was found, and what names it.
-
-        ``known_as`` has the digests of blobs by other algorithms.
-        """
+        """Find the blobs that are made of the finds, or name them, by their hashes or the digests in ``known_as``."""
         for digest, chunks in self._listed.items():
             self._look_at_chunks(digest, chunks)
         makers: dict[int, list[int]] = {}
@@ -108,19 +123,22 @@ class Survey:
             digest = todo.pop()
             for name in (digest, *known_as.get(digest, ())):
                 for maker in makers.get(hash_key(name), ()):
-                    other = self._named(maker)
+                    other = Hash(bytes(self._names[maker * HASH_SIZE : (maker + 1) * HASH_SIZE]))
                     if other not in self.held:
                         self.held.add(other)
                         todo.append(other)
-        self._spare_chunks()
+        # chunks of blobs without a secret reveal nothing alone
+        self.torn -= self.held
+        for digest, chunks in self._listed.items() if self.torn else ():
+            if digest not in self.held:
+                self.torn.difference_update(chunk.hash for chunk in chunks)
 
     def _record(self, record: Record) -> None:
         opened = self._resolver.open(record)
         if opened.chunks is not None:
             self._listed[record.hash] = opened.chunks
             return
-        for digest, form, body in self._bodies.of(opened):
-            self.looked_at += len(body)
+        for digest, form, body in bodies(self._resolver, opened):
             made_of: list[int] = []
             text = body
             if form == Form.SKELETON:
@@ -135,11 +153,8 @@ class Survey:
                 self._made_of.extend(made_of)
                 self._names += digest
 
-    def _named(self, maker: int) -> Hash:
-        return Hash(bytes(self._names[maker * HASH_SIZE : (maker + 1) * HASH_SIZE]))
-
     def _look_at_chunks(self, digest: Hash, chunks: Sequence[Chunk]) -> None:
-        """Look at what lies across the ends of chunks; what lies in one has been found."""
+        """Search across the ends of chunks; their insides are already searched."""
         if any(chunk.hash in self.held for chunk in chunks):
             self.held.add(digest)
         try:
@@ -151,19 +166,9 @@ class Survey:
         except ConvfsError as error:
             self.damaged.append(f"blob {digest.hex()}: {error}")
 
-    def _spare_chunks(self) -> None:
-        """Leave out chunks that others are made of which hold nothing: alone they tell nothing."""
-        self.torn -= self.held
-        for digest, chunks in self._listed.items() if self.torn else ():
-            if digest not in self.held:
-                self.torn.difference_update(chunk.hash for chunk in chunks)
-
 
 def across_chunks(resolver: Resolver, chunks: Sequence[Chunk], reach: int) -> Iterator[tuple[int, bytes]]:
-    """Yield parts of a blob that is stored in chunks, and where each begins: the next one goes back by ``reach``.
-
-    Raises what reading a chunk does.
-    """
+    """Yield parts of a blob in chunks, and their offsets; they overlap by ``reach``. Raises as reading a chunk does."""
     before, start = b"", 0
     for chunk in chunks:
         window = before + resolver.blob(chunk.hash)
@@ -173,7 +178,6 @@ def across_chunks(resolver: Resolver, chunks: Sequence[Chunk], reach: int) -> It
 
 
 def _between(chunks: Sequence[Chunk], start: int, end: int) -> Iterator[Hash]:
-    """Yield the chunks that a part of a blob lies in."""
     at = 0
     for chunk in chunks:
         if at < end and start < at + chunk.length:

@@ -1,10 +1,14 @@
-"""What is to be redacted: texts, what patterns find, what looks like a secret, events of conversations."""
+"""The targets of a redaction: texts, matches of patterns, anything that looks like a secret, events.
 
-from __future__ import annotations
+Secrets that nobody can name are found by a pattern of the user, or by the form of well-known services' keys. A pattern
+only determines the texts; these are then looked for in all their spellings (``store.redaction.secrets``), so that a key
+that is in plain text once is found in base64 elsewhere.
+"""
 
+import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import msgspec
@@ -13,41 +17,181 @@ from msgspec import Struct
 from store.disk import skeleton_format
 from store.disk.blob_format import Form
 from store.disk.file_header import Damage
-from store.disk.head_format import Frame, Metadata
+from store.disk.head_format import HeadFrame, Metadata
 from store.errors import ConvfsError, NotFound, UsageError
 from store.events.event import Block, Event, utf8
 from store.formats.registry import FORMATS
 from store.ids import Hash
-from store.importing.copied import Copied
-from store.importing.cursor import Cursor
-from store.importing.envelope import Envelope
-from store.importing.imported import Imported, ImportedFile
-from store.importing.layout import Layout, Place
-from store.redaction.patterns import built_in, by_pattern, own
+from store.importing.envelope import Envelope, Layout, Share
+from store.importing.likeness import Copied
+from store.importing.provenance import Imported, ImportedFile
+from store.importing.snapshot import Cursor
 from store.redaction.secrets import LEAST_BYTES, Secrets
-from store.redaction.survey import Bodies
+from store.redaction.survey import bodies
 from store.store import Store
 
+_LITERAL = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
+_ESCAPE = re.compile(rb'\\(?:(["\\/bfnrt])|u([0-9a-fA-F]{4})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?)')
+_SHORT = {34: b'"', 92: b"\\", 47: b"/", 98: b"\b", 102: b"\f", 110: b"\n", 114: b"\r", 116: b"\t"}
+_DEEPEST = 3
+_LEAST_ENTROPY = 3.0
 _OWN_WORDS = (
     *("project", "name", "title", "labels", "pinned", "archived", "format", "source", "session", "begins", "part"),
     *("created_ms", "updated_ms", "started_ms", "trashed_ms", "forked_from", "context", "turn", "imported_head"),
-    *("layout_of", "artifact", "agent", "blob", "size", "modified_ns", "file", "model", "sha256"),
+    *("layout_of", "artifact", "agent", "blob", "size", "modified_ns", "written_ns", "file", "model", "sha256"),
     *("append", "import", "create", "fork", "edit", "branch", "restore", "redact", "null", "true", "false"),
 )
-"""What metadata and versions are told in, beside what imports say."""
+"""The words of metadata and versions, apart from those of imports."""
 
 LEAST_EVERYWHERE = 24
-"""A text of an event that is as long as this goes wherever it stands; a shorter one, from that event only."""
+"""The length from which a text of an event is removed everywhere; a shorter one, from that event only."""
 
 OF_A_TEXT, BY_A_PATTERN, OF_AN_EVENT = "text", "pattern", "event"
 _SHOWN = 4
 _LONGEST_NAME = 128
 
+_ARMOR = rb"(?:[A-Z0-9]{2,16} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+
+_SECRET_FORMS = (
+    ("anthropic", (b"sk-ant-",), rb"sk-ant-[A-Za-z0-9_-]{20,300}"),
+    ("openai", (b"sk-",), rb"sk-(?:proj-|svcacct-|admin-|or-v1-)?[A-Za-z0-9_]{20,300}[A-Za-z0-9_-]{0,300}"),
+    (
+        "stripe",
+        (b"sk_live_", b"sk_test_", b"rk_live_", b"rk_test_", b"whsec_"),
+        rb"(?:[sr]k_(?:live|test)|whsec)_[A-Za-z0-9]{16,300}",
+    ),
+    (
+        "github",
+        (b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat_"),
+        rb"gh[pousr]_[A-Za-z0-9]{36,300}|github_pat_[A-Za-z0-9_]{22,300}",
+    ),
+    ("gitlab", (b"glpat-",), rb"glpat-[A-Za-z0-9_-]{20,100}"),
+    ("aws", (b"AKIA", b"ASIA"), rb"A[KS]IA[0-9A-Z]{16}(?![0-9A-Za-z])"),
+    (
+        "google",
+        (b"AIza", b"ya29.", b"GOCSPX-"),
+        rb"AIza[0-9A-Za-z_-]{35}|ya29\.[0-9A-Za-z_-]{20,1000}|GOCSPX-[0-9A-Za-z_-]{20,60}",
+    ),
+    ("slack", (b"xox", b"xapp-"), rb"xox[abeoprs]-[0-9A-Za-z-]{10,300}|xapp-[0-9A-Za-z-]{20,300}"),
+    ("npm", (b"npm_",), rb"npm_[A-Za-z0-9]{36}"),
+    ("pypi", (b"pypi-AgE",), rb"pypi-AgE[A-Za-z0-9_-]{50,400}"),
+    ("hugging-face", (b"hf_",), rb"hf_[A-Za-z0-9]{30,60}"),
+    ("digitalocean", (b"dop_v1_", b"doo_v1_", b"dor_v1_"), rb"do[opr]_v1_[0-9a-f]{64}"),
+    ("sendgrid", (b"SG.",), rb"SG\.[A-Za-z0-9_-]{16,64}\.[A-Za-z0-9_-]{16,64}"),
+    ("jwt", (b"eyJ",), rb"eyJ[A-Za-z0-9_-]{10,4000}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{10,2000}"),
+    (
+        "private-key",
+        (b"-----BEGIN ",),
+        rb"-----BEGIN " + _ARMOR + rb"[A-Za-z0-9+/=\s\\:,.-]{32,16000}?-----END " + _ARMOR,
+    ),
+    ("password-in-url", (b"://",), rb"://[^/\s:@\"'\\<>]{1,64}:(?P<secret>[^/\s:@\"'\\<>${}]{6,128})@"),
+)
+KINDS = [(name, beginnings, re.compile(pattern)) for name, beginnings, pattern in _SECRET_FORMS]
+"""The forms of well-known kinds of secrets, the more special kind first: their names, their possible beginnings, and
+their whole forms; of that, the group ``secret`` if there is one."""
+
+_NAMED = re.compile(
+    rb"(?:key|token|secret|passw(?:or)?d|authorization)[a-z_]{0,8}[\"'\\ ]{0,16}(?:[:=]|=>)[\"'\\ ]{0,16}"
+    rb"(?:bearer |basic )?"
+)
+_VALUE = re.compile(rb"[A-Za-z0-9_.~+/=!@#$%^&*-]{12,300}")
+_ASSIGNED = "assigned"
+
+
+def built_in(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield (kind, secret) for everything in ``data`` that looks like a secret, possibly repeated."""
+    for name, beginnings, pattern in KINDS:
+        for beginning in beginnings:
+            at = data.find(beginning)
+            while at >= 0:
+                match = pattern.match(data, at)
+                if match is not None:
+                    named = match.groupdict().get("secret")
+                    secret = unescaped(named or match[0])
+                    if named is None or is_random(secret):
+                        yield name, secret
+                at = data.find(beginning, at + 1)
+    # a pattern that ignores case takes five times as long
+    for named_at in _NAMED.finditer(data.lower()):
+        value = _VALUE.match(data, named_at.end())
+        if value is not None and is_random(value[0]):
+            yield _ASSIGNED, value[0]
+
+
+def own(pattern: str) -> re.Pattern[bytes]:
+    """Compile a pattern of a user. Raises UsageError if it is invalid, or matches the empty text."""
+    try:
+        compiled = re.compile(pattern.encode())
+    except re.error as error:
+        raise UsageError(f"{pattern!r} is no pattern: {error}") from None
+    if compiled.fullmatch(b"") is not None:
+        raise UsageError(f"{pattern!r} matches what has no characters, so it would match everywhere")
+    return compiled
+
+
+def by_pattern(pattern: re.Pattern[bytes], data: bytes) -> Iterator[bytes]:
+    """Yield the matches of a user's pattern in the texts of ``data``."""
+    for text in texts_of(data):
+        for match in pattern.finditer(text):
+            if len(match[0]) >= LEAST_BYTES:
+                yield match[0]
+
+
+def texts_of(data: bytes) -> Iterator[bytes]:
+    """Yield the texts in ``data``: the strings of JSON, and of JSON in these, unescaped; otherwise itself."""
+    if data[:64].lstrip(b" \t\r\n\xef\xbb\xbf")[:1] not in (b"{", b"[", b'"'):
+        yield data
+        return
+    todo = [(data, 0)]
+    while todo:
+        text, depth = todo.pop()
+        for match in _LITERAL.finditer(text):
+            inner = match[1]
+            if len(inner) < LEAST_BYTES:
+                continue
+            if b"\\" in inner:
+                inner = _unescaped_once(inner)
+                if b'"' in inner and depth < _DEEPEST and inner.lstrip()[:1] in (b"{", b"["):
+                    todo.append((inner, depth + 1))
+            yield inner
+
+
+def unescaped(text: bytes) -> bytes:
+    """Return a text with escapes of JSON, however deep, unescaped."""
+    for _ in range(_DEEPEST):
+        if b"\\" not in text:
+            break
+        text = _unescaped_once(text)
+    return text
+
+
+def _unescaped_once(text: bytes) -> bytes:
+    return _ESCAPE.sub(_character, text)
+
+
+def _character(match: re.Match[bytes]) -> bytes:
+    if match[1] is not None:
+        return _SHORT[match[1][0]]
+    units = bytes.fromhex((match[2] + (match[3] or b"")).decode())
+    return units.decode("utf-16-be", "surrogatepass").encode("utf-8", "surrogatepass")
+
+
+def is_random(secret: bytes) -> bool:
+    """Return whether a text is as varied as a generated one, and neither a word nor a path nor a name."""
+    counts = Counter(secret).values()
+    entropy = -sum(count / len(secret) * math.log2(count / len(secret)) for count in counts)
+    return (
+        entropy >= _LEAST_ENTROPY
+        and re.search(rb"[0-9]", secret) is not None
+        and re.search(rb"[A-Za-z]", secret) is not None
+        and not re.match(rb"[/.$]|[a-z]+[/.]|[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-|[0-9]{4}-[0-9]{2}-", secret)
+    )
+
 
 class Wanted(Struct, frozen=True):
-    """``texts`` are meant as they are; ``patterns`` are regular expressions; ``events`` are (context, number of one).
+    """The request of a user: literal ``texts``, regular expressions ``patterns``, ``events`` as (context, number).
 
-    ``secrets``: also whatever looks like a secret of a kind that is known (``store.redaction.patterns``).
+    ``secrets``: also anything that looks like a secret of a known kind.
     """
 
     texts: tuple[bytes, ...] = ()
@@ -57,10 +201,7 @@ class Wanted(Struct, frozen=True):
 
 
 class Match(Struct, frozen=True):
-    """A text that is to go: of what kind it is, a hint at it that gives nothing away, and in how many contents it is.
-
-    ``places`` is 0 where nobody has counted.
-    """
+    """A text to remove: its kind, a hint that reveals nothing, and how many contents have it (0: not counted)."""
 
     kind: str
     hint: str
@@ -68,7 +209,7 @@ class Match(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """``secrets`` are to go everywhere, ``also`` further ones from the payloads that these are of."""
+    """The texts to remove: ``secrets`` everywhere, ``also`` further ones from their own payloads."""
 
     secrets: Secrets
     also: dict[Hash, Secrets]
@@ -76,13 +217,15 @@ class Found(Struct, frozen=True):
 
 
 def find(store: Store, wanted: Wanted, passed: Callable[[int, int], None] = lambda _done, _of: None) -> Found:
-    """Find out which texts are meant. UsageError and NotFound for what cannot be; ``passed`` is told how far it is."""
-    literals = {text: OF_A_TEXT for text in wanted.texts}
+    """Determine the texts. Raises UsageError and NotFound for impossible ones; ``passed`` gets the progress."""
+    literals = dict.fromkeys(wanted.texts, OF_A_TEXT)
     counts: Counter[tuple[str, bytes]] = Counter()
     if wanted.patterns or wanted.secrets:
         compiled = [own(pattern) for pattern in wanted.patterns]
         for data in _everything(store, passed):
-            counts.update(_matched(data, compiled, secrets=wanted.secrets))
+            found = set(built_in(data)) if wanted.secrets else set()
+            found.update((BY_A_PATTERN, literal) for pattern in compiled for literal in by_pattern(pattern, data))
+            counts.update(one for one in found if len(one[1]) >= LEAST_BYTES)
     for kind, literal in counts:
         literals.setdefault(literal, kind)
     also: dict[Hash, Secrets] = {}
@@ -100,8 +243,8 @@ def find(store: Store, wanted: Wanted, passed: Callable[[int, int], None] = lamb
 
 
 def _refuse_own(literal: bytes) -> None:
-    """Raise UsageError for what the store says itself: without that, nobody could read it any more."""
-    structs = (Imported, ImportedFile, Cursor, Envelope, Layout, Place, Copied)
+    """Raise UsageError for words of the store itself: without them, it would be unreadable."""
+    structs = (Imported, ImportedFile, Cursor, Envelope, Layout, Share, Copied)
     words = {*_OWN_WORDS, *(field for struct in structs for field in struct.__struct_fields__)}
     words.update(format_.name for format_ in FORMATS)
     for word in sorted(words):
@@ -112,37 +255,29 @@ def _refuse_own(literal: bytes) -> None:
 
 
 def hint(secret: bytes) -> str:
-    """Return how a secret is told of: by how it begins, if it is long, and how long it is."""
+    """Return a hint at a secret: its beginning, if it is long, and its length."""
     text = secret.decode(errors="replace")
     shown = text[:_SHOWN] if len(text) >= 4 * _SHOWN else ""
     return f"{shown}… ({len(text)} characters)"
 
 
-def _matched(data: bytes, compiled: Sequence[re.Pattern[bytes]], *, secrets: bool) -> set[tuple[str, bytes]]:
-    found = set(built_in(data)) if secrets else set()
-    for pattern in compiled:
-        found.update((BY_A_PATTERN, literal) for literal in by_pattern(pattern, data))
-    return {(kind, literal) for kind, literal in found if len(literal) >= LEAST_BYTES}
-
-
 def _everything(store: Store, passed: Callable[[int, int], None]) -> Iterator[bytes]:
-    """Yield what the packs hold, each content once, and the metadata of all conversations."""
-    store.flush()
-    packs, bodies = store.files.packs, Bodies(store.resolver)
+    store.checkpointer.flush()
+    packs = store.files.packs
     size, done = sum(map(packs.length, packs.numbers())), 0
     for _pack, _offset, found in packs.scan():
         if isinstance(found, Damage):
             continue
         try:
-            for _digest, form, body in bodies.of(store.resolver.open(found)):
+            for _digest, form, body in bodies(store.blobs, store.blobs.open(found)):
                 yield bytes(skeleton_format.decode(body).rest) if form == Form.SKELETON else body
         except ConvfsError:
-            # what is damaged shows nothing to anybody
+            # damaged data shows nothing to anybody
             continue
         done += len(found.stored)
         passed(done, size)
     for frame in store.files.heads.frames():
-        if isinstance(frame, Frame) and isinstance(frame.body, Metadata):
+        if isinstance(frame, HeadFrame) and isinstance(frame.body, Metadata):
             yield frame.body.changes
 
 
@@ -152,10 +287,10 @@ def _everything(store: Store, passed: Callable[[int, int], None]) -> Iterator[by
 def _add_event(store: Store, context: int, number: int, literals: dict[bytes, str], also: dict[Hash, Secrets]) -> None:
     """Add the texts of an event, as it is in every version of its conversation."""
     payloads: dict[Hash, Event] = {}
-    for tip in (tip for other, tip in store.states() if other == context):
-        row = store.row(tip, number)
-        if row is not None and (digest := store.turn(row.turn).payload_hash) not in payloads:
-            payloads[digest] = store.event(row)
+    for tip in (tip for other, tip in store.catalogue.states() if other == context):
+        row = store.records.row(tip, number)
+        if row is not None and (digest := store.turns.get(row.turn).payload_hash) not in payloads:
+            payloads[digest] = store.records.event(row)
     if not payloads:
         raise NotFound(f"conversation {context} has no event {number}")
     for digest, event in payloads.items():
@@ -166,7 +301,6 @@ def _add_event(store: Store, context: int, number: int, literals: dict[bytes, st
 
 
 def _texts_of(block: Block) -> Iterator[bytes]:
-    """Yield what a block shows: its text, the texts in its JSON, content that is no text."""
     if block.data is not None:
         yield block.data
     elif block.type == "json":
@@ -177,7 +311,6 @@ def _texts_of(block: Block) -> Iterator[bytes]:
 
 
 def _leaves(value: object) -> Iterator[bytes]:
-    """Yield the strings in a value of JSON."""
     todo = [value]
     while todo:
         one = todo.pop()
@@ -190,5 +323,5 @@ def _leaves(value: object) -> Iterator[bytes]:
 
 
 def _is_said(text: bytes) -> bool:
-    """Say whether a string of a record is more than an id, a date, a path or the name of something."""
+    """Return whether a string of a record is more than an id, a date, a path or a name."""
     return len(text) >= _LONGEST_NAME or (len(text) >= LEAST_EVERYWHERE and b" " in text)

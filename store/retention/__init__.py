@@ -1,1 +1,1 @@
-"""How long things are kept: for ever, but for what a rule of the user's, or a command, says."""
+"""Retention: everything is kept for ever, except what a rule of the user's, or a command, deletes."""

@@ -1,1 +1,1 @@
-"""Finding things again: what every payload shows, indexed; and who holds what."""
+"""Finding things again: an index of the text of every payload; and who holds what."""

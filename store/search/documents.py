@@ -1,15 +1,13 @@
-"""Documents: what payloads show, each text filed once, and what they hold.
+"""Documents: the texts of payloads, each filed once, and the contents that they hold.
 
 The number of a document is ``rank << 44 | block << 8 | place in the block``. Blocks are numbered as they come, each of
 documents of one rank: so those that a reader is likely to look for have the higher numbers, and the index, asked for
 its last hits first, gives the best first without having looked at them.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 import msgspec
@@ -21,27 +19,24 @@ from store.events.event import Event, Kind
 from store.ids import Hash, hash_bytes, hash_key
 from store.index.database import Database
 from store.index.views import Run
-from store.search.folding import indexed
+from store.search.needs import indexed
 
 Key = tuple[int, int]
-"""What tells one document from all others: the key of its payload's hash, and a checksum of how it is seen."""
+"""The identity of a document: the key of its payload's hash, and a checksum of how it is seen."""
 
 _RANK_SHIFT = 44
 _PLACES = 256
 _BLOCK_CHARACTERS = 512
-"""So much text makes a block. Larger blocks make the index smaller, but much more must be looked at in vain."""
+"""The characters of text in a block. Larger blocks make the index smaller, but waste more looking."""
 _SAID = frozenset((Kind.USER, Kind.ASSISTANT, Kind.QUESTION, Kind.ANSWER, Kind.SUMMARY, Kind.NOTE))
 _RETURNED = frozenset((Kind.TOOL_RESULT, Kind.SYSTEM, Kind.CONFIG))
-_AT_ONCE = 400
 
 _encode = msgspec.msgpack.Encoder().encode
+HIGHEST_RANK = 3
 
 
 class Document(Struct, frozen=True):
-    """What a turn shows: its text as it is drawn, the keys of the contents that it holds, and (URI, key) of resources.
-
-    ``rank`` is of :func:`rank_of`.
-    """
+    """The searchable form of a turn: its :func:`rank_of`, its text, the contents it holds, (URI, key) of resources."""
 
     rank: int
     text: str
@@ -49,16 +44,13 @@ class Document(Struct, frozen=True):
     resources: frozenset[tuple[str, int]]
 
 
-HIGHEST_RANK = 3
-
-
 def first_of(rank: int) -> int:
-    """Return what the numbers of the documents of a rank are beyond."""
+    """Return the number above which the documents of a rank are numbered."""
     return rank << _RANK_SHIFT
 
 
 def block_of(document: int) -> int:
-    """Return the block that a document is of, by which the index knows its text."""
+    """Return the block of a document, by which the index knows its text."""
     return document // _PLACES
 
 
@@ -69,20 +61,21 @@ def documents_of(block: int) -> tuple[int, int]:
 
 def rank_of(kind: Kind) -> int:
     """Return how likely a reader is to look for an event: 3 what people and models said to each other, 2 what models
-    thought and asked of tools, 1 what tools returned and what was set up, 0 what is not shown."""
+    thought and asked of tools, 1 what tools returned and what was set up, 0 what is not shown.
+    """
     if kind is Kind.RECORD:
         return 0
     return 3 if kind in _SAID else 1 if kind in _RETURNED else 2
 
 
 def key_of(turn: Turn, row: EventRow) -> Key:
-    """Return the key of the document that a turn shows."""
+    """Return the key of a turn's document."""
     sight = (turn.type_tag, turn.encoding, row.kind, row.tool, row.parent != 0, row.deleted)
     return hash_key(turn.payload_hash), zlib.crc32(_encode(sight))
 
 
 def document_of(row: EventRow, event: Event, text: str, references: Iterable[Hash]) -> Document:
-    """Return what a turn shows; ``references`` are the contents that are cut out of its payload."""
+    """Return the document of a turn; ``references`` are the contents that are cut out of its payload."""
     resources = frozenset((resource.uri, hash_key(hash_bytes(resource.data))) for resource in event.resources)
     contents = {hash_key(digest) for digest in references}
     contents.update(content for _uri, content in resources)
@@ -90,18 +83,12 @@ def document_of(row: EventRow, event: Event, text: str, references: Iterable[Has
 
 
 def known(db: Database, keys: Iterable[Key]) -> dict[Key, int]:
-    """Return the documents of keys; those that have none are left out."""
+    """Return the documents of keys, without those that have none."""
     wanted = set(keys)
-    payloads = list({payload for payload, _sight in wanted})
-    found: dict[Key, int] = {}
-    for start in range(0, len(payloads), _AT_ONCE):
-        some = payloads[start : start + _AT_ONCE]
-        for document, *key in db.query(
-            f"SELECT id, payload, sight FROM documents WHERE payload IN ({','.join('?' * len(some))})", some
-        ):
-            if (place := (key[0], key[1])) in wanted:
-                found[place] = document
-    return found
+    listed = msgspec.json.encode({payload for payload, _sight in wanted}).decode()
+    query = "SELECT payload, sight, id FROM documents WHERE payload IN (SELECT value FROM json_each(?))"
+    rows = db.query(query, (listed,))
+    return {(payload, sight): document for payload, sight, document in rows if (payload, sight) in wanted}
 
 
 def add(sql: sqlite3.Connection, documents: Mapping[Key, Document]) -> dict[Key, int]:
@@ -141,13 +128,8 @@ def _blocks(keys: Iterable[Key], documents: Mapping[Key, Document]) -> Iterator[
         yield block
 
 
-def give(sql: sqlite3.Connection, turns: Sequence[tuple[int, int]]) -> None:
-    """File of turns which documents they show."""
-    sql.executemany("INSERT OR REPLACE INTO turns VALUES (?, ?)", turns)
-
-
 def drop(sql: sqlite3.Connection, runs: Iterable[Run]) -> None:
-    """Take out turns that were reclaimed, and what the documents hold that no turn shows any more.
+    """Remove reclaimed turns, and the contents and resources of documents that no turn shows any more.
 
     Their texts stay in the index, where they lead to nothing; ``state`` counts them as ``dropped``.
     """

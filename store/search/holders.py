@@ -1,27 +1,25 @@
-"""Who holds what: from content to the turns that have it, from turns to the conversations that they are in.
+"""The holders of content: from content to the turns that have it, from turns to the conversations that have them.
 
 Each is a few look-ups however much is stored: a content, or a URI, to the documents that hold it; a document to the
 turns that show it; a turn to the contexts whose present branch has it. Turns that have no document yet are looked at
 one by one.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct
 
 from store.disk.turn_format import Turn
 from store.events.conversation import ResourceRow
 from store.ids import Hash, hash_key, patch_of, turn_of
-from store.search import lines
-from store.search.following import Following
+from store.search import follower
+from store.search.follower import Follower
 
 _LAST = "\U0010ffff"
 
 
-class Place(Struct, frozen=True):
-    """Where a turn is: in the present branch of the context ``context``, as record ``number``.
+class TurnPlace(Struct, frozen=True):
+    """The place of a turn: in the present branch of the context ``context``, as record ``number``.
 
     ``turn`` is its id as it is seen there (``store.ids``). A context need not be a conversation that has a name.
     """
@@ -32,67 +30,58 @@ class Place(Struct, frozen=True):
 
 
 class Holders:
-    """Looks up who holds what, as of the last commit. Safe to call from any thread."""
+    """Looks up holders, as of the last commit. Safe to call from any thread."""
 
-    def __init__(self, following: Following) -> None:
-        self._following = following
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
 
     def turns_of(self, payload: Hash) -> list[int]:
-        """Return the turns whose payload is a blob, by id; also those that no present branch has any more."""
-        found = self._filed("SELECT id FROM documents WHERE payload = ?", hash_key(payload))
-        found.update(turn.turn_id for turn, _held, _own in self._unfiled() if turn.payload_hash == payload)
-        return sorted(found)
+        """Return the turns whose payload is a blob, by id, including those that are no longer in any present branch."""
+        query = "SELECT id FROM documents WHERE payload = ?"
+        return self._turns(query, hash_key(payload), lambda turn, _held, _own: turn.payload_hash == payload)
 
     def turns_with(self, content: Hash) -> list[int]:
-        """Return the turns whose payload a content was cut out of, or has it as a resource; as :meth:`turns_of`."""
-        found = self._filed("SELECT document FROM contents WHERE content = ?", hash_key(content))
-        found.update(turn.turn_id for turn, held, _own in self._unfiled() if content in held)
-        return sorted(found)
+        """Return the turns whose payload has a content cut out of it, or as a resource; as :meth:`turns_of`."""
+        query = "SELECT document FROM contents WHERE content = ?"
+        return self._turns(query, hash_key(content), lambda _turn, held, _own: content in held)
 
     def turns_with_uri(self, uri: str) -> list[int]:
         """Return the turns that have a resource of exactly this URI; as :meth:`turns_of`."""
-        found = self._filed("SELECT document FROM resources WHERE uri = ?", uri)
-        found.update(turn.turn_id for turn, _held, own in self._unfiled() if any(one.uri == uri for one in own))
-        return sorted(found)
+        query = "SELECT document FROM resources WHERE uri = ?"
+        return self._turns(query, uri, lambda _turn, _held, own: any(one.uri == uri for one in own))
 
-    def uris(self, prefix: str = "", *, after: str = "", limit: int = 1000) -> list[str]:
-        """Return up to ``limit`` URIs of resources that begin with ``prefix``, in order, from beyond ``after`` on."""
-        self._following.follow()
-        unfiled = {
-            one.uri
-            for _turn, _held, own in self._unfiled()
-            for one in own
-            if one.uri.startswith(prefix) and one.uri > after
-        }
-        filed = self._following.db.query(
-            "SELECT DISTINCT uri FROM resources WHERE uri >= ? AND uri > ? AND uri < ? ORDER BY uri LIMIT ?",
-            (prefix, after, prefix + _LAST, limit),
+    def uris(self, limit: int, prefix: str = "") -> list[str]:
+        """Return the first ``limit`` URIs of resources that begin with ``prefix``, in order."""
+        self._follower.follow()
+        unfiled = {one.uri for _turn, _held, own in self._follower.unfiled_contents() for one in own}
+        filed = self._follower.db.query(
+            "SELECT DISTINCT uri FROM resources WHERE uri >= ? AND uri < ? ORDER BY uri LIMIT ?",
+            (prefix, prefix + _LAST, limit),
         )
-        return sorted(unfiled.union(uri for (uri,) in filed))[:limit]
+        begin = (uri for uri in unfiled if uri.startswith(prefix))
+        return sorted({*begin, *(uri for (uri,) in filed)})[:limit]
 
-    def contexts(self, turn: int) -> list[int]:
-        """Return the contexts in whose present branch a turn is, seen as its id says, by id."""
-        return [place.context for place in self.places([turn])]
-
-    def places(self, turns: Iterable[int]) -> Iterator[Place]:
-        """Yield where turns are, those of each by context; of a turn that is nowhere any more, nothing."""
-        self._following.follow()
-        db = self._following.db
+    def places(self, turns: Iterable[int]) -> Iterator[TurnPlace]:
+        """Yield the places of turns, those of each by context; nothing for a turn that is nowhere any more."""
+        self._follower.follow()
+        db = self._follower.db
         for turn in turns:
             own = turn_of(turn)
             depth: int | None = None
-            for context, tip in lines.holding(db, own):
-                # one that was patched there is there under another id
-                if (patch_of(tip) or patch_of(turn)) and self._following.store.turns.shown(tip, own) != turn:
+            for context, tip in follower.holding(db, own):
+                # a turn that was patched there is there under another id
+                if (patch_of(tip) or patch_of(turn)) and self._follower.library.turns.shown(tip, own) != turn:
                     continue
                 if depth is None:
-                    depth = lines.depth_of(db, own) or 0
-                yield Place(context, depth + 1, turn)
+                    depth = follower.depth_of(db, own) or 0
+                yield TurnPlace(context, depth + 1, turn)
 
-    def _filed(self, where: str, value: int | str) -> set[int]:
-        self._following.follow()
-        query = f"SELECT turn FROM turns WHERE document IN ({where})"
-        return {turn for (turn,) in self._following.db.query(query, (value,))}
-
-    def _unfiled(self) -> Iterator[tuple[Turn, set[Hash], list[ResourceRow]]]:
-        return self._following.unfiled_contents()
+    def _turns(
+        self, documents: str, value: int | str, holds: Callable[[Turn, set[Hash], list[ResourceRow]], bool]
+    ) -> list[int]:
+        """Return the turns of the documents that a query finds by ``value``, and the unfiled ones that hold it."""
+        self._follower.follow()
+        query = f"SELECT turn FROM turns WHERE document IN ({documents})"
+        found = {turn for (turn,) in self._follower.db.query(query, (value,))}
+        found.update(late[0].turn_id for late in self._follower.unfiled_contents() if holds(*late))
+        return sorted(found)

@@ -1,34 +1,53 @@
-"""What a text must hold for a pattern to be found in it: what the index can be asked for.
+"""The needs of a pattern: what a text must hold for a match, and so what to ask the index for.
 
 The index knows of each document which sequences of three characters are in it, with case folded. So a literal asks for
-all of its own; a regular expression for those of the literals that every match must contain. What no three characters
-follow from cannot be asked for: then every text is a candidate.
-"""
+all of its own; a regular expression for those of the literals that every match must contain. If a pattern gives no such
+sequence, the index cannot be asked: then every text is a candidate.
 
-from __future__ import annotations
+Case folding is such that characters which any way of ignoring case takes for equal are equal.
+
+Unicode's full case folding goes character by character, without regard to their neighbours, so a part of a text folds
+to a part of the folded text. Beside it, the Turkic i without a dot and İ with one count as i: so do ``grep -i`` and
+``re.IGNORECASE``.
+"""
 
 from collections.abc import Iterable, Sequence
 from re import _constants as ops  # type: ignore[attr-defined]  # no public module takes a pattern apart
 
 from msgspec import Struct
 
-from store.search.folding import indexed
 from store.search.patterns import Operation
 
+_DOTTED, _DOTLESS = "\u0130", "\u0131"
+_TURKIC = str.maketrans({_DOTTED: "i", _DOTLESS: "i"})
 _MOST = 48
-"""So many sequences of a literal tell it from others as well as all of them do."""
+"""The most sequences of a literal that are asked for: they tell it from others as well as all of them do."""
 _COMMON = frozenset(" etaoinsrhldcum\n")
+
+
+def fold(text: str) -> str:
+    """Return ``text`` with case folded; it has the lines of ``text``, but may be longer."""
+    if text.isascii():
+        return text.lower()
+    if _DOTTED in text or _DOTLESS in text:
+        text = text.translate(_TURKIC)
+    return text.casefold()
+
+
+def indexed(text: str) -> str:
+    """Return ``text`` as the index has it: folded, and without NUL, at which SQLite's tokenizer would stop."""
+    return fold(text).replace("\0", "\1")
 
 
 class Every(Struct, frozen=True):
     """All of some literals, and of some alternatives one each; of neither: anything."""
 
     literals: tuple[str, ...] = ()
-    either: tuple[tuple[Every, ...], ...] = ()
+    either: tuple[tuple["Every", ...], ...] = ()
 
     @property
     def vacuous(self) -> bool:
-        """Whether every text has it, as far as the index can tell."""
+        """True if every text meets it, as far as the index can tell."""
         return not self.literals and not self.either
 
 
@@ -36,13 +55,13 @@ ANYTHING = Every()
 
 
 def literal(text: str) -> Every:
-    """Return what a text must hold that has ``text`` in it."""
+    """Return the need of a literal: its sequences."""
     folded = indexed(text)
     return Every((folded,)) if len(folded) >= 3 else ANYTHING
 
 
 def all_of(needs: Iterable[Every]) -> Every:
-    """Return what meets several needs."""
+    """Return the need that combines several needs."""
     some = list(needs)
     return Every(
         tuple(dict.fromkeys(text for need in some for text in need.literals)),
@@ -51,21 +70,21 @@ def all_of(needs: Iterable[Every]) -> Every:
 
 
 def one_of(needs: Sequence[Every]) -> Every:
-    """Return what meets one of several needs."""
+    """Return the need to meet one of several needs."""
     if any(need.vacuous for need in needs):
         return ANYTHING
     return needs[0] if len(needs) == 1 else Every((), (tuple(needs),))
 
 
 def expression(need: Every) -> str:
-    """Return a need, one that is not vacuous, as a query to the index (SQLite's FTS5)."""
+    """Return a need that is not vacuous as a query to the index (SQLite's FTS5)."""
     parts = [_trigrams(text) for text in need.literals]
     parts += ["(" + " OR ".join(expression(one) for one in choice) + ")" for choice in need.either]
     return "(" + " AND ".join(parts) + ")"
 
 
 def _trigrams(text: str) -> str:
-    """Return the sequences of a literal that are asked for, the rarest, as far as one can guess, first."""
+    """Return the sequences of a literal to ask for, the presumably rarest first."""
     found = list(dict.fromkeys(text[start : start + 3] for start in range(len(text) - 2)))
     if len(found) > _MOST:
         step = len(found) / _MOST
@@ -74,12 +93,8 @@ def _trigrams(text: str) -> str:
     return " AND ".join('"' + one.replace('"', '""') + '"' for one in found)
 
 
-def needs_of(operations: Iterable[Operation]) -> Every:
-    """Return what a text must hold in which a regular expression, taken apart, is found."""
-    return _sequence(operations)
-
-
-def _sequence(parsed: Iterable[Operation]) -> Every:
+def needs_of(parsed: Iterable[Operation]) -> Every:
+    """Return the need of a regular expression, taken apart."""
     needs: list[Every] = []
     run: list[str] = []
 
@@ -92,7 +107,7 @@ def _sequence(parsed: Iterable[Operation]) -> Every:
         if (character := _character((what, argument))) is not None:
             run.append(character)
         elif what is ops.AT:
-            # takes no room
+            # it matches no characters
             continue
         else:
             end()
@@ -102,7 +117,6 @@ def _sequence(parsed: Iterable[Operation]) -> Every:
 
 
 def _flat(parsed: Iterable[Operation]) -> Iterable[Operation]:
-    """Yield operations, those of groups as if there were no groups."""
     for what, argument in parsed:
         if what is ops.SUBPATTERN:
             yield from _flat(argument[3])
@@ -124,9 +138,9 @@ def _character(operation: Operation) -> str | None:
 def _need(operation: Operation) -> Every:
     what, argument = operation
     if what is ops.BRANCH:
-        return one_of([_sequence(choice) for choice in argument[1]])
+        return one_of([needs_of(choice) for choice in argument[1]])
     if what in (ops.MAX_REPEAT, ops.MIN_REPEAT, ops.POSSESSIVE_REPEAT) and argument[0] > 0:
-        return _sequence(argument[2])
+        return needs_of(argument[2])
     if what is ops.ATOMIC_GROUP:
-        return _sequence(argument)
+        return needs_of(argument)
     return ANYTHING

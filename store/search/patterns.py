@@ -1,14 +1,12 @@
 """Regular expressions, found within lines as ``grep`` does; this file is also a program that does so by itself.
 
 Python's engine may take longer for some expressions on some lines than anybody waits, holds the interpreter all the
-while, and cannot be told to stop. So whatever could is done in a process of its own (``store.search.apart``). That runs
-this file, which therefore imports nothing of ours.
+while, and cannot be told to stop. So such an expression runs in a process of its own (``store.search.terms``). That
+runs this file, which therefore imports nothing of ours.
 
-What goes in: ``ignore case u8 | length u32 | pattern``, then texts: ``length u64 | text``. What comes out for each
-text: ``count u64``, then so many line numbers ``u64``. All little-endian, all text UTF-8.
+Input: ``ignore case u8 | length u32 | pattern``, then texts: ``length u64 | text``. Output for each text: ``count
+u64``, then ``count`` line numbers ``u64``. All little-endian, all text UTF-8.
 """
-
-from __future__ import annotations
 
 import re
 import sys
@@ -24,7 +22,7 @@ BEGINNING = Struct("<BI")
 LENGTH = Struct("<Q")
 
 Operation = tuple[Any, Any]
-"""A part of a pattern: what it does, one of ``ops``, and what with."""
+"""A part of a pattern: its operation, one of ``ops``, and the arguments."""
 
 _OF_A_LINE_ALONE = frozenset((ops.ASSERT, ops.ASSERT_NOT, ops.ATOMIC_GROUP, ops.POSSESSIVE_REPEAT))
 _ENDS = frozenset((ops.AT_BEGINNING_STRING, ops.AT_END_STRING))
@@ -44,11 +42,11 @@ class Pattern:
 
     @property
     def quick(self) -> bool:
-        """Whether it takes a bounded number of steps at each place of a text."""
+        """True if it takes a bounded number of steps at each place of a text."""
         return _steps(self.parsed) <= _QUICK_STEPS
 
     def lines(self, text: str) -> list[int]:
-        """Return the lines that have a match, the first of all is 0, each once, in order."""
+        """Return the lines that have a match, counted from 0, each once, in order."""
         if not self._by_line and (found := self._in_whole(text)) is not None:
             return found
         search = self._pattern.search
@@ -58,7 +56,7 @@ class Pattern:
         return [number for number, line in enumerate(lines) if search(line)]
 
     def _in_whole(self, text: str) -> list[int] | None:
-        """Return the lines that have a match; None where one goes over several, so that this does not tell."""
+        """Return the lines that have a match; None if a match goes over several, so that this does not tell."""
         found: list[int] = []
         line = start = 0
         for match in self._pattern.finditer(text):
@@ -83,10 +81,9 @@ def parsed(pattern: str) -> Iterable[Operation]:
 
 
 def _of_a_line_alone(operations: Iterable[Operation]) -> bool:
-    """Say whether a match within a line may not be one in the whole text.
+    """Return whether a match within a line may not be one in the whole text.
 
-    So it is where a pattern looks around, tells the ends of the text from those of a line, or does not give back what
-    it has taken.
+    So it is where a pattern looks around, tells the ends of the text from those of a line, or keeps what it has taken.
     """
     for what, argument in operations:
         if what in _OF_A_LINE_ALONE or (what is ops.AT and argument in _ENDS):
@@ -97,7 +94,7 @@ def _of_a_line_alone(operations: Iterable[Operation]) -> bool:
 
 
 def _steps(operations: Iterable[Operation]) -> int:
-    """Return about how many ways there are to match at one place, more than ``_QUICK_STEPS`` where there is no end."""
+    """Return the approximate number of ways to match at one place, more than ``_QUICK_STEPS`` if it is unbounded."""
     ways = 1
     for what, argument in operations:
         parts = _parts(argument)
@@ -113,7 +110,6 @@ def _steps(operations: Iterable[Operation]) -> int:
 
 
 def _parts(argument: object) -> list[Iterable[Operation]]:
-    """Return the patterns within what an operation is given."""
     if isinstance(argument, _parser.SubPattern):
         return [argument]
     if isinstance(argument, list | tuple):

@@ -1,22 +1,20 @@
-"""What people ask for: words, phrases, regular expressions, and where to look.
+r"""Queries: words, phrases, regular expressions, and where to look.
 
 ::
 
     connection reset                 both words, anywhere in an event, in any order
     "connection reset by peer"       these words exactly
-    /time(d )?out after \\d+ s/       a regular expression (Python's), within a line
+    /time(d )?out after \d+ s/        a regular expression (Python's), within a line
     -retry                           not with this; with anything that can be asked for
     project:shop tool:Bash* role:assistant label:bug uri:main.py after:2026-03-01 before:2026-04 after:7
 
-A query without capitals does not regard case; one with a capital in a word, a phrase or a regular expression does.
+Lower-case queries are case-insensitive; one with a capital in a word, a phrase or a regular expression is not.
 Words are found within words. ``project:``, ``tool:`` and ``label:`` take whole names, in which ``*`` stands for
 anything; ``uri:`` takes any part of one. ``role:`` is ``user``, ``assistant`` (what a model says, thinks and calls),
 ``tool`` (what came back) or ``system``, or a word that event files are named by (``call``, ``result``, ``reasoning``,
 ``question``, ``answer``, ``summary``, ``note``, ``config``). Days are UTC: ``after:`` begins with one, ``before:`` ends
-before it; a number is so many days ago. What holds a space goes in quotes: ``project:"my shop"``.
+before it; a number means that many days ago. Anything with a space goes in quotes: ``project:"my shop"``.
 """
-
-from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -65,14 +63,14 @@ class Filter(Struct, frozen=True):
     negated: bool
 
     def fits(self, *values: str) -> bool:
-        """Say whether one of some values is as asked for."""
+        """Return whether one of some values meets the condition."""
         return any(self.pattern.search(value) for value in values) != self.negated
 
 
 class Query(Struct, frozen=True):
-    """What is asked for, all of which must hold. Times are Unix milliseconds; ``kinds`` None: all.
+    """A query, all conditions of which must hold. Times are Unix milliseconds; ``kinds`` None: all.
 
-    ``phrase`` is the words of the query in their order, None if there is but one.
+    ``phrase`` is the words of the query in their order, None if there is only one.
     """
 
     terms: tuple[Term, ...] = ()
@@ -88,17 +86,16 @@ class Query(Struct, frozen=True):
 
     @property
     def need(self) -> Every:
-        """What a text must hold to be what is asked for."""
         return all_of(term.need for term in self.terms)
 
     def in_time(self, time_ms: int) -> bool:
-        """Say whether a time is among those that are asked for."""
+        """Return whether a time is within the limits of the query."""
         after, before = self.after_ms, self.before_ms
         return (after is None or time_ms >= after) and (before is None or time_ms < before)
 
 
 def parse(text: str, now_ms: int) -> Query:
-    """Return what ``text`` asks for. UsageError where it asks for nothing, too much, or cannot be understood."""
+    """Return the query that ``text`` states. UsageError if it is empty, too long, or cannot be understood."""
     if len(text) > MOST_CHARACTERS:
         raise UsageError(f"a query of {len(text)} characters is too long: {MOST_CHARACTERS} are the most")
     tokens = list(_TOKEN.finditer(text.rstrip()))
@@ -110,25 +107,22 @@ def parse(text: str, now_ms: int) -> Query:
             terms[bool(token["minus"])].append(term)
     filters: dict[str, list[Filter]] = {"project": [], "label": [], "tool": [], "uri": []}
     kinds: frozenset[Kind] | None = None
-    after: int | None = None
-    before: int | None = None
+    times: dict[str, list[int]] = {"after": [], "before": []}
     for token in tokens:
         key, negated = token["key"], bool(token["minus"])
         value = token["quoted"] if token["quoted"] is not None else token["value"]
         if key in filters:
-            filters[key].append(Filter(_glob(value) if key != "uri" else _part(value), negated))
+            pattern = re.escape(value) if key == "uri" else rf"\A{translate(value)}"
+            filters[key].append(Filter(re.compile(pattern, re.IGNORECASE), negated))
         elif key == "role":
-            asked = _kinds(value)
+            if (asked := _ROLES.get(value.lower())) is None:
+                raise UsageError(f"role:{value} is none: it is one of {', '.join(_ROLES)}")
             asked = frozenset(Kind) - asked if negated else asked
             kinds = asked if kinds is None else kinds & asked
         elif key:
             if negated:
                 raise UsageError(f"-{key}: makes no sense: {'before' if key == 'after' else 'after'}: is its opposite")
-            time = _time(key, value, now_ms)
-            if key == "after":
-                after = time if after is None else max(after, time)
-            else:
-                before = time if before is None else min(before, time)
+            times[key].append(_time(key, value, now_ms))
     words = [token["word"] for token in spoken if token["word"] and not token["minus"]]
     query = Query(
         tuple(terms[False]),
@@ -139,8 +133,8 @@ def parse(text: str, now_ms: int) -> Query:
         tuple(filters["tool"]),
         tuple(filters["uri"]),
         kinds,
-        after,
-        before,
+        max(times["after"], default=None),
+        min(times["before"], default=None),
     )
     if query == Query(without=query.without):
         raise UsageError('nothing to search for: say words, a "phrase", a /regex/, or where to look (project:, role:)')
@@ -152,21 +146,6 @@ def _term(token: re.Match[str], *, ignore_case: bool) -> Term | None:
         return Regex(token["regex"], ignore_case=ignore_case)
     text = token["phrase"] if token["phrase"] is not None else token["word"]
     return Literal(text, ignore_case=ignore_case) if text else None
-
-
-def _glob(value: str) -> re.Pattern[str]:
-    return re.compile(rf"\A{translate(value)}", re.IGNORECASE)
-
-
-def _part(value: str) -> re.Pattern[str]:
-    return re.compile(re.escape(value), re.IGNORECASE)
-
-
-def _kinds(value: str) -> frozenset[Kind]:
-    found = _ROLES.get(value.lower())
-    if found is None:
-        raise UsageError(f"role:{value} is none: it is one of {', '.join(_ROLES)}")
-    return found
 
 
 def _time(key: str, value: str, now_ms: int) -> int:

@@ -1,26 +1,94 @@
-"""What texts are searched for: literals and regular expressions, each line by line as ``grep`` does."""
+"""Terms of a search: literals and regular expressions, each line by line as ``grep`` does."""
 
-from __future__ import annotations
-
+import os
 import re
+import select
+import subprocess
+import sys
+import time
+import weakref
+from array import array
 from collections.abc import Iterator
-from typing import Protocol
 
 from store.errors import UsageError
-from store.search.apart import Apart
-from store.search.folding import fold
-from store.search.needs import Every, literal, needs_of
-from store.search.patterns import Pattern
+from store.search import patterns
+from store.search.needs import fold, literal, needs_of
+from store.search.patterns import BEGINNING, LENGTH, Pattern
 
+_SECONDS = 5.0
+"""The most time for one text; a hundred times what the largest shown text takes if nothing is wrong."""
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
 
-
 MOST_CHARACTERS = 10_000
-"""So long may a pattern be, or a query."""
+"""The most characters of a pattern, or of a query."""
+
+
+class Apart:
+    """Finds the lines of texts that match a pattern. For one thread at a time; the process ends with this object."""
+
+    def __init__(self, pattern: str, *, ignore_case: bool, seconds: float = _SECONDS) -> None:
+        self._pattern = pattern
+        self._ignore_case = ignore_case
+        self._seconds = seconds
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def lines(self, text: str) -> "array[int]":
+        """Return the lines, counted from 0, in order. UsageError if that takes too long."""
+        process = self._process or self._start()
+        data = text.encode()
+        assert process.stdin is not None
+        try:
+            process.stdin.write(LENGTH.pack(len(data)) + data)
+            process.stdin.flush()
+            until = time.monotonic() + self._seconds
+            (count,) = LENGTH.unpack(self._read(process, LENGTH.size, until))
+            return array("Q", self._read(process, 8 * count, until))
+        except (TimeoutError, OSError) as error:
+            self._process = None
+            _end(process)
+            raise UsageError(
+                f"/{self._pattern}/ takes too long on some line: have it repeat less, or search for words"
+            ) from error
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        process = self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", patterns.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+        )
+        weakref.finalize(self, _end, process)
+        pattern = self._pattern.encode()
+        assert process.stdin is not None
+        process.stdin.write(BEGINNING.pack(self._ignore_case, len(pattern)) + pattern)
+        return process
+
+    def _read(self, process: subprocess.Popen[bytes], size: int, until: float) -> bytes:
+        assert process.stdout is not None
+        handle = process.stdout.fileno()
+        pieces: list[bytes] = []
+        while size:
+            if not select.select([handle], [], [], max(until - time.monotonic(), 0))[0]:
+                raise TimeoutError
+            piece = os.read(handle, min(size, 1 << 20))
+            if not piece:
+                raise BrokenPipeError
+            pieces.append(piece)
+            size -= len(piece)
+        return b"".join(pieces)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+    process.wait()
 
 
 class Text:
-    """A text that is searched: as it is, and folded once that is asked for."""
+    """A text to search: as it is, and folded on first use."""
 
     __slots__ = ("_folded", "_lines", "plain")
 
@@ -31,7 +99,7 @@ class Text:
 
     @property
     def folded(self) -> str:
-        """The text without regard to case; it has the same lines."""
+        """The text with case folded; it has the same lines."""
         if self._folded is None:
             self._folded = fold(self.plain)
         return self._folded
@@ -46,30 +114,18 @@ class Text:
         return self._lines
 
 
-class Term(Protocol):
-    """Something to search for."""
-
-    need: Every
-    """What a text must hold to have it."""
-
-    def lines(self, text: Text) -> Iterator[int]:
-        """Yield the lines that have it, the first of all is 0, each once, in order."""
-
-    def whole(self, text: Text) -> bool:
-        """Say whether it is there without being part of a longer word."""
-
-
 class Literal:
     """A text as it stands. One that goes over several lines is found on the first of them."""
 
     def __init__(self, text: str, *, ignore_case: bool) -> None:
         self.need = literal(text)
+        """The need of a text that can have it."""
         self._text = fold(text) if ignore_case else text
         self._word = re.compile(rf"(?<!\w){re.escape(self._text)}(?!\w)")
         self._ignore_case = ignore_case
 
     def lines(self, text: Text) -> Iterator[int]:
-        """See :class:`Term`."""
+        """Yield the lines that have it, counted from 0, each once, in order."""
         searched = text.folded if self._ignore_case else text.plain
         line = start = 0
         while (found := searched.find(self._text, start)) >= 0:
@@ -81,12 +137,12 @@ class Literal:
             line += 1
 
     def whole(self, text: Text) -> bool:
-        """See :class:`Term`."""
+        """Return whether it is there without being part of a longer word."""
         return self._word.search(text.folded if self._ignore_case else text.plain) is not None
 
 
 class Regex:
-    """A regular expression of Python's, found within lines. Raises UsageError if it is none."""
+    """A regular expression of Python's, found within lines. Raises UsageError if it is invalid."""
 
     def __init__(self, pattern: str, *, ignore_case: bool) -> None:
         try:
@@ -97,12 +153,15 @@ class Regex:
         self._lines = found.lines if found.quick else Apart(pattern, ignore_case=ignore_case).lines
 
     def lines(self, text: Text) -> Iterator[int]:
-        """See :class:`Term`. UsageError where it takes too long."""
+        """As of a :class:`Literal`. UsageError where it takes too long."""
         return iter(self._lines(text.plain))
 
     def whole(self, text: Text) -> bool:
-        """See :class:`Term`: who writes an expression says where words end."""
+        """Return true: the author of an expression says where words end."""
         return True
+
+
+Term = Literal | Regex
 
 
 def term_of(pattern: str, *, fixed: bool, ignore_case: bool, words: bool) -> Term:
@@ -118,6 +177,6 @@ def term_of(pattern: str, *, fixed: bool, ignore_case: bool, words: bool) -> Ter
 
 
 def has_capitals(pattern: str) -> bool:
-    """Say whether a pattern has capital letters, but for those that a backslash gives a meaning of their own."""
+    """Return whether a pattern has capital letters, except those to which a backslash gives a meaning of their own."""
     text = _ESCAPED.sub("", pattern)
     return text != text.lower()

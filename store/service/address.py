@@ -1,8 +1,9 @@
-"""Where the service's socket lies, and how a client finds it.
+"""The place of the service's socket, and how a client finds it.
 
-The socket is ``$XDG_RUNTIME_DIR/convfs/<store id, hex>.sock``, or lies in a directory of this user's own under /run
-or /tmp where that is not set. The daemon notes the path in the store's ``lock`` file, so that a client finds it also
-from another environment than the daemon's (cron, su, a container's shell).
+The socket is ``$XDG_RUNTIME_DIR/convfs/<key of the store's directory>.sock``, or lies in a directory of this user's own
+under /run or /tmp where that is not set. The daemon notes the path in the store's ``lock`` file, so that a client finds
+it also from another environment than the daemon's (cron, su, a container's shell). Neither proves anything: a note may
+have been copied. Client and service agree on the directory by its key (``store.disk.identity``) before anything else.
 """
 
 import contextlib
@@ -16,10 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+from store.disk import durable
+from store.disk.identity import directory_key
 from store.errors import ConvfsError, UsageError
+from store.paths import LOCK, TOKEN
 
-LOCK_NAME = "lock"
-TOKEN_NAME = "token"
 _MAX_PORT = 65_535
 _MAX_SOCKET_PATH = 107
 _MAX_NOTE = 4096
@@ -34,11 +36,11 @@ def runtime_directories() -> Iterator[Path]:
         yield Path(configured) / "convfs"
     yield Path(f"/run/user/{uid}/convfs")
     yield Path(f"/run/convfs-{uid}")
-    yield Path(f"/tmp/convfs-{uid}")
+    yield Path(f"/tmp/convfs-{uid}")  # noqa: S108  (taken only if it is its owner's alone)
 
 
 def is_private(directory: Path) -> bool:
-    """Say whether ``directory`` is a real directory that belongs to this user and that nobody else may enter."""
+    """Return whether ``directory`` is a real directory of this user's that nobody else may enter."""
     try:
         status = directory.lstat()
     except OSError:
@@ -46,14 +48,14 @@ def is_private(directory: Path) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
 
 
-def new_socket_path(store_id: bytes) -> Path:
-    """Return where the daemon's socket goes, in a directory that is made if need be.
+def new_socket_path(key: str) -> Path:
+    """Return the path for the socket of the directory ``key``, in a directory that is made if need be.
 
     Raises ConvfsError where no place is safe.
     """
     refused = []
     for directory in runtime_directories():
-        path = directory / f"{store_id.hex()}.sock"
+        path = directory / f"{key}.sock"
         if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
             refused.append(f"{directory} is too long a path for a socket")
             continue
@@ -67,41 +69,68 @@ def new_socket_path(store_id: bytes) -> Path:
     raise ConvfsError(f"there is no safe place for the socket ({reason}): set XDG_RUNTIME_DIR to a directory of yours")
 
 
-def note(root: Path, path: Path | None = None, tcp: str = "") -> None:
-    """Note in the store's lock file that this process holds it, and where its socket is (None: it has none).
+def note(root: Path, directory: str, path: Path | None = None, tcp: str = "") -> None:
+    """Note in the store's lock file that this process holds it, and the path of its socket (None: it has none).
 
-    ``tcp`` is the ``HOST:PORT`` that it listens on, "" for none.
+    ``directory`` is its key: nothing is noted if ``root`` has become another directory. ``tcp`` is the ``HOST:PORT``
+    that it listens on, "" for none.
     """
-    text = f"pid {os.getpid()}\n" + (f"socket {path}\n" if path else "") + (f"tcp {tcp}\n" if tcp else "")
+    with contextlib.suppress(FileNotFoundError):
+        if directory_key(root) == directory:
+            _write_note(root, directory, path, tcp)
+
+
+def _write_note(root: Path, directory: str, path: Path | None, tcp: str) -> None:
+    lines = [f"pid {os.getpid()}", f"directory {directory}"]
+    lines += [f"socket {path}"] if path else []
+    lines += [f"tcp {tcp}"] if tcp else []
     # Opened beside the descriptor that holds the lock: flock belongs to that one alone and is not disturbed.
-    with (root / LOCK_NAME).open("w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(text)
+    fd = durable.open_file(root / LOCK, create=True)
+    try:
+        text = os.fsencode("".join(f"{line}\n" for line in lines))
+        # never empty: a reader meanwhile finds this process, and at worst a socket that was there before
+        durable.pwrite_all(fd, text, 0)
+        durable.truncate(fd, len(text))
+    finally:
+        os.close(fd)
+
+
+def sockets(root: Path) -> Iterator[Path]:
+    """Yield paths where a service of the store at ``root`` may listen, likeliest first; each may be another store's."""
+    noted = noted_socket(root)
+    if noted is not None:
+        yield noted
+    with contextlib.suppress(OSError):
+        name = f"{directory_key(root)}.sock"
+        for directory in runtime_directories():
+            path = directory / name
+            if path != noted and is_private(directory) and path.exists():
+                yield path
 
 
 def noted_socket(root: Path) -> Path | None:
     """Return the socket's path as noted in the store's lock file, None if there is none; it may be a stale one."""
-    path = _noted(root, "socket")
+    path = noted(root, "socket")
     return Path(path) if path else None
-
-
-def noted_tcp(root: Path) -> str:
-    """Return the ``HOST:PORT`` that is noted in the store's lock file, "" if there is none; it may be a stale one."""
-    return _noted(root, "tcp")
 
 
 def noted_process(root: Path) -> int:
     """Return the process that noted itself last in the store's lock file, 0 if none did; it may be gone."""
-    number = _noted(root, "pid")
+    number = noted(root, "pid")
     return int(number) if number.isascii() and number.isdecimal() else 0
 
 
-def _noted(root: Path, key: str) -> str:
+def noted(root: Path, key: str) -> str:
+    """Return a line of the note in the store's lock file (:func:`note`), "" if there is none; it may be stale."""
     try:
-        with (root / LOCK_NAME).open("rb") as file:
+        with (root / LOCK).open("rb") as file:
             lines = os.fsdecode(file.read(_MAX_NOTE)).split("\n")
+        own = directory_key(root)
     except OSError:
         return ""
-    return next((line.removeprefix(f"{key} ") for line in lines if line.startswith(f"{key} ")), "")
+    words = dict(reversed([line.partition(" ")[::2] for line in lines]))
+    # a note that was copied is of another directory; one of an earlier version does not say of which
+    return words.get(key, "") if words.get("directory", own) == own else ""
 
 
 class _HasOptions(Protocol):
@@ -141,14 +170,14 @@ def loopback(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int
 
 
 def host_and_port(listener: socket.socket) -> str:
-    """Return where a socket listens, as ``HOST:PORT``."""
+    """Return the address at which a socket listens, as ``HOST:PORT``."""
     host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def token(root: Path) -> str:
     """Return the token of the store at ``root``, which is in its file ``token`` (0600); made where there is none."""
-    path = root / TOKEN_NAME
+    path = root / TOKEN
     with contextlib.suppress(FileExistsError):
         fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         with open(fd, "w", encoding="ascii") as file:

@@ -1,6 +1,8 @@
 """One connection to a service, for callers that block: frames there and back, no more."""
 
+import contextlib
 import os
+import random
 import select
 import socket
 from collections.abc import Iterator
@@ -8,13 +10,31 @@ from pathlib import Path
 
 from msgspec import Struct, json
 
-from store.errors import ConvfsError
+from store.disk.identity import directory_key
+from store.errors import Conflict, ConvfsError
 from store.service import address, frames
 from store.service.frames import BadFrame, Frame
-from store.service.wire import Hello, HelloAnswer
+from store.service.wire import SAME_STORE, Hello, HelloAnswer
+
+_FIRST_SECONDS = 0.02
+_LONGEST_SECONDS = 1.0
+
+
+def pauses(patience: float) -> Iterator[float]:
+    """Yield seconds to wait, each time longer, until they add up to ``patience``."""
+    pause, waited = _FIRST_SECONDS, 0.0
+    while waited < patience:
+        # clients that lost the same service must not all come back at once
+        this = min(pause * random.uniform(0.5, 1.5), patience - waited)  # noqa: S311  (no secret)
+        yield this
+        waited += this
+        pause = min(pause * 2, _LONGEST_SECONDS)
+
 
 _RECEIVE = 256 << 10
 _CONNECT_SECONDS = 5.0
+HELLO_SECONDS = 10.0
+"""A service that is at heavy work answers later than its socket does."""
 _HELLO_ID = 0
 
 
@@ -22,26 +42,63 @@ class ServiceGone(ConvfsError):
     """Nobody answers at the socket, or the connection broke off."""
 
 
-class Place(Struct, frozen=True):
-    """Where a service is: the path of its socket, or a host and port, and the token that is wanted there."""
+class Endpoint(Struct, frozen=True):
+    """The address of a service: the path of its socket, or a host and port, and the token that it wants.
+
+    ``directory`` is the key of the wanted store's directory (``store.disk.identity``); "": any store.
+    """
 
     path: Path | None = None
     tcp: tuple[str, int] | None = None
     token: str = ""
+    directory: str = ""
 
     def __str__(self) -> str:
         return str(self.path) if self.tcp is None else f"{self.tcp[0]}:{self.tcp[1]}"
 
+    @property
+    def greets(self) -> bool:
+        """Return whether a connection begins with a HELLO."""
+        return self.tcp is not None or bool(self.directory)
+
     def hello(self) -> Frame:
-        """Return what a connection begins with."""
-        meta = json.encode({"token": self.token}) if self.token else b""
-        return Frame(Hello.number, _HELLO_ID, Hello(tag=f"convfs {os.getpid()}", meta=meta).encode())
+        """Return the greeting of a connection."""
+        said = {"token": self.token, "directory": self.directory}
+        meta = {key: value for key, value in said.items() if value}
+        payload = Hello(tag=f"convfs {os.getpid()}", meta=json.encode(meta) if meta else b"").encode()
+        return Frame(Hello.number, _HELLO_ID, payload)
+
+    def check(self, answer: Frame) -> None:
+        """Check the answer to :meth:`hello`. ServiceGone where it is not the wanted store, or does not say so;
+        otherwise the error that an ERROR carries.
+        """
+        if answer.msg_type == frames.ERROR:
+            error = frames.error_of(answer)
+            if isinstance(error, Conflict):
+                raise ServiceGone(f"nobody answers for the store at {self} any more: {error}")
+            raise error
+        HelloAnswer.decode(answer.payload)
+        if self.directory and not answer.flags & SAME_STORE:
+            raise ServiceGone(f"the convfs that answers at {self} is too old to say which store it holds: end it first")
+
+
+def places(root: Path) -> Iterator[Endpoint]:
+    """Yield the possible addresses of a service of the store at ``root``; each must confirm that it is."""
+    with contextlib.suppress(OSError):
+        key = directory_key(root)
+        yield from (Endpoint(path, directory=key) for path in address.sockets(root))
+
+
+def nobody_serves(root: Path, why: ServiceGone | None) -> ServiceGone:
+    """Return the error to raise where no holder of the store at ``root`` answers; ``why`` is the reason."""
+    reason = f" ({why})" if why else ""
+    return ServiceGone(f"nobody serves the store at {root}{reason}: `convfs serve` or `convfs mount` does")
 
 
 class Channel:
     """A connection. Raises ServiceGone where it cannot be made or breaks off."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Endpoint) -> None:
         """Connect. Raises ConvfsError also where another user listens, or the token is not the right one."""
         self._place = place
         self._decoder = frames.Decoder()
@@ -59,7 +116,7 @@ class Channel:
             self._socket.close()
             raise
 
-    def _connect(self, place: Place) -> None:
+    def _connect(self, place: Endpoint) -> None:
         try:
             self._socket.settimeout(_CONNECT_SECONDS)
             if place.tcp is None:
@@ -74,23 +131,16 @@ class Channel:
             self.pid, uid = address.peer(self._socket)
             if uid != os.geteuid():
                 raise ConvfsError(f"the process {self.pid} that listens at {place} is another user's (uid {uid})")
-            return
-        answer = next(self.answers(place.hello(), _CONNECT_SECONDS), None)
-        if answer is None:
-            raise ServiceGone(f"the connection to {place} broke off")
-        if answer.msg_type == frames.ERROR:
-            raise frames.error_of(answer)
-        HelloAnswer.decode(answer.payload)
+        if place.greets:
+            self.send(place.hello(), HELLO_SECONDS)
+            answer = self.receive(_HELLO_ID)
+            if answer is None:
+                raise ServiceGone(f"the connection to {place} broke off")
+            place.check(answer)
 
     def close(self) -> None:
-        """Close the connection; what is still running for it ends."""
+        """Close the connection, and end the calls still running for it."""
         self._socket.close()
-
-    def answers(self, request: Frame, seconds: float | None = None) -> Iterator[Frame]:
-        """Send a request and yield what answers it, in order; ServiceGone after ``seconds`` of silence."""
-        self.send(request, seconds)
-        while (frame := self.receive(request.req_id)) is not None:
-            yield frame
 
     def send(self, request: Frame, seconds: float | None = None) -> None:
         """Send a request; it, and each of its answers, may take ``seconds``."""
@@ -112,7 +162,7 @@ class Channel:
                     if frame.req_id == req_id:
                         return frame
                 if self._seconds is None:
-                    # who waits in recv is woken for nothing when the peer takes what was sent
+                    # a thread that waits in recv is woken for nothing when the peer takes sent bytes
                     self._readable.poll()
                 size = self._socket.recv_into(self._buffer)
                 if not size:

@@ -1,48 +1,49 @@
-"""A client of the service, for callers that block. The calls are those of the store's facade.
+"""A client of the service, for callers that block. The calls are those of the store.
 
-It connects when it is first needed, and again, after a pause that grows, where the connection breaks off. What may be
-repeated is then asked for once more; an append may, since it always has an idempotency key.
+It connects when it is first needed, and again, after a growing pause, where the connection breaks off. Repeatable calls
+are then made once more; an append is one, since it always has an idempotency key.
 """
 
 from __future__ import annotations
 
-import importlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Concatenate, Protocol, Self
 
-from msgspec import json
+from msgspec import structs
 
+from store.artifacts.names import Output
+from store.disk.turn_format import Encoding, Turn
 from store.errors import ConvfsError
-from store.events.change import Change
-from store.service import address, backoff, frames, watch_message
-from store.service.asks import Ask
-from store.service.channel import Channel, Place, ServiceGone
-from store.service.facade import Facade
+from store.events.conversation import Change, Outputs
+from store.service import calls, channel, frames
+from store.service.call import Ask, Emit, Invocation, Item, P, T, dress
+from store.service.channel import Channel, Endpoint, nobody_serves, places
+from store.service.channel import ServiceGone as ServiceGone
 from store.service.frames import Frame
-from store.service.operation import Item, Operation, Params, Result
-from store.service.wire_fields import Buffer
+from store.service.wire import Buffer
 
-if TYPE_CHECKING:
-    from store.service.async_client import AsyncClient, open_client
-
-T = TypeVar("T")
 _PATIENCE_SECONDS = 10.0
 
-__all__ = ["AsyncClient", "Client", "ServiceGone", "open_client"]
+
+class _Asks(Protocol):
+    def ask(self, ask: Ask[T]) -> T: ...
 
 
-def __getattr__(name: str) -> object:
-    """Give the client of trio from here, too, without having commands wait until trio is imported."""
-    if name in ("AsyncClient", "open_client"):
-        return getattr(importlib.import_module("store.service.async_client"), name)
-    raise AttributeError(name)
+def blocking(call: Callable[P, Ask[T]]) -> Callable[Concatenate[_Asks, P], T]:
+    """Return the method that makes a call and waits for its result."""
+
+    def method(self: _Asks, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.ask(call(*args, **kwargs))
+
+    dress(method, call)
+    return method
 
 
-class Client(Facade):
+class Client:
     """A connection to the process that holds a store. Safe to share between threads, which then take turns."""
 
     def __init__(
@@ -51,15 +52,17 @@ class Client(Facade):
         *,
         tcp: tuple[str, int] | None = None,
         token: str = "",
+        directory: str = "",
         patience: float = _PATIENCE_SECONDS,
     ) -> None:
         """Connect to the socket at ``path``, or to a port.
 
-        ``patience`` is for how many seconds a service that has gone is tried to be reached again. Raises ServiceGone
-        where nobody listens, ConvfsError where the listener is another user or wants another token.
+        ``directory`` is the key of the wanted store's directory (``store.disk.identity.directory_key``; "": any store),
+        ``patience`` the seconds for which it tries to reach a lost service again. Raises ServiceGone where no holder of
+        that store answers, ConvfsError where the listener is another user or wants another token.
         """
         self.path = path
-        self._place = Place(path, tcp, token)
+        self._place = Endpoint(path, tcp, token, directory)
         self._patience = patience
         self._lock = threading.Lock()
         self._next_id = 1
@@ -68,14 +71,20 @@ class Client(Facade):
 
     @classmethod
     def of(cls, root: Path) -> Self:
-        """Connect to whoever holds the store at ``root``. Raises ServiceGone if nobody does who answers."""
-        path = address.noted_socket(root)
-        if path is None:
-            raise ServiceGone(f"nobody serves the store at {root}: `convfs serve` or `convfs mount` does")
-        return cls(path)
+        """Connect to the process that holds the store in the directory ``root``, and never to another store's.
+
+        Raises ServiceGone if no holder answers.
+        """
+        why: ServiceGone | None = None
+        for place in places(root):
+            try:
+                return cls(place.path, directory=place.directory)
+            except ServiceGone as error:
+                why = why or error
+        raise nobody_serves(root, why)
 
     def close(self) -> None:
-        """Close the connection; what is still running for it ends."""
+        """Close the connection, and end the calls still running for it."""
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
@@ -87,19 +96,19 @@ class Client(Facade):
         self.close()
 
     def ask(self, ask: Ask[T]) -> T:
-        """Have something done, and return what came of it.
+        """Make a call and return its result.
 
         Raises what the store raises. ServiceGone where the service cannot be reached any more, or where it went away
-        before it had answered what must not be asked for twice.
+        before it had answered a call that must not be repeated.
         """
         with self._lock:
-            pauses = backoff.pauses(self._patience)
+            pauses = channel.pauses(self._patience)
             while True:
                 asked = False
                 try:
-                    channel = self._connected()
+                    connection = self._connected()
                     asked = True
-                    return ask.read(self._exchange(channel, ask))
+                    return ask.read(self._exchange(connection, ask))
                 except ServiceGone:
                     self.close()
                     pause = next(pauses, None)
@@ -114,46 +123,73 @@ class Client(Facade):
                     raise
 
     def call(
-        self,
-        operation: Operation[Params, Item, Result],
-        params: Params,
-        on_item: Callable[[Item], None] | None = None,
-        *,
-        seconds: float | None = None,
-    ) -> Result:
-        """Have an operation done, once; hand each item to ``on_item``, return the result.
+        self, invocation: Invocation[Item, T], on_item: Emit[Item] | None = None, *, seconds: float | None = None
+    ) -> T:
+        """Make a call once; hand each item to ``on_item``, return the result.
 
-        Raises what the operation raised (as the class of store.errors that its code stands for), or ServiceGone
-        where the connection broke off or ``seconds`` went by in silence.
+        Raises what the call raised (as the class of store.errors that its code stands for), or ServiceGone where the
+        connection broke off or ``seconds`` went by in silence.
         """
-        channel = self._connected()
-        decode_item = json.Decoder(operation.item).decode
-        request = Frame(operation.number, self._request_id(), json.encode(params))
-        for frame in channel.answers(request, seconds):
-            if frame.msg_type == frames.ERROR:
-                raise frames.error_of(frame)
-            if not frame.flags & frames.MORE:
-                return json.decode(frame.payload, type=operation.result)
-            if on_item:
-                on_item(decode_item(frame.payload))
-        raise ServiceGone(f"the process {self.pid} that holds the store ended before it had answered")
+        decode = invocation.call.item.decode
+        take = None if on_item is None else lambda payload: on_item(decode(payload))
+        return invocation.read(self._exchange(self._connected(), invocation, take, seconds))
 
     def watch(self, contexts: Sequence[int] = (), *, texts: bool = False) -> Iterator[Change]:
-        """Yield what is changed of contexts (none named: of all), as it is; over a connection of its own.
+        """Yield changes of contexts (none named: of all) as they happen, over a connection of its own.
 
         Begins with a change of context 0, when it listens; ``texts``: also how open turns grow. Raises ServiceGone
         where the service ends.
         """
         channel = Channel(self._place)
+        ask = calls.watch(tuple(contexts), texts)
         try:
-            request = Frame(watch_message.WATCH, 1, json.encode(watch_message.WatchParams(tuple(contexts), texts)))
-            for frame in channel.answers(request):
-                if frame.msg_type == frames.ERROR:
-                    raise frames.error_of(frame)
-                yield from json.decode(frame.payload, type=list[Change])
+            channel.send(Frame(ask.number, 1, ask.payload))
+            while (frame := channel.receive(1)) is not None:
+                yield from calls.watch.item.decode(_payload(frame))
             raise ServiceGone("the process that holds the store ended")
         finally:
             channel.close()
+
+    create_context = blocking(calls.create_context)
+    fork = blocking(calls.fork)
+    head = blocking(calls.head)
+    tip = blocking(calls.tip)
+    set_metadata = blocking(calls.set_metadata)
+    versions = blocking(calls.versions)
+    append = blocking(calls.append)
+    last = blocking(calls.last)
+    before = blocking(calls.before)
+    range_by_depth = blocking(calls.range_by_depth)
+    turn = blocking(calls.turn)
+    path_to_root = blocking(calls.path_to_root)
+    patch = blocking(calls.patch)
+    register_type = blocking(calls.register_type)
+    types = blocking(calls.types)
+    open_turns = blocking(calls.open_turns)
+    blob = blocking(calls.blob)
+    blob_size = blocking(calls.blob_size)
+    put_blob = blocking(calls.put_blob)
+    attach_fs = blocking(calls.attach_fs)
+    fs_root = blocking(calls.fs_root)
+    projects = blocking(calls.projects)
+    conversations = blocking(calls.conversations)
+    conversation = blocking(calls.conversation)
+    find = blocking(calls.find)
+    stats = blocking(calls.stats)
+
+    def payload(self, turn_id: int) -> bytes:
+        """Return the payload of a turn."""
+        return self.blob(self.turn(turn_id).payload_hash)
+
+    def open_turn(
+        self, context_id: int, type_name: str, *, encoding: int = Encoding.RAW_BYTES, type_version: int = 0
+    ) -> RemoteTurn:
+        """Begin a turn of a context whose payload is added piece by piece."""
+        return RemoteTurn(self, context_id, self.ask(calls.open_turn(context_id, type_name, encoding, type_version)), 0)
+
+    def resume_turn(self, context_id: int, number: int) -> RemoteTurn:
+        """Return an open turn by its number, or one that was sealed within a day; else NotFound."""
+        return RemoteTurn(self, context_id, number, self.ask(calls.resume_turn(context_id, number)))
 
     def _connected(self) -> Channel:
         if self._channel is None:
@@ -161,18 +197,94 @@ class Client(Facade):
             self.pid = self._channel.pid
         return self._channel
 
-    def _request_id(self) -> int:
-        req_id, self._next_id = self._next_id, self._next_id + 1
-        return req_id
-
-    def _exchange(self, channel: Channel, ask: Ask[T]) -> list[Buffer]:
-        request = Frame(ask.number, self._request_id(), ask.payload, ask.flags)
-        channel.send(request)
+    def _exchange(
+        self, channel: Channel, ask: Ask[T], take: Emit[Buffer] | None = None, seconds: float | None = None
+    ) -> list[Buffer]:
+        """Return the payloads that answer a request; all but the last go to ``take`` if there is one."""
+        request = Frame(ask.number, self._next_id, ask.payload, ask.flags)
+        self._next_id += 1
+        channel.send(request, seconds)
         payloads: list[Buffer] = []
         while (frame := channel.receive(request.req_id)) is not None:
-            if frame.msg_type == frames.ERROR:
-                raise frames.error_of(frame)
-            payloads.append(frame.payload)
+            payload = _payload(frame)
             if not frame.flags & frames.MORE:
-                return payloads
-        raise ServiceGone("the process that holds the store ended before it had answered")
+                return [*payloads, payload]
+            (take or payloads.append)(payload)
+        process = f"process {self.pid}" if self.pid else "process"
+        raise ServiceGone(f"the {process} that holds the store ended before it had answered")
+
+
+def _payload(answer: Frame) -> Buffer:
+    if answer.msg_type == frames.ERROR:
+        raise frames.error_of(answer)
+    return answer.payload
+
+
+class RemoteTurn:
+    """A turn that is being written, by this client alone: a piece that must be sent again is added once."""
+
+    def __init__(self, client: Client, context_id: int, number: int, size: int) -> None:
+        self.context_id = context_id
+        self.number = number
+        """Its name for every client."""
+        self._client = client
+        self._size = size
+        self._lock = threading.Lock()
+
+    def add(self, text: bytes) -> int:
+        """Go on with ``text``; return how many bytes there are once it is durable."""
+        with self._lock:
+            self._size = self._client.ask(calls.add_text(self.number, text, self._size))
+            return self._size
+
+    def seal(self, *, expected_head: int | None = None, fs_root: bytes | None = None) -> Turn:
+        """Append all of it to its context as one turn, and return that."""
+        return self._client.ask(calls.seal_turn(self.context_id, self.number, expected_head, fs_root))
+
+    def abort(self) -> None:
+        """Drop it."""
+        self._client.ask(calls.drop_turn(self.context_id, self.number))
+
+
+class RemoteArtifacts:
+    """Does what :class:`store.artifacts.artifacts.Artifacts` does, over the connection of a client.
+
+    With it, a sink for output (:class:`store.artifacts.sink.OutputSink`) spills into the conversations of a service.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def listed(self, context: int, outputs: Outputs) -> dict[str, Output]:
+        """Return the outputs of a conversation by name."""
+        return {output.name: output for output in self._client.ask(calls.outputs(context, outputs.scheme))}
+
+    def begin(self, context: int, outputs: Outputs, asked: str, *, parent: str = "") -> str:
+        """Begin an output, and return the name that it is listed under."""
+        return self._client.ask(calls.begin_output(context, outputs.scheme, asked, parent))
+
+    def add(self, context: int, outputs: Outputs, name: str, data: bytes, at: int | None = None) -> int:
+        """Go on with an output; return how many bytes there are."""
+        ask = calls.add_output(context, outputs.scheme, name, data, at)
+        return self._client.ask(structs.replace(ask, repeats=at is not None))
+
+    def end(self, context: int, outputs: Outputs, name: str) -> Output:
+        """Keep an output that was written: durable when it returns."""
+        return self._client.ask(calls.end_output(context, outputs.scheme, name))
+
+    def drop(self, context: int, outputs: Outputs, name: str) -> None:
+        """Drop the unfinished artifact of a name."""
+        self._client.ask(calls.drop_output(context, outputs.scheme, name))
+
+    def read(self, url: str, conversation: str = "", *, offset: int = 0, limit: int = 0) -> bytes:
+        """Return the content of a URL; ``conversation`` is the one it is of, ``offset`` and ``limit`` are lines."""
+        return self._client.ask(calls.read_url(url, conversation, offset, limit))
+
+
+class RemoteDeliveries:
+    """Does what :class:`store.delivery.deliveries.Deliveries` does, over the connection of a client."""
+
+    def __init__(self, client: Client) -> None:
+        self.ask = client.ask
+
+    check = blocking(calls.check_delivery)

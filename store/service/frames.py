@@ -29,10 +29,12 @@ _MAX_ERROR_TEXT = 8192
 _LARGE_BYTES = 64 << 10
 
 NOT_FOUND, CONFLICT, TOO_LARGE, INVALID, FAILED = 404, 409, 413, 422, 500
+_KINDS = {NOT_FOUND: NotFound, CONFLICT: Conflict, TOO_LARGE: TooLarge, INVALID: UsageError}
+"""The errors that have a code of their own; what is of two kinds travels as the first."""
 
 
 class Frame(Struct, frozen=True):
-    """One message. The payload of a large one that came in may be a view of what it came in."""
+    """One message. The payload of a large one that came in may be a view of the receive buffer."""
 
     msg_type: int
     req_id: int
@@ -41,7 +43,7 @@ class Frame(Struct, frozen=True):
 
 
 class BadFrame(ConvfsError):
-    """The peer sent what no frame begins with; nothing after it on this connection can be understood."""
+    """The peer sent bytes that no frame begins with; nothing after them on this connection can be understood."""
 
     def __init__(self, message: str, req_id: int) -> None:
         super().__init__(message)
@@ -57,13 +59,13 @@ def encode(frame: Frame) -> bytes:
 
 
 class Decoder:
-    """Cuts a stream of bytes into frames. It holds one frame's bytes at most, beside what was fed last."""
+    """Cuts a stream of bytes into frames. It holds one frame's bytes at most, beside those fed last."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def add(self, data: bytes | bytearray | memoryview) -> None:
-        """Take the next bytes of the stream."""
+        """Add the next bytes of the stream."""
         self._buffer += data
 
     def next(self) -> Frame | None:
@@ -82,7 +84,7 @@ class Decoder:
         if len(buffer) < end:
             return None
         if size >= _LARGE_BYTES:
-            # not copied: what comes behind it goes into another buffer
+            # not copied: the bytes behind it go into another buffer
             self._buffer = buffer[end:]
             return Frame(msg_type, req_id, memoryview(buffer)[HEADER.size : end], flags)
         with memoryview(buffer) as view:
@@ -91,7 +93,7 @@ class Decoder:
         return Frame(msg_type, req_id, payload, flags)
 
     def feed(self, data: bytes | bytearray) -> Iterator[Frame]:
-        """Take the next bytes of the stream and yield the frames that are complete now; raises as :meth:`next`."""
+        """Add the next bytes of the stream and yield the frames that are complete now; raises as :meth:`next`."""
         self.add(data)
         while (frame := self.next()) is not None:
             yield frame
@@ -103,7 +105,7 @@ class Decoder:
 
     @property
     def idle(self) -> bool:
-        """Whether the stream stands between two frames (an end here cuts nothing off)."""
+        """Return whether the stream is between two frames (an end here cuts nothing off)."""
         return not self._buffer
 
 
@@ -115,17 +117,7 @@ def error_frame(req_id: int, code: int, message: str) -> Frame:
 
 def error_code(error: BaseException) -> int:
     """Return the code under which an error travels: by whose fault it is."""
-    match error:
-        case NotFound():
-            return NOT_FOUND
-        case Conflict():
-            return CONFLICT
-        case TooLarge():
-            return TOO_LARGE
-        case UsageError():
-            return INVALID
-        case _:
-            return FAILED
+    return next((code for code, kind in _KINDS.items() if isinstance(error, kind)), FAILED)
 
 
 def error_of(frame: Frame) -> ConvfsError:
@@ -134,5 +126,4 @@ def error_of(frame: Frame) -> ConvfsError:
         return ConvfsError("the service answered with an error that it did not explain")
     code, size = _ERROR_HEAD.unpack_from(frame.payload)
     text = bytes(frame.payload[_ERROR_HEAD.size :][:size]).decode("utf-8", "replace")
-    kinds = {NOT_FOUND: NotFound, CONFLICT: Conflict, TOO_LARGE: TooLarge, INVALID: UsageError}
-    return kinds.get(code, ConvfsError)(text)
+    return _KINDS.get(code, ConvfsError)(text)

@@ -3,29 +3,315 @@
 The sockets are in an epoll of their own, and the task waits in trio until that one is readable: one wake-up serves
 every socket that has something, where a task for each connection would cost a switch each. All appends that are there
 when the loop wakes are committed together; their answers go out together.
+
+Threads wait for the disk, so that the loop hardly ever does. Their results come back to it as calls, which it makes
+when it is woken; one wake-up brings all that are ready.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import select
 import socket
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Awaitable, Callable, Container, Hashable
+from contextlib import suppress
 from functools import partial
+from queue import SimpleQueue
+from typing import Generic, TypeAlias, TypeVar
 
 import trio
 
 from store.commit.request import Request as Commit
+from store.commit.writer import Writer
+from store.disk import files
 from store.errors import ConvfsError
 from store.service import frames
-from store.service.link import Link
 from store.service.plane import Plane
 from store.service.protocol import MOST_WAITING_BYTES, Connection, Payload, Request, State, size_of
-from store.service.slots import Slots
 from store.service.wire import AppendTurn
-from store.service.workers import Committer, Pool, Returns
+
+
+class Link:
+    """A socket that never blocks, registered with ``epoll`` for just the events that it waits for."""
+
+    def __init__(self, sock: socket.socket, connection: Connection, epoll: select.epoll, buffer: memoryview) -> None:
+        """``buffer`` receives the bytes, and may be shared: it holds nothing beyond a call of :meth:`read`."""
+        self.connection = connection
+        self.fd = sock.fileno()
+        self.moved = time.monotonic()
+        """The time when bytes last went over it."""
+        self.appends: deque[Request] = deque()
+        """Appends that come after one which is being done: those of one connection are done in order."""
+        self.appending = False
+        """True if an append is done by itself, or will be when those before it are committed."""
+        self.committing = 0
+        """The number of appends being committed together with those of others."""
+        self.reads: deque[Request] = deque()
+        """Requests that come after one which is being done: the answer to each may be large."""
+        self.reading = False
+        self.scopes: set[trio.CancelScope] = set()
+        """Those of the tasks that work for it."""
+        self.paused = False
+        """True if it may not be read now, whatever the protocol says."""
+        self._socket = sock
+        self._buffer = buffer
+        self._epoll = epoll
+        self._interest = select.EPOLLIN
+        self._room: trio.Event | None = None
+        epoll.register(self.fd, self._interest)
+
+    def read(self) -> None:
+        """Receive the bytes that have come."""
+        try:
+            size = self._socket.recv_into(self._buffer)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.connection.lost()
+            return
+        self.moved = time.monotonic()
+        self.connection.receive(self._buffer[:size])
+
+    def write(self) -> None:
+        """Send as much as can be sent at once."""
+        connection = self.connection
+        while connection.waiting:
+            buffers = connection.to_send()
+            try:
+                sent = self._socket.send(buffers[0]) if len(buffers) == 1 else self._socket.sendmsg(buffers)
+            except (BlockingIOError, InterruptedError):
+                break
+            except OSError:
+                # nobody takes answers any more; requests made before the peer left are done all the same
+                connection.sent(connection.waiting)
+                break
+            self.moved = time.monotonic()
+            connection.sent(sent)
+        if self._room is not None and connection.waiting < MOST_WAITING_BYTES:
+            self._room.set()
+            self._room = None
+
+    @property
+    def settled(self) -> bool:
+        """Return whether nothing is left to send, and the link waits for just the events of :meth:`settle`."""
+        connection = self.connection
+        return not connection.waiting and self._interest == select.EPOLLIN and connection.reads and not self.paused
+
+    def settle(self) -> None:
+        """Wait from now on for the events that the protocol waits for."""
+        interest = 0
+        if self.connection.reads and not self.paused:
+            interest |= select.EPOLLIN
+        if self.connection.waiting:
+            interest |= select.EPOLLOUT
+        if interest != self._interest:
+            self._interest = interest
+            self._epoll.modify(self.fd, interest)
+
+    @property
+    def has_room(self) -> bool:
+        """Return whether the peer takes what it is sent."""
+        return self.connection.waiting < MOST_WAITING_BYTES and self.connection.state is not State.CLOSED
+
+    async def room(self) -> None:
+        """Wait until the peer has taken enough of what was sent. Raises ClosedResourceError if it is gone."""
+        while self.connection.waiting >= MOST_WAITING_BYTES:
+            if self._room is None:
+                self._room = trio.Event()
+            await self._room.wait()
+        if self.connection.state is State.CLOSED:
+            raise trio.ClosedResourceError
+
+    def close(self) -> None:
+        """Close the socket, and end the work for it."""
+        self.connection.lost()
+        self._epoll.unregister(self.fd)
+        self._socket.close()
+        if self._room is not None:
+            self._room.set()
+        for scope in self.scopes:
+            scope.cancel()
+
+
+Holder = TypeVar("Holder", bound=Hashable)
+
+
+class Slots(Generic[Holder]):
+    """``count`` places. Who finds none waits its turn."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._holders: dict[Holder, None] = {}
+        self._waiting: dict[Holder, None] = {}
+
+    def take(self, holder: Holder) -> bool:
+        """Take a place, or queue for one and return False; a holder keeps its place."""
+        if holder in self._holders:
+            return True
+        if len(self._holders) >= self._count:
+            self._waiting[holder] = None
+            return False
+        self._waiting.pop(holder, None)
+        self._holders[holder] = None
+        return True
+
+    def free(self, holder: Holder) -> list[Holder]:
+        """Give a place back, or stop waiting; return the holders that may now try again."""
+        if not self._holders:
+            # then nobody waits
+            return []
+        self._waiting.pop(holder, None)
+        if holder not in self._holders:
+            return []
+        del self._holders[holder]
+        return list(self._waiting)[: self._count - len(self._holders)]
+
+    @property
+    def holders(self) -> list[Holder]:
+        """The holders of places, if anybody waits for one."""
+        return list(self._holders) if self._waiting else []
+
+
+_THREADS = 3
+_QUICK_SECONDS = 0.005
+"""A commit that takes longer than that holds up readers."""
+
+Call = Callable[[], None]
+T = TypeVar("T")
+Done: TypeAlias = Callable[[T | Exception], None]
+_Batch = tuple[list[Commit], Call]
+
+
+class Returns:
+    """Calls that threads leave for the loop. ``fd`` is readable while there are some."""
+
+    def __init__(self) -> None:
+        self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._calls: deque[Call] = deque()
+        self._told = False
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def put(self, call: Call) -> None:
+        """Leave a call. Any thread."""
+        with self._lock:
+            if self._closed:
+                return
+            self._calls.append(call)
+            if not self._told:
+                self._told = True
+                os.eventfd_write(self.fd, 1)
+
+    def make(self) -> None:
+        """Make the calls that are there. The loop."""
+        with self._lock:
+            if self._told:
+                self._told = False
+                os.eventfd_read(self.fd)
+        calls = self._calls
+        for _ in range(len(calls)):
+            try:
+                calls.popleft()()
+            except Exception:
+                # it was about one connection, and the loop is everyone's
+                _LOG.exception("what a thread had done could not be told")
+
+    def close(self) -> None:
+        """Stop taking work."""
+        with self._lock:
+            self._closed = True
+            os.close(self.fd)
+
+
+class Pool(Generic[T]):
+    """Threads, one for each name, for work that may wait."""
+
+    def __init__(self, returns: Returns, *names: str) -> None:
+        self._returns = returns
+        self._waiting: SimpleQueue[tuple[Callable[[], T], Done[T]] | None] = SimpleQueue()
+        self._threads = [threading.Thread(target=self._run, name=name, daemon=True) for name in names]
+        for thread in self._threads:
+            thread.start()
+
+    def do(self, work: Callable[[], T], done: Done[T]) -> None:
+        """Run ``work`` in a thread; ``done`` is called in the loop with its result or exception."""
+        self._waiting.put((work, done))
+
+    def close(self) -> None:
+        """End when all is done."""
+        for _ in self._threads:
+            self._waiting.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self) -> None:
+        while (task := self._waiting.get()) is not None:
+            work, done = task
+            result: T | Exception
+            try:
+                result = work()
+            except Exception as error:
+                result = error
+            self._returns.put(partial(done, result))
+            del task, work, done, result
+
+
+class Committer:
+    """Submits all waiting requests in one go: at once, as long as that takes next to no time, else in a thread.
+
+    A sync of a good disk takes no longer than having another thread woken up, and being woken by it. While commits take
+    their time, though, the loop goes on serving readers.
+    """
+
+    def __init__(self, writer: Writer, returns: Returns) -> None:
+        self._writer = writer
+        self._quick = True
+        self._busy = False
+        """True while the thread commits; requests that come meanwhile wait."""
+        self._waiting: list[_Batch] = []
+        self._thread: Pool[None] = Pool(returns, "convfs-appends")
+
+    def submit(self, commits: list[Commit], done: Call) -> None:
+        """Queue requests for a commit; ``done`` is called when each is filled in or has its error. For the loop."""
+        self._waiting.append((commits, done))
+        if not self._busy:
+            self._begin()
+
+    def close(self) -> None:
+        """Wait for the current commit, and end."""
+        self._thread.close()
+
+    def _begin(self) -> None:
+        batches, self._waiting = self._waiting, []
+        if self._quick and self._writer.at_once:
+            self._commit(batches)
+            for _commits, done in batches:
+                done()
+        else:
+            self._busy = True
+            self._thread.do(partial(self._commit, batches), partial(self._handed_back, batches))
+
+    def _handed_back(self, batches: list[_Batch], _result: Exception | None) -> None:
+        self._busy = False
+        for _commits, done in batches:
+            done()
+        if self._waiting:
+            self._begin()
+
+    def _commit(self, batches: list[_Batch]) -> None:
+        commits = [commit for commits, _done in batches for commit in commits]
+        began = time.monotonic()
+        try:
+            self._writer.submit_all(commits)
+        except Exception as error:
+            for commit in commits:
+                commit.error = commit.error or error
+        self._quick = time.monotonic() - began < _QUICK_SECONDS
+
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,27 +319,36 @@ MOST_CONNECTIONS = 400
 _RECEIVE_BYTES = 256 << 10
 _LARGE_BYTES = 1 << 20
 _MOST_LARGE = 4
-"""Of requests that are larger than that, and of answers, so many are in memory at a time."""
+"""The most requests larger than that, and the most such answers, in memory at a time."""
 _STALLED_SECONDS = 30.0
-"""Who holds up others for so long, by neither reading nor writing, is let go."""
+"""A connection that holds up others for so long, by neither reading nor writing, is closed."""
 _TICK_SECONDS = 5.0
-
-Operate = Callable[[Link, Request], None]
 
 
 class Hub:
-    """Answers on the listeners that it is given, with what ``plane`` and ``operate`` do."""
+    """Answers on its listeners: ``plane`` does the messages of the wire protocol, ``operate`` those that are ``ours``,
+    in tasks of ``nursery``; ``writer`` commits. ``ours`` and ``directory`` are those of :class:`Connection`.
+    """
 
-    def __init__(self, plane: Plane, ours: Container[int]) -> None:
-        self.operate: Operate = lambda _link, _request: None
-        """Called with each request that is one of ours."""
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        plane: Plane,
+        writer: Writer,
+        returns: Returns,
+        ours: Container[int],
+        operate: Callable[[Hub, Link, Request], Awaitable[None]],
+        directory: str,
+    ) -> None:
+        self._nursery = nursery
         self._plane = plane
+        self._returns = returns
         self._ours = ours
+        self._operate = operate
+        self._directory = directory
         self._epoll = select.epoll()
-        self.returns = self._returns = Returns()
-        """Calls that other threads leave for the loop."""
-        self._committer = Committer(plane.submit_all, plane.commits_at_once, self._returns)
-        self._pool = Pool(self._returns)
+        self._committer = Committer(writer, returns)
+        self._pool: Pool[Payload] = Pool(returns, *(f"convfs-service-{number}" for number in range(_THREADS)))
         self._listeners: dict[int, tuple[socket.socket, Callable[[socket.socket], bool], str]] = {}
         self._links: dict[int, Link] = {}
         self._batch: list[tuple[Link, Request, AppendTurn, Commit]] = []
@@ -62,32 +357,34 @@ class Hub:
         self._outgoing: Slots[Link] = Slots(_MOST_LARGE)
         self._sessions = 0
         self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
-        self._epoll.register(self._returns.fd, select.EPOLLIN)
+        self._spare = os.dup(returns.fd)
+        """A descriptor that is there when there is no other."""
+        self._epoll.register(returns.fd, select.EPOLLIN)
 
     def listen(self, listener: socket.socket, welcome: Callable[[socket.socket], bool], token: str = "") -> None:
-        """Answer those who connect to ``listener`` and are welcome; with a token, those who have it."""
+        """Answer permitted clients that connect to ``listener``; with a token, those that have it."""
         listener.setblocking(False)
         self._listeners[listener.fileno()] = (listener, welcome, token)
         self._epoll.register(listener.fileno(), select.EPOLLIN)
 
     async def run(self) -> None:
         """Answer until cancelled."""
+        self._nursery.start_soon(self._tick)
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._tick)
-                while True:
-                    await trio.lowlevel.wait_readable(self._epoll.fileno())
-                    self._turn()
+            while True:
+                await trio.lowlevel.wait_readable(self._epoll.fileno())
+                self._turn()
         finally:
             for link in list(self._links.values()):
                 self._close(link)
 
     def close(self) -> None:
-        """Wait for what is being done, and end the threads. After :meth:`run`."""
+        """Wait for work in progress, and end the threads. Called when all tasks have ended."""
         self._committer.close()
         self._pool.close()
-        self._returns.close()
         self._epoll.close()
+        with suppress(OSError):
+            os.close(self._spare)
 
     # -- the loop --------------------------------------------------------------------------------------------------
 
@@ -103,9 +400,9 @@ class Hub:
         self.finish()
 
     def finish(self) -> None:
-        """Send what was answered, and have committed what was to be appended."""
+        """Send the answers, and have the appends committed."""
         while self._batch or self._touched:
-            # first: whose answer is there does not wait for what others append
+            # first: ready answers do not wait for the appends of others
             touched, self._touched = self._touched, {}
             for link in touched:
                 self._send(link)
@@ -121,16 +418,34 @@ class Hub:
                 return
             except OSError as error:
                 _LOG.warning("a connection could not be accepted: %s", error)
+                self._turn_away(listener)
                 return
             if len(self._links) >= MOST_CONNECTIONS or not welcome(sock):
+                sock.close()
+                continue
+            try:
+                files.check()
+            except OSError as error:
+                _LOG.warning("a connection was not taken: %s", error)
                 sock.close()
                 continue
             sock.setblocking(False)
             # as much as the system allows: a large answer goes out in fewer parts
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LARGE_BYTES)
             self._sessions += 1
-            link = Link(sock, Connection(self._sessions, self._ours, token), self._epoll, self._buffer)
+            link = Link(sock, Connection(self._sessions, self._ours, token, self._directory), self._epoll, self._buffer)
             self._links[link.fd] = link
+
+    def _turn_away(self, listener: socket.socket) -> None:
+        """Close a connection that there is no descriptor for: one that waits would be told of for ever."""
+        with suppress(OSError):
+            os.close(self._spare)
+        # another may get that number now
+        self._spare = -1
+        with suppress(OSError):
+            listener.accept()[0].close()
+        with suppress(OSError):
+            self._spare = os.dup(self._returns.fd)
 
     def _serve(self, link: Link, events: int) -> None:
         connection = link.connection
@@ -186,7 +501,7 @@ class Hub:
             self._read_next(other)
 
     async def _tick(self) -> None:
-        """Let go of those who neither take nor bring what others wait for."""
+        """Drop peers that neither take nor send bytes while others wait for them."""
         while True:
             await trio.sleep(_TICK_SECONDS)
             before = time.monotonic() - _STALLED_SECONDS
@@ -201,7 +516,7 @@ class Hub:
     def _begin(self, link: Link, request: Request) -> None:
         message = request.message
         if message is None:
-            self.operate(link, request)
+            self._nursery.start_soon(self._perform, link, request)
         elif isinstance(message, AppendTurn):
             if link.appending:
                 link.appends.append(request)
@@ -211,6 +526,14 @@ class Hub:
             link.reads.append(request)
             if not link.reading:
                 self._read_next(link)
+
+    async def _perform(self, link: Link, request: Request) -> None:
+        with trio.CancelScope() as scope:
+            link.scopes.add(scope)
+            try:
+                await self._operate(self, link, request)
+            finally:
+                link.scopes.discard(scope)
 
     def _append(self, link: Link, request: Request, message: AppendTurn) -> None:
         try:
@@ -230,12 +553,10 @@ class Hub:
         self._pool.do(partial(self._plane.perform, message), partial(self._appended, link, request))
 
     def _appended(self, link: Link, request: Request, result: Payload | Exception) -> None:
-        """Take what came of an append that was done by itself."""
         self._finish(link, request, result)
         self._append_next(link)
 
     def _append_next(self, link: Link) -> None:
-        """Begin the appends that waited."""
         link.appending = False
         waiting, link.appends = link.appends, deque()
         for request in waiting:
@@ -292,7 +613,7 @@ class Hub:
         self._touched[link] = None
 
     def fail(self, link: Link, request: Request, error: BaseException) -> None:
-        """Answer a request by what is wrong with it."""
+        """Answer a request with an error."""
         code, text = frames.error_code(error), str(error)
         if isinstance(error, OSError):
             text = f"{error.filename or 'the store'}: {error.strerror}"

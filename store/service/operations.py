@@ -1,24 +1,31 @@
-"""The operations of the service: one table, for the daemon and for a command that opens the store itself."""
+"""The calls of the command for conversations: find, import, export, restore, fork; and who holds the store."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TypedDict
 
 from msgspec import Struct, structs
 
+from store.conversations.named import find_named
+from store.editing.editor import Editor, LogLine, version_log
 from store.errors import NotFound, UsageError
 from store.events.conversation import Conversation
-from store.formats.times import iso
+from store.exporting.dialogue import Loss
+from store.formats.core.times import iso
 from store.importing.exporter import export_native
 from store.importing.importer import Importer, ImportReport
-from store.service.operation import Holder, Nothing, Operation
-from store.store import Store
+from store.service.call import Emit, Holder, Table
+from store.service.calls import pages_of
 
-_PAGE = 500
+_TOLD_AFTER = 1 << 20
+"""Bytes written between two items of progress."""
+
+OPERATIONS = Table()
 
 
 class Status(Struct, frozen=True):
-    """Who holds the store: a process, and where it mounts it ("" for nowhere)."""
+    """The process that holds the store, and where it mounts it ("" for nowhere)."""
 
     pid: int
     root: str
@@ -43,45 +50,6 @@ class ConversationLine(Struct, frozen=True):
     archived: bool
 
 
-class ListParams(Struct, frozen=True, forbid_unknown_fields=True):
-    """``project``: only conversations of this one ("" for all)."""
-
-    project: str = ""
-
-
-class FindParams(Struct, frozen=True, forbid_unknown_fields=True):
-    """``name``: ``PROJECT/NAME``, a name that stands in one project only, or an id."""
-
-    name: str
-
-
-class ImportParams(Struct, frozen=True, forbid_unknown_fields=True):
-    """``paths`` are absolute, and bytes since not every path is text; ``format`` is the name of one ("": any).
-
-    ``watched``: they are imported as they grow, again and again. ``pruned``: also those that were deleted for good.
-    """
-
-    paths: tuple[bytes, ...]
-    format: str = ""
-    dry_run: bool = False
-    watched: bool = False
-    pruned: bool = False
-
-
-class ImportProgress(Struct, frozen=True):
-    """How far an import is: bytes dealt with so far, and the session that it is at."""
-
-    bytes: int
-    session: str
-
-
-class ExportParams(Struct, frozen=True, forbid_unknown_fields=True):
-    """``directory`` is an absolute path."""
-
-    id: int
-    directory: bytes
-
-
 def line_of(holder: Holder, conversation: Conversation) -> ConversationLine:
     """Return a conversation as ``ls`` shows it; its path is absolute where the holder mounts the store."""
     inside = f"conversations/{conversation.project}/{conversation.name}"
@@ -102,95 +70,6 @@ def line_of(holder: Holder, conversation: Conversation) -> ConversationLine:
     )
 
 
-def resolve(store: Store, name: str) -> Conversation:
-    """Return the conversation that ``name`` (``PROJECT/NAME``, NAME, or an id) stands for.
-
-    Raises NotFound where there is none, UsageError where a bare NAME stands in several projects.
-    """
-    if name.isdecimal() and name.isascii():
-        return store.conversation(int(name))
-    project, slash, rest = name.rpartition("/")
-    if slash:
-        found = store.find(project, rest)
-        if found:
-            return found
-    else:
-        matches = [found for project in store.projects() if (found := store.find(project, name))]
-        if len(matches) > 1:
-            names = ", ".join(f"{found.project}/{found.name}" for found in matches)
-            raise UsageError(f"{name} stands in several projects: say which ({names})")
-        if matches:
-            return matches[0]
-    raise NotFound(f"no conversation is called {name}: `convfs ls` lists them all")
-
-
-def _status(holder: Holder, params: Nothing, emit: Callable[[Nothing], None]) -> Status:
-    return Status(os.getpid(), str(holder.store.root), holder.mountpoint)
-
-
-def _stop(holder: Holder, params: Nothing, emit: Callable[[Nothing], None]) -> Nothing:
-    # The server stops once the answer is out; this only says whether it will.
-    if holder.stop is None:
-        raise UsageError(f"process {os.getpid()} mounts nothing that could be unmounted")
-    return Nothing()
-
-
-def _list(holder: Holder, params: ListParams, emit: Callable[[list[ConversationLine]], None]) -> Nothing:
-    projects = holder.store.projects()
-    if params.project:
-        if params.project not in projects:
-            raise NotFound(f"no project is called {params.project}: `convfs ls` lists all conversations")
-        projects = [params.project]
-    for project in projects:
-        after = ""
-        while page := holder.store.conversations(project, after=after, limit=_PAGE):
-            emit([line_of(holder, conversation) for conversation in page])
-            after = page[-1].name
-    return Nothing()
-
-
-def _find(holder: Holder, params: FindParams, emit: Callable[[Nothing], None]) -> ConversationLine:
-    return line_of(holder, resolve(holder.store, params.name))
-
-
-def _import(holder: Holder, params: ImportParams, emit: Callable[[ImportProgress], None]) -> ImportReport:
-    paths = [Path(os.fsdecode(path)) for path in params.paths]
-    outside_the_mount(holder, paths)
-    done = 0
-
-    def progress(size: int, session: str) -> None:
-        nonlocal done
-        done += size
-        emit(ImportProgress(done, session))
-
-    importer = Importer(holder.store)
-    return importer.run(
-        paths,
-        format_name=params.format or None,
-        dry_run=params.dry_run,
-        by_hand=not params.watched,
-        pruned=params.pruned,
-        progress=progress,
-    )
-
-
-def _export(holder: Holder, params: ExportParams, emit: Callable[[Nothing], None]) -> list[bytes]:
-    directory = Path(os.fsdecode(params.directory))
-    outside_the_mount(holder, [directory])
-    written = export_native(holder.store, holder.store.conversation(params.id), directory)
-    return [os.fsencode(path) for path in written]
-
-
-def _stats(holder: Holder, params: Nothing, emit: Callable[[Nothing], None]) -> dict[str, object]:
-    own: dict[str, object] = {
-        "root": str(holder.store.root),
-        "store_id": holder.store.store_id.hex(),
-        "socket": holder.socket or None,
-        "mountpoint": holder.mountpoint or None,
-    }
-    return own | structs.asdict(holder.store.stats())
-
-
 def outside_the_mount(holder: Holder, paths: list[Path]) -> None:
     """Raise UsageError for paths in the holder's own mount: a process that waits for that may wait for ever."""
     for path in paths:
@@ -198,13 +77,181 @@ def outside_the_mount(holder: Holder, paths: list[Path]) -> None:
             raise UsageError(f"{path} lies in the mount of this very store: name a place outside {holder.mountpoint}")
 
 
-STATUS = Operation(256, Nothing, Nothing, Status, _status)
-STOP = Operation(257, Nothing, Nothing, Nothing, _stop)
-LIST = Operation(258, ListParams, list[ConversationLine], Nothing, _list)
-FIND = Operation(259, FindParams, Nothing, ConversationLine, _find)
-IMPORT = Operation(260, ImportParams, ImportProgress, ImportReport, _import, progress=True)
-EXPORT = Operation(261, ExportParams, Nothing, list[bytes], _export)
-STATS = Operation(262, Nothing, Nothing, dict[str, object], _stats)
+# -- who holds the store -----------------------------------------------------------------------------------------------
 
-OPERATIONS = (STATUS, STOP, LIST, FIND, IMPORT, EXPORT, STATS)
-"""Every operation that needs no more than the store. Numbers are never reused."""
+
+@OPERATIONS.call(256)
+def status(holder: Holder) -> Status:
+    """Say who holds the store."""
+    return Status(os.getpid(), str(holder.store.root), holder.mountpoint)
+
+
+@OPERATIONS.call(257)
+def stop(holder: Holder) -> None:
+    """Unmount, and end. The server does, once the answer is out; this only says whether it will."""
+    if holder.stop is None:
+        raise UsageError(f"process {os.getpid()} mounts nothing that could be unmounted")
+
+
+@OPERATIONS.call(262)
+def numbers(holder: Holder) -> dict[str, object]:
+    """Return what the store holds, in one flat table."""
+    return {**own(holder), **structs.asdict(holder.store.stats())}
+
+
+class Own(TypedDict):
+    """Which store it is, and where it is held (None: nowhere)."""
+
+    root: str
+    store_id: str
+    socket: str | None
+    mountpoint: str | None
+
+
+def own(holder: Holder) -> Own:
+    """Return what a report of a store begins with."""
+    return Own(
+        root=str(holder.store.root),
+        store_id=holder.store.store_id.hex(),
+        socket=holder.socket or None,
+        mountpoint=holder.mountpoint or None,
+    )
+
+
+# -- conversations -----------------------------------------------------------------------------------------------------
+
+
+@OPERATIONS.pages(258)
+def list_conversations(holder: Holder, project: str = "") -> Iterator[list[ConversationLine]]:
+    """List the conversations of a project, or of all ("")."""
+    projects = holder.store.catalogue.projects()
+    if project:
+        if project not in projects:
+            raise NotFound(f"no project is called {project}: `convfs ls` lists all conversations")
+        projects = [project]
+    for one in projects:
+        for page in pages_of(holder.store, one):
+            yield [line_of(holder, conversation) for conversation in page]
+
+
+@OPERATIONS.call(259)
+def find_conversation(holder: Holder, name: str) -> ConversationLine:
+    """Find a conversation by ``PROJECT/NAME``, a name that stands in one project only, or an id."""
+    return line_of(holder, find_named(holder.store.library, name))
+
+
+# -- versions ----------------------------------------------------------------------------------------------------------
+
+
+@OPERATIONS.pages(264)
+def log(holder: Holder, conversation_id: int) -> Iterator[list[LogLine]]:
+    """List the versions of a conversation."""
+    holder.store.library.conversation(conversation_id)
+    yield version_log(holder.store.catalogue.versions(conversation_id))
+
+
+@OPERATIONS.call(265)
+def restore(holder: Holder, conversation_id: int, version: int) -> None:
+    """Go back to a version of the log."""
+    Editor(holder.store).restore(conversation_id, version)
+
+
+@OPERATIONS.call(266)
+def fork_as(holder: Holder, conversation_id: int, name: str, at: int = 0) -> ConversationLine:
+    """Fork a conversation under a name, behind the record of the number ``at`` (0: the last)."""
+    head = Editor(holder.store).fork(conversation_id, name, at=at)
+    return line_of(holder, holder.store.library.conversation(head.context))
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+class ImportProgress(Struct, frozen=True):
+    """How far an import is: bytes dealt with so far, and the session that it is at."""
+
+    bytes: int
+    session: str
+
+
+@OPERATIONS.telling(260, progress=True)
+def import_sessions(
+    holder: Holder,
+    emit: Emit[ImportProgress],
+    paths: tuple[bytes, ...],
+    format_name: str = "",
+    dry_run: bool = False,
+    watched: bool = False,
+    pruned: bool = False,
+) -> ImportReport:
+    """Import what lies at absolute ``paths``, bytes since not every path is text; of one format, or of any ("").
+
+    ``watched``: they are imported as they grow, again and again. ``pruned``: also those that were deleted for good.
+    """
+    places = [Path(os.fsdecode(path)) for path in paths]
+    outside_the_mount(holder, places)
+    done = 0
+
+    def progress(size: int, session: str) -> None:
+        nonlocal done
+        done += size
+        emit(ImportProgress(done, session))
+
+    return Importer(holder.store).run(
+        places, format_name=format_name or None, dry_run=dry_run, by_hand=not watched, pruned=pruned, progress=progress
+    )
+
+
+@OPERATIONS.call(261)
+def export_sessions(holder: Holder, conversation_id: int, directory: bytes) -> list[bytes]:
+    """Write a conversation as its tool does, to an absolute path; return the paths of the files."""
+    place = Path(os.fsdecode(directory))
+    outside_the_mount(holder, [place])
+    written = export_native(holder.store, holder.store.library.conversation(conversation_id), place)
+    return [os.fsencode(path) for path in written]
+
+
+class ExportProgress(Struct, frozen=True):
+    """How far an export is: bytes written so far."""
+
+    bytes: int
+
+
+class ExportedAs(Struct, frozen=True):
+    """The paths of the files that were written, and what they do not say."""
+
+    files: list[bytes]
+    lost: list[Loss]
+
+
+@OPERATIONS.telling(267, progress=True)
+def export_as(
+    holder: Holder, emit: Emit[ExportProgress], conversation_id: int, directory: bytes, format_name: str
+) -> ExportedAs:
+    """Write a conversation in another form, to an absolute path."""
+    # here: most commands export nothing, and start sooner without all the forms
+    from store.exporting.export import export
+
+    place = Path(os.fsdecode(directory))
+    outside_the_mount(holder, [place])
+    done = told = 0
+
+    def written(size: int) -> None:
+        nonlocal done, told
+        done += size
+        if done - told >= _TOLD_AFTER:
+            told = done
+            emit(ExportProgress(done))
+
+    exported = export(holder.store, holder.store.library.conversation(conversation_id), place, format_name, written)
+    return ExportedAs([os.fsencode(path) for path in exported.files], list(exported.lost))
+
+
+@OPERATIONS.call(268)
+def exported_names(holder: Holder, conversation_id: int, format_name: str) -> list[bytes]:
+    """Return the paths that such an export would write, within its directory."""
+    from store.exporting.export import names
+
+    return [
+        os.fsencode(name)
+        for name in names(holder.store, holder.store.library.conversation(conversation_id), format_name)
+    ]

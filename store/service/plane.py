@@ -1,4 +1,4 @@
-"""The messages of the wire protocol, done on a store: what is asked for in, the payload of the answer out. Blocking."""
+"""The messages of the wire protocol, done on a store: a request in, the payload of the answer out. Blocking."""
 
 import threading
 from collections.abc import Sequence
@@ -7,19 +7,30 @@ from functools import singledispatchmethod
 from store.commit.request import ContextHead
 from store.commit.request import Request as Commit
 from store.content import zstd
+from store.conversations.contexts import Append
 from store.disk.turn_format import Turn
 from store.errors import ConvfsError, DamageError, NotFound, TooLarge, UsageError
 from store.ids import hash_bytes, turn_of
 from store.service.frames import MAX_PAYLOAD
 from store.service.protocol import Message, Payload
-from store.service.wire import NONE, ZSTD, Appended, AppendTurn, CreateContext, ForkContext, GetHead, HeadAnswer
-from store.service.wire_blobs import AttachFs, BlobAnswer, GetBlob, PutAnswer, PutBlob
-from store.service.wire_turns import (
-    ITEM_SIZE,
+from store.service.wire import (
+    NONE,
+    ZSTD,
+    Appended,
+    AppendTurn,
+    AttachFs,
     BeforeAnswer,
+    BlobAnswer,
+    CreateContext,
+    ForkContext,
     GetBefore,
+    GetBlob,
+    GetHead,
     GetLast,
     GetRange,
+    HeadAnswer,
+    PutAnswer,
+    PutBlob,
     RangeAnswer,
     TurnItem,
     TurnsAnswer,
@@ -40,24 +51,13 @@ class Plane:
         self._store = store
         self._putting = [threading.Lock() for _ in range(_PUTS_AT_ONCE)]
 
-    def submit_all(self, commits: Sequence[Commit]) -> None:
-        """Make requests durable; what is wrong with one is its ``error``."""
-        self._store.submit_all(commits)
-
-    def commits_at_once(self) -> bool:
-        """Say whether a commit would have to wait for nothing but its own sync."""
-        return self._store.commits_at_once
-
     def appending(self, message: AppendTurn) -> Commit | None:
-        """Return what is to be submitted for an append; None where that takes more, and :meth:`perform` does it."""
+        """Return the request to submit for an append; None where that takes more, and :meth:`perform` does it."""
         if (message.parent and not message.expects_head) or message.raw_size > _QUICK_BYTES:
             return None
-        return self._store.appending(
+        return self._store.contexts.appending(
             message.context,
-            payload_of(message),
-            message.type_name,
-            encoding=message.encoding,
-            type_version=message.type_version,
+            Append(payload_of(message), message.type_name, message.encoding, message.type_version),
             expected_head=message.parent if message.expects_head else None,
             idempotency_key=message.key,
             fs_root=message.fs_root,
@@ -72,29 +72,29 @@ class Plane:
 
     @singledispatchmethod
     def perform(self, message: Message) -> Payload:
-        """Do what a message asks for; return the payload of the answer."""
+        """Carry out a message; return the payload of the answer."""
         raise TypeError(f"{type(message).__name__} is no message")
 
     @perform.register
     def _create(self, message: CreateContext) -> bytes:
-        return _head(self._store.create_context(message.value))
+        return _head(self._store.contexts.create(message.base_turn))
 
     @perform.register
     def _fork(self, message: ForkContext) -> bytes:
-        if not message.value:
+        if not message.base_turn:
             raise UsageError("CTX_FORK takes the turn to fork at; CTX_CREATE makes an empty context")
-        return _head(self._store.create_context(message.value))
+        return _head(self._store.contexts.create(message.base_turn))
 
     @perform.register
     def _get_head(self, message: GetHead) -> bytes:
-        head = self._store.head(message.value)
+        head = self._store.writer.head(message.context)
         if message.whole:
             return HeadAnswer(head.context, head.tip, head.depth).encode()
         return _head(head)
 
     @perform.register
     def _append(self, message: AppendTurn) -> bytes:
-        turn = self._store.append(
+        turn = self._store.contexts.append(
             message.context,
             payload_of(message),
             message.type_name,
@@ -109,18 +109,18 @@ class Plane:
 
     @perform.register
     def _get_last(self, message: GetLast) -> Payload:
-        head = self._store.head(message.context)
+        head = self._store.writer.head(message.context)
         count = _bounded(message.limit, head.depth + 1 if head.turn else 0)
-        # of that head: by now there may be another
-        turns = self._store.back_from(head.tip if message.latest else head.turn, count)
+        # of that head: there may be a new one since
+        turns = self._store.turns.back(head.tip if message.latest else head.turn, count)
         if message.whole:
             return encode_records(turns)
         return TurnsAnswer(self._items(turns, include=message.include)).pieces()
 
     @perform.register
     def _get_before(self, message: GetBefore) -> Payload:
-        count = _bounded(message.limit, self._store.turn(message.before).depth)
-        turns = self._store.before(message.context, message.before, count, latest=message.latest)
+        count = _bounded(message.limit, self._store.turns.get(message.before).depth)
+        turns = self._store.contexts.before(message.context, message.before, count, latest=message.latest)
         if message.whole:
             return encode_records(turns)
         cursor = turn_of(turns[0].turn_id) if turns and turns[0].parent else 0
@@ -128,37 +128,37 @@ class Plane:
 
     @perform.register
     def _get_range(self, message: GetRange) -> Payload:
-        head = self._store.head(message.context)
+        head = self._store.writer.head(message.context)
         count = _bounded(message.limit, head.depth + 1 - message.start if head.turn else 0)
-        turns = self._store.range_to(head.tip if message.latest else head.turn, message.start, count)
+        turns = self._store.turns.range_to(head.tip if message.latest else head.turn, message.start, count)
         if message.whole:
             return encode_records(turns)
         return RangeAnswer(head.depth, self._items(turns, include=message.include)).pieces()
 
     @perform.register
     def _get_blob(self, message: GetBlob) -> Payload:
-        size = self._store.blob_size(message.hash)
+        size = self._store.blobs.size(message.hash)
         if size > MAX_PAYLOAD - 4:
             raise TooLarge(f"a blob of {size} bytes fits no frame")
-        return BlobAnswer(self._store.blob(message.hash)).pieces()
+        return BlobAnswer(self._store.blobs.blob(message.hash)).pieces()
 
     @perform.register
     def _put_blob(self, message: PutBlob) -> bytes:
         if hash_bytes(message.data) != message.hash:
             raise UsageError(f"the bytes are not those of the blob {message.hash.hex()}")
-        # of those who bring the same at once, one is told that it is new
+        # of several clients that bring the same at once, one is told that it is new
         with self._putting[message.hash[0] % len(self._putting)]:
             there = True
             try:
-                self._store.blob_size(message.hash)
+                self._store.blobs.size(message.hash)
             except NotFound:
                 there = False
-            self._store.put_blob(message.data)
+            self._store.intake.put(message.data)
         return PutAnswer(message.hash, not there).encode()
 
     @perform.register
     def _attach_fs(self, message: AttachFs) -> bytes:
-        self._store.attach_fs(message.turn, message.root)
+        self._store.contexts.attach_fs(message.turn, message.root)
         return message.encode()
 
     def _items(self, turns: Sequence[Turn], *, include: bool) -> list[TurnItem]:
@@ -171,10 +171,11 @@ class Plane:
                 turn_of(turn.turn_id),
                 turn_of(turn.parent),
                 turn.depth,
-                store.type_name(turn.type_tag),
+                store.contents.type_name(turn.type_tag),
                 turn.type_version,
                 turn.encoding,
-                store.blob_size(turn.payload_hash) if payloads is None else len(payloads[at]),
+                NONE,
+                store.blobs.size(turn.payload_hash) if payloads is None else len(payloads[at]),
                 turn.payload_hash,
                 payloads[at] if payloads is not None else b"",
             )
@@ -182,13 +183,13 @@ class Plane:
         ]
 
     def _payloads(self, turns: Sequence[Turn]) -> list[bytes]:
-        """Return the payloads of turns, read a slice at a time: what fits no answer is not all taken into memory."""
+        """Return the payloads of turns, read a slice at a time: a set too large for an answer is never held whole."""
         payloads: list[bytes] = []
-        room = MAX_PAYLOAD - ITEM_SIZE * len(turns)
+        room = MAX_PAYLOAD - TurnItem.size * len(turns)
         count = _FIRST_SLICE
         while len(payloads) < len(turns):
             some = [turn.payload_hash for turn in turns[len(payloads) : len(payloads) + count]]
-            found = self._store.resolver.blobs(some)
+            found = self._store.blobs.blobs(some)
             for digest in some:
                 payload = found[digest]
                 if isinstance(payload, ConvfsError):
@@ -203,7 +204,7 @@ class Plane:
 
 
 def payload_of(message: AppendTurn) -> bytes:
-    """Return the payload of an append, as it was before it was compressed; UsageError where it is not what it says."""
+    """Return the uncompressed payload of an append; UsageError where it does not match its description."""
     if message.raw_size > MAX_PAYLOAD:
         raise TooLarge(f"a payload of {message.raw_size} bytes is too large: {MAX_PAYLOAD} at most")
     if message.compression == NONE:
@@ -229,6 +230,6 @@ def _head(head: ContextHead) -> bytes:
 def _bounded(limit: int, available: int) -> int:
     """Return how many turns to read; TooLarge where they could not fit a frame, however small they are."""
     count = max(min(limit, available), 0)
-    if count * ITEM_SIZE > MAX_PAYLOAD:
-        raise TooLarge(f"{count} turns fit no frame: ask for {MAX_PAYLOAD // ITEM_SIZE} at most, or for a range")
+    if count * TurnItem.size > MAX_PAYLOAD:
+        raise TooLarge(f"{count} turns fit no frame: ask for {MAX_PAYLOAD // TurnItem.size} at most, or for a range")
     return count

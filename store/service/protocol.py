@@ -1,8 +1,8 @@
 """The server's side of one connection as a state machine: bytes in, requests out; answers in, bytes out. No I/O.
 
-What moves a connection from one state to another is the table :data:`TRANSITIONS`, and nothing else. Requests may be
-answered in any order; those that make no sense are answered here. Bounded are the requests in flight and the answers
-that nobody has taken yet: beyond either, nothing more is read (:attr:`Connection.reads`) nor handed out.
+The table :data:`TRANSITIONS` alone moves a connection from one state to another. Requests may be answered in any order;
+those that make no sense are answered here. The requests in flight and the answers not yet taken are bounded: beyond
+either, nothing more is read (:attr:`Connection.reads`) nor handed out.
 """
 
 import hmac
@@ -16,15 +16,29 @@ from msgspec import Struct
 from store.errors import UsageError
 from store.service import frames
 from store.service.frames import BadFrame, Decoder, Frame
-from store.service.wire import VERSION, AppendTurn, CreateContext, ForkContext, GetHead, Hello, HelloAnswer
-from store.service.wire_blobs import AttachFs, GetBlob, PutBlob
-from store.service.wire_fields import Buffer, parameters
-from store.service.wire_turns import GetBefore, GetLast, GetRange
+from store.service.wire import (
+    SAME_STORE,
+    VERSION,
+    AppendTurn,
+    AttachFs,
+    Buffer,
+    CreateContext,
+    ForkContext,
+    GetBefore,
+    GetBlob,
+    GetHead,
+    GetLast,
+    GetRange,
+    Hello,
+    HelloAnswer,
+    PutBlob,
+    parameters,
+)
 
 Message = (
     CreateContext | ForkContext | GetHead | AppendTurn | GetLast | GetBefore | GetRange | GetBlob | AttachFs | PutBlob
 )
-"""What a request of the wire protocol asks for. HELLO is answered by the connection itself."""
+"""The requests of the wire protocol, but for HELLO, which the connection answers itself."""
 
 Payload = bytes | list[Buffer]
 """The payload of an answer, whole or in pieces that need not be copied together."""
@@ -40,8 +54,9 @@ _BUFFERS_AT_ONCE = 256
 
 
 class State(Enum):
-    """GREETING: only a HELLO with the token is listened to. OPEN: requests are. DRAINING: nothing more is read; what
-    is in flight is answered and sent. CLOSED: the connection is to be closed."""
+    """GREETING: only a HELLO with the token is accepted. OPEN: requests are. DRAINING: nothing more is read; requests
+    in flight are answered and sent. CLOSED: the connection is to be closed.
+    """
 
     GREETING = auto()
     OPEN = auto()
@@ -50,8 +65,9 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What happens to a connection: a HELLO, one without the token; another request; bytes that are no frame; the
-    peer's end; all is answered and sent; the connection is gone."""
+    """An event of a connection: a HELLO, one without the token or for another store; another request; bytes that
+    are no frame; the peer's end; all is answered and sent; the connection is gone.
+    """
 
     HELLO = auto()
     REFUSED = auto()
@@ -78,13 +94,8 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
         Event.END: State.DRAINING,
         Event.LOST: State.CLOSED,
     },
-    State.DRAINING: {
-        Event.DONE: State.CLOSED,
-        Event.LOST: State.CLOSED,
-    },
-    State.CLOSED: {
-        Event.LOST: State.CLOSED,
-    },
+    State.DRAINING: {Event.DONE: State.CLOSED, Event.LOST: State.CLOSED},
+    State.CLOSED: {Event.LOST: State.CLOSED},
 }
 
 
@@ -101,20 +112,22 @@ class Connection:
     """One connection, seen by the server. ``session`` is the number that it is known under.
 
     With a ``token`` nothing is done for a peer that does not give it in HELLO's meta, as the key "token" of a JSON
-    object. ``ours`` has the numbers of our own messages.
+    object. Nor is it for one that names, as "directory", another than ``directory``, the key of the store's
+    (``store.disk.identity``). ``ours`` has the numbers of our own messages.
     """
 
-    def __init__(self, session: int, ours: Container[int], token: str = "") -> None:
+    def __init__(self, session: int, ours: Container[int], token: str = "", directory: str = "") -> None:
         self.session = session
         self.state = State.GREETING if token else State.OPEN
         self.in_flight = 0
-        """How many requests were handed out and are not answered."""
+        """The number of requests handed out and not answered."""
         self.waiting = 0
-        """How many bytes wait to be sent."""
+        """The number of bytes that wait to be sent."""
         self.tag = ""
-        """Who the peer says that it is."""
+        """The name that the peer gave itself."""
         self._ours = ours
         self._token = token
+        self._directory = directory
         self._decoder = Decoder()
         self._ended = False
         self._out: deque[bytes | memoryview] = deque()
@@ -123,12 +136,12 @@ class Connection:
 
     @property
     def reads(self) -> bool:
-        """Whether what the peer sends is to be read now."""
+        """Return whether bytes from the peer should be read now."""
         return not self._ended and self._takes
 
     @property
     def unread(self) -> bool:
-        """Whether something has come that :meth:`requests` has not returned: bytes, or the peer's end."""
+        """Return whether input is left that :meth:`requests` has not returned: bytes, or the peer's end."""
         return self._ended or not self._decoder.idle
 
     @property
@@ -137,14 +150,14 @@ class Connection:
         return self._decoder.wanted
 
     def receive(self, data: bytes | memoryview) -> None:
-        """Take bytes that the peer sent; none: it will send no more."""
+        """Add bytes that the peer sent; none: it will send no more."""
         if data:
             self._decoder.add(data)
         else:
             self._ended = True
 
     def requests(self) -> list[Request]:
-        """Return the requests that are complete, as many as may be in flight; each is to be answered, or failed."""
+        """Return the complete requests, as many as may be in flight; the caller answers or fails each."""
         found: list[Request] = []
         try:
             while self._takes:
@@ -164,7 +177,7 @@ class Connection:
         return found
 
     def lost(self) -> None:
-        """Take note that nothing can be read or sent any more."""
+        """End: nothing can be read or sent any more."""
         self._out.clear()
         self.waiting = 0
         self._move(Event.LOST)
@@ -201,13 +214,13 @@ class Connection:
             self._settle()
 
     def to_send(self) -> Sequence[bytes | memoryview]:
-        """Return what is to be sent next, in order."""
+        """Return the next bytes to send, in order."""
         if len(self._out) <= _BUFFERS_AT_ONCE:
             return list(self._out)
         return [self._out[at] for at in range(_BUFFERS_AT_ONCE)]
 
     def sent(self, size: int) -> None:
-        """Take note that the first ``size`` bytes of what was to be sent are on their way."""
+        """Drop the first ``size`` bytes of the output: they are on their way."""
         self.waiting -= size
         while size:
             first = self._out.popleft()
@@ -221,7 +234,7 @@ class Connection:
 
     @property
     def _takes(self) -> bool:
-        """Whether requests are listened to, and there is room for one more."""
+        """Return whether requests are accepted, and there is room for one more."""
         return (
             self.in_flight < MOST_IN_FLIGHT
             and self.waiting < MOST_WAITING_BYTES
@@ -241,7 +254,7 @@ class Connection:
         self.waiting += len(encoded)
 
     def _request(self, frame: Frame) -> Request | None:
-        """Return what a frame asks for; None where that was answered here."""
+        """Return the request in a frame; None where it was answered here."""
         if frame.msg_type == Hello.number:
             self._hello(frame)
             return None
@@ -268,11 +281,18 @@ class Connection:
         except UsageError as error:
             self._put(frames.error_frame(frame.req_id, frames.INVALID, str(error)))
             return
-        if self._token and not hmac.compare_digest(_token_of(hello).encode(), self._token.encode()):
+        meta = _meta_of(hello)
+        if self._token and not hmac.compare_digest(meta.token.encode(), self._token.encode()):
             self._refuse(frame)
             return
+        if meta.directory and meta.directory != self._directory:
+            text = "this service holds another store than the one that was named, perhaps one that this is a copy of"
+            self._put(frames.error_frame(frame.req_id, frames.CONFLICT, text))
+            self._move(Event.REFUSED)
+            return
         self.tag = hello.tag
-        self._put(Frame(Hello.number, frame.req_id, HelloAnswer(self.session, VERSION).encode()))
+        flags = SAME_STORE if meta.directory else 0
+        self._put(Frame(Hello.number, frame.req_id, HelloAnswer(self.session, VERSION).encode(), flags))
         self._move(Event.HELLO)
 
     def _refuse(self, frame: Frame) -> None:
@@ -290,10 +310,11 @@ def size_of(payload: Payload) -> int:
 
 class _Meta(Struct):
     token: str = ""
+    directory: str = ""
 
 
-def _token_of(hello: Hello) -> str:
+def _meta_of(hello: Hello) -> _Meta:
     try:
-        return parameters(hello.meta, _Meta).token
+        return parameters(hello.meta, _Meta)
     except UsageError:
-        return ""
+        return _Meta()

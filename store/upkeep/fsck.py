@@ -1,52 +1,195 @@
-"""Checking a store: one function an invariant, each reading what it checks and changing nothing.
+"""Checks of a store: one function for each invariant, which reads and changes nothing.
 
-A finding says what does not hold and where. ``error`` is damage; ``warning`` is something that another program may
-have brought in, such as a reference to content that never was in the store.
+A finding states the broken invariant and the place. ``error`` is damage; ``warning`` is something that another program
+may have brought in, such as a reference to content that never was in the store. If only the index is wrong,
+:func:`reindex` rebuilds it.
 """
 
-from __future__ import annotations
-
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
-from store.content.names import names_of
+from msgspec import Struct
+
+from store import paths
+from store.content.sealed import names_of
+from store.disk import head_format as heads
 from store.disk.file_header import Damage
-from store.disk.head_format import Alias, Dictionary
+from store.disk.head_format import HeadFrame
 from store.disk.turn_format import DELETED, Turn
-from store.errors import ConvfsError, DamageError, NotFound
-from store.events.outputs import outputs_of
-from store.ids import TURNS_BEYOND, Hash
-from store.index.catalogue import Entry
+from store.errors import ConvfsError, DamageError, NotFound, StoreFull
+from store.events.conversation import EventRow, Renderer, outputs_of
+from store.events.event import Event, Kind
+from store.ids import TURNS_BEYOND, Hash, patch_of, turn_of
+from store.index.beside import remove_database
+from store.index.catalogue import ContextEntry
+from store.index.database import DERIVED_FROM_LOGS, DERIVED_FROM_RENDERER, numbered_holds
 from store.index.index import Index
-from store.index.schema import DERIVED_FROM_LOGS, DERIVED_FROM_RENDERER
-from store.index.sums import numbered_holds
+from store.index.patches import Patches
+from store.index.views import Measure
 from store.store import Store
-from store.upkeep.head_checks import (
-    Finding,
-    check_edits,
-    check_head_log,
-    check_heads,
-    check_notes,
-    check_patches,
-    fault,
-    frames,
-    reclaimed,
-)
-from store.upkeep.opening_index import remove_database
 from store.upkeep.rebuild import rebuild
+from store.upkeep.roots import TurnRuns
 
+Severity = Literal["error", "warning"]
 _BATCH = 512
 _UNKNOWN = 0xFFFF_FFFF
 
 
-Check = Callable[[Store], Iterator[Finding]]
+class Violation(Struct, frozen=True):
+    """One thing that does not hold: the check that found it, and what it is."""
+
+    check: str
+    severity: Severity
+    message: str
 
 
-def fsck(store: Store, progress: Callable[[str], None] | None = None) -> list[Finding]:
+def fault(check: str, message: str) -> Violation:
+    """Return what is found where something is damaged."""
+    return Violation(check, "error", message)
+
+
+def frames(store: Store) -> Iterator[HeadFrame]:
+    """Yield the sound frames of the head log."""
+    return (frame for frame in store.files.heads.frames() if isinstance(frame, HeadFrame))
+
+
+def reclaimed(store: Store) -> TurnRuns:
+    """Return the turns that nothing leads to, as the head log says: what is wrong with one of them is no loss."""
+    return TurnRuns(
+        run for frame in frames(store) if isinstance(frame.body, heads.Reclaimed) for run in frame.body.runs
+    )
+
+
+def wrong_with(store: Store, name: object) -> ConvfsError | ValueError | None:
+    """Return why a blob cannot be read, by its hash or that in hex; None if it can be."""
+    try:
+        store.blobs.check(Hash(name if isinstance(name, bytes) else bytes.fromhex(str(name))))
+    except (ConvfsError, ValueError) as error:
+        return error
+    return None
+
+
+def check_head_log(store: Store) -> Iterator[Violation]:
+    """Frames are sound, their numbers rise, and each COMMIT says how many turns there were."""
+    if store.files.heads.damage:
+        yield fault("head log", str(store.files.heads.damage))
+    last, turns = 0, 0
+    for frame in store.files.heads.frames():
+        if isinstance(frame, Damage):
+            yield fault("head log", f"heads.log, offset {frame.offset}: {frame.length} bytes: {frame.reason}")
+            continue
+        if frame.seq <= last:
+            yield fault("head log", f"heads.log, offset {frame.offset}: seq {frame.seq} comes after {last}")
+        last = frame.seq
+        if isinstance(frame.body, heads.Commit):
+            if frame.body.turn_count < turns:
+                yield fault("head log", f"COMMIT {frame.seq} counts {frame.body.turn_count} turns after {turns}")
+            turns = frame.body.turn_count
+    if turns != store.files.turns.count:
+        yield fault("head log", f"the last COMMIT counts {turns} turns, but turns.log has {store.files.turns.count}")
+
+
+def check_heads(store: Store) -> Iterator[Violation]:
+    """A head is 0 or names a turn of its depth, and belongs to a context that was created, and is there."""
+    created: set[int] = set()
+    deleted: set[int] = set()
+    gone = reclaimed(store)
+    for frame in frames(store):
+        body = frame.body
+        if isinstance(body, heads.ContextCreated):
+            if frame.context in created:
+                yield fault("heads", f"context {frame.context} was created twice")
+            created.add(frame.context)
+        elif frame.context in deleted:
+            yield fault("heads", f"frame {frame.seq} is of context {frame.context}, which was deleted before")
+        elif isinstance(body, heads.Deleted):
+            deleted.add(frame.context)
+        elif isinstance(body, heads.HeadMoved):
+            if frame.context not in created:
+                yield fault("heads", f"the head of context {frame.context} moved, but it was never created")
+            if (turn := turn_of(body.tip)) and turn not in gone:
+                try:
+                    depth = store.turns.get(turn).depth
+                except ConvfsError as error:
+                    yield fault("heads", f"the head of context {frame.context}: {error}")
+                    continue
+                if depth != body.depth:
+                    yield fault("heads", f"head {turn} of context {frame.context} has depth {depth}")
+
+
+def check_edits(store: Store) -> Iterator[Violation]:
+    """Edits name turns that are there; no turn took its own place."""
+    last = store.files.turns.count
+    for frame in frames(store):
+        if not isinstance(frame.body, heads.Superseded):
+            continue
+        for old, new, count in frame.body.turns:
+            if not (old and count) or max(old, new) + count - 1 > last:
+                yield fault(
+                    "edits", f"edit {frame.seq} of context {frame.context}: {count} turns from {old} are not there"
+                )
+            elif old == new:
+                yield fault("edits", f"edit {frame.seq} of context {frame.context}: turn {old} took its own place")
+    for entry in store.catalogue.every():
+        try:
+            store.records.runs(entry.imported_head)
+        except ConvfsError as error:
+            yield fault("edits", f"{entry.project}/{entry.name}: what was imported: {error}")
+
+
+def check_patches(store: Store) -> Iterator[Violation]:
+    """A patch is of turns that are there, follows patches made before it, and shows payloads that are there."""
+    made, last = {0}, 0
+    for frame in frames(store):
+        if not isinstance(frame.body, heads.HeadMoved | heads.Patched):
+            continue
+        body = frame.body
+        where = f"frame {frame.seq} of context {frame.context}"
+        before = patch_of(body.tip) if isinstance(body, heads.HeadMoved) else body.previous
+        if before not in made:
+            yield fault("patches", f"{where}: there is no patch {before} before it")
+        if isinstance(body, heads.HeadMoved):
+            continue
+        if body.number <= last:
+            yield fault("patches", f"{where}: patch {body.number} comes after patch {last}")
+        last = body.number
+        made.add(last)
+        for turn, *_what in body.turns:
+            if not 0 < turn <= store.files.turns.count:
+                yield fault("patches", f"{where}: patch {body.number} is of turn {turn}, which is not there")
+    gone = reclaimed(store)
+    for patch in Patches(store.files.index.db).in_force():
+        for turn, (digest, _flags, _created) in patch.turns.items():
+            if turn not in gone and (error := wrong_with(store, digest)):
+                yield fault("patches", f"patch {patch.number} of turn {turn}: {error}")
+
+
+def check_notes(store: Store) -> Iterator[Violation]:
+    """Notes of turns are of turns that are there; an open turn goes on where it was, until it is closed."""
+    sizes: dict[int, int] = {}
+    for frame in frames(store):
+        body, where = frame.body, f"frame {frame.seq}"
+        if isinstance(body, heads.AppendNoted | heads.FsRoot | heads.Closed) and body.turn > store.files.turns.count:
+            yield fault("notes", f"{where}: turn {body.turn} is not there")
+        if isinstance(body, heads.TurnOpened):
+            sizes[frame.seq] = 0
+        elif isinstance(body, heads.TextAdded):
+            if sizes.get(body.number) != body.offset:
+                yield fault("notes", f"{where}: the text of open turn {body.number} does not go on at {body.offset}")
+            sizes[body.number] = body.offset + len(body.text)
+        elif isinstance(body, heads.Closed) and sizes.pop(body.number, None) is None:
+            yield fault("notes", f"{where}: there is no open turn {body.number} to close")
+
+
+def fsck(store: Store, progress: Callable[[str], None] | None = None) -> list[Violation]:
     """Run every check on an open store; return what was found. Reads everything."""
-    store.quiesce()
-    findings: list[Finding] = []
+    with suppress(StoreFull):
+        # else what waits for room is looked at where it waits
+        store.checkpointer.quiesce()
+    findings: list[Violation] = []
     for check in CHECKS:
         name = check.__name__.removeprefix("check_").replace("_", " ")
         if progress:
@@ -58,11 +201,7 @@ def fsck(store: Store, progress: Callable[[str], None] | None = None) -> list[Fi
     return findings
 
 
-def _turns(store: Store) -> Iterator[tuple[int, Turn | DamageError]]:
-    return store.files.turns.scan()
-
-
-def check_turns(store: Store) -> Iterator[Finding]:
+def check_turns(store: Store) -> Iterator[Violation]:
     """Ids are those of the places; a parent is 0 or an earlier turn; a depth is the parent's and one.
 
     Of a turn that was reclaimed, nothing but its place need be there.
@@ -71,11 +210,11 @@ def check_turns(store: Store) -> Iterator[Finding]:
     if store.files.turns.damage:
         yield fault("turns", str(store.files.turns.damage))
     depths = array("I")
-    for turn_id, turn in _turns(store):
+    for turn_id, turn in store.files.turns.scan():
         if turn_id in gone:
             depths.append(_UNKNOWN)
             if not isinstance(turn, Turn):
-                yield Finding("turns", "warning", f"{turn}, but nothing leads to it: convfs gc mends it")
+                yield Violation("turns", "warning", f"{turn}, but nothing leads to it: convfs gc mends it")
             continue
         if not isinstance(turn, Turn):
             yield fault("turns", str(turn))
@@ -94,42 +233,31 @@ def check_turns(store: Store) -> Iterator[Finding]:
             yield fault("turns", f"turn {turn_id} has depth {turn.depth} below one of depth {depths[turn.parent - 1]}")
 
 
-def check_jumps(store: Store) -> Iterator[Finding]:
-    """What leads from turns to ancestors of theirs is what the turns say."""
+def check_jumps(store: Store) -> Iterator[Violation]:
+    """Jumps lead from turns to the ancestors that the turns have."""
     jumps = store.files.jumps
     for first in range(1, jumps.count + 1, _BATCH):
         for turn_id in jumps.wrong(first, min(_BATCH, jumps.count + 1 - first)):
             yield fault("jumps", f"turns.jump: the entry of turn {turn_id} is damaged: run convfs reindex")
 
 
-def check_payloads(store: Store) -> Iterator[Finding]:
+def check_payloads(store: Store) -> Iterator[Violation]:
     """Every turn's payload resolves and has its hash."""
-    batch: list[tuple[int, Hash]] = []
     sound: set[Hash] = set()
-
-    def resolve() -> Iterator[Finding]:
-        wanted = list(dict.fromkeys(digest for _turn, digest in batch if digest not in sound))
-        bad: dict[Hash, ConvfsError] = {}
-        for digest in wanted:
-            try:
-                store.resolver.check(digest)
+    bad: dict[Hash, object] = {}
+    for turn_id, turn in store.files.turns.scan():
+        if not isinstance(turn, Turn) or turn.reclaimed or (digest := turn.payload_hash) in sound:
+            continue
+        if digest not in bad:
+            error = wrong_with(store, digest)
+            if error is None:
                 sound.add(digest)
-            except ConvfsError as error:
-                bad[digest] = error
-        for turn_id, digest in batch:
-            if digest in bad:
-                yield fault("payloads", f"turn {turn_id}: {bad[digest]}")
-
-    for turn_id, turn in _turns(store):
-        if isinstance(turn, Turn) and not turn.reclaimed:
-            batch.append((turn_id, turn.payload_hash))
-            if len(batch) == _BATCH:
-                yield from resolve()
-                batch.clear()
-    yield from resolve()
+                continue
+            bad[digest] = error
+        yield fault("payloads", f"turn {turn_id}: {bad[digest]}")
 
 
-def check_packs(store: Store) -> Iterator[Finding]:
+def check_packs(store: Store) -> Iterator[Violation]:
     """Every record's checksum holds, every blob has its hash, and what a blob is made of is there."""
     packs = store.files.packs
     for pack, offset, record in packs.scan():
@@ -143,19 +271,17 @@ def check_packs(store: Store) -> Iterator[Finding]:
             yield fault("packs", f"{where}: {error}")
             continue
         for digest in names:
-            try:
-                store.resolver.check(digest)
-            except ConvfsError as error:
-                yield fault("packs", f"{where}: {error}")
+            if wrong := wrong_with(store, digest):
+                yield fault("packs", f"{where}: {wrong}")
 
 
-def check_deleted(store: Store) -> Iterator[Finding]:
-    """What the index calls deleted is what the turns call deleted."""
+def check_deleted(store: Store) -> Iterator[Violation]:
+    """The index calls those turns deleted that the log does."""
     db = store.files.index.db
     known = {turn for (turn,) in db.query("SELECT turn FROM views WHERE deleted != 0")}
-    gone = {turn_id for turn_id, turn in _turns(store) if isinstance(turn, Turn) and turn.flags & DELETED}
+    gone = {turn_id for turn_id, turn in store.files.turns.scan() if isinstance(turn, Turn) and turn.flags & DELETED}
     patched = db.query("SELECT turn FROM views WHERE turn >= ?", (TURNS_BEYOND,))
-    gone |= {turn_id for (turn_id,) in patched if store.turn(turn_id).deleted}
+    gone |= {turn_id for (turn_id,) in patched if store.turns.get(turn_id).deleted}
     for turn in sorted(known - gone):
         yield fault("deleted", f"the index calls turn {turn} deleted: run convfs reindex")
     for turn in sorted(gone - known):
@@ -163,93 +289,120 @@ def check_deleted(store: Store) -> Iterator[Finding]:
             yield fault("deleted", f"turn {turn} was deleted, and the index does not say so: run convfs reindex")
 
 
-def check_references(store: Store) -> Iterator[Finding]:
-    """What conversations keep beside their turns is there, and what other digests stand for."""
-    for conversation in (*store.entries(), *store.layouts()):
-        sidecars = conversation.metadata.get("sidecars")
-        kept = dict(sidecars) if isinstance(sidecars, dict) else {}
-        if envelope := conversation.metadata.get("envelope_blob"):
-            kept["envelope"] = envelope
-        if layout := conversation.metadata.get("layout"):
-            kept["layout"] = layout
-        copied = conversation.metadata.get("copied")
-        if isinstance(copied, dict) and copied.get("changes"):
-            kept["copied"] = copied["changes"]
-        original = conversation.metadata.get("original")
-        kept |= original if isinstance(original, dict) else {}
-        for name, digest in kept.items():
-            try:
-                store.resolver.check(Hash(bytes.fromhex(str(digest))))
-            except (ConvfsError, ValueError) as error:
-                yield fault("references", f"{conversation.project}/{conversation.name}, {name}: {error}")
-        yield from _outputs(store, conversation)
+def check_references(store: Store) -> Iterator[Violation]:
+    """The blobs that conversations keep beside their turns are there, and so are those that aliases stand for."""
+    for conversation in (*store.catalogue.every(), *store.catalogue.layouts()):
+        told, where = conversation.metadata, f"{conversation.project}/{conversation.name}"
+        sidecars, copied, original = (_table(told.get(key)) for key in ("sidecars", "copied", "original"))
+        own = {"envelope": told.get("envelope_blob"), "layout": told.get("layout"), "copied": copied.get("changes")}
+        for name, digest in (sidecars | {name: one for name, one in own.items() if one} | original).items():
+            if error := wrong_with(store, digest):
+                yield fault("references", f"{where}, {name}: {error}")
+        for key, output in outputs_of(told).items():
+            if error := wrong_with(store, _table(output).get("blob")):
+                # the tree may name a blob that never was here
+                severity: Severity = "warning" if isinstance(error, NotFound) else "error"
+                yield Violation("references", severity, f"{where}, {key}: {error}")
     for frame in frames(store):
-        if isinstance(frame, Damage):
-            continue
         body = frame.body
-        if isinstance(body, Alias | Dictionary):
-            try:
-                store.resolver.check(body.hash)
-            except ConvfsError as error:
-                if isinstance(body, Dictionary):
-                    yield fault("references", f"the dictionary of small groups: {error}")
-                else:
-                    yield Finding("references", "warning", f"{body.algorithm}:{body.digest.hex()}: {error}")
+        if isinstance(body, heads.Alias | heads.Dictionary) and (error := wrong_with(store, body.hash)):
+            if isinstance(body, heads.Dictionary):
+                yield fault("references", f"the dictionary of small groups: {error}")
+            else:
+                yield Violation("references", "warning", f"{body.algorithm}:{body.digest.hex()}: {error}")
 
 
-def _outputs(store: Store, conversation: Entry) -> Iterator[Finding]:
-    for key, value in outputs_of(conversation.metadata).items():
-        where = f"{conversation.project}/{conversation.name}, {key}"
-        digest = value.get("blob") if isinstance(value, dict) else None
-        try:
-            store.resolver.check(Hash(bytes.fromhex(str(digest))))
-        except NotFound as error:
-            # whoever named it may have named what never was here
-            yield Finding("references", "warning", f"{where}: {error}")
-        except (ConvfsError, ValueError) as error:
-            yield fault("references", f"{where}: {error}")
+def _table(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}
 
 
-def check_index(store: Store) -> Iterator[Finding]:
-    """The index says what the logs and packs say (where these are not damaged): one made anew has the same rows."""
+def check_index(store: Store) -> Iterator[Violation]:
+    """The index agrees with the logs and packs (where these are not damaged): a rebuilt one has the same rows."""
     for problem in store.files.index.db.problems():
         yield fault("index", f"index.db: {problem}: run convfs reindex")
-    scratch = store.root / "fsck.db"
+    if store.files.index.db.held:
+        yield Violation(
+            "index", "warning", "index.db: changes wait for room on the disk: it is not compared with the logs"
+        )
+        return
+    try:
+        yield from _compare_index(store, store.files.aside.path(paths.FSCK_INDEX))
+    except StoreFull:
+        yield from _compare_index(store, store.files.aside.elsewhere(paths.FSCK_INDEX))
+
+
+def _compare_index(store: Store, scratch: Path) -> Iterator[Violation]:
     remove_database(scratch)
     fresh = Index(scratch)
     try:
         if rebuild(fresh, store.files.heads, store.files.packs):
             # the index may know more than what is left of them
             return
+        if fresh.db.held:
+            raise StoreFull(f"{scratch}: its disk is full")
+        query = fresh.db.query
+        query("ATTACH DATABASE ? AS other", (str(store.files.index.db.path),))
+        sides = (("only the index", "other", "main"), ("only what the logs say", "main", "other"))
         for table in (*DERIVED_FROM_LOGS, "blobs", "packs"):
-            for place, row in differences(fresh, store.files.index.db.path, table):
-                yield fault("index", f"{table}: {place} has {row}: run convfs reindex")
+            for place, mine, theirs in sides:
+                for row in query(f"SELECT * FROM {mine}.{table} EXCEPT SELECT * FROM {theirs}.{table}"):
+                    yield fault("index", f"{table}: {place} has {row}: run convfs reindex")
     finally:
         fresh.close()
         remove_database(scratch)
 
 
-def check_views(store: Store) -> Iterator[Finding]:
-    """What was measured of events is what was filed."""
+def check_views(store: Store) -> Iterator[Violation]:
+    """The filed sizes of events are those of their files."""
+    damaged = False
     for table in DERIVED_FROM_RENDERER:
         for row in store.files.index.db.query(f"SELECT * FROM {table}"):
             if not numbered_holds(row):
+                damaged = True
                 yield fault("views", f"{table}: the row {row} is damaged: run convfs reindex")
+    renderer = store.viewer.renderer
+    if renderer is None or damaged:
+        return
+    seen: set[int] = set()
+    for entry in store.catalogue.every():
+        try:
+            rows = store.views.rows(store.records.runs(entry.head), 1)
+        except ConvfsError:
+            # for others to say
+            continue
+        yield from _sums(store, entry, rows)
+        new = [row for row in rows if row.turn not in seen]
+        seen.update(row.turn for row in new)
+        yield from _shown(store, entry, new, renderer)
 
 
-def differences(fresh: Index, other: Path, table: str) -> Iterator[tuple[str, tuple[object, ...]]]:
-    """Yield the rows of ``table`` that only one of two indexes has, and which: ``the index`` or ``the logs``."""
-    query = fresh.db.query
-    query("ATTACH DATABASE ? AS other", (str(other),))
+def _sums(store: Store, entry: ContextEntry, rows: Sequence[EventRow]) -> Iterator[Violation]:
+    known = store.views.measures([entry.id]).get(entry.id)
+    if known is None or known.head != entry.head or len(rows) < entry.records:
+        return
+    events = sum(1 for row in rows if row.kind is not Kind.RECORD)
+    if known != Measure(entry.head, events, sum(row.section_size for row in rows), sum(row.json_size for row in rows)):
+        yield fault("views", f"{entry.project}/{entry.name}: its sums are not those of its events: run convfs reindex")
+
+
+def _shown(store: Store, entry: ContextEntry, rows: Sequence[EventRow], renderer: Renderer) -> Iterator[Violation]:
+    """Compare the filed rows of records with the records as shown. Unreadable records are reported by other checks."""
     try:
-        for place, mine, theirs in (("only the index", "other", "main"), ("only what the logs say", "main", "other")):
-            for row in query(f"SELECT * FROM {mine}.{table} EXCEPT SELECT * FROM {theirs}.{table}"):
-                yield place, row
-    finally:
-        query("DETACH DATABASE other")
+        for row, event in store.viewer.events(rows):
+            turn = store.turns.get(row.turn)
+            size = store.blobs.size(turn.payload_hash)
+            shown = filed = (row.file_size, row.section_size, row.json_size)
+            if isinstance(event, Event) and not row.deleted and size == row.payload_size:
+                sizes = renderer.measure(row.number, event, store.viewer.format_name(turn.type_tag), size)
+                shown = (sizes.file, sizes.section, sizes.json)
+            if size != row.payload_size or shown != filed:
+                where = f"{entry.project}/{entry.name}, event {row.number} (turn {row.turn})"
+                yield fault("views", f"{where}: what was measured of it is not what its file shows: run convfs reindex")
+    except ConvfsError:
+        return
 
 
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[Callable[[Store], Iterator[Violation]], ...] = (
     check_turns,
     check_jumps,
     check_head_log,
@@ -265,3 +418,18 @@ CHECKS: tuple[Check, ...] = (
     check_views,
 )
 """Every check, in the order in which they run."""
+
+
+def reindex(root: Path, renderer: Renderer, progress: Callable[[int, int], None] | None = None) -> list[str]:
+    """Delete the index of the store at ``root`` and make it again, every conversation measured.
+
+    Returns what was found damaged, a line each; ``progress`` is told how many conversations of how many are done.
+    Raises NotFound, and StoreBusy while another process has the store open.
+    """
+    with Store.open(root, renderer=renderer, create=False, reindex=True) as store:
+        entries = store.catalogue.every()
+        for done, entry in enumerate(entries, 1):
+            store.library.measure(entry)
+            if progress:
+                progress(done, len(entries))
+        return store.recovered

@@ -1,68 +1,310 @@
-"""Collecting garbage: turns and blobs that nothing leads to any more are taken out of the files.
+"""Garbage collection: removes turns and blobs that nothing leads to any more from the files.
 
-A collection finds out first, which changes nothing: what a store is kept for (``store.upkeep.roots``), what of its
-blobs that reaches (``store.upkeep.reachable``), and how much of which packs is left over. Then it runs, in this order:
+A collection first determines, without changing anything, the roots of the store (``store.upkeep.roots``), the blobs
+that these reach (``store.upkeep.reachable``), and the garbage in each pack. Then it runs, in this order:
 
-* Turns that nothing leads to are blanked (``store.upkeep.reclaiming``). Where somebody goes on from one of them
-  meanwhile they stay, this time.
-* Packs of which a good part is garbage are chosen. What lies in the others stays, with all that it needs: so every
-  blob that is left in a store is whole.
-* The garbage of the chosen packs is doomed (``store.commit.reliance``): but for what somebody is about to name.
-* Packs with nothing else in them are removed; the others are written anew without it (``store.upkeep.sealing``).
+* Turns that nothing leads to are blanked (below). If somebody continues from one of them meanwhile, they stay this
+  time.
+* Packs with a good part of garbage are chosen. Blobs in the others stay, with all that they need: so every blob that is
+  left in a store is whole.
+* The garbage of the chosen packs is doomed (``store.commit.reliance``), except for blobs that are about to be named.
+* Packs with nothing else in them are removed; the others are rewritten without it (``store.upkeep.sealer``).
 
-Before anything goes, the roots are taken from the head log itself, filed in an index of their own: what the store's
-index has lost without a trace is not garbage. And where anything is damaged that leads to something else, nobody knows
-to what, so nothing goes at all.
+Before anything is removed, the roots are taken from the head log itself, filed in an index of their own: rows that the
+store's index has lost without a trace do not make garbage. And if anything that leads to something else is damaged, its
+targets are unknown, so nothing is removed at all.
 
-What nothing names counts as garbage only when its pack was not written to for a day: a client may bring blobs first
+An unnamed blob counts as garbage only when its pack was not written to for a day: a client may bring blobs first
 and name them later. A blob may also lie in several packs, after a crash in the middle of a rewriting, or after sweeps
-in which somebody wrote it anew: of copies in chosen packs none is kept if there is another elsewhere.
+during which it was written again: copies in chosen packs are not kept if there is another elsewhere.
 
 Everything here is a generator that pauses every few hundredths of a second, so that the background can do it in slices.
+
+The records of turns that nothing leads to are blanked, and only their places are left. These turns are determined while
+others go on committing, so they are checked once more while no commit can come between: if any later commit names one
+of them (a client that continues after a turn that it once got, or a version that is restored), nothing is blanked, and
+the search starts over another time. Blanked turns can no longer be named: a reclaimed turn cannot be followed, and no
+frame leads to it.
+
+A frame that lists them is durable before the first record is overwritten. It shows that records torn by a power failure
+meanwhile are no loss. Blanked turns must have been in the log for good, not in a journal that may be replayed: so a
+collection begins with a checkpoint.
 """
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import chain
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from itertools import chain, groupby, islice
+from operator import itemgetter
 from pathlib import Path
 
 from msgspec import Struct, structs
 
-from store.commit.blob_source import StoredBlobs
 from store.commit.intake import Intake
+from store.commit.request import Request
+from store.commit.writer import Writer
 from store.content.resolver import Resolver
-from store.content.shelf import Shelf
+from store.content.sealed import members_of, names_of
+from store.content.shelf import Shelf, StoredBlobs
+from store.disk.blob_format import OVERHEAD
 from store.disk.file_header import HEADER_SIZE, Damage
-from store.disk.head_format import Frame
+from store.disk.head_format import ContextCreated, HeadFrame, HeadMoved, Reclaimed
+from store.disk.pack import PackSet, RecordPlace
 from store.disk.turn_format import Turn
-from store.errors import DamageError
+from store.errors import ConvfsError, DamageError
+from store.ids import Hash, hash_key, turn_of
+from store.index.beside import remove_database
 from store.index.database import Database
 from store.index.index import Index
 from store.index.views import Run
+from store.paths import GC_INDEX
 from store.upkeep import roots
-from store.upkeep.opening_index import remove_database
 from store.upkeep.reachable import Reachable
-from store.upkeep.reclaiming import Reclaiming, Since
-from store.upkeep.rewriting import Rewriting, told
-from store.upkeep.sealing import Sealer
-from store.upkeep.sweeping import Sweep
+from store.upkeep.rewrite import Rewriting, told
+from store.upkeep.roots import TurnRuns
+from store.upkeep.sealer import Sealed, Sealer
 
-_SCRATCH = "gc.db"
+_AT_ONCE = 16_384
+"""The number of records that are overwritten at a time while commits wait."""
+_RUN_BYTES = 128 << 20
+_RECORDS_AT_ONCE = 64
 _SHELF_BYTES = 16 << 20
 _TURNS_AT_ONCE = 4096
 GOOD_PART = 0.25
-"""What part of a pack must be garbage for it to be rewritten in the background."""
+"""The part of a pack that must be garbage for it to be rewritten in the background."""
 
 _NS = 10**9
 
-Steps = Generator[None, None, "Collected"]
+CollectionSteps = Generator[None, None, "Collected"]
+
+
+class Since(Struct, frozen=True):
+    """A moment of a store: how long its head log was, and how many turns there were, all of them in their log."""
+
+    heads_length: int
+    turn_count: int
+
+
+class Reclaiming:
+    """Blanks turns: ``runs`` are all those that nothing led to at the moment ``since``.
+
+    Unshown turns (:class:`store.commit.writer.Unshown`) are not among them. A turn that is not blanked in the end must
+    keep its payload.
+    """
+
+    def __init__(self, writer: Writer, runs: Iterable[Run], since: Since) -> None:
+        self._writer = writer
+        self._runs = TurnRuns(runs)
+        self._looked_at = since
+        self._led_to = False
+
+    def run(self) -> int:
+        """Blank them; return how many were, which is fewer where some are led to again. Raises StoreFailed."""
+        done = 0
+        for some in self._runs.batches(_AT_ONCE):
+            # most of the later commits are checked while others go on
+            self._still()
+            request = Request(0, move_head=False, notes=[Reclaimed(tuple(some))])
+            if not self._writer.submit_then(request, self._still, partial(self._blank, some)):
+                break
+            done += sum(count for _first, count in some)
+        try:
+            self._writer.turns.sync()
+        except OSError as error:
+            raise self._writer.failure(error) from error
+        return done
+
+    def _blank(self, runs: Sequence[Run]) -> None:
+        for first, count in runs:
+            self._writer.turns.blank(first, count)
+
+    def _still(self) -> bool:
+        turns, heads = self._writer.turns, self._writer.head_log
+        since, self._looked_at = self._looked_at, Since(heads.length, turns.count)
+        for frame in heads.frames(since.heads_length):
+            body = frame.body if isinstance(frame, HeadFrame) else None
+            if isinstance(body, HeadMoved):
+                self._led_to |= turn_of(body.tip) in self._runs
+            elif isinstance(body, ContextCreated):
+                self._led_to |= body.base_turn in self._runs
+            else:
+                # nobody knows what a damaged one said
+                self._led_to |= body is None
+        for _turn_id, turn in turns.scan(since.turn_count + 1):
+            self._led_to |= not isinstance(turn, Turn) or turn.parent in self._runs
+        return not self._led_to
+
+
+class _Doomed(Container[Hash]):
+    """The blobs that must not be written again: garbage, and blobs with a copy elsewhere."""
+
+    def __init__(self, found: Reachable, elsewhere: Collection[int]) -> None:
+        self._found = found
+        self._elsewhere = elsewhere
+
+    def __contains__(self, digest: object) -> bool:
+        key = hash_key(digest) if isinstance(digest, bytes) else None
+        return key in self._found or key in self._elsewhere
+
+
+class Sweep:
+    """One sweep of the packs ``cold``, of what is not ``found`` to be reached.
+
+    ``garbage`` and ``repeated`` are bytes by pack: of blobs that are not reached, and of further copies of others.
+    ``blobs`` says how many of the former there are, ``damaged`` which packs could not be rewritten.
+    """
+
+    def __init__(
+        self,
+        packs: PackSet,
+        rewriting: Rewriting,
+        sealer: Sealer,
+        found: Reachable,
+        cold: Collection[int],
+        dictionaries: Collection[Hash],
+    ) -> None:
+        self.garbage: Counter[int] = Counter()
+        self.repeated: Counter[int] = Counter()
+        self.blobs = 0
+        self.chosen: list[int] = []
+        self.damaged: list[str] = []
+        self._packs = packs
+        self._rewriting = rewriting
+        self._sealer = sealer
+        self._found = found
+        self._cold = frozenset(cold)
+        # these lie in the packs twice, so that one damaged block does not take very much with it
+        self._twice = frozenset(map(hash_key, dictionaries))
+        self._elsewhere: set[int] = set()
+        self._doomed = _Doomed(found, self._elsewhere)
+
+    def measure(self) -> Generator[None, None, None]:
+        """Find out how much of which packs is left over."""
+        self.blobs, left = self._found.left()
+        _every, kept = self._found.rows(())
+        yield
+        for pack, places in groupby(map(self._found.place, left), key=itemgetter(0)):
+            if kept[pack]:
+                yield from self._measure(places, self.garbage)
+            else:
+                self.garbage[pack] = self._packs.length(pack) - HEADER_SIZE
+        again = [place for key, places in self._found.repeated() if key not in self._twice for place in places[1:]]
+        yield from self._measure(map(self._found.place, sorted(again)), self.repeated)
+
+    def _measure(self, places: Iterable[RecordPlace], sizes: Counter[int]) -> Generator[None, None, None]:
+        """Add up what the blobs at some places take, each a part of its record as large as any other."""
+        counted = ((place, sum(1 for _ in same)) for place, same in groupby(places))
+        while some := dict(islice(counted, _RECORDS_AT_ONCE)):
+            yield
+            for (pack, offset), record in self._packs.read_many(list(some)):
+                if isinstance(record, ConvfsError):
+                    continue
+                size = OVERHEAD + len(record.stored)
+                sizes[pack] += size * min(some[pack, offset], members_of(record)) // members_of(record)
+
+    def choose(self, least_part: float) -> Generator[None, None, None]:
+        """Choose packs of which ``least_part`` or more is garbage. Blobs in the others stay, with all they need."""
+        packs, found = self._packs, self._found
+        for pack in sorted(self._cold):
+            left = self.garbage[pack] + self.repeated[pack]
+            if left and left >= least_part * packs.length(pack) and pack not in self._sealer.damaged:
+                self.chosen.append(pack)
+        if not self.chosen:
+            return
+        rest = frozenset(packs.numbers()).difference(self.chosen)
+        found.reach_packs(rest)
+        yield from found.expand()
+        yield from self._look_elsewhere(rest)
+        every, kept = found.rows(self._elsewhere)
+        self.chosen = [pack for pack in self.chosen if kept[pack] < every[pack] or not every[pack]]
+
+    def _look_elsewhere(self, rest: Collection[int]) -> Generator[None, None, None]:
+        """Find out which blobs can be read in the packs that stay, and need not be kept in the chosen ones."""
+        copies: dict[RecordPlace, set[int]] = {}
+        for key, places in self._found.repeated():
+            for place in map(self._found.place, places):
+                if place[0] in rest and key not in self._twice:
+                    copies.setdefault(place, set()).add(key)
+        ordered = iter(sorted(copies))
+        while some := list(islice(ordered, _RECORDS_AT_ONCE)):
+            yield
+            for place, record in self._packs.read_many(some):
+                with suppress(ConvfsError):
+                    if not isinstance(record, ConvfsError):
+                        self._elsewhere |= copies[place].intersection(map(hash_key, names_of(record)))
+
+    def spare(self, keys: Collection[int]) -> None:
+        """Keep some blobs, by their keys, and what they need."""
+        for key in keys:
+            self._found.reach_key(key)
+        for _pause in self._found.expand():
+            pass
+
+    def removed(self) -> list[int]:
+        """Return those of the chosen packs in which nothing is to be kept."""
+        _every, kept = self._found.rows(self._elsewhere)
+        return [pack for pack in self.chosen if not kept[pack]]
+
+    def run(self, *, quick: bool) -> Generator[None, None, tuple[int, int, int]]:
+        """Sweep the chosen packs; return how many were removed and rewritten, and how many bytes that has freed."""
+        packs = self._packs
+        whole = self.removed()
+        removed = rewritten = freed = 0
+        for pack in whole:
+            yield
+            size = packs.length(pack)
+            try:
+                self._rewriting.switch([], {}, [pack], dropped=self._doomed)
+            except DamageError as error:
+                self.damaged.append(str(error))
+                continue
+            removed += 1
+            freed += size
+        for some in self._batches([pack for pack in self.chosen if pack not in whole]):
+            numbers = some
+            while numbers:
+                try:
+                    sealed = yield from _paused(self._sealer.reseal(numbers, self._doomed, quick=quick))
+                except DamageError as error:
+                    self.damaged.append(str(error))
+                    numbers = [pack for pack in numbers if pack not in self._sealer.damaged]
+                    if len(numbers) == len(some):
+                        raise
+                    continue
+                rewritten += len(numbers)
+                freed += sealed.bytes_before - sealed.bytes_after
+                break
+        return removed, rewritten, freed
+
+    def _batches(self, numbers: Sequence[int]) -> Iterator[list[int]]:
+        some: list[int] = []
+        size = 0
+        for pack in numbers:
+            some.append(pack)
+            size += self._packs.length(pack)
+            if size >= _RUN_BYTES:
+                yield some
+                some, size = [], 0
+        if some:
+            yield some
+
+
+def _paused(steps: Generator[int, None, Sealed]) -> Generator[None, None, Sealed]:
+    """Run ``steps`` to the end, from wherever they are."""
+    with closing(steps):
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                sealed: Sealed = end.value
+                return sealed
+            yield
 
 
 class Collected(Struct, frozen=True):
-    """What a collection has found, and done. ``turns`` and ``blobs`` that nothing leads to, ``bytes`` that these blobs
+    """The outcome of a collection. ``turns`` and ``blobs`` that nothing leads to, ``bytes`` that these blobs
     take in packs; of these, ``freed_bytes`` by removing ``packs_removed`` and rewriting ``packs_rewritten``.
 
     ``young_bytes`` lie in packs that were written to within the grace period: nothing was looked for there.
@@ -95,32 +337,34 @@ class Collector:
         self._sealer = sealer
         self._flush = flush
 
-    def steps(self, *, grace_seconds: float, least_part: float = GOOD_PART, dry_run: bool, wait: bool = True) -> Steps:
-        """Collect, but for what lies in packs that were written to in the last ``grace_seconds``.
+    def steps(
+        self, *, grace_seconds: float, least_part: float = GOOD_PART, dry_run: bool, wait: bool = True
+    ) -> CollectionSteps:
+        """Collect garbage, except in packs that were written to in the last ``grace_seconds``.
 
-        0: somebody waits, so what is written anew is compressed in less time, and not as well as it could be. Packs are
-        rewritten of which ``least_part`` is garbage. Where others rewrite packs, ``wait`` for them or do nothing.
-        Raises DamageError where it cannot be known what is garbage, StoreFailed, StoreFull.
+        0 means that somebody waits, so rewritten blobs are compressed faster and less well. Packs are rewritten if
+        ``least_part`` of them is garbage. If another thread rewrites packs, ``wait`` for it, or else do nothing.
+        Raises DamageError if the garbage cannot be determined, StoreFailed, StoreFull.
         """
         alone = self._rewriting.alone
         if not alone.acquire(blocking=wait):
             return Collected()
         try:
-            with told(), self._intake.reliance.watching():
+            with told(self._intake.writer.packs.directory), self._intake.reliance.watching():
                 return (yield from self._collect(grace_seconds, least_part, dry_run=dry_run))
         finally:
             alone.release()
 
-    def _collect(self, grace_seconds: float, least_part: float, *, dry_run: bool) -> Steps:
+    def _collect(self, grace_seconds: float, least_part: float, *, dry_run: bool) -> CollectionSteps:
         writer, packs = self._writer, self._packs
-        # what is blanked must not come back from the journal; and what is packed is seen
+        # blanked turns must not come back from the journal; and packed blobs are seen
         packed = writer.turns.count
         self._flush()
         cold = self._cold(grace_seconds, dry_run=dry_run)
         with writer.commit_lock:
             since = Since(writer.head_log.length, writer.turns.count)
             unshown = list(writer.unshown.ends())
-        source = StoredBlobs(writer.pending, writer.index, packs)
+        source = StoredBlobs(writer.pending.get, writer.index, packs)
         resolver = Resolver(source, _SHELF_BYTES)
         found = Reachable(packs, Shelf(source, _SHELF_BYTES), resolver)
         yield from found.take_stock(writer.index.db)
@@ -132,19 +376,19 @@ class Collector:
             if dead and not dry_run:
                 self._reclaim(dead, since, found)
             for number, turn in enumerate(turns.turns()):
-                # what came since may have been on its way into the packs as the blobs were counted
+                # later blobs may have been on their way into the packs as the blobs were counted
                 if not found.reach(turn.payload_hash) and turn.turn_id <= packed:
                     raise DamageError(f"the payload of turn {turn.turn_id} is lost: nobody knows what it was made of")
                 if number % _TURNS_AT_ONCE == 0:
                     yield
             for digest in roots.named(db):
                 found.reach(digest)
-            trees = [root for turn, root in roots.trees(db) if turn in turns]
+            trees = [Hash(root) for turn, root in db.rows("SELECT turn, root FROM fs_roots") if turn in turns]
             dictionaries = [digest for (digest,) in db.query("SELECT hash FROM dictionaries")]
         yield from found.expand()
         if trees:
             yield from found.expand_trees(trees)
-        # what may not be swept stays, and what it needs
+        # blobs that may not be swept stay, and so do the blobs that they need
         warm = [number for number in packs.numbers() if number not in cold]
         found.reach_packs(warm)
         yield from found.expand()
@@ -165,20 +409,15 @@ class Collector:
             self._intake.reliance.doom(found, sweep.spare)
             removed, rewritten, freed = yield from sweep.run(quick=not grace_seconds)
         return structs.replace(
-            collected,
-            packs_removed=removed,
-            packs_rewritten=rewritten,
-            freed_bytes=freed,
-            damaged=tuple(sweep.damaged),
+            collected, packs_removed=removed, packs_rewritten=rewritten, freed_bytes=freed, damaged=tuple(sweep.damaged)
         )
 
     def _cold(self, grace_seconds: float, *, dry_run: bool) -> list[int]:
-        """Return the packs that may be swept."""
         before = time.time_ns() - int(grace_seconds * _NS)
         if dry_run and not grace_seconds:
             # all would be by then
             return self._packs.numbers()
-        cold = self._rewriting.cold(roll=not grace_seconds)
+        cold = self._intake.cold(roll=not grace_seconds)
         return [number for number in cold if not grace_seconds or self._packs.modified_ns(number) < before]
 
     @contextmanager
@@ -188,7 +427,7 @@ class Collector:
             self._writer.settle()
             yield self._writer.index.db
             return
-        path = self._root / _SCRATCH
+        path = self._root / GC_INDEX
         remove_database(path)
         index = Index(path)
         try:
@@ -198,7 +437,7 @@ class Collector:
             index.close()
             remove_database(path)
 
-    def _frames(self, since: Since) -> Iterator[Frame]:
+    def _frames(self, since: Since) -> Iterator[HeadFrame]:
         for frame in self._writer.head_log.frames():
             if isinstance(frame, Damage):
                 raise DamageError(f"heads.log is damaged at offset {frame.offset}: nobody knows what is garbage")
@@ -207,7 +446,7 @@ class Collector:
             yield frame
 
     def _reclaim(self, dead: Sequence[Run], since: Since, found: Reachable) -> None:
-        """Blank turns; what somebody goes on from keeps its payload."""
+        """Blank turns; a turn that somebody continues from keeps its payload."""
         if Reclaiming(self._writer, dead, since).run() == sum(count for _first, count in dead):
             return
         for first, count in dead:

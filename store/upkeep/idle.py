@@ -1,12 +1,10 @@
-"""Work that is done while nobody asks anything of the store, a slice at a time.
+"""Idle work: jobs that run while the store is not in use, a slice at a time.
 
 The jobs run in one thread, one after the other, in slices of some hundredths of a second. Between two slices the
-thread sleeps at least as long as the last one took: so jobs never take more than half of one processor, and what
-others ask for meanwhile shows (``activity``). Then it waits until nothing has been asked for a while, but not for ever:
+thread sleeps at least as long as the last one took: so jobs never take more than half of one processor, and
+requests meanwhile are noticed (``activity``). Then it waits until nothing has been asked for a while, but not for ever:
 on a store that is always busy, a slice is done now and then all the same.
 """
-
-from __future__ import annotations
 
 import logging
 import threading
@@ -16,10 +14,12 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from store.errors import StoreFull
+
 _LOG = logging.getLogger(__name__)
 
 SLICE_SECONDS = 0.05
-"""How long a slice should take at most."""
+"""The longest that a slice should take."""
 
 _QUIET_SECONDS = 0.5
 _HELD_BACK_SECONDS = 30.0
@@ -33,7 +33,7 @@ class Job(Protocol):
     def step(self) -> bool:
         """Do a slice of the work, some :data:`SLICE_SECONDS` long, and return whether there is more.
 
-        What it needs until the next slice it keeps itself. Anything that it raises is logged, and ends this round.
+        It keeps its own state until the next slice. Anything that it raises is logged, and ends this round.
         """
 
 
@@ -63,7 +63,7 @@ class Idle:
             self._changed.notify_all()
 
     def wake(self, job: Job) -> None:
-        """Have a job run at the next opportunity: there is something to do for it."""
+        """Schedule a job to run at the next opportunity, because there is work for it."""
         with self._changed:
             for one in self._rounds:
                 if one.job is job:
@@ -71,7 +71,6 @@ class Idle:
             self._changed.notify_all()
 
     def start(self) -> None:
-        """Begin to run jobs."""
         self._thread.start()
 
     def close(self) -> None:
@@ -82,8 +81,6 @@ class Idle:
         if self._thread.is_alive():
             self._thread.join()
 
-    # -- the thread ------------------------------------------------------------------------------------------------
-
     def _run(self) -> None:
         while (one := self._next()) is not None:
             if not self._quiet():
@@ -92,12 +89,15 @@ class Idle:
             one.due = _NEVER
             try:
                 more = one.job.step()
+            except StoreFull as error:
+                _LOG.warning("work in the background waits for room: %s", error)
+                more = False
             except Exception:
                 _LOG.exception("work in the background failed; it is tried again in %d s", one.every)
                 more = False
             ended = time.monotonic()
             with self._changed:
-                # behind those that wait as well; who was woken meanwhile is not to rest
+                # behind those that wait as well; a job that was woken meanwhile must not rest
                 one.due = min(one.due, ended if more else ended + one.every)
             if not self._rest(max(ended - began, _LEAST_BREATH_SECONDS)):
                 return

@@ -1,15 +1,13 @@
-"""Which of the blobs in the packs are reached: the *mark* of a collection.
+"""Reachability of the blobs in the packs: the *mark* phase of a collection.
 
-Blobs are known by the first eight bytes of their hashes, as in the index. Their keys, in order, and the places where
-they lie are two arrays, which take sixteen bytes a blob, and one byte more says how far each is reached. (A place is
-one number here: which of all the packs it is, and the offset.)
+Blobs are identified by the first eight bytes of their hashes, as in the index. Their keys, in order, and their places
+are two arrays, which take sixteen bytes a blob; one byte more holds how far each is reached. (A place is one number
+here: the position of the pack among all packs, and the offset.)
 
-A blob that is reached is *expanded*: its record is read, and reaches what it is made of (dictionary, base, chunks) and,
-if it is a skeleton, what was cut out of it. That is done in rounds, each of which reads every record that is needed
-once, in the order in which the records lie.
+A reached blob is *expanded*: its record is read, and reaches the blobs that it is made of (dictionary, base, chunks)
+and, if it is a skeleton, the contents that were cut out of it. This goes in rounds. Each round reads every record that
+is needed once, in the order in which the records lie.
 """
-
-from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
@@ -23,8 +21,7 @@ from store.content.resolver import Resolver
 from store.content.shelf import Shelf
 from store.disk import skeleton_format
 from store.disk.blob_format import Form, Record
-from store.disk.pack import PackSet
-from store.disk.pack_files import Place
+from store.disk.pack import PackSet, RecordPlace
 from store.errors import ConvfsError, DamageError
 from store.ids import HASH_SIZE, Hash, hash_key
 from store.index.database import Database
@@ -40,9 +37,9 @@ _ROWS = "SELECT key, pack, offset, member FROM blobs"
 
 
 class Reachable:
-    """All blobs that the index knows of in some packs, and which of them are reached. For one thread.
+    """All blobs that the index knows of in some packs, with marks for those that are reached. For one thread.
 
-    What it reads, it reads through ``shelf`` and ``resolver``. It counts as a container of the keys that are *not*
+    It reads through ``shelf`` and ``resolver``. It counts as a container of the keys that are *not*
     reached: the garbage.
     """
 
@@ -76,14 +73,23 @@ class Reachable:
             yield
         self._marks = bytearray(len(self._keys))
 
-    # -- reaching --------------------------------------------------------------------------------------------------
-
     def reach(self, digest: Hash) -> bool:
-        """Reach a blob; return whether it is there."""
-        return self.reach_key(hash_key(digest))
+        """Reach a blob; return whether it is there.
+
+        One that still waits in the journal, as in a store that may only be read, reaches what was cut out of it.
+        """
+        if self.reach_key(hash_key(digest)):
+            return True
+        waiting = self._shelf.source.pending(digest)
+        if waiting is None:
+            return False
+        form, body = waiting
+        if form == Form.SKELETON:
+            for content in skeleton_format.references(body):
+                self.reach(content)
+        return True
 
     def reach_key(self, key: int) -> bool:
-        """As :meth:`reach`."""
         at = self._first(key)
         if at >= 0 and not self._marks[at]:
             self._marks[at] = _REACHED
@@ -91,7 +97,6 @@ class Reachable:
         return at >= 0
 
     def reach_packs(self, numbers: Collection[int]) -> None:
-        """Reach all blobs that lie in some packs."""
         chosen = {position for position, number in enumerate(self._numbers) if number in numbers}
         for at, place in enumerate(self._places):
             if place >> _OFFSET_BITS in chosen:
@@ -131,7 +136,6 @@ class Reachable:
         yield from self.expand()
 
     def _to_expand(self) -> Sequence[int]:
-        """Return where the keys stand of the blobs that are to be expanded."""
         found = array("Q")
         at = self._from - 1
         while (at := self._marks.find(_REACHED, at + 1)) >= 0:
@@ -149,7 +153,6 @@ class Reachable:
         raise DamageError(f"what {self._name(at)} is made of cannot be read")
 
     def _expand(self, record: Record | ConvfsError) -> None:
-        """Expand those blobs of a record that are reached."""
         if isinstance(record, ConvfsError):
             raise record
         opened = self._shelf.open(record)
@@ -175,12 +178,9 @@ class Reachable:
         return at >= 0 and self._marks[at] == _REACHED
 
     def _take(self, digest: Hash, needs: Iterable[Hash]) -> None:
-        """Count a blob as expanded, and reach what it needs."""
         self._marks[self._first(hash_key(digest))] = _EXPANDED
         for need in needs:
             self.reach(need)
-
-    # -- what is not reached ---------------------------------------------------------------------------------------
 
     def __contains__(self, key: object) -> bool:
         if not isinstance(key, int):
@@ -229,11 +229,9 @@ class Reachable:
             Counter({numbers[pack]: count for pack, count in kept.items()}),
         )
 
-    def place(self, place: int) -> Place:
+    def place(self, place: int) -> RecordPlace:
         """Return what a place stands for."""
         return self._numbers[place >> _OFFSET_BITS], place & _OFFSET_MASK
-
-    # -- the arrays ------------------------------------------------------------------------------------------------
 
     def _first(self, key: int) -> int:
         """Return where a key stands first, -1 if it is not there."""

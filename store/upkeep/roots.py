@@ -1,19 +1,18 @@
-"""What a store is kept for: what leads to turns, and what names blobs otherwise.
+"""Roots of a store: everything that leads to turns, and everything else that names blobs.
 
 Turns are led to by contexts (in the trash, too), by their versions, by what imports and exports compare these with, and
-by what is about to be shown (:class:`store.commit.unshown.Unshown`); and a turn leads to its parent. Blobs are named
+by what is about to be shown (:class:`store.commit.writer.Unshown`); and a turn leads to its parent. Blobs are named
 
 * by turns: each has a payload;
 * by the patches through which turns are seen, by aliases, and as dictionaries;
-* by contexts' metadata: layouts, what came beside a session, originals, outputs of tools … Whatever is spelled there
-  like a hash counts, so that nothing has to be told here of who keeps what;
+* by contexts' metadata: layouts, files that came beside a session, originals, outputs of tools … Any text there that
+  looks like a hash counts, so this module need not know the keys;
 * by the trees of files that were attached to turns. These are their clients' own: what in them looks like a hash
   counts.
 """
 
-from __future__ import annotations
-
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
@@ -26,15 +25,48 @@ from store.ids import Hash, turn_of
 from store.index.database import Database
 from store.index.patches import Patches
 from store.index.views import Run
-from store.upkeep.turn_runs import TurnRuns
 
 _AT_ONCE = 4096
 _HEX = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{64}(?![0-9a-fA-F])")
 
 
-class _Place(Struct):
-    """What a layout says of one conversation, as far as it matters here."""
+class TurnRuns:
+    """The turns of some runs, in whatever order these are given; of what they have in common, once."""
 
+    def __init__(self, runs: Iterable[Run]) -> None:
+        self._firsts: list[int] = []
+        self._beyond: list[int] = []
+        for first, count in sorted(runs):
+            if self._beyond and first <= self._beyond[-1]:
+                self._beyond[-1] = max(self._beyond[-1], first + count)
+            elif count:
+                self._firsts.append(first)
+                self._beyond.append(first + count)
+
+    def __contains__(self, turn: int) -> bool:
+        at = bisect_right(self._firsts, turn) - 1
+        return at >= 0 and turn < self._beyond[at]
+
+    def runs(self) -> Iterator[Run]:
+        return ((first, beyond - first) for first, beyond in zip(self._firsts, self._beyond, strict=True))
+
+    def batches(self, most: int) -> Iterator[list[Run]]:
+        """Yield the runs in order, not more than ``most`` turns together."""
+        some: list[Run] = []
+        room = most
+        for first, beyond in zip(self._firsts, self._beyond, strict=True):
+            while first < beyond:
+                taken = min(beyond - first, room)
+                some.append((first, taken))
+                first, room = first + taken, room - taken
+                if not room:
+                    yield some
+                    some, room = [], most
+        if some:
+            yield some
+
+
+class _Place(Struct):
     context: int
     tip: int
 
@@ -79,7 +111,6 @@ class LiveTurns:
         return turn
 
     def turns(self) -> Iterator[Turn]:
-        """Yield them in order."""
         for first, count in self._runs(1):
             for start in range(first, first + count, _AT_ONCE):
                 yield from self._log.range(start, min(_AT_ONCE, first + count - start))
@@ -101,7 +132,6 @@ class LiveTurns:
                 yield at, first + count - at
 
     def _runs(self, value: int) -> Iterator[Run]:
-        """Yield the turns that have ``value``, as runs."""
         at = 1
         while (at := self._live.find(value, at)) > 0:
             beyond = self._live.find(1 - value, at)
@@ -118,11 +148,11 @@ def tips(db: Database) -> Iterator[int]:
 
 
 def imported(db: Database, read: Callable[[Hash], bytes]) -> Iterator[int]:
-    """Yield the states that imports and exports compare conversations with, whatever versions are left of these.
+    """Yield the states that imports and exports compare conversations with, regardless of the versions that are left.
 
-    They are what the imports of a session alone have made, and what conversations were as a file of many was imported:
-    its layout tells, and ``read`` reads it. Of a conversation that was deleted, nothing is compared. Raises DamageError
-    where a layout cannot be read.
+    They are the results of a session's imports alone, and the states of conversations when a file of many was imported:
+    its layout holds these, and ``read`` reads it. Nothing is compared of a deleted conversation. Raises DamageError if
+    a layout cannot be read.
     """
     where = "instr(metadata, '\"imported_head\":') OR instr(metadata, '\"layout\":')"
     for (metadata,) in db.rows(f"SELECT metadata FROM contexts WHERE {where}"):
@@ -140,7 +170,7 @@ def imported(db: Database, read: Callable[[Hash], bytes]) -> Iterator[int]:
 
 
 def named(db: Database) -> Iterator[Hash]:
-    """Yield the hashes that are named otherwise than by turns and trees, by what is filed of the head log."""
+    """Yield the hashes that the filed head log names, apart from those of turns and trees."""
     for patch in Patches(db).in_force():
         for digest, _flags, _created in patch.turns.values():
             yield digest
@@ -148,12 +178,6 @@ def named(db: Database) -> Iterator[Hash]:
         yield Hash(digest)
     for (metadata,) in db.rows("SELECT metadata FROM contexts"):
         yield from named_in(metadata)
-
-
-def trees(db: Database) -> Iterator[tuple[int, Hash]]:
-    """Yield the roots of trees of files, and the turns that they are attached to."""
-    for turn, root in db.rows("SELECT turn, root FROM fs_roots"):
-        yield turn, Hash(root)
 
 
 def named_in(metadata: str) -> Iterator[Hash]:

@@ -1,18 +1,18 @@
-"""How much a store holds, and what it takes on disk."""
-
-from __future__ import annotations
+"""Statistics of a store: its contents in numbers, and its size on disk."""
 
 import os
 from pathlib import Path
 
 from msgspec import Struct
 
+from store import paths
 from store.index.database import Database
 
 
 class Stats(Struct, frozen=True):
     """Counts, and sizes in bytes. ``payload_bytes`` is what the producers wrote, turn by turn; the others are files
-    of the store as the disk holds them (allocated blocks, as ``du`` counts)."""
+    of the store as the disk holds them (allocated blocks, as ``du`` counts).
+    """
 
     conversations: int
     events: int
@@ -32,17 +32,15 @@ def collect(root: Path, db: Database, turns: int) -> Stats:
         row = db.one(query)
         return int(row[0]) if row else 0
 
-    packs, logs = _allocated(root / "blobs"), _allocated(root / "turns")
-    index = sum(_blocks(path) for path in root.glob("index.db*"))
     return Stats(
         one("SELECT count(*) FROM contexts WHERE name IS NOT NULL"),
         one("SELECT coalesce(sum(events), 0) FROM measures"),
         turns,
         one("SELECT count(*) FROM blobs"),
         one("SELECT coalesce(sum(payload_size), 0) FROM views"),
-        packs,
-        logs,
-        index,
+        _allocated(root / paths.BLOBS),
+        _allocated(root / paths.TURNS),
+        sum(_blocks(path) for path in root.glob(f"{paths.INDEX}*")),
         _allocated(root),
     )
 

@@ -244,13 +244,13 @@ class Convfs:
     @contextlib.contextmanager
     def writer(self) -> Iterator[Append]:
         """Create a context and append to it."""
-        context = self._store.create_context().context
+        context = self._store.contexts.create().context
         self._contexts.append(context)
-        yield lambda payload: self._store.append(context, payload, TYPE_NAME)
+        yield lambda payload: self._store.contexts.append(context, payload, TYPE_NAME)
 
     def rest(self) -> None:
         """Have the journal packed."""
-        self._store.flush()
+        self._store.checkpointer.flush()
 
     def close(self) -> None:
         """Close the store, which checkpoints the journal."""
@@ -261,8 +261,8 @@ class Convfs:
         found: list[bytes] = []
         with self._open(self._root) as store:
             for context in self._contexts:
-                turns = store.path_to_root(store.head(context).turn)
-                for turn_id, payload in store.payloads([turn.turn_id for turn in turns]):
+                turns = store.turns.path_to_root(store.writer.head(context).turn)
+                for turn_id, payload in store.contents.payloads([turn.turn_id for turn in turns]):
                     if isinstance(payload, Exception):
                         raise RuntimeError(f"turn {turn_id} cannot be read") from payload
                     found.append(payload)

@@ -11,8 +11,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from store.retention.removal import delete
-from store.store import Append, Store
+from store.conversations.contexts import Append
+from store.retention.pruner import delete
+from store.store import Store
 from tests.bench.harness import fresh, interleaved, median, note, options, parse, print_table, ratio, run, seconds
 
 TURNS = 10
@@ -29,10 +30,10 @@ def grow(root: Path, conversations: int) -> None:
     """Make a store, half of whose conversations were deleted for good."""
     with Store.open(root) as store:
         for number in range(conversations):
-            context = store.create_context(metadata={"project": "p", "name": f"c{number}"}).context
-            store.append_many(context, [Append(payload(number * TURNS + at), "x.v1") for at in range(TURNS)])
+            context = store.contexts.create(metadata={"project": "p", "name": f"c{number}"}).context
+            store.contexts.append_many(context, [Append(payload(number * TURNS + at), "x.v1") for at in range(TURNS)])
             if number % 2:
-                delete(store, context, store.head(context).tip)
+                delete(store, context, store.writer.head(context).tip)
 
 
 def grow_git(root: Path, conversations: int) -> None:

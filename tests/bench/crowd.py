@@ -120,17 +120,17 @@ def _command(store: Path, mountpoint: Path) -> list[str]:
 def _fill(path: Path, turns: int) -> None:
     with Store.open(path, renderer=FileRenderer()) as store:
         names = ({"project": PROJECT, "name": f"conversation-{number:02}"} for number in range(CONVERSATIONS))
-        contexts = [store.create_context(metadata=dict(name)).context for name in names]
+        contexts = [store.contexts.create(metadata=dict(name)).context for name in names]
         for number in range(turns):
             # as agents do that append side by side: no conversation's turns lie together
             payloads = [f"turn {number} of {context}".encode() for context in contexts]
             requests = [
-                store.appending(context, payload, TYPE_NAME)
+                store.contexts.appending(context, payload, TYPE_NAME)
                 for context, payload in zip(contexts, payloads, strict=True)
             ]
-            store.submit_all([request for request in requests if request is not None])
+            store.writer.submit_all([request for request in requests if request is not None])
         for context in contexts:
-            store.conversation(context)
+            store.library.conversation(context)
 
 
 def _socket(store: Path) -> Path:

@@ -27,10 +27,10 @@ def bench(directory: Path, *, quick: bool, rounds: int | None) -> None:
     exchanges, rounds = (EXCHANGES // 10, rounds or 2) if quick else (EXCHANGES, rounds or 5)
     talk = _talk(exchanges)
     with Store.open(fresh(directory / "delivery"), renderer=FileRenderer()) as store:
-        context = store.create_context(metadata={"project": "p", "name": "talk"}).context
+        context = store.contexts.create(metadata={"project": "p", "name": "talk"}).context
         for event in talk:
-            store.append(context, json.dumps(event).encode(), "jp.event.v1")
-        deliveries = Deliveries(store)
+            store.contexts.append(context, json.dumps(event).encode(), "jp.event.v1")
+        deliveries = Deliveries(store.library, store.settings)
         offered = [Offered("file:///0", text=CONTENT)]
         times: dict[str, list[float]] = {
             name: [] for name in ("asked first", "asked again", "all messages", "in memory")
@@ -39,12 +39,17 @@ def bench(directory: Path, *, quick: bool, rounds: int | None) -> None:
             note(f"delivery: round {number + 1} of {rounds}")
             deliveries.forget()
             for name in ("asked first", "asked again"):
-                store.append(context, b'{"type":"chat_response","message":"so"}', "jp.event.v1")
+                store.contexts.append(context, b'{"type":"chat_response","message":"so"}', "jp.event.v1")
                 before = time.process_time()
                 [answer] = deliveries.check(context, offered)
                 times[name].append(time.process_time() - before)
             before = time.process_time()
-            sent = sum(map(len, Context(store, store.conversation(context), "anthropic").messages()))
+            sent = sum(
+                map(
+                    len,
+                    Context(store.library, store.settings, store.library.conversation(context), "anthropic").messages(),
+                )
+            )
             times["all messages"].append(time.process_time() - before)
             before = time.process_time()
             found = _last(talk, "file:///0")

@@ -27,7 +27,7 @@ def write_kinds(directory: Path, *, sessions: int) -> dict[str, Path]:
     found = {"claude-code": source / "projects"}
     with Store.open(directory / "store", renderer=FileRenderer()) as store:
         Importer(store).run([source])
-        talks = store.conversations()
+        talks = store.library.conversations()
         for kind in _WRITTEN:
             found[kind] = directory / kind
             for talk in talks:

@@ -57,16 +57,18 @@ def write_sessions(directory: Path, conversations: int) -> None:
                 result = {"type": "tool_result", "tool_use_id": f"t{turn}", "content": contents[file]}
                 record = {"sessionId": session, "cwd": "/home/dev/code", "timestamp": "2026-03-05T19:31:54.356Z"}
                 read = {"type": "text", "file": {"filePath": path, "content": contents[file]}}
-                for line in (
-                    {"type": "assistant", "uuid": f"a{turn}", "message": {"role": "assistant", "content": [use]}},
-                    {
-                        "type": "user",
-                        "uuid": f"u{turn}",
-                        "message": {"role": "user", "content": [result]},
-                        "toolUseResult": read,
-                    },
-                ):
-                    stream.write(json.dumps({**record, **line}) + "\n")
+                stream.writelines(
+                    json.dumps({**record, **line}) + "\n"
+                    for line in (
+                        {"type": "assistant", "uuid": f"a{turn}", "message": {"role": "assistant", "content": [use]}},
+                        {
+                            "type": "user",
+                            "uuid": f"u{turn}",
+                            "message": {"role": "user", "content": [result]},
+                            "toolUseResult": read,
+                        },
+                    )
+                )
 
 
 # -- who holds a content -----------------------------------------------------------------------------------------------

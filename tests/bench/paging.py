@@ -58,19 +58,19 @@ def convfs(directory: Path, length: int) -> Iterator[Contestant]:
         return [(turn.turn_id, turn.depth) for turn in turns]
 
     with Store.open(directory) as store:
-        contexts = [store.create_context().context for _ in range(1 + OTHERS)]
-        store.register_type("test.v1")
-        turns = [store.new_turn(store.put_blob(b"a turn"), "test.v1", 0)]
+        contexts = [store.contexts.create().context for _ in range(1 + OTHERS)]
+        store.contexts.register_type("test.v1")
+        turns = [store.contexts.new_turn(store.intake.put(b"a turn"), "test.v1", 0)]
         others = itertools.cycle(contexts[1:])
         for start in range(0, length, AT_ONCE // 2):
             ids = [contexts[0], 0] * min(AT_ONCE // 2, length - start)
-            store.submit_all([Request(context or next(others), turns=turns) for context in ids])
+            store.writer.submit_all([Request(context or next(others), turns=turns) for context in ids])
     with Store.open(directory) as store:
         own = contexts[0]
         yield Contestant(
-            lambda: plain(store.last(own, PAGE)),
-            lambda start: plain(store.range_by_depth(own, start, PAGE)),
-            lambda depth: store.fork(own, store.range_by_depth(own, depth, 1)[0].turn_id),
+            lambda: plain(store.contexts.last(own, PAGE)),
+            lambda start: plain(store.contexts.range_by_depth(own, start, PAGE)),
+            lambda depth: store.contexts.fork(own, store.contexts.range_by_depth(own, depth, 1)[0].turn_id),
         )
 
 

@@ -58,7 +58,7 @@ def measure(command: mounts.Command, mountpoint: Path, number: int) -> Sample:
         at_mount = resident(mount.daemon.pid)[0]
         top = mountpoint / "conversations"
         projects = timed(partial(_list, top))
-        project = timed(partial(_list, top / sorted(os.listdir(top))[0]))
+        project = timed(partial(_list, top / min(os.listdir(top))))
         mount.check_alive()
         return Sample(mount.mount_seconds, at_mount, projects, project, resident(mount.daemon.pid)[0])
 

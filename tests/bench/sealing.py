@@ -17,7 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from store.store import Append, Store
+from store.conversations.contexts import Append
+from store.store import Store
 from tests.bench import corpus, mounts, words
 from tests.bench.harness import (
     can_drop_caches,
@@ -60,18 +61,18 @@ def grow(root: Path, sessions: int, events: int) -> None:
             for number in islice(waiting, SIDE_BY_SIDE - len(running)):
                 session = corpus.Session(number, projects[number % len(projects)], vocabulary)
                 name = {"project": f"p{number % len(projects)}", "name": f"s{number:04}"}
-                running.append((store.create_context(metadata=name).context, session.records(events)))
+                running.append((store.contexts.create(metadata=name).context, session.records(events)))
             if not running:
                 return
             for each in list(running):
                 context, records = each
                 some = [Append(record.rstrip(b"\n"), TYPE) for record in islice(records, AT_ONCE)]
                 if some:
-                    store.append_many(context, some)
+                    store.contexts.append_many(context, some)
                 else:
                     running.remove(each)
                 # as it comes to pass a second after each step of an agent
-                store.flush()
+                store.checkpointer.flush()
 
 
 def measure(store: Path, mountpoint: Path, command: list[str], round_number: int) -> Sample:

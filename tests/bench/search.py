@@ -21,8 +21,7 @@ from typing import NamedTuple
 from fusefs.text.render import FileRenderer
 from store.exporting.event_json import shown_events
 from store.importing.importer import Importer
-from store.search.following import FILE_NAME
-from store.search.search import Search
+from store.paths import SEARCH
 from store.store import Store
 from store.upkeep.idle import Idle
 from tests.bench import corpus
@@ -66,10 +65,10 @@ def prepare(directory: Path, *, sessions: int, events: int) -> int:
     plain = fresh(directory / "plain")
     with Store.open(fresh(directory / "store"), renderer=FileRenderer()) as store:
         Importer(store).run([directory / "corpus"])
-        context = store.create_context(metadata={"project": "one", "name": "place"}).context
+        context = store.contexts.create(metadata={"project": "one", "name": "place"}).context
         line = {"type": "user", "message": {"role": "user", "content": f"What is {RARE}?"}}
-        store.append(context, json.dumps(line).encode(), "claude-code.line.v1")
-        for conversation in store.conversations():
+        store.contexts.append(context, json.dumps(line).encode(), "claude-code.line.v1")
+        for conversation in store.library.conversations():
             with open(plain / f"{conversation.id}.md", "wb") as file:
                 file.writelines(FileRenderer().transcript(conversation, shown_events(store, conversation)))
     return sum(path.stat().st_size for path in plain.iterdir())
@@ -79,7 +78,7 @@ def index(directory: Path) -> float:
     """File everything; return the seconds of processor that it took."""
     with Store.open(directory / "store", renderer=FileRenderer()) as store:
         began = time.process_time()
-        while Search.of(store).step():
+        while store.search.step():
             pass
         return time.process_time() - began
 
@@ -89,7 +88,7 @@ def searching(store: Store, query: str) -> Sample:
     began = time.perf_counter()
     first = 0.0
     found = 0
-    for _hit in Search.of(store).run(query, lines=1):
+    for _hit in store.search.run(query, lines=1):
         first = first or time.perf_counter() - began
         found += 1
     return Sample(first, time.perf_counter() - began, found)
@@ -114,7 +113,7 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
     text = prepare(directory, sessions=8 if quick else 200, events=300 if quick else 2500)
     note("search: filing it")
     spent = index(directory)
-    size = disk_usage(directory / "store" / FILE_NAME)[0]
+    size = disk_usage(directory / "store" / SEARCH)[0]
     rows = [(megabytes(text), megabytes(size), ratio(size, text), f"{text / spent / 1e6:.0f} MB/s")]
     print_table("The index", ("text", "index", "of the text", "filed, of one processor"), rows)
     for title, query, pattern in (
@@ -161,7 +160,7 @@ def _compare(title: str, rounds: int, directory: Path, query: str, pattern: list
 
 def _anew(directory: Path, query: str, _number: int) -> Sample:
     with Store.open(directory / "store", renderer=FileRenderer()) as store:
-        list(Search.of(store).run(query, 1))
+        list(store.search.run(query, 1))
     with Store.open(directory / "store", renderer=FileRenderer()) as store:
         drop_caches()
         return searching(store, query)
@@ -196,16 +195,16 @@ def _appends(path: Path, filing: bool, number: int) -> list[float]:
     """Return the seconds that each of many appends takes."""
     taken: list[float] = []
     with Store.open(path, renderer=FileRenderer()) as store:
-        context = store.create_context().context
+        context = store.contexts.create().context
         if filing:
-            Search.of(store).renew()
+            store.search.renew()
         idle = Idle(lambda: store.activity)
         if filing:
-            idle.add(Search.of(store), 0.5, at_once=True)
+            idle.add(store.search, 0.5, at_once=True)
         idle.start()
         for payload in corpus.payloads(APPENDS, 2000, seed=number):
             time.sleep(PAUSE)
-            taken.append(timed(partial(store.append, context, payload, "claude-code.line.v1")))
+            taken.append(timed(partial(store.contexts.append, context, payload, "claude-code.line.v1")))
         idle.close()
     return taken
 

@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from store.service.client import Client, ServiceGone
-from store.service.wire_turns import GetLast, TurnsAnswer
+from store.service.wire import GetLast, TurnsAnswer
 from tests.bench import corpus
 from tests.bench.appends import PAYLOAD_BYTES, PLAIN_SQLITE, TYPE_NAME, Entry
 from tests.bench.harness import (
@@ -178,7 +178,7 @@ class Agents:
             return in_processes([partial(self._read, context, count)])[0]
 
     def _read(self, context: int, count: int) -> list[float]:
-        from store.service.asks import Ask
+        from store.service.call import Ask
 
         message = GetLast(context, READ_TURNS, True)
         ask = Ask(message.number, 0, message.encode(), lambda answers: TurnsAnswer.decode(answers[-1]))

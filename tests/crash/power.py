@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from store.disk import durable
-from tests.disk.lossy import DROPPED, MIXED, LossyDisk, mixture
+from tests.store.disk.lossy import DROPPED, MIXED, LossyDisk, mixture
 
 _WATCHED = ("open_file", "pwrite_all", "fdatasync", "sync_directory", "make_directory", "replace", "remove", "truncate")
 _INDEX = ("index.db", "index.db-wal")

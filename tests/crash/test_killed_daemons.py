@@ -18,7 +18,7 @@ import pytest
 
 from store.errors import ConvfsError
 from store.ids import hash_bytes
-from store.service import backoff
+from store.service import channel
 from store.service.client import Client, ServiceGone
 from store.store import Store
 from store.upkeep import recovery
@@ -125,8 +125,8 @@ class Agent(threading.Thread):
 
     def check_all(self, store: Store) -> None:
         """Assert that nothing else is there, and nothing twice."""
-        turns = store.last(self.context, 100_000)
-        assert [(turn.turn_id, store.payload(turn.turn_id)) for turn in turns] == self.told
+        turns = store.contexts.last(self.context, 100_000)
+        assert [(turn.turn_id, store.contents.payload(turn.turn_id)) for turn in turns] == self.told
 
 
 class Writer(Agent):
@@ -183,7 +183,7 @@ class Describer(Agent):
 
     def check_all(self, store: Store) -> None:
         for _turn, data in self.told:
-            assert store.blob(hash_bytes(data)) == data
+            assert store.blobs.blob(hash_bytes(data)) == data
 
 
 @contextmanager
@@ -233,8 +233,8 @@ def kill_again_and_again(
 
 @pytest.fixture
 def quick_to_return(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backoff, "_FIRST_SECONDS", 0.01)
-    monkeypatch.setattr(backoff, "_LONGEST_SECONDS", 0.02)
+    monkeypatch.setattr(channel, "_FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(channel, "_LONGEST_SECONDS", 0.02)
     monkeypatch.setattr(recovery, "JOURNAL_BYTES", 64 << 10)
     monkeypatch.setattr(recovery, "JOURNALS", 3)
 

@@ -20,7 +20,7 @@ from store.store import Store
 from tests.crash.life import THREADS, Life, Noted, Told, boot, problems
 from tests.crash.life import small_store as small_store
 from tests.crash.power import Outages
-from tests.disk.lossy import DROPPED, KEPT, MIXED, TORN
+from tests.store.disk.lossy import DROPPED, KEPT, MIXED, TORN
 
 pytestmark = pytest.mark.usefixtures("small_store")
 
@@ -98,10 +98,10 @@ def whole(root: Path) -> None:
     assert max(int(path.stem) for path in packs.glob("0*.pack")) >= 3
     assert list(packs.glob("r*.pack"))
     with Store.open(root) as store:
-        assert store._intake.has_dictionary
+        assert store.intake.has_dictionary
         assert store.files.turns.count > 200
-        assert len(store.types()) > 10
-        assert store.open_turns()
+        assert len(store.contents.types()) > 10
+        assert store.writer.texts.of()
         assert sum(1 for _ in store.files.heads.frames()) > 500
 
 

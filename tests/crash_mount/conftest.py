@@ -8,8 +8,9 @@ from store.store import Store
 from tests.conftest import scratch as memory
 from tests.crash_mount.harness import Bench, benches
 from tests.crash_mount.ways import Way
-from tests.editing_mount.talk import LINES
-from tests.mount.mounting import add, can_mount, new_store
+from tests.fusefs.editing.talk import LINES
+from tests.fusefs.tree.mounting import add, can_mount, new_store
+from tests.model import instead
 
 SIDE_BY_SIDE = 2
 """Runs at once: each waits for the kernel most of the time."""
@@ -50,8 +51,8 @@ def template() -> Iterator[Path]:
 
 def measure_all(store: Store) -> None:
     """Have the sizes of all events worked out, as they are once somebody has listed them."""
-    for conversation in store.conversations():
-        store.rows(conversation.head)
+    for conversation in store.library.conversations():
+        store.records.rows(conversation.head)
 
 
 @pytest.fixture
@@ -59,6 +60,7 @@ def prepared(template: Path, way: Way) -> Iterator[Path]:
     """The store, prepared for a way to save."""
     base = memory()
     shutil.copytree(template, base / "store")
+    instead(base / "store")
     with new_store(base / "store") as store:
         way.prepare(store)
     yield base / "store"

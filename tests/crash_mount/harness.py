@@ -24,7 +24,8 @@ from tests.conftest import scratch
 from tests.crash_mount.faults import Watch
 from tests.crash_mount.programs import SAVED, SYNCED
 from tests.crash_mount.zygote import REMOVAL_SECONDS
-from tests.mount.mounting import PATIENCE, REPOSITORY, unmounted, until, work_directory
+from tests.fusefs.tree.mounting import PATIENCE, REPOSITORY, unmounted, until, work_directory
+from tests.model import instead
 
 _LONGEST = 400
 PROJECT, NAME = "project", "2026-03-05-talk"
@@ -200,6 +201,7 @@ class Bench:
         """Take a fresh copy of a store."""
         shutil.rmtree(self.store, ignore_errors=True)
         shutil.copytree(template, self.store, symlinks=True)
+        instead(self.store)
         self.log.unlink(missing_ok=True)
         (self.base / "image").mkdir(exist_ok=True)
 

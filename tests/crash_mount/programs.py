@@ -9,12 +9,16 @@ import ctypes
 import errno
 import mmap
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.editors import saver
 
 _ACL = b"\2\0\0\0\1\0\6\0\377\377\377\377\4\0\4\0\377\377\377\377 \0\4\0\377\377\377\377"
+
+_SLOWLY_SECONDS = 0.8
+"""Longer than the daemons of these tests wait before they remove what does not come back."""
 
 SAVED, SYNCED = "saved", "synced"
 """The program was told that what it wrote is saved; that what it wrote so far is on the disk."""
@@ -149,6 +153,17 @@ def vim(here: Here) -> None:
         set_acl(here.file)
         here.goes(backup)
         os.unlink(here.beside(backup))
+
+
+@program
+def vim_slowly(here: Here) -> None:
+    """Move the old one away, and come to write a new one when that has become a removal."""
+    os.rename(here.file, here.beside(f"{here.name}~"))
+    here.has(f"{here.name}~", here.old)
+    time.sleep(_SLOWLY_SECONDS)
+    vim_writes(here)
+    here.goes(f"{here.name}~")
+    os.unlink(here.beside(f"{here.name}~"))
 
 
 @program

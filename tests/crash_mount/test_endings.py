@@ -13,8 +13,8 @@ import pytest
 
 from fusefs.mount_table import mount_at
 from tests.crash_mount.harness import NAME, PROJECT, Bench, Fault, Seen, look
-from tests.editing_mount.talk import FIRST, LAST, SECOND
-from tests.mount.mounting import PATIENCE, REPOSITORY, until
+from tests.fusefs.editing.talk import FIRST, LAST, SECOND
+from tests.fusefs.tree.mounting import PATIENCE, REPOSITORY, until
 
 Ending = Callable[[Bench], None]
 

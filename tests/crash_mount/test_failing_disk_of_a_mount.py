@@ -15,7 +15,7 @@ import pytest
 from tests.crash_mount.faults import SYNCS
 from tests.crash_mount.harness import NAME, PROJECT, Bench, Fault, Seen, State, Told, at_every_step, look
 from tests.crash_mount.ways import WAYS, Known, Way, drawn
-from tests.editing_mount.talk import SECOND
+from tests.fusefs.editing.talk import FIRST, SECOND
 
 LARGE = os.environ.get("CONVFS_LARGE_TESTS") == "1"
 FAULTS = [("ENOSPC", False), ("EIO", False), ("ENOSPC", True)]
@@ -102,3 +102,22 @@ def without_second(after: Seen, old: State, second: Told, fault: Fault, fired: s
     versions.remove(f"edit-{SECOND[:5]}")
     talk = replace(talk, events=talk.events | {SECOND: old.talks[key].events[SECOND]}, versions=tuple(versions))
     return Seen(replace(after.state, talks=after.state.talks | {key: talk}), after.scratch)
+
+
+def test_what_was_said_to_be_saved_is_shown_and_comes_with_the_next_mount(here: Bench, template: Path) -> None:
+    """The journal fails after the program was told that it has saved."""
+    here.begin(template)
+    assert here.mount(Fault(1, "EIO", only="pwrite journal/")) is None, here.said()
+    old = look(here.root).state
+    key, text = f"{PROJECT}/{NAME}", b"Kept, though the journal fails.\n"
+    assert here.run("nano", FIRST, text).saved == 1
+    here.settle()
+    assert here.fired
+    assert look(here.root, old).state.talks[key].events[FIRST].endswith(text)
+    assert any("begins again" in path.read_text() for path in (here.root / ".convfs" / "errors").iterdir())
+    assert here.run("nano", FIRST, OTHERWISE).errno == errno.EROFS
+    assert look(here.root, old).state.talks[key].events[FIRST].endswith(text)
+    assert here.unmount()["status"] == 3
+    after = here.check_after(old)
+    assert after.state.talks[key].events[FIRST].endswith(text)
+    assert after.scratch[f"{FIRST}.draft"].endswith(OTHERWISE)

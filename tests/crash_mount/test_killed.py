@@ -10,7 +10,7 @@ import pytest
 from tests.crash_mount.faults import JUMPS, KILL, POWER, TORN, is_write
 from tests.crash_mount.harness import Bench, Fault, at_every_step
 from tests.crash_mount.ways import WAYS, Known, Way
-from tests.mount.mounting import until
+from tests.fusefs.tree.mounting import until
 
 LARGE = os.environ.get("CONVFS_LARGE_TESTS") == "1"
 

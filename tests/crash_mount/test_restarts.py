@@ -16,7 +16,8 @@ from tests.conftest import scratch as memory
 from tests.crash_mount.faults import KILL, TORN, is_write
 from tests.crash_mount.harness import NAME, PROJECT, Bench, Fault, Seen, State, at_every_step, look
 from tests.crash_mount.test_endings import NEW, save_in_every_way
-from tests.editing_mount.talk import FIRST, LAST, SECOND
+from tests.fusefs.editing.talk import FIRST, LAST, SECOND
+from tests.model import instead
 
 FAULTS = [("ENOSPC", False), ("EIO", False), ("ENOSPC", True)]
 
@@ -42,6 +43,7 @@ def left(here: Bench, template: Path) -> Iterator[tuple[Path, State]]:
         assert here.wait()["status"] == -signal.SIGKILL
     base = memory()
     shutil.copytree(here.store, base / "store")
+    instead(base / "store")
     yield base / "store", old
     shutil.rmtree(base)
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from store.editing.editor import Editor
-from store.settings import FILE_NAME
+from store.paths import SETTINGS
 from store.store import Store
 from tests.crash_mount.harness import NAME, PROJECT, Bench, Seen, State, Told, look
 from tests.crash_mount.programs import PROGRAMS, senseless, twice
-from tests.editing.records import returned
-from tests.editing_mount.talk import FIRST
-from tests.mount.mounting import TYPE
+from tests.fusefs.editing.talk import FIRST
+from tests.fusefs.tree.mounting import TYPE
+from tests.store.editing.records import returned
 
 
 def said_otherwise(old: bytes) -> bytes:
@@ -79,6 +79,11 @@ def without(old: State, action: str) -> State:
     return replace(old, talks=old.talks | {key: left})
 
 
+def gone_meanwhile(old: State, _new: State, _before: bytes, _after: bytes) -> list[State]:
+    """The event was removed, which is a version until the program goes on."""
+    return [without(old, f"delete-{FIRST[:5]}")]
+
+
 def conversation_by_conversation(old: State, new: State, _before: bytes, _after: bytes) -> list[State]:
     """The conversation has begun, and has no event yet."""
     key = "fresh/talk"
@@ -136,7 +141,7 @@ class Way:
 
 
 def trash(store: Store) -> None:
-    conversation = store.find(PROJECT, NAME)
+    conversation = store.library.find(PROJECT, NAME)
     assert conversation is not None
     fork = Editor(store).fork(conversation.id, "gone")
     Editor(store).remove(fork.context)
@@ -144,14 +149,14 @@ def trash(store: Store) -> None:
 
 def as_patches(store: Store) -> None:
     """Have edits kept as patches."""
-    (store.root / FILE_NAME).write_text('edits = "overlay"\n')
+    (store.root / SETTINGS).write_text('edits = "overlay"\n')
 
 
 def with_resource(store: Store) -> None:
     """Have the conversation go on with a file that a tool returned."""
-    conversation = store.find(PROJECT, NAME)
+    conversation = store.library.find(PROJECT, NAME)
     assert conversation is not None
-    store.append(conversation.id, returned("def one():\n    pass\n", "c1", "r5"), TYPE)
+    store.contexts.append(conversation.id, returned("def one():\n    pass\n", "c1", "r5"), TYPE)
 
 
 def defined_otherwise(old: bytes) -> bytes:
@@ -164,6 +169,7 @@ _VIM = r"\.FILE\.sw[px]|4913|FILE~"
 
 WAYS = [
     Way("vim", _VIM, moves_away=True),
+    Way("vim slowly", _VIM, between=gone_meanwhile, moves_away=True),
     Way("vim backupcopy", _VIM),
     Way("vim twice", _VIM, between=both, saves=2, moves_away=True),
     Way("nano"),

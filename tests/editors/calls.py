@@ -475,8 +475,7 @@ def write_in_pieces_and_in_one(at: Path) -> None:
     data = os.urandom(3_000_001)
     (at / "one").write_bytes(data)
     with open(at / "two", "wb", buffering=0) as file:
-        for start in range(0, len(data), 777_777):
-            file.write(data[start : start + 777_777])
+        file.writelines(data[start : start + 777_777] for start in range(0, len(data), 777_777))
     assert (at / "one").read_bytes() == (at / "two").read_bytes() == data
 
 

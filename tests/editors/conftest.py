@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.editors.place import MountedPlace, Place, PlainPlace, place
-from tests.mount.mounting import can_mount
+from tests.fusefs.tree.mounting import can_mount
 
 
 @pytest.fixture

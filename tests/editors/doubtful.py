@@ -66,7 +66,8 @@ class Exercise:
         files = [file]
         if self.random.random() < 0.3:
             files.append(os.dup(file))
-        return any([self._close(file) for file in files])
+        closed = [self._close(file) for file in files]
+        return any(closed)
 
     def _close(self, file: int) -> bool:
         try:

@@ -173,7 +173,7 @@ def quiet(terminal: Terminal) -> None:
 
 
 def program(name: str) -> tuple[str, ...]:
-    word = name.split()[0]
+    word = name.split(maxsplit=1)[0]
     return (word,) if word.isalpha() else ()
 
 

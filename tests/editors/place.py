@@ -22,7 +22,7 @@ from store.store import Store
 from store.upkeep.fsck import fsck
 from tests.editors.sessions import CONVERSATION, EVENTS, PROJECT, write_session
 from tests.editors.terminal import PATIENCE, Terminal, terminal
-from tests.mount.mounting import Mounted, mounted, new_store, work_directory
+from tests.fusefs.tree.mounting import Mounted, mounted, new_store, work_directory
 
 TRACES = "CONVFS_TEST_STRACE"
 """Names a directory where strace is to note what every program did."""
@@ -193,10 +193,14 @@ class MountedPlace(Place):
 
 def draw(store: Store) -> dict[str, bytes]:
     """Return the file of every event of the one conversation, as it is drawn."""
-    conversation = store.find(PROJECT, CONVERSATION)
+    conversation = store.library.find(PROJECT, CONVERSATION)
     assert conversation is not None
-    rows = store.rows(conversation.head)
-    return {name: render_event(number, store.event(rows[number - 1])) for name in EVENTS for number in [int(name[:5])]}
+    rows = store.records.rows(conversation.head)
+    return {
+        name: render_event(number, store.records.event(rows[number - 1]))
+        for name in EVENTS
+        for number in [int(name[:5])]
+    }
 
 
 @contextmanager

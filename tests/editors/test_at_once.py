@@ -11,7 +11,7 @@ import pytest
 
 from store.upkeep.fsck import fsck
 from tests.editors.terminal import PATIENCE
-from tests.mount.mounting import Mounted, add, assistant, can_mount, mounted, new_store, user
+from tests.fusefs.tree.mounting import Mounted, add, assistant, can_mount, mounted, new_store, user
 
 EDITS = Path(__file__).with_name("edits.py")
 EDITORS, GREPS, COUNT = 16, 4, 24

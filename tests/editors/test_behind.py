@@ -9,7 +9,7 @@ import pytest
 from tests.editors.patterns import Pattern
 from tests.editors.place import MountedPlace
 from tests.editors.sessions import ANSWER
-from tests.mount.mounting import until
+from tests.fusefs.tree.mounting import until
 
 BEFORE: dict[str, str] = {
     "drawn": "true",

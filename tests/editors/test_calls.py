@@ -1,6 +1,7 @@
 """Scratch files behave as files do, call by call; and what is refused is refused on purpose."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.editors.calls import CALLS, REFUSED, Call, fails
+from tests.editors.errnos import NAMES, OF_NAMES, OTHERS, Compared, outcome, prepare
 from tests.editors.place import MountedPlace, Place, PlainPlace, place
-from tests.mount.mounting import PATIENCE, can_mount
+from tests.fusefs.tree.mounting import PATIENCE, can_mount
 
 
 @pytest.fixture(scope="module", params=[PlainPlace, MountedPlace], ids=["plain", "mount"])
@@ -61,3 +63,24 @@ def test_what_is_refused(shared: Place, at: Path, call: Call, code: int) -> None
             call(at)
         except OSError as error:
             pytest.skip(f"this disk does not do it either: {error}")
+
+
+@pytest.mark.parametrize("name", OF_NAMES)
+def test_a_call_fails_as_it_does_on_a_disk(shared: Place, at: Path, name: str) -> None:
+    """Of every sort of name: what comes of it, and what is there then."""
+    found: list[dict[str, object]] = []
+    for directory in (at, shared.outside):
+        come: dict[str, object] = {}
+        for on in NAMES:
+            made = prepare(directory / "made")
+            come[on[:40]] = outcome(lambda made, on=on: OF_NAMES[name](made, on), made), sorted(os.listdir(made))
+            shutil.rmtree(made)
+        found.append(come)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("compared", OTHERS, ids=lambda compared: compared.__name__)
+def test_what_a_call_changes_is_what_it_changes_on_a_disk(shared: Place, at: Path, compared: Compared) -> None:
+    found = [outcome(compared, prepare(directory / "made")) for directory in (at, shared.outside)]
+    shutil.rmtree(shared.outside / "made")
+    assert found[0] == found[1]

@@ -11,7 +11,7 @@ from tests.editors.calls import fails
 from tests.editors.event_calls import REFUSED_OF_EVENTS, Refused
 from tests.editors.place import MountedPlace
 from tests.editors.sessions import ANSWER
-from tests.mount.mounting import PATIENCE
+from tests.fusefs.tree.mounting import PATIENCE
 
 
 @pytest.fixture

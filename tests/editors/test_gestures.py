@@ -18,7 +18,7 @@ from tests.editors.place import MountedPlace, Place
 from tests.editors.saver import HALF_CLOSED, HOW
 from tests.editors.sessions import ANSWER, CALL, EVENTS, LARGE, RESULT, USER
 from tests.editors.terminal import PATIENCE
-from tests.mount.mounting import REPOSITORY, errno_of, until
+from tests.fusefs.tree.mounting import REPOSITORY, errno_of, until
 
 LOOPS = Path(__file__).with_name("loops.py")
 SAVER = Path(__file__).with_name("saver.py")

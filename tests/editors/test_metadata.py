@@ -15,7 +15,7 @@ from tests.editors.patterns import PATTERNS, Pattern, run, vim
 from tests.editors.place import MountedPlace
 from tests.editors.saver import HALF_CLOSED
 from tests.editors.sessions import write_session
-from tests.mount.mounting import can_mount, new_store, work_directory
+from tests.fusefs.tree.mounting import can_mount, new_store, work_directory
 
 NAME = "metadata.json"
 SUBSTITUTE = ':%s/"alpha"/"ALEPH too"/\n'
@@ -53,7 +53,7 @@ def conversation() -> Iterator[MetadataPlace]:
     try:
         with new_store(base / "store") as store:
             Importer(store).run([write_session(base)])
-            store.set_metadata(1, {"labels": ["alpha"]})
+            store.contexts.set_metadata(1, {"labels": ["alpha"]})
         with MetadataPlace(base, {}) as made:
             yield made
     finally:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.editors.place import MountedPlace, Place, PlainPlace, place
-from tests.mount.mounting import add, can_mount, mounted, new_store, user, work_directory
+from tests.fusefs.tree.mounting import add, can_mount, mounted, new_store, user, work_directory
 
 OUTCOMES = Path(__file__).with_name("outcomes.py")
 EVENTS = 700

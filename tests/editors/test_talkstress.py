@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from store.upkeep.fsck import fsck
-from tests.mount.mounting import add, assistant, can_mount, mounted, new_store, user
+from tests.fusefs.tree.mounting import add, assistant, can_mount, mounted, new_store, user
 
 TALKSTRESS = Path(__file__).with_name("talkstress.py")
 COUNT = int(os.environ.get("CONVFS_TEST_TALKSTRESS", "100"))

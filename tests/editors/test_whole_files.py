@@ -15,7 +15,7 @@ from tests.editors.patterns import PATTERNS, Pattern, run, vim
 from tests.editors.place import MountedPlace
 from tests.editors.saver import HALF_CLOSED
 from tests.editors.sessions import OUTPUT, SESSION, records
-from tests.mount.mounting import can_mount, new_store, work_directory
+from tests.fusefs.tree.mounting import can_mount, new_store, work_directory
 
 SUBSTITUTE = ":%s/alpha/ALEPH too/\n"
 HALF = {how.replace("_", " ") for how in HALF_CLOSED}

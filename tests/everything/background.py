@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from types import TracebackType
+from typing import Self
 
 from store.redaction.proof import prove
 from store.redaction.redaction import Redaction
@@ -19,14 +20,14 @@ class Background:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._works: dict[str, Callable[[], None]] = {
-            "flush": store.flush,
+            "flush": store.checkpointer.flush,
             "seal": lambda: exhaust(store.sealer.steps()),
             "collect": lambda: exhaust(store.collector.steps(grace_seconds=0, least_part=0, dry_run=False)),
         }
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
 
-    def __enter__(self) -> Background:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

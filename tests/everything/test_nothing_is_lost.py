@@ -1,7 +1,8 @@
 """A store in use in every way, by a process that is killed again and again: it holds what it should, each time.
 
-Steps are chosen at random, from a seed. What the process was at when it was killed has been done or it has not.
-``CONVFS_LARGE_TESTS`` makes it 10,000 steps.
+Steps are chosen at random, from a seed. What the process was at when it was killed has been done or it has not. So are
+copies, in use beside what they were copied from, each of which holds its own. ``CONVFS_LARGE_TESTS`` makes it 10,000
+steps.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import select
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,8 +18,11 @@ import msgspec
 import pytest
 
 from fusefs.text.render import FileRenderer
-from store.redaction.spellings import MARK
-from store.settings import FILE_NAME
+from store.paths import SETTINGS
+from store.redaction.secrets import MARK
+from store.retention.plan import Doomed, Selection
+from store.service.client import Client
+from store.service.upkeep import prune_plan, prune_planned
 from store.store import Store
 from store.upkeep.fsck import fsck
 from tests.everything import expected
@@ -80,39 +85,66 @@ class Worker:
 class Everything:
     """The store, its worker, and what it should hold."""
 
-    def __init__(self, root: Path, seed: int) -> None:
+    def __init__(self, root: Path, seed: int, talks: dict[str, Talk] | None = None) -> None:
         self.root = root
-        self.talks: dict[str, Talk] = {}
+        self.talks: dict[str, Talk] = dict(talks or {})
         self.done: list[Step] = []
         self._chance = random.Random(seed)
-        self._names = 0
+        self._names = len(self.talks) * 1000
         self._texts: list[str] = []
         self._secrets: list[str] = []
         self._worker = Worker(root)
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
-            step = self._choose()
-            self.done.append(step)
-            killed = self._chance.random() < KILLS
-            self._worker.send(step)
-            answer = self._worker.answer(self._chance.randrange(_LONGEST_MS) / 1000 if killed else _SECONDS)
-            assert answer in ("done", None), answer
-            changed = self._after(step)
-            if answer == "done":
-                self._change(changed)
-                changed = {}
-            if killed:
-                self._worker.end(kill=True)
-            if step.what == "redact":
-                self._redacted(step, killed=killed)
-            elif killed:
-                self._open_again(changed)
-            elif self._chance.random() < ENDS:
-                assert self._worker.end(kill=False) == "closed"
-                self._open_again({})
+            self.step()
+        self.end()
+
+    def step(self) -> None:
+        """Do something, or have it done over the socket."""
+        step = self._choose()
+        self.done.append(step)
+        if step.what == "delete" and self._chance.random() < 0.5:
+            prune(self.root, step.name)
+            self._change(self._after(step))
+            return
+        killed = self._chance.random() < KILLS
+        self._worker.send(step)
+        answer = self._worker.answer(self._chance.randrange(_LONGEST_MS) / 1000 if killed else _SECONDS)
+        assert answer in ("done", None), answer
+        changed = self._after(step)
+        if answer == "done":
+            self._change(changed)
+            changed = {}
+        if killed:
+            self._worker.end(kill=True)
+        if step.what == "redact":
+            self._redacted(step, killed=killed)
+        elif killed:
+            self._open_again(changed)
+        elif self._chance.random() < ENDS:
+            assert self._worker.end(kill=False) == "closed"
+            self._open_again({})
+
+    def end(self) -> None:
+        """End the process, and look at everything once more."""
         assert self._worker.end(kill=False) == "closed"
         self._check({})
+
+    def copied(self, to: Path, seed: int) -> Everything:
+        """Copy the store, as a process has left it that was killed or ended, and have both used from now on."""
+        if self._chance.random() < 0.5:
+            assert self._worker.end(kill=False) == "closed"
+        else:
+            self._worker.end(kill=True)
+        subprocess.run(["cp", "-a", self.root, to], check=True)
+        # what was the first to be opened must not matter
+        if self._chance.random() < 0.5:
+            self._open_again({})
+            return Everything(to, seed, self.talks)
+        copy = Everything(to, seed, self.talks)
+        self._open_again({})
+        return copy
 
     def _redacted(self, step: Step, *, killed: bool) -> None:
         """Look at what a redaction has made of the store; one in which it was killed is done once more."""
@@ -162,7 +194,7 @@ class Everything:
     # -- choosing --------------------------------------------------------------------------------------------------
 
     def _choose(self) -> Step:
-        weights = {make: weight for make, weight in self._kinds()}
+        weights = dict(self._kinds())
         while True:
             (make,) = self._chance.choices(list(weights), list(weights.values()))
             if (step := make()) is not None:
@@ -265,12 +297,45 @@ class Everything:
         return text
 
 
+def prune(root: Path, name: str) -> None:
+    """Have a conversation deleted for good by whoever holds the store, as ``convfs prune`` does."""
+    doomed: list[Doomed] = []
+    with Client.of(root) as client:
+        shown = [talk.id for talk in client.conversations() if talk.name == name]
+        # what is not shown is in the trash
+        chosen = Selection("conversations", contexts=tuple(shown)) if shown else Selection("trash")
+        client.call(prune_plan((chosen,)), doomed.extend)
+        doomed = [one for one in doomed if one.name == name]
+        assert client.call(prune_planned(tuple(doomed))).conversations == 1
+
+
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("edits", ["branch", "overlay"])
-def test_a_store_holds_what_it_should(memory_path: Path, edits: str) -> None:
+def test_a_store_holds_what_it_should(memory_path: Path, runtime_path: Path, edits: str) -> None:
     root = memory_path / "store"
     root.mkdir()
-    (root / FILE_NAME).write_text(f'edits = "{edits}"\n')
+    (root / SETTINGS).write_text(f'edits = "{edits}"\n')
     seed = random.randrange(1 << 30) if LARGE else 1
     print("seed", seed)
     Everything(root, seed).run(STEPS // 2)
+
+
+@pytest.mark.timeout(0)
+def test_a_store_and_its_copies_hold_what_is_their_own(memory_path: Path, runtime_path: Path) -> None:
+    seed = random.randrange(1 << 30) if LARGE else 1
+    print("seed", seed)
+    chance = random.Random(seed)
+    stores = [Everything(memory_path / "store", seed)]
+    for number in range(1, 3):
+        for _ in range(STEPS // 5):
+            chance.choice(stores).step()
+        stores.append(chance.choice(stores).copied(memory_path / f"copy-{number}", seed + number))
+    for _ in range(STEPS // 5):
+        chance.choice(stores).step()
+    ids = set()
+    for one in stores:
+        one.end()
+        with Store.open(one.root, create=False) as store:
+            assert store.recovered == []
+            ids.add(store.store_id)
+    assert len(ids) == len(stores)

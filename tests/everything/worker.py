@@ -1,7 +1,7 @@
 """A process that does what it is told to a store, until it is killed: ``python -m tests.everything.worker STORE``.
 
 Each line that it reads is a step as JSON; each line that it writes says that the next step has been done, or what was
-raised. Work of the background goes on meanwhile.
+raised. Work of the background goes on meanwhile. It answers at a socket, too.
 """
 
 import sys
@@ -11,8 +11,10 @@ from pathlib import Path
 import msgspec
 
 from fusefs.text.render import FileRenderer
-from store.commit import checkpointer, learning, load
+from store.commit import checkpointer, intake
 from store.disk.pack import PackSet
+from store.service.server import Service, serving
+from store.service.upkeep import UPKEEP
 from store.store import Store
 from store.upkeep import recovery
 from tests.everything.background import Background
@@ -25,15 +27,19 @@ def shrink() -> None:
     recovery.JOURNAL_BYTES = 64 << 10
     recovery.JOURNALS = 3
     checkpointer._IDLE_SECONDS = 0.02
-    load._CHUNKED_BYTES = 100_000
-    learning._FEWEST_TURNS = 60
-    learning._FEWEST_BYTES = 5000
+    intake._CHUNKED_BYTES = 100_000
+    checkpointer._FEWEST_TURNS = 60
+    checkpointer._FEWEST_BYTES = 5000
     PackSet.__init__.__defaults__ = (128 << 10,)
 
 
 def main(root: str) -> None:
     shrink()
-    with Store.open(Path(root), renderer=FileRenderer()) as store, Background(store) as background:
+    with (
+        Store.open(Path(root), renderer=FileRenderer()) as store,
+        serving(Service(store, UPKEEP)),
+        Background(store) as background,
+    ):
         answer("opened")
         for line in sys.stdin:
             step = msgspec.json.decode(line, type=Step)

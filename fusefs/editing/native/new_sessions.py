@@ -1,157 +1,140 @@
 """New files below ``.convfs/native/TOOL/``: one that is a session of that tool becomes a conversation's file.
 
-Until it is one, it is a scratch file like any other, and is that on the disk at the same path. What has become one is
-known to the kernel by the same number, and whoever has it open goes on to write.
+Until then it is a scratch file at the same path on the disk. The kernel knows the new session by the same number, and
+programs that have it open go on writing.
 """
-
-from __future__ import annotations
 
 import logging
 import os
-import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
 
 import trio
-from msgspec import Struct
 
+from fusefs.editing.delays import Quiet
 from fusefs.editing.drafts import remove_quietly
-from fusefs.editing.handle import ScratchHandle
-from fusefs.editing.native.handle import SessionHandle
-from fusefs.editing.native.jobs import Begin, Whole
+from fusefs.editing.inode import Inodes, ScratchRole
+from fusefs.editing.native.beside import Companions, SharedFiles
+from fusefs.editing.native.jobs import Begin, NewSession, Worker
+from fusefs.editing.native.spool import are_same, last_line, reader
+from fusefs.editing.native.writer import PATIENCE_SECONDS, QUIET_SECONDS, SETTLED_SECONDS, NativeWriter
 from fusefs.editing.scratch import ScratchFile
-from fusefs.tree.native.files import KEY, NativeDirectory
-from fusefs.tree.native.paths import Parts
+from fusefs.tree.native.files import NativeDirectory
+from fusefs.tree.native.paths import KEY, Parts
 from store.disk import durable
 from store.editing.keeper import Keeper
 from store.errors import ConvfsError, StoreBusy, UsageError
-from store.formats.format import Format, Source
-from store.formats.look import Look
+from store.formats.core.format import Format, Source
+from store.formats.core.look import Look, read_head
 from store.formats.registry import format_named
-from store.importing.importer import ImportReport
-from store.importing.naming import free_name
+from store.importing.description import free_name
+from store.importing.importer import Importer, ImportReport
 from store.importing.native import is_one_file
-from store.importing.paths import path_text
-from store.index.catalogue import Entry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from fusefs.editing.desk import Desk
+from store.importing.snapshot import path_text
+from store.index.catalogue import ContextEntry
 
 log = logging.getLogger(__name__)
 
-_LOOKED_AT = 1 << 20
-_SETTLED_SECONDS = 2.0
 _BUSY_SECONDS = 0.1
 _MANY_SECONDS = 1.0
 """After so long without a write, a file of many conversations is imported."""
 
 
-class _New(Struct):
-    """A file that may be a session: ``waits_since`` is when the first of what waits was written, 0 if nothing does.
-
-    ``lowest`` is the lowest offset that was written to since a thread began to make a conversation of it.
-    ``is_partial`` says that it is a session whose first line is not complete, ``is_many`` that it holds several
-    conversations and is to be imported.
-    """
-
-    tool: str
-    parts: Parts
-    changed_at: float = 0.0
-    waits_since: float = 0.0
-    lowest: int = 0
-    busy: bool = False
-    is_partial: bool = False
-    is_many: bool = False
-
-
 class NewSessions:
     """The new files of one mount that may be sessions, by inode number."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._tree = desk.tree
-        self._store = desk.tree.store
+    def __init__(
+        self, inodes: Inodes, writing: NativeWriter, companions: Companions, shared: SharedFiles, worker: Worker
+    ) -> None:
+        self._inodes = inodes
+        self._writing = writing
+        self._companions = companions
+        self._shared = shared
+        self._worker = worker
+        self._tree = writing.tree
+        self._store = writing.tree.store
         self._keeper = Keeper(self._store)
-        self._files: dict[int, _New] = {}
 
-    # -- what programs do ------------------------------------------------------------------------------------------
+    def _new(self, ino: int) -> NewSession | None:
+        return self._inodes.candidate(ino, NewSession)
 
     def named(self, node: ScratchFile, directory: NativeDirectory, name: bytes) -> None:
-        """Take note of a name that a scratch file has below a tool's directory."""
+        """Record a name that a scratch file has below a tool's directory."""
         parts = (*directory.parts, os.fsdecode(name))
-        self._desk.companions.note(directory.tool, parts)
-        known = self._files.get(node.ino)
+        self._companions.note(directory.tool, parts)
+        known = self._new(node.ino)
         if known is None or known.parts != parts or known.tool != directory.tool:
-            self._files[node.ino] = _New(directory.tool, parts)
+            self._inodes.be_candidate(node.ino, NewSession(directory.tool, parts))
 
     def forget(self, ino: int) -> None:
-        """Take note that a scratch file is no longer known, or is elsewhere."""
-        self._files.pop(ino, None)
+        """Record that a scratch file is no longer known, or is elsewhere."""
+        if self._new(ino) is not None:
+            self._inodes.be_candidate(ino, None)
 
-    def has(self, ino: int) -> bool:
-        """Say whether a scratch file may be a session."""
-        return ino in self._files
+    def moved(self, tool: str, old: Parts, new: Parts) -> None:
+        """Record that a folder has a new path."""
+        for _ino, file in self._inodes.candidates(NewSession):
+            if file.tool == tool and file.parts[: len(old)] == old:
+                file.parts = (*new, *file.parts[len(old) :])
 
     def written(self, ino: int, offset: int) -> None:
-        """Take note that something was written at ``offset``."""
-        new = self._files.get(ino)
+        """Record that something was written at ``offset``."""
+        new = self._new(ino)
         if new is not None:
             new.lowest = min(new.lowest, offset)
-            new.changed_at = time.monotonic()
-            new.waits_since = new.waits_since or new.changed_at
-            self._desk.native.wake()
+            new.quiet.written(self._worker.clock())
+            self._worker.wake()
 
-    def due(self, quiet: float, patience: float) -> Iterator[int]:
-        """Yield those that have been quiet for so many seconds, or have waited for as many as ``patience``."""
-        now = time.monotonic()
-        for ino, new in list(self._files.items()):
-            if new.waits_since and (now - new.changed_at >= quiet or now - new.waits_since >= patience):
-                new.waits_since = 0.0
-                yield ino
+    def settle_waiting(self) -> None:
+        """Make conversations of those that have been quiet for a moment."""
+        now = self._worker.clock()
+        for ino, new in self._inodes.candidates(NewSession):
+            if new.quiet.is_due(now, QUIET_SECONDS, PATIENCE_SECONDS):
+                new.quiet.looked_at()
+                self.settle_quietly(ino)
 
     @property
-    def wait(self) -> bool:
-        """Whether any has been written to and not been looked at since."""
-        return any(new.waits_since for new in self._files.values())
+    def waits(self) -> bool:
+        """Return whether any has been written to and not been looked at since."""
+        return any(new.quiet.first for _ino, new in self._inodes.candidates(NewSession))
 
     def tick(self) -> None:
-        """Take for a session what is one and has been quiet for a while without a line that is complete."""
-        now = time.monotonic()
-        for ino, new in list(self._files.items()):
-            is_open = any(handle.ino == ino for handle in self._desk.handles.values())
-            if new.is_partial and not is_open and now - new.changed_at >= _SETTLED_SECONDS:
+        """Make a session of each file that is one and has been quiet for a while without a complete line."""
+        now = self._worker.clock()
+        for ino, new in self._inodes.candidates(NewSession):
+            is_open = self._inodes.is_open(ino)
+            if new.is_partial and not is_open and new.quiet.rests(now, SETTLED_SECONDS):
                 new.is_partial = False
                 self.settle_quietly(ino, everything=True)
-            if new.is_many and not new.busy and now - new.changed_at >= _MANY_SECONDS:
+            if new.is_many and not new.busy and new.quiet.rests(now, _MANY_SECONDS):
                 new.busy, new.is_many = True, False
-                job = Whole(self._store, self._tree.native.on_disk(new.tool, new.parts))
-                self._desk.native.later(job, partial(self._imported, new), partial(self._gave_up, new))
-
-    # -- becoming a session ----------------------------------------------------------------------------------------
+                # it stays where it is
+                job = partial(Importer(self._store).run, [self._tree.native.on_disk(new.tool, new.parts)])
+                self._worker.later(job, partial(self._imported, new), partial(self._gave_up, new))
 
     def settle(self, ino: int, *, everything: bool = False) -> None:
-        """Make a conversation of a file if it is a session; ``everything``: of lines that are not complete, too.
-
-        Raises what the store says.
-        """
-        new, node = self._files.get(ino), self._tree.bound(ino)
+        """Make a conversation of a file if it is a session; ``everything``: of incomplete lines too."""
+        new, node = self._new(ino), self._tree.bound(ino)
         if new is None or new.busy or not isinstance(node, ScratchFile):
+            return
+        if new.begun is not None:
+            self._become(ino, new, new.begun, new.begun.run())
             return
         file = self._tree.native.on_disk(new.tool, new.parts)
         paths = self._tree.native.paths
         format_, path = paths.format_of(new.tool), paths.path(new.tool, new.parts)
         size = node.status().st_size
         known = self._known(new, path)
-        if not size or (known is None and not (self._may_be_one(new) and _claims(format_, file))):
+        suffixes, name = paths.tools[new.tool].suffixes, new.parts[-1]
+        # not a temporary file
+        may_be_one = not name.startswith(".") and (not suffixes or Path(name).suffix in suffixes)
+        if not size or (known is None and not (may_be_one and _claims(format_, file))):
             return
         new.is_many = known is None and _holds_many(format_, file)
         if new.is_many:
             return
-        is_open = any(handle.ino == ino for handle in self._desk.handles.values())
+        is_open = self._inodes.is_open(ino)
         end = size if everything else _end(format_, file, size, is_open=is_open)
         new.is_partial = not end
         if not end:
@@ -163,48 +146,44 @@ class NewSessions:
             try:
                 entry = job.run()
             except StoreBusy:
-                # something else is being imported: nobody is told of that, and it is tried again before long
-                new.waits_since = new.changed_at = time.monotonic() + _BUSY_SECONDS
-                self._desk.native.wake()
+                # something else is being imported: this is not reported, and tried again before long
+                at = self._worker.clock() + _BUSY_SECONDS
+                new.quiet = Quiet(at, at)
+                self._worker.wake()
                 return
-            self._become(ino, new, end, entry)
+            self._become(ino, new, job, entry)
             return
         new.busy, new.lowest = True, end
-        self._desk.native.later(job, partial(self._become, ino, new, end), partial(self._gave_up, new))
+        self._worker.later(job.run, partial(self._become, ino, new, job), partial(self._gave_up, new))
 
-    def _may_be_one(self, new: _New) -> bool:
-        """Say whether a file is called as sessions are, and not as one that is only written for a moment is."""
-        suffixes, name = self._tree.native.paths.tools[new.tool].suffixes, Path(new.parts[-1])
-        return not name.name.startswith(".") and (not suffixes or name.suffix in suffixes)
-
-    def _known(self, new: _New, path: Path) -> Entry | None:
+    def _known(self, new: NewSession, path: Path) -> ContextEntry | None:
         """Return the conversation that had this file before, and is in the trash."""
         removed = self._tree.native.paths.removed.get((new.tool, new.parts))
-        known = self._store.entry(removed) if removed else self._store.by_source(path_text(path))
+        known = self._store.catalogue.entry(removed) if removed else self._store.catalogue.by_source(path_text(path))
         return known if known is not None and "trashed_ms" in known.metadata and is_one_file(known) else None
 
-    def _imported(self, new: _New, report: ImportReport) -> None:
-        """Take note that a file of many conversations was imported. It stays on the disk."""
+    def _imported(self, new: NewSession, report: ImportReport) -> None:
         new.busy = False
+        self._shared.imported(self._tree.native.on_disk(new.tool, new.parts))
         for error in report.errors:
-            self._desk.native.failures.note("/".join((new.tool, *new.parts)), error)
+            self._worker.note(new.label, error)
 
     def settle_quietly(self, ino: int, *, everything: bool = False) -> None:
-        """Do what :meth:`settle` does, when there is nobody to be told what is wrong."""
-        new = self._files.get(ino)
+        """Do the work of :meth:`settle` when there is nobody to report errors to."""
+        new = self._new(ino)
         try:
             self.settle(ino, everything=everything)
         except (ConvfsError, OSError) as error:
             if new is not None:
                 self._gave_up(new, error)
 
-    def _gave_up(self, new: _New, error: Exception) -> None:
+    def _gave_up(self, new: NewSession, error: Exception) -> None:
         new.busy = False
-        new.waits_since = new.changed_at = time.monotonic()
-        self._desk.native.failures.add("/".join((new.tool, *new.parts)), error)
+        now = self._worker.clock()
+        new.quiet = Quiet(now, now)
+        self._worker.failed(new.label, error)
 
-    def _bring_back(self, known: Entry) -> None:
-        """Take a conversation out of the trash whose session is there again."""
+    def _bring_back(self, known: ContextEntry) -> None:
         try:
             self._keeper.bring_back(known.id)
         except UsageError:
@@ -212,40 +191,37 @@ class NewSessions:
             words = str(known.metadata.get("name", ""))
             self._keeper.bring_back(known.id, name=free_name(self._store, project, known.created_ms, words))
 
-    def _become(self, ino: int, new: _New, end: int, entry: Entry) -> None:
-        """Let the file be a conversation's, which has it up to ``end``."""
-        desk, tree = self._desk, self._tree
+    def _become(self, ino: int, new: NewSession, job: Begin, entry: ContextEntry) -> None:
+        """Make the file a conversation's, which has its bytes up to where the job ended."""
+        tree, writing, end = self._tree, self._writing, job.end
+        new.begun, new.lowest = job, min(new.lowest, end) if new.busy or new.begun else end
         tree.renew(tree.view_id(entry.id))
         node = tree.bound(ino)
-        if self._files.get(ino) is not new or not isinstance(node, ScratchFile):
-            # it was removed, or is called otherwise by now
+        if self._new(ino) is not new or not isinstance(node, ScratchFile):
+            # it was removed or renamed
             return
+        # failures are retried, as long as nothing has changed
+        writing.size(entry.id)
         self.forget(ino)
         file = tree.native.on_disk(new.tool, new.parts)
         status = node.status()
         spool = None
-        if new.busy and new.lowest < end:
-            # it was written anew meanwhile
-            spool, _held, _size = desk.native.replaced(entry.id, file)
-            end = status.st_size
-        rest = os.open(node.path, os.O_RDONLY | os.O_CLOEXEC)
+        rest = node.opened(os.O_RDONLY)
         try:
+            if new.lowest < end:
+                # it was written anew meanwhile
+                spool, _held, _size = writing.replaced(entry.id, file)
+                end = status.st_size
             tail = os.pread(rest, max(status.st_size - end, 0), end)
         finally:
             os.close(rest)
         if (spool is None and not remove_quietly(file)) or status.st_nlink > 1:
-            desk.scratch.renumber(node)
-        desk.identities.become(ino, desk.native.target(entry.id))
-        tree.native.times[entry.id] = status.st_mtime_ns
-        for fh, handle in list(desk.handles.items()):
-            if isinstance(handle, ScratchHandle) and handle.ino == ino:
-                desk.handles[fh] = SessionHandle(desk, ino, entry.id, appends=handle.appends)
-                handle.close()
+            self._inodes.scratch.renumber(node)
+        self._inodes.become(ino, writing.place(entry.id))
+        self._inodes.change(ino, ScratchRole, partial(writing.go_on_as, ino, entry.id))
         if spool is not None:
-            desk.native.hold(spool)
-        desk.native.go_on(entry.id, tail)
-
-    # -- what an earlier process left ------------------------------------------------------------------------------
+            writing.hold(spool)
+        writing.go_on(entry.id, tail, status.st_mtime_ns)
 
     async def take_up(self) -> None:
         """Look at the files that are there when the mount begins: one may have been written and not looked at."""
@@ -254,12 +230,11 @@ class NewSessions:
                 if is_session:
                     self._take_up(tool, parts)
                 else:
-                    self._desk.companions.note(tool, parts)
+                    self._companions.note(tool, parts)
             except (ConvfsError, OSError) as error:
-                self._desk.native.failures.add("/".join((tool, *parts)), error)
+                self._worker.failed("/".join((tool, *parts)), error)
 
     def _left(self) -> list[tuple[str, Parts, bool]]:
-        """Return the files that lie on the disk, and whether each may be a session."""
         found = []
         root = self._tree.native.root
         for folder, _folders, names in os.walk(root):
@@ -274,30 +249,61 @@ class NewSessions:
     def _take_up(self, tool: str, parts: Parts) -> None:
         tree = self._tree
         file, context = tree.native.on_disk(tool, parts), tree.native.paths.context(tool, parts)
-        directory = tree.fixed((*KEY, tool, *parts[:-1]))
+        directory = self._writing.router.fixed(*KEY, tool, *parts[:-1])
         if not file.exists() or not isinstance(directory, NativeDirectory):
             return
+        if durable.before_start(file.stat()):
+            fd = durable.open_file(file)
+            try:
+                durable.truncate(fd, durable.text_end(fd))
+            finally:
+                os.close(fd)
         if not context:
-            node = self._desk.scratch.find(directory, os.fsencode(parts[-1]))
-            if isinstance(node, ScratchFile) and not self.has(node.ino):
+            node = self._inodes.scratch.find(directory, os.fsencode(parts[-1]))
+            if isinstance(node, ScratchFile) and self._new(node.ino) is None:
                 self.named(node, directory, os.fsencode(parts[-1]))
                 self.written(node.ino, 0)
             return
         # it was made a conversation's before it could be removed
-        size = self._desk.native.size(context)
+        size = self._writing.size(context)
         with file.open("rb") as opened:
-            if _begins_with(opened, partial(self._desk.native.read, context), size):
+            if are_same(reader(opened), partial(self._writing.read, context), 0, size):
                 opened.seek(size)
-                self._desk.native.go_on(context, opened.read())
+                self._writing.go_on(context, opened.read(), os.fstat(opened.fileno()).st_mtime_ns)
                 durable.remove(file)
 
 
-def _begins_with(file: BinaryIO, read: Callable[[int, int], bytes], size: int) -> bool:
-    """Say whether a file begins with the ``size`` bytes that are read."""
-    return all(
-        file.read(min(_LOOKED_AT, size - offset)) == read(offset, min(_LOOKED_AT, size - offset))
-        for offset in range(0, size, _LOOKED_AT)
-    )
+class NewSessionRole(ScratchRole):
+    """A file below a tool's directory that is open for writing, and may be a session."""
+
+    __slots__ = ("_ino", "_new_sessions")
+
+    def __init__(self, new_sessions: NewSessions, ino: int, fd: int, *, appends: bool) -> None:
+        super().__init__(fd, appends=appends)
+        self._ino = ino
+        self._new_sessions = new_sessions
+
+    def write(self, offset: int, data: bytes) -> int:
+        at = os.fstat(self.fd).st_size if self.appends else offset
+        done = super().write(at, data)
+        self._new_sessions.written(self._ino, at)
+        return done
+
+    def truncate(self, size: int) -> None:
+        super().truncate(size)
+        self._new_sessions.written(self._ino, size)
+
+    def flush(self) -> None:
+        """Make a conversation of it, if it is a session."""
+        self._new_sessions.settle(self._ino)
+
+    def sync(self, *, data_only: bool) -> None:
+        super().sync(data_only=data_only)
+        self._new_sessions.settle(self._ino)
+
+    def release(self) -> None:
+        super().release()
+        self._new_sessions.settle_quietly(self._ino)
 
 
 def _claims(format_: Format, file: Path) -> bool:
@@ -306,7 +312,7 @@ def _claims(format_: Format, file: Path) -> bool:
 
 
 def _holds_many(format_: Format, file: Path) -> bool:
-    """Say whether a file that a format claims is more than one conversation, or may become so."""
+    """Return whether a file that a format claims is more than one conversation, or may become so."""
     if type(format_).parts is Format.parts:
         return False
     data = memoryview(file.read_bytes())
@@ -316,15 +322,7 @@ def _holds_many(format_: Format, file: Path) -> bool:
 
 def _end(format_: Format, file: Path, size: int, *, is_open: bool) -> int:
     """Return up to where a file can be committed: where its last complete line ends, if it is made of lines."""
-    if format_.joints[1] != b"\n":
+    if not format_.in_lines(lambda: read_head(file) or b""):
         return 0 if is_open else size
     with file.open("rb") as opened:
-        end = size
-        while end > 0:
-            start = max(end - _LOOKED_AT, 0)
-            opened.seek(start)
-            newline = opened.read(end - start).rfind(b"\n")
-            if newline >= 0:
-                return start + newline + 1
-            end = start
-    return 0
+        return last_line(reader(opened), 0, size)

@@ -1,47 +1,82 @@
-"""What it means when names are made, removed or moved below ``.convfs/native/TOOL/``."""
-
-from __future__ import annotations
+"""The tools' own files below ``.convfs/native/TOOL/``: sessions, files beside them, and folders."""
 
 import errno
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import trio
+from msgspec.json import encode
 from pyfuse3 import FUSEError
 
-from fusefs.editing.handle import LARGEST_SCRATCH, ScratchHandle
-from fusefs.editing.native.handle import NewSessionHandle, SessionHandle
-from fusefs.editing.scratch import ScratchFile
-from fusefs.tree.native.files import KEY, NativeDirectory, SessionFile
-from fusefs.tree.native.paths import Parts
-from fusefs.tree.native.sidecars import GONE, SidecarFile
+from fusefs.editing.delays import Clock
+from fusefs.editing.drafts import remove_quietly
+from fusefs.editing.inode import LARGEST_SCRATCH, Inodes, ScratchRole
+from fusefs.editing.native.beside import Companions, SharedFiles
+from fusefs.editing.native.jobs import Worker
+from fusefs.editing.native.new_sessions import NewSessions
+from fusefs.editing.native.spool import Spool, pieces
+from fusefs.editing.native.writer import QUIET_SECONDS, NativeWriter, SessionRole
+from fusefs.editing.scratch import ScratchFile, ScratchNode
+from fusefs.tree.native.files import NativeDirectory, SessionFile, SidecarFile
+from fusefs.tree.native.paths import GONE, KEY, SIDECARS, Parts
+from fusefs.tree.node import Node
+from fusefs.tree.paths import NATIVE
+from fusefs.tree.router import Router
+from store.commit.request import Request
 from store.disk import durable
 from store.editing.keeper import Keeper
-from store.importing.paths import path_text
-
-if TYPE_CHECKING:
-    from fusefs.editing.desk import Desk
-    from fusefs.editing.scratch import ScratchNode
-    from fusefs.tree.node import Node
-
-_AT_ONCE = 1 << 20
+from store.importing.snapshot import path_text
+from store.paths import HIDDEN_COPY
 
 
 class Sessions:
-    """Makes, removes and moves the files of sessions, and the folders that they are in."""
+    """The files of sessions of one mount, and the folders that they are in."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._tree = desk.tree
-        self._keeper = Keeper(desk.tree.store)
+    def __init__(self, router: Router, inodes: Inodes, clock: Clock) -> None:
+        self._router = router
+        self._tree = tree = router.tree
+        self._inodes = inodes
+        self._scratch = inodes.scratch
+        self._keeper = Keeper(tree.store)
+        self._worker = Worker(tree, clock)
+        self.writing = NativeWriter(router, inodes, self._worker)
+        self.companions = Companions(inodes, self._worker)
+        self.shared = SharedFiles(router, inodes, self._worker)
+        self.new = NewSessions(inodes, self.writing, self.companions, self.shared, self._worker)
 
-    # -- files -----------------------------------------------------------------------------------------------------
+    async def run(self) -> None:
+        """Commit writes as long as the mount lasts."""
+        worker = self._worker
+        await self.new.take_up()
+        while True:
+            while worker.jobs or self.writing.waits or self.new.waits:
+                await worker.work()
+                if worker.clock() >= worker.again_at:
+                    self.writing.commit_waiting()
+                    self.new.settle_waiting()
+                await trio.sleep(QUIET_SECONDS)
+            await worker.wait()
 
-    def open(self, node: SessionFile, flags: int) -> SessionHandle:
+    def tick(self) -> None:
+        """Commit all writes that have been quiet for a while, and those that could not be committed before."""
+        if self._worker.clock() >= self._worker.again_at:
+            self.writing.tick()
+            self.new.tick()
+            self.shared.tick()
+        self.companions.tick()
+
+    def changed(self, context: int) -> None:
+        """Follow a conversation that has changed; called in the loop."""
+        self.shared.changed(context)
+        self.writing.changed(context)
+
+    def open(self, node: SessionFile, flags: int) -> SessionRole:
         """Open the file of a session for writing."""
-        handle = SessionHandle(self._desk, node.ino, node.context, appends=bool(flags & os.O_APPEND))
+        handle = SessionRole(self.writing, node.ino, node.context, appends=bool(flags & os.O_APPEND))
         if flags & os.O_TRUNC:
             handle.truncate(0)
         return handle
@@ -50,44 +85,44 @@ class Sessions:
         """Make the file of a session ``size`` bytes long."""
         if size > LARGEST_SCRATCH:
             raise FUSEError(errno.EFBIG)
-        self._desk.native.truncate(node.context, size)
+        self.writing.truncate(node.context, size)
 
     def replace(self, source: ScratchFile, path: Path, node: SessionFile) -> None:
         """Make a scratch file that of a session, which the kernel then knows under the scratch file's inode."""
-        desk, context = self._desk, node.context
-        target = desk.native.target(context)
+        context = node.context
+        target = self.writing.place(context)
         if source.status().st_nlink > 1:
             copy = self._temporary()
             shutil.copyfile(path, copy)
             durable.remove(path)
-            desk.scratch.renumber(source)
+            self._scratch.renumber(source)
             path = copy
-        spool, held, size = desk.native.replaced(context, path)
-        desk.identities.orphan(node.ino, target, held, size)
-        desk.new_sessions.forget(source.ino)
-        desk.appending.forget(source.ino)
-        for fh, handle in list(desk.handles.items()):
-            if isinstance(handle, ScratchHandle) and handle.ino == source.ino:
-                desk.handles[fh] = SessionHandle(desk, source.ino, context, appends=handle.appends)
-                handle.close()
-        desk.identities.become(source.ino, target)
-        desk.native.hold(spool)
-        desk.native.commit_quietly(context)
+        spool, held, size = self.writing.replaced(context, path)
+        self._inodes.orphan(node.ino, target, held, size)
+        self._inodes.be_candidate(source.ino, None)
+        self._inodes.change(source.ino, ScratchRole, partial(self.writing.go_on_as, source.ino, context))
+        self._inodes.become(source.ino, target)
+        self.writing.hold(spool)
+        self.writing.commit_quietly(context)
 
     def remove(self, node: SessionFile) -> None:
         """Put the conversation of a session's file into the trash."""
-        desk, context = self._desk, node.context
-        desk.native.commit_quietly(context, everything=True)
-        target, size = desk.native.target(context), desk.native.size(context)
+        context = node.context
+        self.writing.commit_quietly(context, everything=True)
+        target, size = self.writing.place(context), self.writing.size(context)
         file = self._tree.native.file(context)
+        held = self._trash(context) or file
+        self._inodes.orphan(node.ino, target, held, size)
+        self._tree.renew(self._tree.view_id(context))
+
+    def _trash(self, context: int) -> Spool | None:
+        """Put a conversation into the trash; return the spool of its file, if it had one."""
         tool, parts = self._place(context)
         # the folder stays until it is removed
-        desk.scratch.make_folder(self._tree.native.on_disk(tool, parts[:-1]))
+        self._scratch.make_folder(self._tree.native.on_disk(tool, parts[:-1]))
         self._keeper.remove(context)
         self._tree.native.paths.removed[tool, parts] = context
-        held = desk.native.drop(context) or file
-        desk.identities.orphan(node.ino, target, held, size)
-        self._tree.renew(self._tree.view_id(context))
+        return self.writing.drop(context)
 
     def move(self, node: SessionFile, directory: NativeDirectory, name: bytes, path: Path) -> None:
         """Give the file of a session another name, ``path`` on the disk.
@@ -95,13 +130,13 @@ class Sessions:
         One that is called as a session of the tool is, is still the conversation's. Any other is a copy, and the
         conversation is in the trash until there is a session again where it was: programs that save may do that.
         """
-        desk, context = self._desk, node.context
+        context = node.context
         tool, parts = self._place(context)
         to = (*directory.parts, os.fsdecode(name))
         if directory.tool == tool and Path(to[-1]).suffix == Path(parts[-1]).suffix:
-            source = path_text(self._tree.native.paths.path(tool, to))
-            desk.scratch.make_folder(self._tree.native.on_disk(tool, parts[:-1]))
-            self._tree.store.set_metadata(context, {"source": source})
+            self._scratch.make_folder(self._tree.native.on_disk(tool, parts[:-1]))
+            self._stand_at({context: path_text(self._tree.native.paths.path(tool, to))})
+            remove_quietly(path)
             self._tree.native.paths.move(tool, context, to)
             self._tree.renew(self._tree.view_id(context))
             return
@@ -116,26 +151,25 @@ class Sessions:
 
     def _make_scratch(self, node: SessionFile, directory: NativeDirectory, path: Path) -> None:
         """Make a file of the disk of a session's, whose conversation goes into the trash."""
-        desk, context = self._desk, node.context
-        tool, parts = self._place(context)
+        context = node.context
         copy = self._temporary()
-        time_ns = node.attributes().time_ns
+        shown = node.attributes()
+        time_ns = shown.time_ns or shown.time_ms * 1_000_000
         with copy.open("wb") as file:
-            for offset in range(0, desk.native.size(context), _AT_ONCE):
-                file.write(desk.native.read(context, offset, _AT_ONCE))
+            file.writelines(pieces(partial(self.writing.read, context), 0, self.writing.size(context)))
         os.utime(copy, ns=(time_ns, time_ns))
-        target = desk.native.target(context)
-        desk.native.commit_quietly(context, everything=True)
-        desk.scratch.make_folder(self._tree.native.on_disk(tool, parts[:-1]))
-        self._keeper.remove(context)
-        self._tree.native.paths.removed[tool, parts] = context
-        desk.native.drop(context)
+        target = self.writing.place(context)
+        self.writing.commit_quietly(context, everything=True)
+        self._trash(context)
         durable.replace(copy, path)
-        for fh, handle in list(desk.handles.items()):
-            if isinstance(handle, SessionHandle) and handle.ino == node.ino:
-                desk.handles[fh] = ScratchHandle(node.ino, os.open(path, os.O_RDWR | os.O_CLOEXEC))
-                handle.release()
-        desk.identities.make_scratch(node.ino, target, os.fsencode(path), directory.ino)
+
+        def opened(earlier: SessionRole) -> ScratchRole:
+            role = ScratchRole(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+            earlier.release()
+            return role
+
+        self._inodes.change(node.ino, SessionRole, opened)
+        self._inodes.make_scratch(node.ino, target, os.fsencode(path), directory.ino)
         self._tree.renew(self._tree.view_id(context))
 
     def _place(self, context: int) -> tuple[str, tuple[str, ...]]:
@@ -146,49 +180,44 @@ class Sessions:
         return tool, parts
 
     def _temporary(self) -> Path:
-        number, name = tempfile.mkstemp(dir=self._desk.scratch.root, prefix=".copy-")
+        number, name = tempfile.mkstemp(dir=self._scratch.root, prefix=HIDDEN_COPY)
         os.close(number)
         return Path(name)
-
-    # -- what lies beside sessions ---------------------------------------------------------------------------------
 
     def copy_up(self, node: SidecarFile, *, empty: bool = False) -> ScratchNode:
         """Make a file of the disk of one that the store keeps beside a session, so that it can be written to."""
         path = self._tree.native.on_disk(node.tool, node.parts)
-        above = self._tree.fixed((*KEY, node.tool, *node.parts[:-1])).ino
-        self._desk.scratch.make_folder(path.parent)
+        above = self._tree.ino((*KEY, node.tool, *node.parts[:-1]))
+        self._scratch.make_folder(path.parent)
         copy = self._temporary()
         with copy.open("wb") as file:
-            for piece in () if empty else self._tree.store.blob_pieces(node.digest):
-                file.write(piece)
+            file.writelines(() if empty else self._tree.store.blobs.pieces(node.digest))
         durable.replace(copy, path)
-        self._desk.companions.note(node.tool, node.parts)
-        return self._desk.scratch.give(node.ino, os.fsencode(path), above)
+        self.companions.note(node.tool, node.parts)
+        return self._scratch.give(node.ino, os.fsencode(path), above)
 
     def remove_sidecar(self, tool: str, parts: Parts) -> None:
         """Show a file no more that the store keeps beside a session."""
         context, below = self._tree.native.sidecars.owner(tool, parts)
         name, _digest = self._tree.native.sidecars.of(context)[below]
         gone = self._tree.native.file(context).entry.metadata.get(GONE)
-        self._tree.store.set_metadata(context, {GONE: [*(gone if isinstance(gone, list) else ()), name]})
-        self._desk.scratch.make_folder(self._tree.native.on_disk(tool, parts[:-1]))
+        self._tree.store.contexts.set_metadata(context, {GONE: [*(gone if isinstance(gone, list) else ()), name]})
+        self._scratch.make_folder(self._tree.native.on_disk(tool, parts[:-1]))
         self._tree.renew(self._tree.view_id(context))
 
     def uncover(self, directory: Node, name: bytes) -> None:
-        """Take note that a file of the disk has gone: what the store keeps under its name does not come back."""
+        """Record that a file on the disk is gone: the stored file of that name does not come back."""
         if isinstance(directory, NativeDirectory) and directory.tool:
             parts = (*directory.parts, os.fsdecode(name))
             if self._tree.native.sidecars.digest(directory.tool, parts) is not None:
                 self.remove_sidecar(directory.tool, parts)
 
-    # -- folders ---------------------------------------------------------------------------------------------------
-
     def make_folder(self, directory: NativeDirectory, name: bytes) -> Node:
         """Make a folder."""
         if not directory.tool:
             raise FUSEError(errno.EPERM)
-        self._desk.scratch.make_folder(directory.on_disk() / os.fsdecode(name))
-        made = directory.lookup(os.fsdecode(name))
+        self._scratch.make_folder(directory.on_disk() / os.fsdecode(name))
+        made = self._router.find(directory, os.fsdecode(name))
         assert made is not None
         return made
 
@@ -196,7 +225,7 @@ class Sessions:
         """Remove an empty folder."""
         if not node.parts:
             raise FUSEError(errno.EPERM)
-        if next(node.entries(0), None) is not None:
+        if next(self._router.entries(node, 0), None) is not None:
             raise FUSEError(errno.ENOTEMPTY)
         try:
             os.rmdir(node.on_disk())
@@ -204,6 +233,39 @@ class Sessions:
             # it was there for the sake of sessions
             return
 
-    def new_handle(self, ino: int, fd: int, flags: int) -> NewSessionHandle:
-        """Return a handle of a new file that may be a session."""
-        return NewSessionHandle(self._desk, ino, fd, appends=bool(flags & os.O_APPEND))
+    def move_folder(self, node: NativeDirectory, directory: NativeDirectory, name: str) -> None:
+        """Give a folder, with all that is in it, another name; the sessions are then where that is."""
+        tree, tool = self._tree, node.tool
+        paths = tree.native.paths
+        if not tool or paths.is_kept(tool, node.parts):
+            raise FUSEError(errno.EPERM)
+        if tool != directory.tool:
+            # programs that can then copy it and remove it
+            raise FUSEError(errno.EXDEV)
+        old, new = node.parts, (*directory.parts, name)
+        old_disk, new_disk = node.on_disk(), tree.native.on_disk(tool, new)
+        moved = {context: (*new, *parts[len(old) :]) for context, parts in paths.below(tool, old).items()}
+        self._scratch.make_folder(new_disk.parent)
+        self._scratch.make_folder(old_disk.parent)
+        self._stand_at({context: path_text(paths.path(tool, parts)) for context, parts in moved.items()})
+        for context, parts in moved.items():
+            paths.move(tool, context, parts)
+        if old_disk.exists():
+            durable.replace(old_disk, new_disk)
+        self.new.moved(tool, old, new)
+        self.companions.moved(tool, old, new)
+        for top in (NATIVE, SIDECARS):
+            for one in tree.move((KEY[0], top, tool, *old), (KEY[0], top, tool, *new)):
+                if isinstance(one, NativeDirectory | SidecarFile):
+                    one.parts = (*new, *one.parts[len(old) :])
+        for context in moved:
+            tree.renew(tree.view_id(context))
+
+    def _stand_at(self, sources: Mapping[int, str]) -> None:
+        """Set new paths for the sessions of conversations: for all of them, or none."""
+        store = self._tree.store
+        requests = [Request(context, changes=encode({"source": source})) for context, source in sources.items()]
+        store.writer.submit_all(requests)
+        for request in requests:
+            if request.error is not None:
+                raise request.error

@@ -1,12 +1,12 @@
-"""What a tool has written of a session and the store does not have yet, on the disk, at the offsets that it has."""
-
-from __future__ import annotations
+"""The part of a session that a tool has written and the store lacks: on the disk, at the session's offsets."""
 
 import os
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
+from fusefs.editing.delays import Clock, Quiet
 from fusefs.tree.node import SHORT
 from store.disk import durable
 from store.importing.native import NativeFile
@@ -14,11 +14,41 @@ from store.importing.native import NativeFile
 _AT_ONCE = 1 << 20
 _APPENDS, _REWRITES = "a", "r"
 COPY, KEPT = "copy-", "kept-"
-"""How files in the folder are called that nobody needs when the process has ended, and what is never removed."""
+
+
+Read = Callable[[int, int], bytes]
+"""Returns a part of a file, by its offset and size."""
+
+
+def reader(file: BinaryIO) -> Read:
+    """Return a reader of an open file."""
+    return lambda offset, size: os.pread(file.fileno(), size, offset)
+
+
+def pieces(read: Read, start: int, end: int) -> Iterator[bytes]:
+    """Yield a file from ``start`` to ``end``, in pieces."""
+    for offset in range(start, end, _AT_ONCE):
+        yield read(offset, min(_AT_ONCE, end - offset))
+
+
+def are_same(read: Read, other: Read, start: int, end: int) -> bool:
+    """Return whether two files have the same bytes from ``start`` to ``end``."""
+    return all(one == two for one, two in zip(pieces(read, start, end), pieces(other, start, end), strict=True))
+
+
+def last_line(read: Read, start: int, end: int) -> int:
+    """Return the offset at which the last complete line between two offsets ends, ``start`` if there is none."""
+    while end > start:
+        begin = max(end - _AT_ONCE, start)
+        newline = read(begin, end - begin).rfind(b"\n")
+        if newline >= 0:
+            return begin + newline + 1
+        end = begin
+    return start
 
 
 class Noted(NamedTuple):
-    """What the name of a file says of what it holds: see :class:`Spool`."""
+    """The facts about a file's contents that its name tells: see :class:`Spool`."""
 
     context: int
     base: int
@@ -34,23 +64,24 @@ class Spool:
     name says whose it is and where it begins. ``size`` is all of it.
     """
 
-    def __init__(self, folder: Path, lower: NativeFile, base: int) -> None:
+    def __init__(self, folder: Path, lower: NativeFile, base: int, clock: Clock) -> None:
         self.folder = folder
         self.lower = lower
         self.base = base
         self.size = base
-        self.time_ns = time.time_ns()
+        self.time_ns = lower.time_ns
         self.timeout = SHORT
-        self.changed_at = 0.0
-        """When something was written last, by the clock that only rises; 0 if nothing was that waits."""
-        self.waits_since = 0.0
-        """When the first of what waits was written."""
+        self.quiet = Quiet()
+        """The times of writes to it."""
         self.lowest = 0
         """The lowest offset that was written to since a commit began."""
         self.busy = False
-        """Whether a thread is at work on it."""
+        """True while a thread is at work on it."""
         self.stuck = False
-        """Whether what it holds could not be made the conversation's: it waits until something else is written."""
+        """True if its contents could not be made the conversation's: it waits until something else is written."""
+        self.tries = 0
+        """The number of times that it did not come out of the store as written."""
+        self._clock = clock
         self._synced = False
         self._path: Path | None = None
         self._fd = -1
@@ -66,20 +97,13 @@ class Spool:
 
     @property
     def rewrites(self) -> bool:
-        """Whether something is written anew that the store has, and not only behind it."""
+        """Return whether bytes that the store has are written anew, and not only bytes behind them."""
         return self.base < self.lower.size
 
     @property
     def is_empty(self) -> bool:
-        """Whether the store has all of it."""
+        """Return whether the store has all of it."""
         return self.size == self.base == self.lower.size
-
-    @property
-    def path(self) -> Path | None:
-        """The file on the disk, None while there is none."""
-        return self._path
-
-    # -- what programs do ------------------------------------------------------------------------------------------
 
     def read(self, offset: int, size: int) -> bytes:
         """Return a part of the file."""
@@ -91,24 +115,13 @@ class Spool:
         below = self.lower.read(offset, min(size, self.base - offset))
         return below + (os.pread(self._fd, size - len(below), self.base) if len(below) < size else b"")
 
-    def last_line(self) -> int:
-        """Return where the last complete line ends of what was written, 0 if there is none."""
-        end = self.size
-        while end > self.base:
-            start = max(end - _AT_ONCE, self.base)
-            newline = self.read(start, end - start).rfind(b"\n")
-            if newline >= 0:
-                return start + newline + 1
-            end = start
-        return end
-
     def written(self, offset: int, size: int) -> bytes:
-        """Return a part of what lies on the disk; any thread may ask."""
+        """Return a part of the bytes on the disk; any thread may ask."""
         return os.pread(self._fd, size, offset)
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write at ``offset``; what lies between the end and there becomes NULs."""
-        self._begin(offset)
+        """Write at ``offset``; the gap between the end and there becomes NULs."""
+        self.begin(offset)
         durable.pwrite_all(self._fd, data, offset)
         self._changed(offset, max(self.size, offset + len(data)))
 
@@ -120,20 +133,20 @@ class Spool:
             self.base = size
             self._name()
         else:
-            self._begin(size)
+            self.begin(size)
         durable.truncate(self._open(), size)
         self._changed(size, size)
 
     def sync(self) -> None:
-        """Make what was written durable."""
+        """Make all writes durable."""
         if self._fd >= 0:
             durable.fdatasync(self._fd)
             if not self._synced:
                 durable.sync_directory(self.folder)
                 self._synced = True
 
-    def _begin(self, offset: int) -> None:
-        """Have everything from ``offset`` on in the file."""
+    def begin(self, offset: int) -> None:
+        """Make the file on the disk hold everything from ``offset`` on, even what the store has."""
         fd = self._open()
         if offset >= self.base:
             return
@@ -148,18 +161,16 @@ class Spool:
         self.size = size
         self.lowest = min(self.lowest, offset)
         self.stuck = False
-        self.time_ns = time.time_ns()
-        self.changed_at = time.monotonic()
-        self.waits_since = self.waits_since or self.changed_at
-
-    # -- on the disk -----------------------------------------------------------------------------------------------
+        # programs that look at the time alone must see that the file was changed
+        self.time_ns = max(time.time_ns(), self.time_ns + 1)
+        self.quiet.written(self._clock())
 
     def _open(self) -> int:
         if self._fd < 0:
             durable.make_directory(self.folder)
             path = self.folder / self._called()
             if path.exists():
-                # what an earlier process left and could not be taken up is not written over
+                # leftovers of an earlier process that could not be taken up are not overwritten
                 durable.replace(path, self.folder / f"{KEPT}{time.time_ns()}-{path.name}")
             self._fd = durable.open_file(path, create=True)
             self._path = path
@@ -179,8 +190,8 @@ class Spool:
                 self._synced = False
 
     def take(self, path: Path) -> None:
-        """Let the file be what lies at ``path``, which goes from there."""
-        size = os.stat(path).st_size
+        """Move the file at ``path`` here, to be the spool's file."""
+        status = os.stat(path)
         durable.make_directory(self.folder)
         self.drop()
         if self._fd >= 0:
@@ -190,20 +201,24 @@ class Spool:
         durable.replace(path, to)
         self._path = to
         self._fd = durable.open_file(to)
-        self._changed(0, size)
+        self._changed(0, status.st_size)
+        self.time_ns = status.st_mtime_ns
 
     def adopt(self, path: Path) -> None:
         """Go on with the file that an earlier process left at ``path``."""
         self._path = path
         self._fd = durable.open_file(path)
-        size = os.fstat(self._fd).st_size
-        self._changed(self.base, max(size, self.base))
+        status = os.fstat(self._fd)
+        self._changed(self.base, max(status.st_size, self.base))
+        self.time_ns = status.st_mtime_ns
+
+    def leave(self) -> None:
+        """Set the file's time to the one that is shown, for the next process to continue with."""
+        if self._fd >= 0:
+            os.utime(self._fd, ns=(self.time_ns, self.time_ns))
 
     def put(self, lower: NativeFile, base: int, tail: bytes | None = None) -> None:
-        """Let the store have more of it, or something else: ``lower``, which it is up to ``base``.
-
-        ``tail`` is what follows, where that does not stand in the file at its place.
-        """
+        """Set the stored part, ``lower`` up to ``base``, and the part behind it, if that is not in the file."""
         self.lower, self.base = lower, base
         if tail is not None:
             self.size = base + len(tail)
@@ -211,15 +226,11 @@ class Spool:
                 fd = self._open()
                 durable.pwrite_all(fd, tail, base)
                 durable.truncate(fd, self.size)
-        self.waits_since = 0.0
+        self.quiet.looked_at()
         if self.is_empty:
             self.drop()
         else:
             self._name()
-
-    def keep_all(self) -> None:
-        """Have all of it in the file, whatever the store has."""
-        self._begin(0)
 
     def discard(self) -> None:
         """Remove the file, of which nothing is wanted."""
@@ -227,7 +238,7 @@ class Spool:
         self.drop()
 
     def drop(self) -> None:
-        """Remove the file: the store has what it held, or nobody wants it. Who has it open goes on to read it."""
+        """Remove the file: the store has its content, or nobody wants it. Open files can still read it."""
         if self._path is not None:
             durable.remove(self._path)
             self._path = None
@@ -237,7 +248,7 @@ class Spool:
 
 
 def noted(path: Path) -> Noted | None:
-    """Return what the name of a file in the folder of spools says, None for any other."""
+    """Return the facts in the name of a file in the folder of spools, None for any other name."""
     parts = path.name.split("-")
     if len(parts) != 4 or not all(part.isdecimal() for part in parts[:3]) or parts[3] not in (_APPENDS, _REWRITES):
         return None

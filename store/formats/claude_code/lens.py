@@ -1,18 +1,117 @@
-"""One line of a Claude Code session as an event."""
+"""One line of a Claude Code session as an event, and the usage of the answer on it.
 
-from collections.abc import Iterable
+An answer is written a block a line, each with the usage as it then was: the last one is complete, and all have the
+message's id. So have the copies of lines that a resumed session begins with, and the progress of a subagent, which its
+own session has too.
+"""
 
-from store.events.event import Event, Kind, Path
-from store.events.usage import Running, Usage
-from store.formats.claude_code import compose, fields, messages, notes, twins, usage
-from store.formats.editing import EditableLens, Place
-from store.formats.json_view import JsonObject, decode
-from store.formats.lens import Before
-from store.formats.shown import BOOKKEEPING, View
-from store.formats.times import milliseconds
-from store.formats.unknown import as_it_is
+import uuid
+from collections.abc import Iterator
+from typing import ClassVar
+
+import msgspec
+from msgspec import structs
+
+from store.errors import UsageError
+from store.events.event import Kind, ValuePath
+from store.events.usage import Usage
+from store.formats.claude_code import messages, notes
+from store.formats.claude_code.messages import READ_FILE
+from store.formats.core.editing import JsonLens, Twins
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in
+from store.formats.core.lens import BOOKKEEPING, Before, Header, Places, Shown, View, bookkeeping
+from store.formats.core.splices import check_text
+from store.formats.core.times import in_iso
+from store.formats.core.token_counts import counted, dollars
+from store.formats.core.twins import carried, carried_to_numbered, texts_in
+
+_COPIED = ("userType", "entrypoint", "cwd", "sessionId", "version", "gitBranch", "agentId", "slug")
+_NO_TOKENS = {"input_tokens": 0, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 0}
+SYNTHETIC = "<synthetic>"
+"""The program's own mark, in the place of a model, for answers that came from none."""
+_encode = msgspec.json.Encoder().encode
+
+
+def answer(
+    identifier: str, model: str, parts: list[JsonObject], stop_reason: str, stop_sequence: str | None
+) -> JsonObject:
+    """Return the members peculiar to a line with an answer of the model, or a part of one."""
+    message: JsonObject = {
+        "id": identifier,
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": parts,
+        "stop_reason": stop_reason,
+        "stop_sequence": stop_sequence,
+        "usage": _NO_TOKENS,
+    }
+    return {"type": "assistant", "message": message}
+
+
+def _said(kind: Kind, text: str) -> JsonObject:
+    match kind:
+        case Kind.USER:
+            return {"type": "user", "message": {"role": "user", "content": text}}
+        case Kind.SYSTEM:
+            return {"type": "user", "message": {"role": "user", "content": text}, "isMeta": True}
+        case Kind.ASSISTANT:
+            parts: list[JsonObject] = [{"type": "text", "text": text}]
+            return answer(str(uuid.uuid4()), SYNTHETIC, parts, "stop_sequence", "")
+        case Kind.NOTE:
+            return {"type": "system", "subtype": "informational", "content": text, "isMeta": False, "level": "info"}
+        case _:
+            called = kind.name.lower()
+            raise UsageError(f"a {called} cannot be written by hand: write user, assistant, system, summary or note")
+
+
+_RESULT = "toolUseResult"
+_ATTACHMENT = "attachment"
+_STREAMS = ("error", "output", "result", "results", "stderr", "stdout")
+_SAID = frozenset((*_STREAMS, "content", "filenames", "message", "plan", "planContent", "text"))
+"""The keys under which a result holds a tool's output. Elsewhere only long texts count as copies."""
+_LONG = 20
+
+
+def _changed(
+    copies: list[tuple[ValuePath, str]], old: str, new: str, which: int = 0, of: int = 1
+) -> Iterator[tuple[ValuePath, str]]:
+    """Yield the ``copies`` that change with the text, which is number ``which`` of ``of`` equal ones."""
+    exact = [place for place, text in copies if text == old and (_is_said(place) or len(old) >= _LONG)]
+    if not old:
+        # the output was empty: the new text goes to one stream, the first
+        exact = exact[:1]
+    if of > 1:
+        exact = [exact[which]] if len(exact) == of else []
+    yield from ((place, new) for place in exact)
+    for place, text in copies:
+        if not _is_said(place) or text == old:
+            continue
+        now = carried(text, old, new)
+        if now is not None and now != text and not (place[-2:-1] == ("filenames",) and (not now or "\n" in now)):
+            yield place, now
+
+
+def _said_by_tools(line: JsonObject) -> Iterator[tuple[ValuePath, str]]:
+    for at, part in enumerate(as_list(as_object(line.get("message")).get("content"))):
+        if isinstance(part, dict) and part.get("type") == "tool_result":
+            place: ValuePath = ("message", "content", at, "content")
+            content = part.get("content")
+            if isinstance(content, str):
+                yield place, content
+            for which, inner in enumerate(as_list(content)):
+                if isinstance(text := as_object(inner).get("text"), str):
+                    yield (*place, which, "text"), text
+
+
+def _is_said(place: ValuePath) -> bool:
+    if len(place) == 1:
+        return True
+    return next((step for step in reversed(place) if isinstance(step, str)), "") in _SAID
+
 
 _VIEWS: dict[str, View] = {
+    **dict.fromkeys(notes.BOOKKEEPING_TYPES, bookkeeping),
     "assistant": messages.assistant,
     "attachment": notes.attachment,
     "pr-link": notes.pull_request,
@@ -22,59 +121,101 @@ _VIEWS: dict[str, View] = {
 }
 
 
-class ClaudeCodeLens(EditableLens):
+class ClaudeCodeLens(JsonLens):
     """Sees lines of a session. The order of lines is the conversation; a parent is named where it is another line."""
 
     type_name = "claude-code.line.v1"
     one_line = True
-    telling = usage.MAY_TELL
+    telling = (b'"usage"',)
+    key, follows = "uuid", "parentUuid"
+    places: ClassVar[Places] = {
+        **dict.fromkeys(("attachment", "record", "subtype"), "says what the record is: it cannot be changed"),
+        "agent": ("agentId",),
+        "api_error": ("isApiErrorMessage",),
+        "full_output": ("toolUseResult", "persistedOutputPath"),
+        "hook": ("attachment", "hookName"),
+        "leaf": ("leafUuid",),
+        "level": ("level",),
+        "pre_tokens": ("compactMetadata", "preTokens"),
+        "sidechain": ("isSidechain",),
+        "subagent": ("toolUseResult", "agentId"),
+        "timestamp": ("timestamp",),
+        "trigger": ("compactMetadata", "trigger"),
+    }
 
-    def view(self, payload: bytes, before: Before) -> Event:
-        """Return the event that a line tells of; a line that is no JSON object is a note with its text."""
-        decoded = decode(payload)
-        if decoded is None or not isinstance(decoded.value, dict):
-            return as_it_is(payload)
-        line = decoded.value
-        what = line.get("type")
-        if not isinstance(what, str):
-            shown = notes.unknown(line, before)
-        elif what in notes.BOOKKEEPING_TYPES:
-            shown = BOOKKEEPING
-        else:
-            shown = _VIEWS.get(what, notes.unknown)(line, before)
-        header = shown.header
-        if line.get("isSidechain") is True:
-            header = {**header, "sidechain": True}
-            if isinstance(agent := line.get("agentId"), str):
-                header["agent"] = agent
-        defines = shown.defines
-        parent = 0
-        if isinstance(uuid := line.get("uuid"), str):
-            defines = ((uuid, ""), *defines)
-            if "parentUuid" in line:
-                named = line["parentUuid"]
-                parent = before.parent(named if isinstance(named, str) else None)
-        return shown.event(
-            line,
-            milliseconds(line.get("timestamp")),
-            lossy=decoded.lossy,
-            parent=parent,
-            header=header,
-            defines=defines,
-        )
+    def shown(self, record: JsonObject, before: Before) -> Shown:
+        what = record.get("type")
+        shown = (_VIEWS.get(what, notes.unknown) if isinstance(what, str) else notes.unknown)(record, before)
+        if record.get("isSidechain") is not True:
+            return shown
+        header: Header = {**shown.header, "sidechain": True}
+        if isinstance(agent := record.get("agentId"), str):
+            header["agent"] = agent
+        return structs.replace(shown, header=header)
 
-    def usage_told(self, record: JsonObject, running: Running) -> tuple[Usage | None, Running]:
-        """Return what the answer on a line took."""
-        return usage.usage(record), running
+    def used(self, record: JsonObject) -> Usage | None:
+        said = record
+        if as_text(record.get("type")) == "progress":
+            said = as_object(as_object(record.get("data")).get("message"))
+        message = as_object(said.get("message"))
+        tokens = counted(as_object(message.get("usage")))
+        cost = dollars(record.get("costUSD"))
+        if not tokens.total and not cost:
+            return None
+        answer = as_text(message.get("id")) or as_text(said.get("uuid"))
+        return Usage(answer, as_text(message.get("model")), tokens, cost)
 
-    def place(self, record: JsonObject, key: str) -> Place | None:
-        """Return where a line holds field ``key``."""
-        return fields.place(record, key)
-
-    def twins(self, record: JsonObject, path: Path, old: str, new: str) -> Iterable[tuple[Path, str]]:
-        """Yield what else a line says of a tool's result."""
-        return twins.twins(record, path, old, new)
+    def twins(self, record: JsonObject, path: ValuePath, old: str, new: str) -> Twins:
+        """Yield the other copies that a line holds of a tool's result or of an attachment."""
+        if path == READ_FILE:
+            for place, text in _said_by_tools(record):
+                if (now := carried_to_numbered(text, old, new)) is None:
+                    now = carried(text, old, new)
+                if now is not None:
+                    yield place, now
+            return
+        if path[0] == _ATTACHMENT:
+            copies = [
+                (place, text) for place, text in texts_in(record.get(_ATTACHMENT), (_ATTACHMENT,)) if place != path
+            ]
+            yield from _changed(copies, old, new)
+            return
+        alike = [place for place, text in _said_by_tools(record) if text == old]
+        if any(place == path for place, _ in _said_by_tools(record)):
+            yield from _changed(
+                list(texts_in(record.get(_RESULT), (_RESULT,))), old, new, alike.index(path), len(alike)
+            )
+        elif path[0] == "message" and isinstance(plan := record.get("planContent"), str):
+            yield from _changed([(("planContent",), plan)], old, new)
 
     def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
-        """Return a line that follows ``previous``."""
-        return compose.compose(kind, text, previous, now_ms)
+        check_text(text)
+        before = object_in(previous)
+        parent = as_text(before.get("uuid")) or as_text(before.get("leafUuid")) or None
+        line: JsonObject
+        if kind is Kind.SUMMARY:
+            line = {"type": "summary", "summary": text, "leafUuid": parent or str(uuid.uuid4())}
+        else:
+            line = {
+                "parentUuid": parent,
+                "isSidechain": before.get("isSidechain") is True,
+                "userType": "external",
+                "sessionId": str(uuid.uuid4()),
+                **{key: before[key] for key in _COPIED if isinstance(before.get(key), str)},
+                **_said(kind, text),
+                "uuid": str(uuid.uuid4()),
+                "timestamp": in_iso(now_ms),
+            }
+        return _encode(line) + (b"\r" if previous and previous.endswith(b"\r") else b"")
+
+
+class ElsewhereLens(ClaudeCodeLens):
+    """Sees lines about another session, such as the summaries of earlier ones that a file begins with: bookkeeping."""
+
+    type_name = "claude-code.elsewhere.v1"
+
+    def shown(self, record: JsonObject, before: Before) -> Shown:
+        return BOOKKEEPING
+
+    def used(self, record: JsonObject) -> Usage | None:
+        return None

@@ -1,23 +1,93 @@
-"""User and assistant lines: what was said, thought, called and returned.
+"""User and assistant lines: texts, thoughts, calls and results.
 
 Shapes as in Anthropic's Messages API, one line a content block in files of today, several in older ones.
+
+Beside the message of a tool's result stands ``toolUseResult``, the program's own copy. It is not shown again; but a
+file that was read is there without line numbers, under its path, and that is a resource. Two things more are named:
+the subagent that ran, and the file that holds output too long for a line.
 """
 
 import re
 
-from store.events.event import Block, BlockType, Compaction, Kind, Path, Resource
-from store.formats.blocks import argument_blocks, numbered
-from store.formats.claude_code.results import pointers, read_resources
-from store.formats.json_view import JsonObject, as_list, as_object, as_text
-from store.formats.lens import Before
-from store.formats.media import file_uri, from_base64, mime_of, suffix_of
-from store.formats.shown import BOOKKEEPING, Header, Shown
+from store.events.event import Block, BlockType, Compaction, Kind, Resource, ValuePath
+from store.formats.core.blocks import argument_blocks
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, scalar
+from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Shown
+from store.formats.core.media import file_uri, from_base64, mime_of, suffix_of
 
-_CONTENT: Path = ("message", "content")
+READ_FILE: ValuePath = ("toolUseResult", "file", "content")
+"""The path of a read file's content without line numbers."""
+
+
+_ide_tag = re.compile(r"<(ide_\w+)>").match
+
+
+class ClaudeContent(Gathered, kw_only=True):
+    """The collected contents of a line."""
+
+    line: JsonObject
+    strict: bool = True
+
+    def add_part(self, part: object, path: ValuePath, name: str = "") -> None:
+        """Add a content block."""
+        what = part.get("type") if isinstance(part, dict) else None
+        if not isinstance(part, dict):
+            self.add_json(part, path, name)
+        elif what == "text" and isinstance(text := part.get("text"), str):
+            tag = _ide_tag(text)
+            self.blocks.append(Block("text", text, name=tag[1] if tag and not name else name, path=(*path, "text")))
+        elif what == "file" and isinstance(opened := as_object(part.get("file")).get("content"), str):
+            named = as_text(as_object(part.get("file")).get("filePath"))
+            self.attach(opened, file_uri(named), mime_of(named), (*path, "file", "content"), name=name)
+        elif what not in ("image", "document") or not self._add_media(part, (*path, "source", "data"), name):
+            self.add_json(part, path, name)
+
+    def _add_media(self, part: JsonObject, place: ValuePath, name: str) -> bool:
+        """Add an image or a document; return whether it is one."""
+        what, source = as_text(part.get("type")), as_object(part.get("source"))
+        mime = as_text(source.get("media_type")) or ("image/png" if what == "image" else "application/octet-stream")
+        encoded = source.get("data")
+        if isinstance(encoded, str) and source.get("type") == "text":
+            self.blocks.append(Block("text", encoded, name=name or "document", path=place))
+            return True
+        if not isinstance(encoded, str) or (data := from_base64(encoded)) is None:
+            return False
+        number = len(self.resources) + 1
+        uri = f"attachment:{as_text(self.line.get('uuid')) or 'line'}/{what}-{number}.{suffix_of(mime)}"
+        shape: BlockType = "image" if what == "image" else "resource"
+        self.attach(data, uri, mime, place, shape=shape, name=name, encoding="base64")
+        return True
+
+
+def _read(line: JsonObject, into: ClaudeContent) -> None:
+    """Add the file that a Read returned (a part of one has its lines as a fragment, ``#L10-20``).
+
+    Fields of the head that point to more of a result: ``subagent`` (the id in its file's name), ``full_output`` (a
+    path).
+    """
+    result = as_object(line.get("toolUseResult"))
+    file = as_object(result.get("file"))
+    path, content = file.get("filePath"), file.get("content")
+    if isinstance(path, str) and isinstance(content, str) and path:
+        lines = total if isinstance(total := file.get("totalLines"), int) else 0
+        uri = file_uri(path) + _fragment(file)
+        into.resources.append(Resource(uri, mime_of(path), content, READ_FILE, lines=lines))
+    for key, name in (("agentId", "subagent"), ("persistedOutputPath", "full_output")):
+        if (value := scalar(result.get(key))) is not None:
+            into.header[name] = value
+
+
+def _fragment(file: JsonObject) -> str:
+    first, count, total = file.get("startLine"), file.get("numLines"), file.get("totalLines")
+    if not (isinstance(first, int) and isinstance(count, int) and isinstance(total, int)):
+        return ""
+    return f"#L{first}-{first + count - 1}" if first > 1 or count < total else ""
+
+
+_CONTENT: ValuePath = ("message", "content")
 _COMMAND_OUTPUT = ("<local-command-stdout>", "<local-command-stderr>", "<bash-stdout>", "<bash-stderr>")
 _INJECTED = ("<local-command-caveat>", "<system-reminder>", "<task-notification>", "Caveat: The messages below")
 _empty_output = re.compile(r"(?:\s*<([\w-]+)>\s*</\1>)+\s*").fullmatch
-_ide_tag = re.compile(r"<(ide_\w+)>").match
 _USUAL_STOPS = frozenset(("end_turn", "tool_use", "stop_sequence"))
 CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
 
@@ -26,15 +96,11 @@ def assistant(line: JsonObject, before: Before) -> Shown:
     """View a line of the model: text, thinking or tool calls."""
     message = as_object(line.get("message"))
     content = message.get("content")
-    header: Header = {}
-    if isinstance(content, str):
-        _model(message, line, header)
-        return Shown(Kind.ASSISTANT, (Block("text", content, path=_CONTENT),), header=header)
+    into = ClaudeContent(line=line)
     kind = Kind.RECORD
-    tool = ""
-    blocks: list[Block] = []
-    defines: list[tuple[str, str]] = []
-    calls = 0
+    if isinstance(content, str):
+        into.blocks.append(Block("text", content, path=_CONTENT))
+        kind = Kind.ASSISTANT
     parts = as_list(content)
     for at, part in enumerate(parts):
         if not isinstance(part, dict):
@@ -43,85 +109,61 @@ def assistant(line: JsonObject, before: Before) -> Shown:
         match part.get("type"):
             case "text":
                 if isinstance(text := part.get("text"), str):
-                    blocks.append(Block("text", text, path=(*path, "text")))
+                    into.blocks.append(Block("text", text, path=(*path, "text")))
                     kind = kind if kind is Kind.TOOL_CALL else Kind.ASSISTANT
             case "thinking":
                 if text := as_text(part.get("thinking")):
-                    name = "thinking" if len(parts) > 1 else ""
-                    blocks.append(Block("text", text, name=name, path=(*path, "thinking")))
+                    into.text(text, (*path, "thinking"), "thinking" if len(parts) > 1 else "")
                     kind = kind or Kind.REASONING
             case "redacted_thinking":
                 continue
             case str(called) if called in CALLS:
-                name, call = as_text(part.get("name")), as_text(part.get("id"))
-                label = "arguments"
-                if calls:
-                    label = f"call{calls + 1}.arguments"
-                    header |= {f"tool_{calls + 1}": name, f"id_{calls + 1}": call}
-                else:
-                    tool = name
-                    header |= {"id": call} if call else {}
-                calls += 1
-                if call:
-                    defines.append((call, name))
-                blocks += argument_blocks(part.get("input"), (*path, "input"), label)
+                label = into.call(part, path, "name", "id")
+                into.blocks += argument_blocks(part.get("input"), (*path, "input"), label)
                 kind = Kind.TOOL_CALL
-            case other:
-                blocks += _other(part, path, as_text(other))
+            case _:
+                into.add_json(part, path)
                 kind = kind or Kind.ASSISTANT
     if kind is Kind.RECORD:
         return BOOKKEEPING
-    _model(message, line, header)
-    return Shown(kind, tuple(blocks), tool, header, tuple(defines))
+    into.places["model"], into.places["stop_reason"] = ("message", "model"), ("message", "stop_reason")
+    if model := as_text(message.get("model")):
+        into.header["model"] = model
+    stop = as_text(message.get("stop_reason"))
+    if stop and stop not in _USUAL_STOPS:
+        into.header["stop_reason"] = stop
+    if line.get("isApiErrorMessage") is True:
+        into.header["api_error"] = True
+    return into.shown(kind)
 
 
 def user(line: JsonObject, before: Before) -> Shown:
-    """View a line of the user's side: a request, or what tools and the program itself put there."""
+    """View a line of the user's side: a request, or something that tools or the program itself put there."""
     content = as_object(line.get("message")).get("content")
     if isinstance(content, str):
-        kind = _kind_of_text(line, content)
-        if kind is Kind.RECORD:
-            return BOOKKEEPING
-        said = (Block("text", content, path=_CONTENT),)
-        return Shown(kind, said, compaction=_compaction(kind, said))
-    header: Header = {}
-    tool = ""
-    results = 0
-    blocks: list[Block] = []
-    resources: list[Resource] = []
+        kind, said = _kind_of_text(line, content), (Block("text", content, path=_CONTENT),)
+        return Shown(kind, said, compaction=_compaction(kind, said)) if kind is not Kind.RECORD else BOOKKEEPING
+    into = ClaudeContent(line=line)
     for at, part in enumerate(as_list(content)):
         if not isinstance(part, dict):
             continue
+        path = (*_CONTENT, at)
         if part.get("type") == "tool_result":
-            results += 1
-            call = as_text(part.get("tool_use_id"))
-            number = f"_{results}" if results > 1 else ""
-            header[f"id{number}"] = call
-            header[f"is_error{number}"] = part.get("is_error") is True
-            if results == 1:
-                tool = before.tool(call)
-            label = f"result{results}" if results > 1 else ""
-            _content_blocks(line, part.get("content"), (*_CONTENT, at, "content"), label, blocks, resources)
+            label = into.result(part, path, "tool_use_id")
+            into.failed(part, path, "is_error")
+            if into.results == 1:
+                into.tool = before.tool(as_text(part.get("tool_use_id")))
+            into.add(part.get("content"), (*path, "content"), label)
         else:
-            _content_block(line, part, (*_CONTENT, at), "", blocks, resources)
-    if results:
-        resources += read_resources(line)
-        header |= pointers(line)
-        return Shown(Kind.TOOL_RESULT, tuple(blocks), tool, header, (), tuple(resources))
-    if not blocks:
+            into.add_part(part, path)
+    if into.results:
+        _read(line, into)
+        return into.shown(Kind.TOOL_RESULT)
+    if not into.blocks:
         return BOOKKEEPING
-    spoken = [block.text for block in blocks if block.text is not None and not block.name]
+    spoken = [block.text for block in into.blocks if block.text is not None and not block.name]
     kind = _kind_of_text(line, next(filter(None, spoken), "")) if spoken else Kind.USER
-    compaction = _compaction(kind, tuple(blocks))
-    return Shown(kind or Kind.USER, tuple(blocks), "", header, (), tuple(resources), compaction)
-
-
-def prompt_blocks(line: JsonObject, prompt: object, path: Path) -> tuple[tuple[Block, ...], tuple[Resource, ...]]:
-    """Return the blocks and resources of content that is a string or a list of content blocks."""
-    blocks: list[Block] = []
-    resources: list[Resource] = []
-    _content_blocks(line, prompt, path, "", blocks, resources)
-    return tuple(blocks), tuple(resources)
+    return into.shown(kind or Kind.USER, _compaction(kind, tuple(into.blocks)))
 
 
 def _kind_of_text(line: JsonObject, text: str) -> Kind:
@@ -136,71 +178,3 @@ def _kind_of_text(line: JsonObject, text: str) -> Kind:
 
 def _compaction(kind: Kind, summary: tuple[Block, ...]) -> Compaction | None:
     return Compaction(summary) if kind is Kind.SUMMARY else None
-
-
-def _model(message: JsonObject, line: JsonObject, header: Header) -> None:
-    if model := as_text(message.get("model")):
-        header["model"] = model
-    stop = as_text(message.get("stop_reason"))
-    if stop and stop not in _USUAL_STOPS:
-        header["stop_reason"] = stop
-    if line.get("isApiErrorMessage") is True:
-        header["api_error"] = True
-
-
-def _content_blocks(
-    line: JsonObject, content: object, path: Path, label: str, blocks: list[Block], resources: list[Resource]
-) -> None:
-    if isinstance(content, str):
-        blocks.append(Block("text", content, name=label, path=path))
-    elif isinstance(content, list):
-        for at, part in enumerate(content):
-            _content_block(line, part, (*path, at), label, blocks, resources)
-    elif content is not None:
-        blocks += argument_blocks(content, path, label or "content")
-
-
-def _content_block(
-    line: JsonObject, part: object, path: Path, label: str, blocks: list[Block], resources: list[Resource]
-) -> None:
-    if isinstance(part, str):
-        blocks.append(Block("text", part, name=label, path=path))
-        return
-    if not isinstance(part, dict):
-        blocks += argument_blocks(part, path, numbered(label or "content", path))
-        return
-    what = part.get("type")
-    text = part.get("text")
-    if what == "text" and isinstance(text, str):
-        tag = _ide_tag(text)
-        blocks.append(Block("text", text, name=tag[1] if tag and not label else label, path=(*path, "text")))
-        return
-    if what in ("image", "document"):
-        source = as_object(part.get("source"))
-        mime = as_text(source.get("media_type")) or ("image/png" if what == "image" else "application/octet-stream")
-        encoded = source.get("data")
-        if isinstance(encoded, str) and source.get("type") == "text":
-            blocks.append(Block("text", encoded, name=label or "document", path=(*path, "source", "data")))
-            return
-        data = from_base64(encoded) if isinstance(encoded, str) else None
-        if data is not None:
-            uri = f"attachment:{as_text(line.get('uuid')) or 'line'}/{what}-{len(resources) + 1}.{suffix_of(mime)}"
-            place = (*path, "source", "data")
-            shape: BlockType = "image" if what == "image" else "resource"
-            blocks.append(Block(shape, data=data, name=label, uri=uri, mime=mime, path=place, encoding="base64"))
-            resources.append(Resource(uri, mime, data, place, "base64"))
-            return
-    if what == "file" and isinstance(opened := as_object(part.get("file")).get("content"), str):
-        named = as_text(as_object(part.get("file")).get("filePath"))
-        uri, mime = file_uri(named), mime_of(named)
-        place = (*path, "file", "content")
-        blocks.append(Block("resource", opened, name=label, uri=uri, mime=mime, path=place))
-        resources.append(Resource(uri, mime, opened, place))
-        return
-    blocks += _other(part, path, label or as_text(what))
-
-
-def _other(part: JsonObject, path: Path, label: str) -> tuple[Block, ...]:
-    """Show a content block of another type as JSON."""
-    own = {key: item for key, item in part.items() if key != "type"}
-    return argument_blocks(own, path, numbered(label or "content", path))

@@ -2,76 +2,60 @@
 
 import re
 
-from store.events.event import Block, Kind, Resource
-from store.formats.blocks import argument_blocks
-from store.formats.claude_code.envelope import beside_envelope
-from store.formats.claude_code.messages import prompt_blocks
-from store.formats.json_view import JsonObject, as_object, as_text, scalar
-from store.formats.lens import Before
-from store.formats.media import file_uri, mime_of
-from store.formats.shown import BOOKKEEPING, Header, Shown
+from store.events.event import Block, Kind
+from store.formats.claude_code.messages import ClaudeContent
+from store.formats.core.blocks import argument_blocks
+from store.formats.core.json_view import JsonObject, as_object, as_text, scalar
+from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Header, Shown
+from store.formats.core.media import file_uri, mime_of
 
-BOOKKEEPING_TYPES = frozenset(
+_IDS = ("agentId", "parentToolUseID", "promptId", "requestId", "sessionId", "session_id", "toolUseID", "uuid")
+_LINKS = ("logicalParentUuid", "parentUuid")
+_OF_THE_PROGRAM = ("cwd", "entrypoint", "gitBranch", "slug", "userType", "version")
+_OF_THE_LINE = ("isMeta", "isSidechain", "level", "message", "subtype", "timestamp", "type")
+ENVELOPE = frozenset((*_IDS, *_LINKS, *_OF_THE_PROGRAM, *_OF_THE_LINE))
+"""Fields that any line may carry and that say nothing a reader of the conversation asks for."""
+
+
+def beside_envelope(line: JsonObject) -> JsonObject:
+    """Return the fields of a line that are its own."""
+    return {key: value for key, value in line.items() if key not in ENVELOPE}
+
+
+OF_THE_SESSION = frozenset(
     [
-        "agent-color",
         "agent-name",
         "agent-setting",
         "ai-title",
         "attribution-snapshot",
         "bridge-session",
-        "content-replacement",
         "custom-title",
-        "file-history-delta",
-        "file-history-snapshot",
         "last-prompt",
         "mode",
         "permission-mode",
-        "progress",
+        "pr-link",
         "queue-operation",
-        "speculation-accept",
         "tag",
-        "task-summary",
-        "worktree-state",
     ]
 )
+"""The types of lines that are no part of the tree, and that only this program writes."""
+
+_OF_RECORDING = ("content-replacement", "file-history-delta", "file-history-snapshot", "progress", "speculation-accept")
+BOOKKEEPING_TYPES = OF_THE_SESSION - {"pr-link"} | {*_OF_RECORDING, "agent-color", "task-summary", "worktree-state"}
 """Line types that no reader asks for; titles among them are read when a session is described."""
 
 _EMPTY_OUTPUT = re.compile(r"(?:\s*<(local-command-\w+)>\s*</\1>)*\s*").fullmatch
+_CONFIGURING = ("agent_listing_delta", "command_permissions", "deferred_tools_delta", "mcp_instructions_delta")
+_REMINDING = ("critical_system_reminder", "hook_additional_context", "task_reminder", "todo_reminder")
+_ATTACHING = ("directory", "file", "invoked_skills", "nested_memory", "plan_file_reference", "skill_listing")
 _ATTACHMENT_KINDS = {
-    "agent_listing_delta": Kind.CONFIG,
-    "command_permissions": Kind.CONFIG,
-    "critical_system_reminder": Kind.SYSTEM,
-    "deferred_tools_delta": Kind.CONFIG,
-    "directory": Kind.SYSTEM,
-    "file": Kind.SYSTEM,
-    "hook_additional_context": Kind.SYSTEM,
-    "invoked_skills": Kind.SYSTEM,
-    "mcp_instructions_delta": Kind.CONFIG,
-    "nested_memory": Kind.SYSTEM,
-    "output_style": Kind.CONFIG,
-    "plan_file_reference": Kind.SYSTEM,
-    "skill_listing": Kind.SYSTEM,
-    "task_reminder": Kind.SYSTEM,
-    "todo_reminder": Kind.SYSTEM,
+    **dict.fromkeys((*_CONFIGURING, "output_style"), Kind.CONFIG),
+    **dict.fromkeys((*_REMINDING, *_ATTACHING), Kind.SYSTEM),
 }
 _QUIET_ATTACHMENTS = frozenset(("auto_mode", "auto_mode_exit", "date_change"))
-_ATTACHMENT_BOOKKEEPING = frozenset(
-    [
-        "command",
-        "durationMs",
-        "exitCode",
-        "hookEvent",
-        "hookName",
-        "isInitial",
-        "isSubAgent",
-        "itemCount",
-        "reminderType",
-        "skillCount",
-        "stdout",
-        "toolUseID",
-        "type",
-    ]
-)
+_OF_HOOKS = ("command", "durationMs", "exitCode", "hookEvent", "hookName", "stdout", "toolUseID", "type")
+_OF_LISTINGS = ("isInitial", "isSubAgent", "itemCount", "reminderType", "skillCount")
+_ATTACHMENT_BOOKKEEPING = frozenset((*_OF_HOOKS, *_OF_LISTINGS))
 
 
 def summary(line: JsonObject, before: Before) -> Shown:
@@ -115,25 +99,21 @@ def system(line: JsonObject, before: Before) -> Shown:
 
 
 def attachment(line: JsonObject, before: Before) -> Shown:
-    """View what the program put into the context by itself: hook output, listings, files, queued messages."""
+    """View an addition of the program to the context: hook output, listings, files, queued messages."""
     attached = as_object(line.get("attachment"))
     what = as_text(attached.get("type"))
-    header: Header = {"attachment": what}
+    into = ClaudeContent(line=line, header={"attachment": what})
     if hook := as_text(attached.get("hookName")):
-        header["hook"] = hook
+        into.header["hook"] = hook
     if what in _QUIET_ATTACHMENTS:
         return BOOKKEEPING
     if what == "queued_command":
-        blocks, resources = prompt_blocks(line, attached.get("prompt"), ("attachment", "prompt"))
+        into.add(attached.get("prompt"), ("attachment", "prompt"))
         kind = Kind.USER if attached.get("commandMode", "prompt") == "prompt" else Kind.NOTE
-        said = any(block.text or block.data for block in blocks)
-        return Shown(kind, blocks, header=header, resources=resources) if said else BOOKKEEPING
-    kind = _ATTACHMENT_KINDS.get(what, Kind.NOTE)
-    if (file := _attached_file(attached)) is not None:
-        block, resource = file
-        return Shown(kind, (block,), header=header, resources=(resource,))
-    blocks = _attachment_blocks(attached)
-    return Shown(kind, blocks, header=header) if blocks else BOOKKEEPING
+        return into.shown(kind) if any(block.text or block.data for block in into.blocks) else BOOKKEEPING
+    if not _attach_file(attached, into):
+        into.blocks += _attachment_blocks(attached)
+    return into.shown_if_any(_ATTACHMENT_KINDS.get(what, Kind.NOTE))
 
 
 def unknown(line: JsonObject, before: Before) -> Shown:
@@ -154,7 +134,7 @@ def _attachment_blocks(attached: JsonObject) -> tuple[Block, ...]:
     texts: list[Block] = []
     rest: JsonObject = {}
     for key, value in attached.items():
-        if key in _ATTACHMENT_BOOKKEEPING or value in ("", None) or value == [] or value == {}:
+        if key in _ATTACHMENT_BOOKKEEPING or value in ("", None) or value in ([], {}):
             continue
         if key == "content" and isinstance(value, str):
             texts.append(Block("text", value, path=("attachment", "content")))
@@ -165,14 +145,14 @@ def _attachment_blocks(attached: JsonObject) -> tuple[Block, ...]:
     return (*texts, *argument_blocks(rest, ("attachment",), "attachment"))
 
 
-def _attached_file(attached: JsonObject) -> tuple[Block, Resource] | None:
-    """Return a file that was put into the context whole (``file`` and ``nested_memory``)."""
+def _attach_file(attached: JsonObject, into: Gathered) -> bool:
+    """Add a file that was put into the context whole (``file``, ``nested_memory``); return whether it is one."""
     content = as_object(attached.get("content"))
     inner = content.get("file")
     holder, path = (inner, "filePath") if isinstance(inner, dict) else (content, "path")
     named, text = holder.get(path), holder.get("content")
     if not isinstance(named, str) or not named or not isinstance(text, str):
-        return None
-    uri, mime = file_uri(named), mime_of(named)
+        return False
     place = ("attachment", "content", "file", "content") if holder is inner else ("attachment", "content", "content")
-    return Block("resource", text, uri=uri, mime=mime, path=place), Resource(uri, mime, text, place)
+    into.attach(text, file_uri(named), mime_of(named), place)
+    return True

@@ -5,103 +5,123 @@ reasoning, comes before its item, as those of a turn do that ends: where items a
 these are as well. A tool's event has the id of its call.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
-from store.events.event import Block, Kind, Path
-from store.formats.blocks import argument_blocks
-from store.formats.codex.content import Content
-from store.formats.codex.items import ITEMS, SAID, USER, alone, failed
-from store.formats.json_view import JsonObject, as_object, as_text, scalar
-from store.formats.lens import Before
-from store.formats.shown import BOOKKEEPING, Header, Shown
+from store.events.event import Block, Compaction, Kind, ValuePath
+from store.formats.codex.items import ITEMS, SAID, USER, CodexContent, ItemView, alone
+from store.formats.core.blocks import argument_blocks
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, scalar
+from store.formats.core.lens import BOOKKEEPING, Before, Header, Shown
 
-_View = Callable[[JsonObject, Path, Before], Shown]
+_FIELDS = {
+    "session": "id",
+    "forked_from": "forked_from_id",
+    "parent_session": "parent_thread_id",
+    "agent": "agent_nickname",
+    "cwd": "cwd",
+    "originator": "originator",
+    "version": "cli_version",
+    "model_provider": "model_provider",
+}
+"""The fields in the head of a session's first event, and the members that hold them."""
 
-_QUIET = frozenset(
-    [
-        "agent_reasoning_section_break",
-        "background_event",
-        "codex/event/raw_item",
-        "context_compacted",
-        "item_started",
-        "mcp_startup_complete",
-        "mcp_startup_update",
-        "plan_update",
-        "raw_response_item",
-        "session_configured",
-        "shutdown_complete",
-        "skills_update_available",
-        "sub_agent_activity",
-        "task_started",
-        "thread_goal_updated",
-        "thread_name_updated",
-        "thread_settings_applied",
-        "token_count",
-        "turn.completed",
-        "turn.started",
-        "turn_diff",
-        "turn_started",
-    ]
-)
+
+def session_meta(value: JsonObject, base: ValuePath, before: Before) -> Shown:
+    """View the first line of a session: its identity, and the instructions that the model got."""
+    into = CodexContent(base=base)
+    for name, key in _FIELDS.items():
+        into.field(name, value.get(key), *base, key)
+    into.text(as_text(as_object(value.get("base_instructions")).get("text")), (*base, "base_instructions", "text"))
+    name = "instructions" if into.blocks else ""
+    into.text(as_text(value.get("instructions")), (*base, "instructions"), name)
+    return into.shown(Kind.CONFIG)
+
+
+def compacted(value: JsonObject, base: ValuePath, before: Before) -> Shown:
+    """View a compaction: the summary that stands for all before it, from here on, with the requests that stay.
+
+    Today's programs leave the summary to the service, which encrypts it, or keep it as the last of the requests.
+    """
+    blocks: list[Block] = []
+    header: Header = {}
+    if text := as_text(value.get("message")):
+        blocks.append(Block("text", text, path=(*base, "message")))
+    history = as_list(value.get("replacement_history"))
+    encrypted = any(as_text(as_object(item).get("type")).startswith("compaction") for item in history)
+    if encrypted:
+        header["encrypted"] = True
+    if history:
+        header["kept"] = len(history)
+    # text that only the model can read must not take the place of readable text
+    sent = () if encrypted else _requests(history) or tuple(blocks)
+    return Shown(Kind.SUMMARY, tuple(blocks), header=header, compaction=Compaction(sent) if sent else None)
+
+
+def _requests(history: list[object]) -> tuple[Block, ...]:
+    """Return the texts of the user's messages in a history, a summary at its end included."""
+    content = CodexContent()
+    for item in map(as_object, history):
+        if item.get("type") == "message" and item.get("role") == "user":
+            content.add(item.get("content"), ())
+    return tuple(block for block in content.blocks if block.text)
+
+
+_OF_TURNS = ("task_started", "turn.completed", "turn.started", "turn_diff", "turn_started")
+_OF_THREADS = ("thread_goal_updated", "thread_name_updated", "thread_settings_applied", "sub_agent_activity")
+_OF_STARTING = ("mcp_startup_complete", "mcp_startup_update", "session_configured", "skills_update_available")
+_OF_ITEMS = ("agent_reasoning_section_break", "codex/event/raw_item", "item_started", "raw_response_item")
+_OF_WORK = ("background_event", "context_compacted", "plan_update", "shutdown_complete", "token_count")
+_QUIET = frozenset((*_OF_TURNS, *_OF_THREADS, *_OF_STARTING, *_OF_ITEMS, *_OF_WORK))
 """Types of events that no reader asks for; names among them are read when a session is described."""
 
 _WHOSE = frozenset(("call_id", "callId", "thread_id", "threadId", "turn_id", "turnId", "type"))
 _OF_EVERY_END = frozenset(("completed_at", "duration_ms", "last_agent_message", "started_at", "time_to_first_token_ms"))
 OUTPUTS = ("aggregated_output", "stdout", "formatted_output")
-"""What a command's event may hold its output as, all of it first."""
+"""The members that may hold the output of a command, all of it first."""
 
 
-def event(value: JsonObject, base: Path, before: Before) -> Shown:
+def event(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     """View an event of any type."""
     what = as_text(value.get("type"))
     if what in _QUIET or what.endswith(("_begin", "_delta")):
         return BOOKKEEPING
-    return _VIEWS.get(what, _other)(value, base, before)
+    return _VIEWS.get(what, _note)(value, base, before)
 
 
-def _user(value: JsonObject, base: Path, before: Before) -> Shown:
+def _user(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     told = before.tool(USER)
     if told == SAID:
         return Shown(Kind.RECORD, tool=told, defines=((USER, ""),))
-    content = Content()
-    content.add(value.get("message"), (*base, "message"))
+    into = CodexContent(base=base)
+    into.add(value.get("message"), (*base, "message"))
     for key in ("images", "local_images"):
-        urls = value.get(key)
-        for at, url in enumerate(urls if isinstance(urls, list) else ()):
-            if isinstance(url, str) and not content.image(url, (*base, key, at)):
-                content.add(url, (*base, key, at), f"{key}[{at}]")
-    if not content.blocks:
+        for at, url in enumerate(as_list(value.get(key))):
+            if isinstance(url, str) and not into.image(url, (*base, key, at)):
+                into.add(url, (*base, key, at), f"{key}[{at}]")
+    if not into.blocks:
         return Shown(Kind.RECORD, tool=told, defines=((USER, ""),))
-    defines = ((USER, alone(as_text(value.get("message")))),)
-    return Shown(Kind.USER, tuple(content.blocks), "", {}, defines, tuple(content.resources))
+    into.defines.append((USER, alone(as_text(value.get("message")))))
+    return into.shown(Kind.USER)
 
 
-def _agent(value: JsonObject, base: Path, before: Before) -> Shown:
-    return _unless_items(Kind.ASSISTANT, value, "message", base, before)
-
-
-def _reasoning(value: JsonObject, base: Path, before: Before) -> Shown:
-    return _unless_items(Kind.REASONING, value, "text", base, before)
-
-
-def _unless_items(kind: Kind, value: JsonObject, key: str, base: Path, before: Before) -> Shown:
+def _unless_items(kind: Kind, key: str, value: JsonObject, base: ValuePath, before: Before) -> Shown:
     """View a text that an item says too, if there are any."""
     told = before.tool(ITEMS)
     if told == SAID or not (text := as_text(value.get(key))):
         return Shown(Kind.RECORD, tool=told)
-    header: Header = {}
-    if (phase := scalar(value.get("phase"))) is not None:
-        header["phase"] = phase
-    return Shown(kind, (Block("text", text, path=(*base, key)),), told, header, ((ITEMS, told),))
+    into = CodexContent(base=base, tool=told, defines=[(ITEMS, told)])
+    into.text(text, (*base, key))
+    into.own(value, "phase")
+    return into.shown(kind)
 
 
-def _completed(value: JsonObject, base: Path, before: Before) -> Shown:
-    """View an item of the program's own list of them."""
+def _completed(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     told = before.tool(ITEMS)
     held, path = as_object(value.get("item")), (*base, "item")
     if told == SAID:
         return Shown(Kind.RECORD, tool=told)
-    content = Content()
+    content = CodexContent(tool=told, defines=[(ITEMS, told)])
     kind = Kind.NOTE
     what = as_text(held.get("type"))
     match what:
@@ -121,34 +141,34 @@ def _completed(value: JsonObject, base: Path, before: Before) -> Shown:
         case _:
             own = {key: inner for key, inner in held.items() if key not in ("id", "type")}
             content.blocks += argument_blocks(own, path, "item")
-    header: Header = {"item": what} if kind is Kind.NOTE and what else {}
-    shown = kind if content.blocks else Kind.RECORD
-    return Shown(shown, tuple(content.blocks), told, header, ((ITEMS, told),), tuple(content.resources))
+    if kind is Kind.NOTE and what:
+        content.header["item"] = what
+    return content.shown(kind if content.blocks else Kind.RECORD)
 
 
-def _finished(value: JsonObject, base: Path, before: Before) -> Shown:
-    """View the end of a turn: what was said last was said before, but why it failed was not."""
+def _finished(value: JsonObject, base: ValuePath, before: Before) -> Shown:
+    """View the end of a turn: its last message was shown before, but the reason of a failure was not."""
     if not value.get("error"):
         return BOOKKEEPING
-    return _note({key: inner for key, inner in value.items() if key not in _OF_EVERY_END}, base)
+    return _note({key: inner for key, inner in value.items() if key not in _OF_EVERY_END}, base, before)
 
 
-def _tool(value: JsonObject, base: Path, before: Before) -> Shown:
-    """View what a tool did whose call, and so its output, is no item. The tool is called as the event is."""
+def _tool(value: JsonObject, base: ValuePath, before: Before) -> Shown:
+    """View the work of a tool whose call, and so its output, is no item. The tool is named after the event."""
     call = as_text(value.get("call_id")) or as_text(value.get("callId"))
     own = as_text(value.get("type"))
     if (told := before.tool(call)) not in ("", own):
         return Shown(Kind.RECORD, tool=told)
-    header: Header = {"id": call} if call else {}
-    for key in ("exit_code", "success"):
-        if (held := scalar(value.get(key))) is not None:
-            header[key] = held
-    header |= failed(header.get("exit_code", 0) != 0 or header.get("success") is False)
+    into = CodexContent(base=base, tool=own)
+    into.result(value, base, "call_id" if as_text(value.get("call_id")) else "callId")
+    into.own(value, "exit_code", "success")
+    header = into.header
+    into.failed_if(header.get("exit_code", 0) != 0 or header.get("success") is False)
     rest = {key: inner for key, inner in value.items() if key not in header.keys() | _WHOSE and inner not in ("", None)}
     for key, _ in repeated_outputs(value):
         del rest[key]
-    kind = Kind.TOOL_CALL if own.endswith("_request") else Kind.TOOL_RESULT
-    return Shown(kind, argument_blocks(rest, base, "event"), own, header)
+    into.blocks += argument_blocks(rest, base, "event")
+    return into.shown(Kind.TOOL_CALL if own.endswith("_request") else Kind.TOOL_RESULT)
 
 
 def repeated_outputs(value: JsonObject) -> Iterator[tuple[str, str]]:
@@ -159,45 +179,39 @@ def repeated_outputs(value: JsonObject) -> Iterator[tuple[str, str]]:
     yield from ((key, text) for key, text in outputs if text and text == first and key != shown)
 
 
-def _searched(value: JsonObject, base: Path, before: Before) -> Shown:
-    """View what a search found, where that is told."""
+def _searched(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     if not value.get("results"):
         return _repeated(value, base, before)
     rest = {key: inner for key, inner in value.items() if key not in _WHOSE and inner not in ("", None)}
-    call = as_text(value.get("call_id"))
-    header: Header = {"id": call} if call else {}
-    return Shown(Kind.TOOL_RESULT, argument_blocks(rest, base, "event"), "web_search", header)
+    into = CodexContent(tool="web_search")
+    into.result(value, base, "call_id")
+    into.blocks += argument_blocks(rest, base, "event")
+    return into.shown(Kind.TOOL_RESULT)
 
 
-def _repeated(value: JsonObject, base: Path, before: Before) -> Shown:
-    """View what items repeat in words, if there are any."""
+def _repeated(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     told = before.tool(ITEMS)
     if told == SAID:
         return Shown(Kind.RECORD, tool=told)
-    note = _note(value, base)
+    note = _note(value, base, before)
     return Shown(note.kind, note.blocks, told, note.header, ((ITEMS, told),))
 
 
-def _review(value: JsonObject, base: Path, before: Before) -> Shown:
+def _review(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     hint = value.get("user_facing_hint")
     if isinstance(hint, str) and hint:
         block = Block("text", hint, path=(*base, "user_facing_hint"))
         return Shown(Kind.NOTE, (block,), header={"record": "entered_review_mode"})
-    return _note(value, base)
+    return _note(value, base, before)
 
 
-def _agents(value: JsonObject, base: Path, before: Before) -> Shown:
-    """View what happened to an agent whose call is no item."""
+def _agents(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     if told := before.tool(as_text(value.get("call_id"))):
         return Shown(Kind.RECORD, tool=told)
-    return _note(value, base)
+    return _note(value, base, before)
 
 
-def _other(value: JsonObject, base: Path, before: Before) -> Shown:
-    return _note(value, base)
-
-
-def _note(value: JsonObject, base: Path) -> Shown:
+def _note(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     """View an event as a message, if it has one, and the rest as JSON."""
     header: Header = {}
     if (what := scalar(value.get("type"))) is not None:
@@ -211,27 +225,20 @@ def _note(value: JsonObject, base: Path) -> Shown:
     return Shown(Kind.NOTE, blocks, header=header)
 
 
-_VIEWS: dict[str, _View] = {
-    "agent_message": _agent,
-    "agent_reasoning": _reasoning,
-    "agent_reasoning_raw_content": _reasoning,
-    "collab_agent_interaction_end": _agents,
-    "collab_agent_spawn_end": _agents,
-    "collab_close_end": _agents,
-    "collab_resume_end": _agents,
-    "collab_waiting_end": _agents,
-    "dynamic_tool_call_request": _tool,
-    "dynamic_tool_call_response": _tool,
+_OF_AGENTS = ("collab_agent_interaction", "collab_agent_spawn", "collab_close", "collab_resume", "collab_waiting")
+_OF_TOOLS = ("exec_command_end", "mcp_tool_call_end", "patch_apply_end", "view_image_tool_call")
+_VIEWS: dict[str, ItemView] = {
+    **dict.fromkeys((f"{what}_end" for what in _OF_AGENTS), _agents),
+    **dict.fromkeys((*_OF_TOOLS, "dynamic_tool_call_request", "dynamic_tool_call_response"), _tool),
+    "agent_message": partial(_unless_items, Kind.ASSISTANT, "message"),
+    "agent_reasoning": partial(_unless_items, Kind.REASONING, "text"),
+    "agent_reasoning_raw_content": partial(_unless_items, Kind.REASONING, "text"),
     "entered_review_mode": _review,
-    "exec_command_end": _tool,
     "exited_review_mode": _repeated,
     "image_generation_end": _repeated,
     "item_completed": _completed,
-    "mcp_tool_call_end": _tool,
-    "patch_apply_end": _tool,
     "task_complete": _finished,
     "turn_complete": _finished,
     "user_message": _user,
-    "view_image_tool_call": _tool,
     "web_search_end": _searched,
 }

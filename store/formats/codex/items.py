@@ -2,23 +2,95 @@
 
 from collections.abc import Callable
 
-from store.events.event import Block, Kind, Path
-from store.formats.blocks import argument_blocks
-from store.formats.codex.content import Content, plain_text
-from store.formats.json_view import JsonObject, as_object, as_text, scalar
-from store.formats.lens import Before
-from store.formats.nested import document_blocks, document_in
-from store.formats.shown import BOOKKEEPING, Header, Shown
+from store.events.event import Block, Kind, ValuePath
+from store.formats.core.blocks import argument_blocks, document_blocks, document_in, numbered
+from store.formats.core.json_view import JsonObject, as_object, as_text
+from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Header, Shown, unknown_record
+from store.formats.core.media import as_data_url, from_base64, suffix_of
 from store.ids import hash_bytes
 
-ITEMS = "codex: items"
-"""What every item defines: from here on, what events say is said by items too."""
-USER = "codex: user"
-"""What a request defines: the next event that tells of a request tells of this one."""
-SAID = "said"
-"""As what both are defined where an item says it. A request that only an event told of is defined as :func:`alone`."""
+_TEXTS = frozenset(("input_text", "inputText", "output_text", "reasoning_text", "summary_text", "text", "Text"))
+_IMAGES = frozenset(("input_image", "inputImage", "image"))
+_ENVELOPE = frozenset(("type", "timestamp"))
 
-View = Callable[[JsonObject, Path, Before], Shown]
+
+class CodexContent(Gathered):
+    """The collected contents of an item or event, which stands at ``base`` of its line."""
+
+    base: ValuePath = ()
+
+    def own(self, value: JsonObject, *keys: str) -> None:
+        for key in keys:
+            self.field(key, value.get(key), *self.base, key)
+
+    def add_value(self, content: object, path: ValuePath, name: str) -> None:
+        """Add a part that stands alone."""
+        if isinstance(content, dict):
+            self.add_part(content, path, name)
+
+    def image(self, url: str, path: ValuePath, name: str = "") -> bool:
+        """Add an image that stands as a ``data:`` URL at ``path``; return whether it is one."""
+        held = as_data_url(url)
+        if held is not None:
+            self.attach(held.data, self._uri(held.mime), held.mime, path, shape="image", name=name)
+        return held is not None
+
+    def encoded_image(self, encoded: str, mime: str, path: ValuePath) -> None:
+        """Add an image that stands as base64 at ``path``, if it is one."""
+        if encoded and (data := from_base64(encoded)):
+            self.attach(data, self._uri(mime), mime, path, shape="image", encoding="base64")
+
+    def _uri(self, mime: str) -> str:
+        return f"attachment:codex/image-{len(self.resources) + 1}.{suffix_of(mime)}"
+
+    def add_part(self, part: object, path: ValuePath, name: str = "") -> None:
+        """Add one part of a content; an encrypted one says nothing."""
+        if not isinstance(part, dict):
+            self.add_json(part, path, name)
+            return
+        what, text = as_text(part.get("type")), part.get("text")
+        if isinstance(text, str) and (what in _TEXTS or not what):
+            self.blocks.append(Block("text", text, name=name, path=(*path, "text")))
+        elif what in _IMAGES:
+            self._image_part(part, path, name)
+        elif what == "refusal" and isinstance(refusal := part.get("refusal"), str):
+            self.blocks.append(Block("text", refusal, name=name or "refusal", path=(*path, "refusal")))
+        elif what != "encrypted_content":
+            self.add_json(part, path, name)
+
+    def _image_part(self, part: JsonObject, path: ValuePath, name: str) -> None:
+        for key in ("image_url", "imageUrl"):
+            url = part.get(key)
+            if not isinstance(url, str):
+                continue
+            if not self.image(url, (*path, key), name):
+                self.blocks.append(Block("text", url, name=name or numbered("image", path), path=(*path, key)))
+            return
+        if isinstance(data := part.get("data"), str):
+            self.encoded_image(data, as_text(part.get("mimeType")) or "image/png", (*path, "data"))
+
+    def failed_if(self, is_error: bool) -> None:
+        if is_error:
+            self.header["is_error"] = True
+
+
+def plain_text(content: object) -> str:
+    """Return the texts of a content, joined."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    return "".join(as_text(as_object(part).get("text")) for part in content)
+
+
+ITEMS = "codex: items"
+"""A key that every item defines: from here on, items repeat whatever events say."""
+USER = "codex: user"
+"""A key that a request defines: the next event of a request is of this one."""
+SAID = "said"
+"""The value of both keys where an item says it. For a request that only an event told of it is :func:`alone`."""
+
+ItemView = Callable[[JsonObject, ValuePath, Before], Shown]
 
 _WRAPPINGS = ('{"output":', '[{"type":"text",', '[{"text":')
 _INJECTED = (
@@ -44,10 +116,10 @@ _INJECTED = (
     "<user_instructions>",
     "<user_shell_command>",
 )
-"""How messages begin that the program puts into the user's mouth."""
+"""The beginnings of messages that the program writes in the user's name."""
 
 
-def item(value: JsonObject, base: Path, before: Before) -> Shown:
+def item(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     """View an item of any type."""
     what = value.get("type")
     if what is None and "role" in value:
@@ -55,188 +127,172 @@ def item(value: JsonObject, base: Path, before: Before) -> Shown:
     return _VIEWS.get(what if isinstance(what, str) else "", unknown)(value, base, before)
 
 
-def unknown(value: JsonObject, base: Path, before: Before) -> Shown:
+def unknown(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     """View an item of a type that a newer program writes."""
-    what = scalar(value.get("type"))
-    own = {key: inner for key, inner in value.items() if key not in ("type", "timestamp")}
-    header: Header = {"record": what} if what is not None else {}
-    return Shown(Kind.NOTE, argument_blocks(own, base, "record"), header=header)
+    return unknown_record(value, _ENVELOPE, base)
 
 
 def alone(text: str) -> str:
-    """Return what a request is defined as that an event told of, and no item before it."""
+    """Return the value of the key for a request that an event told of, and no item before it."""
     return f"alone {hash_bytes(text.encode()).hex()[:16]}"
 
 
-def failed(is_error: bool) -> Header:
-    """Return what the head of a result says where it failed."""
-    return {"is_error": True} if is_error else {}
-
-
 def is_injected(text: str) -> bool:
-    """Say whether a user's message is one that the program wrote."""
+    """Return whether the program wrote this message in the user's name."""
     return text.startswith(_INJECTED)
 
 
-def _message(value: JsonObject, base: Path, before: Before) -> Shown:
-    content = Content()
-    content.add(value.get("content"), (*base, "content"))
-    if not content.blocks:
+def _message(value: JsonObject, base: ValuePath, before: Before) -> Shown:
+    into = CodexContent(base=base)
+    into.add(value.get("content"), (*base, "content"))
+    if not into.blocks:
         return BOOKKEEPING
-    blocks, resources = tuple(content.blocks), tuple(content.resources)
+    into.places["role"] = (*base, "role")
     match value.get("role"):
         case "user":
             if is_injected(plain_text(value.get("content"))):
-                return Shown(Kind.SYSTEM, blocks, resources=resources)
+                return into.shown(Kind.SYSTEM)
             if before.tool(USER) == (told := alone(plain_text(value.get("content")))):
                 return Shown(Kind.RECORD, tool=told, defines=((USER, ""),))
-            return Shown(Kind.USER, blocks, defines=((USER, SAID),), resources=resources)
+            into.defines.append((USER, SAID))
+            return into.shown(Kind.USER)
         case "assistant":
-            return Shown(Kind.ASSISTANT, blocks, header=_own(value, "model", "phase"), resources=resources)
+            into.own(value, "model", "phase")
+            return into.shown(Kind.ASSISTANT)
         case "developer" | "system":
-            return Shown(Kind.SYSTEM, blocks, resources=resources)
-    return Shown(Kind.NOTE, blocks, header=_own(value, "role"), resources=resources)
+            return into.shown(Kind.SYSTEM)
+    into.own(value, "role")
+    return into.shown(Kind.NOTE)
 
 
-def _agent_message(value: JsonObject, base: Path, before: Before) -> Shown:
-    """View what one agent tells another."""
-    content = Content()
-    content.add(value.get("content"), (*base, "content"))
-    header = _own(value, "author", "recipient")
-    if not content.blocks:
-        header["encrypted"] = True
-    return Shown(Kind.NOTE, tuple(content.blocks), header=header, resources=tuple(content.resources))
+def _agent_message(value: JsonObject, base: ValuePath, before: Before) -> Shown:
+    into = CodexContent(base=base)
+    into.add(value.get("content"), (*base, "content"))
+    into.own(value, "author", "recipient")
+    if not into.blocks:
+        into.header["encrypted"] = True
+    return into.shown(Kind.NOTE)
 
 
-def _reasoning(value: JsonObject, base: Path, before: Before) -> Shown:
-    """View what the model thought: a summary, or all of it; where only the model can read it, the head says so."""
-    content = Content()
-    content.add(value.get("summary"), (*base, "summary"))
-    content.add(value.get("content"), (*base, "content"))
-    blocks = tuple(block for block in content.blocks if block.text)
+def _reasoning(value: JsonObject, base: ValuePath, before: Before) -> Shown:
+    """View a thought: a summary, or all of it; where only the model can read it, the head says so."""
+    into = CodexContent()
+    into.add(value.get("summary"), (*base, "summary"))
+    into.add(value.get("content"), (*base, "content"))
+    blocks = tuple(block for block in into.blocks if block.text)
     header: Header = {"encrypted": True} if value.get("encrypted_content") else {}
     return Shown(Kind.REASONING, blocks, header=header) if blocks or header else BOOKKEEPING
 
 
-def _function_call(value: JsonObject, base: Path, before: Before) -> Shown:
-    name = as_text(value.get("name")) or as_text(as_object(value.get("function")).get("name"))
-    return _call(value, base, name, _written(value.get("arguments"), (*base, "arguments"), "arguments"))
+def _function_call(value: JsonObject, base: ValuePath, before: Before) -> Shown:
+    into = CodexContent(base=base)
+    into.blocks += _written(value.get("arguments"), (*base, "arguments"), "arguments")
+    function = as_object(value.get("function"))
+    into.places["tool"] = (*base, "function", "name") if "name" in function else (*base, "name")
+    return _call(value, as_text(value.get("name")) or as_text(function.get("name")), into)
 
 
-def _custom_call(value: JsonObject, base: Path, before: Before) -> Shown:
-    """View a call whose argument is a text, a patch for instance."""
-    written = value.get("input")
-    blocks = (Block("text", written, name="input", path=(*base, "input")),) if isinstance(written, str) else ()
-    return _call(value, base, as_text(value.get("name")), blocks)
+_CALLED = {
+    "local_shell_call": ("local_shell", "action"),
+    "tool_search_call": ("tool_search", "arguments"),
+    "web_search_call": ("web_search", "action"),
+}
+"""By their types, the tools that calls are always for, and the members that hold their arguments."""
 
 
-def _shell_call(value: JsonObject, base: Path, before: Before) -> Shown:
-    action = {key: inner for key, inner in as_object(value.get("action")).items() if key != "type"}
-    return _call(value, base, "local_shell", argument_blocks(action, (*base, "action"), "arguments"))
+def _own_call(value: JsonObject, base: ValuePath, before: Before) -> Shown:
+    tool, key = _CALLED[as_text(value.get("type"))]
+    into, given = CodexContent(base=base), value.get(key)
+    if tool == "local_shell":
+        given = {key: inner for key, inner in as_object(given).items() if key != "type"}
+    blocks_of = _written if key == "arguments" else argument_blocks
+    into.blocks += blocks_of(given, (*base, key), "arguments")
+    return _call(value, tool, into)
 
 
-def _search_call(value: JsonObject, base: Path, before: Before) -> Shown:
-    action = value.get("action")
-    return _call(value, base, "web_search", argument_blocks(action, (*base, "action"), "arguments"))
+def _custom_call(value: JsonObject, base: ValuePath, before: Before) -> Shown:
+    into = CodexContent(base=base, places={"tool": (*base, "name")})
+    if isinstance(written := value.get("input"), str):
+        into.blocks.append(Block("text", written, name="input", path=(*base, "input")))
+    return _call(value, as_text(value.get("name")), into)
 
 
-def _tool_search_call(value: JsonObject, base: Path, before: Before) -> Shown:
-    return _call(value, base, "tool_search", _written(value.get("arguments"), (*base, "arguments"), "arguments"))
-
-
-def _image_call(value: JsonObject, base: Path, before: Before) -> Shown:
-    content = Content()
+def _image_call(value: JsonObject, base: ValuePath, before: Before) -> Shown:
+    into = CodexContent(base=base)
     if prompt := as_text(value.get("revised_prompt")):
-        content.add(prompt, (*base, "revised_prompt"), "prompt")
-    content.encoded_image(as_text(value.get("result")), "image/png", (*base, "result"))
-    call = _call(value, base, "image_generation", tuple(content.blocks))
-    return Shown(call.kind, call.blocks, call.tool, call.header, call.defines, tuple(content.resources))
+        into.add(prompt, (*base, "revised_prompt"), "prompt")
+    into.encoded_image(as_text(value.get("result")), "image/png", (*base, "result"))
+    return _call(value, "image_generation", into)
 
 
-def _output(value: JsonObject, base: Path, before: Before) -> Shown:
-    """View what a call returned.
-
-    Older programs wrap an output, as ``{"output": …, "metadata": {"exit_code": …}}`` or, that of a server, as a list of
-    parts, in a string.
-    """
-    call = as_text(value.get("call_id"))
-    header: Header = {"id": call} if call else {}
-    tool = before.tool(call) if call else as_text(value.get("name"))
+def _output(value: JsonObject, base: ValuePath, before: Before) -> Shown:
+    """View a call's result, which older programs wrap in a string: with ``metadata``, or as a list of parts."""
+    into = CodexContent(base=base)
+    into.result(value, base, "call_id")
+    into.tool = before.tool(into.asked) if into.asked else as_text(value.get("name"))
     key = "output" if "output" in value else "tools" if "tools" in value else "result"
     output, path = value.get(key), (*base, key)
-    content = Content()
     wrapped = document_in(output) if isinstance(output, str) and output.startswith(_WRAPPINGS) else None
     if isinstance(wrapped, dict) and isinstance(text := wrapped.get("output"), str):
-        content.add(text, (*path, "output"))
+        into.add(text, (*path, "output"))
         exit_code = as_object(wrapped.get("metadata")).get("exit_code")
         if isinstance(exit_code, int):
-            header["exit_code"] = exit_code
-            header |= failed(exit_code != 0)
+            into.field("exit_code", exit_code, *path, "metadata", "exit_code")
+            into.failed_if(exit_code != 0)
     elif isinstance(wrapped, list) and wrapped:
-        content.add(wrapped, path)
+        into.add(wrapped, path)
     elif isinstance(output, dict) and isinstance(text := output.get("content"), str):
-        content.add(text, (*path, "content"))
+        into.add(text, (*path, "content"))
         if isinstance(success := output.get("success"), bool):
-            header["success"] = success
-            header |= failed(not success)
+            into.field("success", success, *path, "success")
+            into.failed_if(not success)
     elif key == "tools":
-        content.blocks += argument_blocks(output, path, "tools")
+        into.blocks += argument_blocks(output, path, "tools")
     else:
-        content.add(output, path)
-    return Shown(Kind.TOOL_RESULT, tuple(content.blocks), tool, header, (), tuple(content.resources))
+        into.add(output, path)
+    return into.shown(Kind.TOOL_RESULT)
 
 
-def _compaction(value: JsonObject, base: Path, before: Before) -> Shown:
-    """View a summary that only the model can read."""
+def _compaction(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     return Shown(Kind.SUMMARY, header={"encrypted": True})
 
 
-def _quiet(value: JsonObject, base: Path, before: Before) -> Shown:
+def _quiet(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     return BOOKKEEPING
 
 
-def _call(value: JsonObject, base: Path, tool: str, blocks: tuple[Block, ...]) -> Shown:
-    call = as_text(value.get("call_id")) or as_text(value.get("id"))
-    header: Header = {"id": call} if call else {}
-    header |= _own(value, "namespace")
+def _call(value: JsonObject, tool: str, into: CodexContent) -> Shown:
+    key = "call_id" if as_text(value.get("call_id")) else "id"
+    into.tool = tool
+    if call := as_text(value.get(key)):
+        into.field("id", call, *into.base, key)
+        into.header["id"] = call
+        into.defines.append((call, tool))
+    into.own(value, "namespace")
     if (status := as_text(value.get("status"))) not in ("", "completed"):
-        header["status"] = status
-    return Shown(Kind.TOOL_CALL, blocks, tool, header, ((call, tool),) if call else ())
+        into.header["status"] = status
+    into.places["status"] = (*into.base, "status")
+    return into.shown(Kind.TOOL_CALL)
 
 
-def _written(arguments: object, path: Path, name: str) -> tuple[Block, ...]:
+def _written(arguments: object, path: ValuePath, name: str) -> tuple[Block, ...]:
     """Return the blocks of arguments, which the model writes as a JSON document in a string."""
     if isinstance(arguments, str):
         return document_blocks(arguments, path, name) if arguments else ()
     return argument_blocks(arguments, path, name)
 
 
-def _own(value: JsonObject, *keys: str) -> Header:
-    """Return those of the members ``keys`` that fit in a head."""
-    return {key: held for key in keys if (held := scalar(value.get(key))) is not None}
-
-
-_VIEWS: dict[str, View] = {
-    "additional_tools": _quiet,
+_VIEWS: dict[str, ItemView] = {
+    **dict.fromkeys(_CALLED, _own_call),
+    **dict.fromkeys(("additional_tools", "compaction_trigger", "ghost_snapshot"), _quiet),
+    **dict.fromkeys(("compaction", "compaction_summary", "context_compaction"), _compaction),
+    **dict.fromkeys(("custom_tool_call_output", "function_call_output", "local_shell_call_output"), _output),
+    **dict.fromkeys(("mcp_tool_call_output", "tool_result", "tool_search_output"), _output),
     "agent_message": _agent_message,
-    "compaction": _compaction,
-    "compaction_summary": _compaction,
-    "compaction_trigger": _quiet,
-    "context_compaction": _compaction,
     "custom_tool_call": _custom_call,
-    "custom_tool_call_output": _output,
     "function_call": _function_call,
-    "function_call_output": _output,
-    "ghost_snapshot": _quiet,
     "image_generation_call": _image_call,
-    "local_shell_call": _shell_call,
-    "local_shell_call_output": _output,
-    "mcp_tool_call_output": _output,
     "message": _message,
     "reasoning": _reasoning,
     "tool_call": _function_call,
-    "tool_result": _output,
-    "tool_search_call": _tool_search_call,
-    "tool_search_output": _output,
-    "web_search_call": _search_call,
 }

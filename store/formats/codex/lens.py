@@ -1,30 +1,111 @@
-"""One line of a rollout as an event."""
+"""One line of a rollout as an event, and the usage of the answers.
 
-from collections.abc import Iterable, Mapping
+``token_count`` counts the session on and on; the same count comes again whenever a limit changes. A fork repeats its
+parent's lines, with new times but behind the parent's own ``session_meta``: so the session that is counted, and how far
+it had come, name an answer.
+"""
 
-from store.events.event import Event, Kind, Path
-from store.events.usage import Running, Usage
-from store.formats.codex import compose, echoes, events, fields, items, notes, usage
-from store.formats.codex.records import said
-from store.formats.editing import EditableLens, Place
-from store.formats.json_view import JsonObject, decode
-from store.formats.lens import Before
-from store.formats.shown import BOOKKEEPING
-from store.formats.times import milliseconds
-from store.formats.unknown import as_it_is
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
 
-_VIEWS: dict[str, items.View] = {
-    "compacted": notes.compacted,
+from msgspec import structs
+
+from store.events.event import Kind, ValuePath
+from store.events.usage import Running, Tokens, Usage
+from store.formats.codex import events, items
+from store.formats.codex.events import OUTPUTS
+from store.formats.codex.items import plain_text
+from store.formats.codex.records import QUIET, Said, said
+from store.formats.core.blocks import document_in
+from store.formats.core.documents import new_record
+from store.formats.core.editing import JsonLens, Near, Twins
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in
+from store.formats.core.lens import BOOKKEEPING, Before, Places, Shown
+from store.formats.core.splices import check_said, put, spell
+from store.formats.core.times import in_iso
+from store.formats.core.token_counts import counted
+from store.formats.core.twins import carried
+
+SPEAKERS = {
+    Kind.ASSISTANT: ("assistant", "output_text"),
+    Kind.SYSTEM: ("developer", "input_text"),
+    Kind.USER: ("user", "input_text"),
+}
+"""The speakers of messages of these kinds, and the type of the parts that hold their texts."""
+
+
+_SAID_IN = {"agent_message": "message", "agent_reasoning": "text", "task_complete": "last_agent_message"}
+
+
+def _put_first(changed: dict[int, bytes], near: Iterable[Near], what: str, old: str, new: str) -> None:
+    """Change ``old`` to ``new`` in the first record of type ``what`` that says ``old``."""
+    if old == new or not old:
+        return
+    for number, record in (found for some in near for found in some):
+        line = said(object_in(record))
+        for path, text in _places(line, what):
+            if text == old and number not in changed:
+                changed[number] = put(record, path, spell(new, record))
+                return
+
+
+def _places(line: Said, what: str) -> Iterator[tuple[ValuePath, str]]:
+    """Yield the place and text of a line of type ``what``: the type of an event, or the role of an item."""
+    if line.what == "event_msg" and line.item.get("type") == what:
+        key = _SAID_IN.get(what, "message")
+        yield (*line.base, key), as_text(line.item.get(key))
+    elif line.what == "response_item" and line.item.get("role") == what:
+        parts = as_list(line.item.get("content"))
+        if len(parts) == 1:
+            yield (*line.base, "content", 0, "text"), as_text(as_object(parts[0]).get("text"))
+
+
+def _put_outputs(changed: dict[int, bytes], near: Iterable[Near], call: str, old: str, new: str) -> None:
+    if old == new or not call:
+        return
+    for number, record in (found for some in near for found in some):
+        line = said(object_in(record))
+        if line.what != "event_msg" or line.item.get("call_id") != call:
+            continue
+        edited = record
+        for key in OUTPUTS:
+            text = line.item.get(key)
+            if isinstance(text, str) and (now := carried(text, old, new)) is not None and now != text:
+                edited = put(edited, (*line.base, key), spell(now, record))
+        if edited != record:
+            changed[number] = edited
+            return
+
+
+def _summary(item: JsonObject) -> list[str]:
+    return [as_text(as_object(part).get("text")) for part in as_list(item.get("summary"))]
+
+
+def _output(item: JsonObject) -> str:
+    output = item.get("output")
+    if isinstance(output, str):
+        wrapped = as_object(document_in(output)).get("output") if output.startswith('{"output":') else None
+        return wrapped if isinstance(wrapped, str) else output
+    return plain_text(output) or as_text(as_object(output).get("content"))
+
+
+def _since(before: Tokens, total: Tokens) -> Tokens | None:
+    """Return the tokens counted since; None where counting began anew."""
+    grown = Tokens(*(now - then for now, then in zip(structs.astuple(total), structs.astuple(before), strict=True)))
+    return None if min(structs.astuple(grown)) < 0 else grown
+
+
+_VIEWS: dict[str, items.ItemView] = {
+    "compacted": events.compacted,
     "event_msg": events.event,
     "response_item": items.item,
-    "session_meta": notes.session_meta,
+    "session_meta": events.session_meta,
 }
 _IS_ITEM = (items.ITEMS, items.SAID)
-_QUIET = frozenset(("inter_agent_communication_metadata", "state", "turn_context", "world_state"))
 
 
-class CodexLens(EditableLens):
-    """Sees lines of a rollout. What an item and an event both say is shown once, as the item, which the model gets.
+class CodexLens(JsonLens):
+    """A lens for rollout lines. Text in both an item and an event is shown once, as the item, which the model gets.
 
     An edit of the item is one of the event, too.
     """
@@ -32,41 +113,85 @@ class CodexLens(EditableLens):
     type_name = "codex.line.v1"
     one_line = True
     reach = 32
-    telling = usage.MAY_TELL
+    telling = (b'"token_count"', b'"turn_context"', b'"session_meta"', b'"usage"')
     counts_on = True
+    places: ClassVar[Places] = {
+        **dict.fromkeys(("encrypted", "item", "kept", "record"), "says what the record is: it cannot be changed"),
+        "is_error": "is what the record says by its 'exit_code' or 'success': change that",
+        "timestamp": ("timestamp",),
+    }
 
-    def view(self, payload: bytes, before: Before) -> Event:
-        """Return the event that a line tells of; a line that is no JSON object is a note with its text."""
-        decoded = decode(payload)
-        if decoded is None or not isinstance(decoded.value, dict):
-            return as_it_is(payload)
-        line = decoded.value
-        what, value, base = said(line)
-        shown = BOOKKEEPING if what in _QUIET else _VIEWS.get(what, items.unknown)(value, base, before)
-        defines = (_IS_ITEM, *shown.defines) if what == "response_item" else shown.defines
-        time_ms = milliseconds(line.get("timestamp"))
-        return shown.event(line, time_ms, lossy=decoded.lossy, defines=defines)
+    def shown(self, record: JsonObject, before: Before) -> Shown:
+        what, value, base = said(record)
+        if what in QUIET:
+            return BOOKKEEPING
+        shown = _VIEWS.get(what, items.unknown)(value, base, before)
+        return structs.replace(shown, defines=(_IS_ITEM, *shown.defines)) if what == "response_item" else shown
 
     def usage_told(self, record: JsonObject, running: Running) -> tuple[Usage | None, Running]:
-        """Return what the answer before a line took, and what session and model go on."""
-        return usage.usage(record, running)
+        what, item, _base = said(record)
+        if what == "session_meta":
+            if (session := as_text(item.get("id"))) == running.session:
+                return None, running
+            return None, Running(session, running.model)
+        if what == "turn_context":
+            return None, structs.replace(running, model=as_text(item.get("model")) or running.model)
+        if what != "event_msg":
+            return None, running
+        if item.get("type") != "token_count":
+            # how `codex exec` told of whole turns
+            tokens = counted(as_object(item.get("usage")))
+            return (Usage("", running.model, tokens) if tokens.total else None), running
+        told = as_object(item.get("info"))
+        total = counted(as_object(told.get("total_token_usage")))
+        if not total.total or total == running.counted:
+            return None, running
+        name = f"{running.session}@{total.input}+{total.cache_read}+{total.cache_write}+{total.output}"
+        tokens = _since(running.counted, total) or counted(as_object(told.get("last_token_usage")))
+        counting = structs.replace(running, counted=total)
+        return (Usage(name, running.model, tokens) if tokens.total else None), counting
 
-    def place(self, record: JsonObject, key: str) -> Place | None:
-        """Return where a line holds field ``key``."""
-        return fields.place(record, key)
-
-    def twins(self, record: JsonObject, path: Path, old: str, new: str) -> Iterable[tuple[Path, str]]:
+    def twins(self, record: JsonObject, path: ValuePath, old: str, new: str) -> Twins:
         """Yield the other members of a command's event that hold its output."""
         what, value, base = said(record)
         if what == "event_msg" and value.get(path[-1] if isinstance(path[-1], str) else "") == old:
             yield from (((*base, key), new) for key, _ in events.repeated_outputs(value) if (*base, key) != path)
 
-    def echoes(
-        self, old: bytes, new: bytes, before: Iterable[tuple[int, bytes]], after: Iterable[tuple[int, bytes]]
-    ) -> Mapping[int, bytes]:
-        """Return the events that repeat an item."""
-        return echoes.echoes(old, new, before, after)
+    def echoes(self, old: bytes, new: bytes, before: Near, after: Near) -> Mapping[int, bytes]:
+        """Return the events that repeat an item, or the item that an event repeats."""
+        was, now = said(object_in(old)), said(object_in(new))
+        changed: dict[int, bytes] = {}
+        if was.what == "event_msg":
+            if was.item.get("type") == "user_message":
+                texts = as_text(was.item.get("message")), as_text(now.item.get("message"))
+                _put_first(changed, (after,), "user", *texts)
+            return changed
+        if was.what != "response_item":
+            return changed
+        match was.item.get("type"):
+            case "message" | None:
+                texts = plain_text(was.item.get("content")), plain_text(now.item.get("content"))
+                if was.item.get("role") == "user":
+                    _put_first(changed, (after,), "user_message", *texts)
+                elif was.item.get("role") == "assistant":
+                    _put_first(changed, (before, after), "agent_message", *texts)
+                    _put_first(changed, (after,), "task_complete", *texts)
+            case "reasoning":
+                for one, other in zip(_summary(was.item), _summary(now.item), strict=False):
+                    _put_first(changed, (before, after), "agent_reasoning", one, other)
+            case str(what) if what.endswith("_output"):
+                call, texts = as_text(was.item.get("call_id")), (_output(was.item), _output(now.item))
+                _put_outputs(changed, (before, after), call, *texts)
+        return changed
 
     def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
-        """Return a line that follows ``previous``."""
-        return compose.compose(kind, text, previous, now_ms)
+        """Return an item, so that the model is told, after ``previous``; bare where the lines before are."""
+        check_said(text, kind, SPEAKERS)
+        role, what = SPEAKERS[kind]
+        item: JsonObject = {"type": "message", "role": role, "content": [{"type": what, "text": text}]}
+        before = object_in(previous)
+        if before and not said(before).base:
+            line = item
+        else:
+            line = {"timestamp": in_iso(now_ms), "type": "response_item", "payload": item}
+        return new_record(line, previous)

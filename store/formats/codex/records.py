@@ -1,4 +1,4 @@
-"""The three shapes of a line, and what they have in common.
+"""The three shapes of a line, and their common parts.
 
 Since September 2025 a line is ``{"timestamp", "type", "payload"}``. Before, the first one was ``{"id", "timestamp",
 "instructions"}`` and the others the items themselves, or ``{"record_type": "state"}``.
@@ -6,35 +6,19 @@ Since September 2025 a line is ``{"timestamp", "type", "payload"}``. Before, the
 
 from typing import NamedTuple
 
-from store.events.event import Path
-from store.formats.json_view import JsonObject, as_object, as_text, decode
+from store.events.event import ValuePath
+from store.formats.core.json_view import JsonObject, as_text
 
-ENVELOPED = frozenset(
-    [
-        "compacted",
-        "event_msg",
-        "inter_agent_communication",
-        "inter_agent_communication_metadata",
-        "response_item",
-        "session_meta",
-        "turn_context",
-        "world_state",
-    ]
-)
+QUIET = frozenset(("inter_agent_communication_metadata", "state", "turn_context", "world_state"))
+"""The types of lines that no reader asks for."""
+
+_SPEAKING = ("compacted", "event_msg", "inter_agent_communication", "response_item", "session_meta")
+ENVELOPED = QUIET.union(_SPEAKING) - {"state"}
 """The types of lines that have a payload."""
 
+_BARE_CALLS = ("custom_tool_call", "function_call", "local_shell_call", "web_search_call")
 BARE_ITEMS = frozenset(
-    [
-        "custom_tool_call",
-        "custom_tool_call_output",
-        "function_call",
-        "function_call_output",
-        "ghost_snapshot",
-        "local_shell_call",
-        "message",
-        "reasoning",
-        "web_search_call",
-    ]
+    (*_BARE_CALLS, "custom_tool_call_output", "function_call_output", "ghost_snapshot", "message", "reasoning")
 )
 """The types of items that stand on lines of their own in the oldest files."""
 
@@ -46,15 +30,15 @@ _FIRST_LINE = frozenset(("instructions", "git"))
 
 
 class Said(NamedTuple):
-    """What a line says: of which type it is, the value that says it, and where in the line that stands."""
+    """The content of a line: its type, the value that holds it, and where in the line that stands."""
 
     what: str
     item: JsonObject
-    base: Path
+    base: ValuePath
 
 
 def said(line: JsonObject) -> Said:
-    """Return what a line says; of a line without envelope the type is that of a line with one."""
+    """Return the contents of a line; one without envelope gets the type of a line with one."""
     what, payload = line.get("type"), line.get("payload")
     if isinstance(payload, dict):
         return Said(as_text(what), payload, ("payload",))
@@ -66,7 +50,7 @@ def said(line: JsonObject) -> Said:
 
 
 def is_line(line: JsonObject) -> bool:
-    """Say whether a parsed JSON object is a line of a rollout that only Codex writes."""
+    """Return whether a parsed JSON object is a line of a rollout that only Codex writes."""
     what = line.get("type")
     if isinstance(line.get("payload"), dict):
         return isinstance(what, str) and what in ENVELOPED and "timestamp" in line
@@ -77,10 +61,9 @@ def is_line(line: JsonObject) -> bool:
     return what in BARE_ITEMS and ("role" in line or "call_id" in line or what not in ("message", "reasoning"))
 
 
-def object_of(record: bytes) -> JsonObject:
-    """Return a line as an object, an empty one for a damaged line."""
-    decoded = decode(record)
-    return as_object(decoded.value) if decoded else {}
+def is_own(line: JsonObject) -> bool:
+    """Return whether a line is more than a message with a time, which any program may write."""
+    return is_line(line) and not (line.get("type") is None and _is_plain(line))
 
 
 def _begins_bare(line: JsonObject) -> bool:
@@ -88,5 +71,5 @@ def _begins_bare(line: JsonObject) -> bool:
 
 
 def _is_plain(line: JsonObject) -> bool:
-    """Say whether a line is a message, call or result as viewers of rollouts have them in samples, with a time."""
+    """Return whether a line is a message, call or result with a time, as viewers of rollouts have them in samples."""
     return line.keys() <= _PLAIN_MEMBERS and "timestamp" in line

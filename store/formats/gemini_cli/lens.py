@@ -1,58 +1,336 @@
-"""One record of a session as an event."""
+"""One record of a session as an event: a message, a description of the session, or a change to either.
 
-from collections.abc import Iterable
+``{"id", "timestamp", "type", "content", …}`` is a message; one with an id that was before replaces that one.
+``{"sessionId", "projectHash", "startTime", …}`` begins a file of lines, ``{"$set": {…}}`` replaces some of that, and
+``{"$rewindTo": "<id>"}`` takes back a message and all after it. ``$set`` may hold ``messages``: all that the model is
+sent from there on.
+"""
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import ClassVar
+
+from msgspec import structs
 
 from store.errors import UsageError
-from store.events.edit import EventEdit
-from store.events.event import Event, Kind, Path
-from store.events.usage import Running, Usage
-from store.formats.editing import EditableLens, Place
-from store.formats.gemini_cli import compose, messages, twins, usage
-from store.formats.json_view import JsonObject, decode
-from store.formats.lens import Before, Nothing
-from store.formats.times import milliseconds
-from store.formats.unknown import as_it_is
+from store.events.event import EventEdit, Kind, ValuePath
+from store.events.usage import Usage
+from store.formats.core.blocks import argument_blocks
+from store.formats.core.chat_messages import arguments, gather
+from store.formats.core.documents import new_record
+from store.formats.core.editing import JsonLens, Near, Twins, check_intact, value_at
+from store.formats.core.json_cuts import LITERAL
+from store.formats.core.json_spans import locate
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in
+from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Places, Shown
+from store.formats.core.splices import check_said, put, spell
+from store.formats.core.times import in_iso
+from store.formats.core.token_counts import counted_by_google
+from store.formats.core.twins import carried
+
+_TYPES = {Kind.ASSISTANT: "gemini", Kind.NOTE: "info", Kind.USER: "user"}
 
 
-class GeminiCliLens(EditableLens):
+SPEAKERS = frozenset(("error", "gemini", "info", "model", "user", "warning"))
+"""The types of messages."""
+
+_VALUE = rb"(?:" + LITERAL + rb'|\{[^{}]*+\}|\[[^\[\]]*+\]|[^\s,{}\[\]"]++)'
+_document = re.compile(
+    rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+(?!"messages")' + LITERAL + rb"\s*+:\s*+" + _VALUE + rb"\s*+,)*+"
+    rb'\s*+"messages"\s*+:\s*+\['
+).match
+_checkpoint = re.compile(rb'\s*+\{\s*+"\$set"\s*+:\s*+\{').match
+_MESSAGES = b'"messages"'
+
+
+def beginning(head: bytes) -> bytes:
+    """Return the beginning, up to its messages, of a session that is one document; nothing for any other file."""
+    found = _document(head)
+    if found is None:
+        return b""
+    line, _, rest = head.partition(b"\n")
+    first = object_in(line)
+    return b"" if first and (rest.strip() or not first.get("messages")) else found[0]
+
+
+def is_checkpoint(line: bytes) -> bool:
+    """Return whether a line may be one that replaces all messages, without parsing it."""
+    return _checkpoint(line) is not None and _MESSAGES in line
+
+
+def is_message(record: JsonObject) -> bool:
+    """Return whether a record is a message."""
+    return isinstance(record.get("id"), str) and ("timestamp" in record or "content" in record)
+
+
+def is_own(record: JsonObject) -> bool:
+    """Return whether a parsed JSON object is a line that only Gemini CLI writes."""
+    if isinstance(record.get("$rewindTo"), str) or as_object(record.get("$set")) or as_object(record.get("$patch")):
+        return True
+    return isinstance(record.get("sessionId"), str) and "projectHash" in record and "type" not in record
+
+
+def is_line(record: JsonObject) -> bool:
+    """Return whether a parsed JSON object is a line of a session; other programs may write such messages, too."""
+    what = record.get("type")
+    spoken = isinstance(what, str) and what in SPEAKERS and "content" in record and "timestamp" in record
+    return is_own(record) or (spoken and is_message(record) and "parentId" not in record)
+
+
+REPLACED = "replaced"
+"""The value that a message's key is defined with: a later record of the same id is an earlier state of it."""
+REPEATED = "repeated"
+"""The value of the key for results of calls that a record has: a message with just these repeats them."""
+
+_INJECTED = ("<session_context>", "This is the Gemini CLI. We are setting up the context")
+_NOTES = frozenset(("error", "info", "warning"))
+_CONTENTS = ("content", "displayContent", "parts", "thoughts", "toolCalls")
+_OWN = frozenset((*_CONTENTS, "id", "model", "role", "timestamp", "tokens", "type"))
+_DONE = ("", "success")
+_FAILED = ("cancelled", "error")
+
+
+def view(record: JsonObject, before: Before) -> Shown:
+    """View a record of any type."""
+    if not is_message(record):
+        return BOOKKEEPING
+    if answered := answered_in(record):
+        key, said_before = _results(answered), REPEATED
+    else:
+        key, said_before = f"message {as_text(record.get('id'))}", REPLACED
+    if before.tool(key) == said_before:
+        return Shown(Kind.RECORD, tool=said_before)
+    shown = _message(record, as_text(record.get("type")) or as_text(record.get("role")), Gathered())
+    returned = tuple(_id_of(call) for call in calls_in(record) if call.get("result"))
+    more = ((_results(returned), REPEATED),) if returned and all(returned) else ()
+    return structs.replace(shown, defines=((key, said_before), *shown.defines, *more))
+
+
+def calls_in(record: JsonObject) -> list[JsonObject]:
+    """Return the calls that a message of the model keeps with their results."""
+    return [as_object(call) for call in as_list(record.get("toolCalls"))]
+
+
+def repeated_calls(record: JsonObject) -> Iterator[tuple[int, int]]:
+    """Yield which of these calls the content holds, too, as the model is sent it: (position there, position here)."""
+    at = {_id_of(call): position for position, call in enumerate(calls_in(record))}
+    for place, part in enumerate(as_list(record.get("content"))) if at else ():
+        asked = as_object(as_object(part).get("functionCall"))
+        if (identifier := _id_of(asked)) and identifier in at:
+            yield at[identifier], place
+
+
+def answered_in(record: JsonObject) -> tuple[str, ...]:
+    """Return the ids of the calls of which a message holds the results; none if it says anything else."""
+    parts = [as_object(as_object(part).get("functionResponse")) for part in as_list(record.get("content"))]
+    ids = tuple(_id_of(part) for part in parts)
+    return ids if record.get("type") == "user" and all(ids) else ()
+
+
+def _id_of(call: JsonObject) -> str:
+    return as_text(call.get("id"))
+
+
+def _returned_to(call: JsonObject) -> set[str]:
+    return {_id_of(as_object(as_object(part).get("functionResponse"))) for part in as_list(call.get("result"))}
+
+
+def _results(ids: Sequence[str]) -> str:
+    return f"results {' '.join(ids)}"
+
+
+def _message(record: JsonObject, what: str, into: Gathered) -> Shown:
+    into.field("model", record.get("model"), "model")
+    _thoughts(record, into)
+    key = "content" if "content" in record else "parts"
+    content = record.get(key)
+    if repeats := {at for _call, at in repeated_calls(record)}:
+        for at, part in enumerate(as_list(content)):
+            if at not in repeats and not (as_object(part).get("thought") is True and into.blocks):
+                gather(part, (key, at), "", into)
+    else:
+        gather(content, (key,), "", into)
+    if (displayed := record.get("displayContent")) is not None and displayed != content:
+        gather(displayed, ("displayContent",), "display", into)
+    # calls that were made at once may each have the results of all
+    answered = {_id_of(call) for call in calls_in(record) if _id_of(call) in _returned_to(call)} - {""}
+    for at, call in enumerate(as_list(record.get("toolCalls"))):
+        if isinstance(call, dict):
+            _call(call, ("toolCalls", at), answered - {_id_of(call)} if _id_of(call) in answered else frozenset(), into)
+    if what in _NOTES:
+        into.header["level"] = what
+        into.places["level"] = ("type",)
+        kind = Kind.NOTE
+    elif into.calls:
+        kind = Kind.TOOL_CALL
+    elif into.results:
+        kind = Kind.TOOL_RESULT
+    elif what == "user":
+        text = next((block.text for block in into.blocks if block.text and not block.name), "") or ""
+        kind = Kind.SYSTEM if text.startswith(_INJECTED) else Kind.USER
+    elif what in ("gemini", "model", "assistant"):
+        kind = Kind.ASSISTANT if into.said else Kind.REASONING
+    else:
+        own = {key: value for key, value in record.items() if key not in _OWN}
+        into.blocks += argument_blocks(own, (), "record")
+        kind = Kind.NOTE
+    return into.shown(kind) if kind is Kind.TOOL_CALL else into.shown_if_any(kind)
+
+
+def _thoughts(record: JsonObject, into: Gathered) -> None:
+    """Add the model's thoughts: each has a heading and a text."""
+    for at, thought in enumerate(as_list(record.get("thoughts"))):
+        for key in ("subject", "description"):
+            if isinstance(text := as_object(thought).get(key), str):
+                into.text(text, ("thoughts", at, key), "thinking")
+
+
+def _call(call: JsonObject, path: ValuePath, others: Set[str], into: Gathered) -> None:
+    label = into.call(call, path, "name", "id")
+    if (status := as_text(call.get("status"))) not in _DONE:
+        mark = f"_{into.calls}" if into.calls > 1 else ""
+        into.header[f"status{mark}"] = status
+        into.places[f"status{mark}"] = (*path, "status")
+        if status in _FAILED:
+            into.header[f"is_error{mark}"] = True
+    arguments(call.get("args"), (*path, "args"), label, into)
+    name = label.replace("arguments", "result")
+    returned = call.get("result")
+    shown = len(into.blocks)
+    for at, part in enumerate(returned if isinstance(returned, list) else [returned]):
+        place: ValuePath = (*path, "result", at) if isinstance(returned, list) else (*path, "result")
+        response = as_object(part).get("functionResponse")
+        if isinstance(response, dict) and _id_of(response) in others:
+            continue
+        if isinstance(response, dict):
+            _response(response.get("response"), (*place, "functionResponse", "response"), name, into)
+        else:
+            gather(part, place, name, into)
+    if len(into.blocks) == shown:
+        gather(call.get("resultDisplay"), (*path, "resultDisplay"), name, into)
+
+
+def _response(response: object, path: ValuePath, name: str, into: Gathered) -> None:
+    held = as_object(response)
+    for key in ("output", "error"):
+        if held.keys() == {key} and isinstance(text := held[key], str):
+            into.text(text, (*path, key), name)
+            return
+    into.blocks += argument_blocks(response, path, name)
+
+
+REACH = 200
+"""The records around a call searched for messages that repeat its result: a resumed session repeats all of it."""
+
+_ASKED = ("id", "name", "args")
+
+
+def carried_over(payload: bytes, edited: bytes) -> bytes:
+    """Return an edited message that says of its calls the same in all places that said the same before."""
+    was, now = object_in(payload), object_in(edited)
+    calls = calls_in(was)
+    if len(calls) != len(calls_in(now)):
+        return edited
+    pairs: list[tuple[ValuePath, ValuePath]] = []
+    for call, part in repeated_calls(was):
+        pairs += ((("toolCalls", call, key), ("content", part, "functionCall", key)) for key in _ASKED)
+    own = {as_text(call.get("id")): at for at, call in enumerate(calls)}
+    places = {(at, identifier): place for at, call in enumerate(calls) for identifier, place in _responses(call)}
+    for (at, identifier), place in places.items():
+        first = own.get(identifier, at)
+        if at != first and (first, identifier) in places:
+            pairs.append((("toolCalls", first, *places[first, identifier]), ("toolCalls", at, *place)))
+    for source, target in pairs:
+        before, after = value_at(was, source), value_at(now, source)
+        if after is not None and before != after and value_at(was, target) == before == value_at(now, target):
+            edited = put(edited, target, edited[slice(*locate(edited, source))])
+    return edited
+
+
+def _responses(call: JsonObject) -> Iterator[tuple[str, ValuePath]]:
+    for at, part in enumerate(as_list(call.get("result"))):
+        if identifier := as_text(as_object(as_object(part).get("functionResponse")).get("id")):
+            yield identifier, ("result", at, "functionResponse", "response")
+
+
+def _returned(message: JsonObject) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for call in calls_in(message):
+        for identifier, place in _responses(call):
+            held = as_object(value_at(call, place))
+            text = next((text for key in ("output", "error") if (text := as_text(held.get(key)))), "")
+            if text and identifier == call.get("id"):
+                found[identifier] = text
+    return found
+
+
+class GeminiCliLens(JsonLens):
     """Sees messages. Of those with the same id the first one is shown: records are brought in in such an order."""
 
     type_name = "gemini-cli.record.v1"
-    telling = usage.MAY_TELL
+    telling = (b'"tokens"',)
+    reach = REACH
+    objects_only = False
+    places: ClassVar[Places] = {"timestamp": ("timestamp",)}
 
-    def view(self, payload: bytes, before: Before) -> Event:
-        """Return the event that a record tells of; what is no JSON is a note with its text, a list is bookkeeping."""
-        decoded = decode(payload)
-        if decoded is None:
-            return as_it_is(payload)
-        record = decoded.value
-        if not isinstance(record, dict):
-            return Event(Kind.RECORD, native=record, lossy=decoded.lossy)
-        shown, _ = messages.view(record, before)
-        return shown.event(record, milliseconds(record.get("timestamp")), lossy=decoded.lossy)
+    def shown(self, record: JsonObject, before: Before) -> Shown:
+        return view(record, before)
 
     def edit(self, payload: bytes, edit: EventEdit, before: Before) -> bytes:
-        """See :meth:`store.formats.lens.Lens.edit`."""
-        edited = super().edit(payload, edit, before)
+        edited = carried_over(payload, super().edit(payload, edit, before))
+        check_intact(payload, edited)
         if b"\n" in edited and b"\n" not in payload:
             raise UsageError("this record is one line of its file: keep it on one line")
         return edited
 
-    def usage_told(self, record: JsonObject, running: Running) -> tuple[Usage | None, Running]:
-        """Return what a message took."""
-        return usage.usage(record), running
+    def revise(self, payload: bytes, old: object, new: object, before: Before) -> bytes:
+        return carried_over(payload, super().revise(payload, old, new, before))
 
-    def place(self, record: JsonObject, key: str) -> Place | None:
-        """Return where a message holds field ``key``."""
-        if key == "timestamp":
-            return Place(("timestamp",))
-        _, gathered = messages.view(record, Nothing())
-        return Place(gathered.places[key]) if key in gathered.places else None
+    def echoes(self, old: bytes, new: bytes, before: Near, after: Near) -> Mapping[int, bytes]:
+        """Return the messages of results after an edited one of the model that are to say something else now."""
+        was, now = _returned(object_in(old)), _returned(object_in(new))
+        changed = {call: (text, now[call]) for call, text in was.items() if now.get(call, text) != text}
+        found: dict[int, bytes] = {}
+        for number, record in after if changed else ():
+            message = object_in(record)
+            edited = record
+            for at, call in enumerate(answered_in(message)):
+                held = as_object(
+                    as_object(as_object(as_list(message["content"])[at])["functionResponse"]).get("response")
+                )
+                for key in ("output", "error"):
+                    if call in changed and held.get(key) == changed[call][0]:
+                        path: ValuePath = ("content", at, "functionResponse", "response", key)
+                        edited = put(edited, path, spell(changed[call][1], record))
+            if edited != record:
+                found[number] = edited
+        return found
 
-    def twins(self, record: JsonObject, path: Path, old: str, new: str) -> Iterable[tuple[Path, str]]:
-        """Yield where else a message says the same."""
-        return twins.twins(record, path, old, new)
+    def used(self, record: JsonObject) -> Usage | None:
+        tokens = counted_by_google(as_object(record.get("tokens")))
+        return Usage(as_text(record.get("id")), as_text(record.get("model")), tokens) if tokens.total else None
+
+    def twins(self, record: JsonObject, path: ValuePath, old: str, new: str) -> Twins:
+        """Yield the other places where a message says the same."""
+        if path[0] in ("content", "displayContent"):
+            other = "displayContent" if path[0] == "content" else "content"
+            if record.get("content") == record.get("displayContent"):
+                yield (other, *path[1:]), new
+        elif path[:1] == ("toolCalls",) and len(path) > 2 and path[2] == "result":
+            at = path[1]
+            calls = as_list(record.get("toolCalls"))
+            display = as_object(calls[at]).get("resultDisplay") if isinstance(at, int) and at < len(calls) else None
+            if isinstance(display, str) and (now := carried(display, old, new)) is not None and now != display:
+                yield ("toolCalls", at, "resultDisplay"), now
 
     def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
-        """Return a message that follows ``previous``."""
-        return compose.compose(kind, text, previous, now_ms)
+        check_said(text, kind, _TYPES)
+        content: object = [{"text": text}] if kind is Kind.USER else text
+        message: JsonObject = {
+            "id": str(uuid.uuid4()),
+            "timestamp": in_iso(now_ms),
+            "type": _TYPES[kind],
+            "content": content,
+        }
+        return new_record(message, previous)

@@ -1,26 +1,142 @@
-"""Gemini CLI's session files: where they lie, how they are told from others, how they are cut.
+"""Gemini CLI's session files: finding, recognising and cutting them.
 
 ``~/.gemini/tmp/<project>/chats/session-<time>-<id>.jsonl``; a subagent's is ``chats/<session>/<id>.jsonl``. Older
 sessions are one JSON document each, ``session-….json``, that holds ``messages``.
+
+The conversation in a file of lines is the last record of each id, where the first one stood.
+
+A record that replaces another takes its place, and that one goes to the place of the new record: so every other record
+keeps its own, however often the program replaces one. Messages taken back are a branch of their own.
 """
 
-import os
-from collections.abc import Iterator, Sequence, Set
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from store.events.event import Path as Place
-from store.formats.files import HEAD_SIZE
-from store.formats.format import About, Format, Part, Source, Span
-from store.formats.gemini_cli.about import describe
-from store.formats.gemini_cli.lens import GeminiCliLens
-from store.formats.gemini_cli.records import beginning, is_checkpoint, is_line, is_message
-from store.formats.gemini_cli.threads import threads
-from store.formats.json_cuts import Choice, cut_spans, cuts
-from store.formats.json_view import JsonObject, as_object, as_text, decode
-from store.formats.lines import line_spans
-from store.formats.look import Look
+from store.events.event import Kind
+from store.formats.core.format import (
+    About,
+    Format,
+    Part,
+    Source,
+    Span,
+    Titled,
+    environment,
+    first_line,
+    folders_of,
+    last_part,
+    line_spans,
+    told,
+)
+from store.formats.core.json_cuts import LITERAL, cut_spans, cuts, elements_of
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, decode, object_in
+from store.formats.core.lens import Nothing
+from store.formats.core.look import HEAD_SIZE, Look, read_head
+from store.formats.core.times import milliseconds
+from store.formats.gemini_cli.lens import (
+    GeminiCliLens,
+    answered_in,
+    beginning,
+    calls_in,
+    is_checkpoint,
+    is_line,
+    is_message,
+    is_own,
+    view,
+)
+
+PROJECT_MARKER, _REGISTRY = ".project_root", "projects.json"
+_is_hash = re.compile(r"[0-9a-f]{64}").fullmatch
+_last_summary = re.compile(rb'\]\s*+,[^\[\]{}]*?("summary"\s*+:\s*+' + LITERAL + rb")[^{}]*\}\s*\Z").search
+_tells = re.compile(rb'"(?:\$set|sessionId)"').search
+_TAIL = 16 << 10
+_LONGEST_PATH = 4096
+_DIGITS = 8
+
+
+def _beside_messages(path: Path) -> JsonObject:
+    """Return the members of a one-document session around its messages, before and after them."""
+    head = beginning(read_head(path) or b"")
+    if not head:
+        return {}
+    decoded = decode(head + b"]}")
+    said = dict(as_object(decoded.value)) if decoded else {}
+    tail = read_head(path, _TAIL, from_end=True) or b""
+    if (summary := _last_summary(tail)) is not None and (decoded := decode(b"{" + summary[1] + b"}")):
+        said |= as_object(decoded.value)
+    return said
+
+
+def _project_root(path: Path, digest: str) -> str:
+    """Return the directory that a session was held in, as the program's own lists tell it, "" where they do not."""
+    folder = _project_folder(path)
+    if folder is None:
+        return ""
+    if marked := (read_head(folder / PROJECT_MARKER, _LONGEST_PATH) or b"").decode("utf-8", "replace").strip():
+        return marked
+    registry = folder.parent.parent / _REGISTRY
+    try:
+        return _registered(registry, registry.stat().st_mtime_ns).get(digest or folder.name, "")
+    except OSError:
+        return ""
+
+
+@lru_cache(8)
+def _registered(registry: Path, changed: int) -> dict[str, str]:
+    """Return the directories of the program's list of projects, by the hash of each."""
+    decoded = decode(read_head(registry, 4 << 20) or b"")
+    listed = as_object(as_object(decoded.value).get("projects")) if decoded else {}
+    return {hashlib.sha256(root.encode()).hexdigest(): root for root in listed}
+
+
+def _project_folder(path: Path) -> Path | None:
+    return next((above.parent for above in path.parents if above.name == "chats"), None)
+
+
+def _folder_of(path: Path) -> str:
+    folder = _project_folder(path)
+    return folder.name if folder is not None and folder.parent.name == "tmp" and not _is_hash(folder.name) else ""
+
+
+class Thread(NamedTuple):
+    """Records, by position, in the order of the conversation. ``key`` is the message that was taken back, "" for the
+    conversation itself; ``shared`` says how many records of that come before these.
+    """
+
+    key: str
+    records: list[int]
+    shared: int = 0
+
+
+def threads(records: Iterable[JsonObject]) -> list[Thread]:
+    """Return the conversation that records (empty ones for damaged lines) are, then the messages taken back."""
+    order: list[int] = []
+    places: dict[str, int] = {}
+    taken_back: list[Thread] = []
+    for at, record in enumerate(records):
+        rewound = record.get("$rewindTo")
+        if isinstance(rewound, str):
+            start = places.get(rewound, min(places.values(), default=len(order)))
+            if start < len(order):
+                taken_back.append(Thread(rewound, order[start:], start))
+            order = order[:start]
+            places = {key: place for key, place in places.items() if place < start}
+        identifier = as_text(record.get("id")) if is_message(record) else ""
+        if identifier in places:
+            place = places[identifier]
+            order[place], replaced = at, order[place]
+            order.append(replaced)
+            continue
+        if identifier:
+            places[identifier] = len(order)
+        order.append(at)
+    return [Thread("", order), *taken_back]
+
 
 _LOOKED_AT = 20
 _DESCRIBING = 200
@@ -36,24 +152,17 @@ class GeminiCli(Format):
     main_type = GeminiCliLens.type_name
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
-        """Yield ``~/.gemini/tmp``, and that of ``$GEMINI_CLI_HOME``."""
-        candidates = [home]
-        if (moved := os.environ.get("GEMINI_CLI_HOME")) and home == Path.home():
-            candidates.insert(0, Path(moved))
-        for candidate in dict.fromkeys(candidates):
-            if (folder := candidate / ".gemini" / "tmp").is_dir():
-                yield folder
+        return folders_of(self.native_home(home), home / ".gemini" / "tmp")
 
-    def native_home(self, home: Path) -> Path | None:
-        """Return ``~/.gemini/tmp``, or that of ``$GEMINI_CLI_HOME``."""
-        moved = os.environ.get("GEMINI_CLI_HOME") if home == Path.home() else None
-        return Path(moved or home) / ".gemini" / "tmp"
+    def native_home(self, home: Path) -> Path:
+        return Path(environment(home).get("GEMINI_CLI_HOME") or home) / ".gemini" / "tmp"
+
+    def in_lines(self, head: Callable[[], bytes]) -> bool:
+        """Return whether a file is lines: it is, unless it begins as a document."""
+        return not beginning(head())
 
     def claim(self, look: Look) -> Source | None:
-        """Claim a document that holds messages beside what sessions say of themselves, or a file of such lines.
-
-        An empty or damaged file is claimed by its name and place.
-        """
+        """Claim a file of messages and descriptions of a session; an empty or damaged one by its name and place."""
         path = look.path
         if path.suffix not in (".json", ".jsonl") or look.is_folder:
             return None
@@ -62,49 +171,47 @@ class GeminiCli(Format):
             ours = sum(mark in before for mark in _MARKS) > 1
         else:
             objects = look.objects(_LOOKED_AT)
-            ours = 2 * sum(map(is_line, objects)) > len(objects) or (not objects and _lies_like_one(path))
+            own = any(map(is_own, objects)) and 2 * sum(map(is_line, objects)) > len(objects)
+            ours = own or (not objects and _lies_like_one(path))
         return Source(self.name, path, path) if ours else None
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         """Yield the messages of a document; or the lines, of one that replaces all messages these."""
         if beginning(bytes(data[:HEAD_SIZE])):
-            yield from cut_spans(data, start, _messages)
+            yield from cut_spans(data, start, elements_of("messages"))
             return
         for span in line_spans(data, start):
             if not is_checkpoint(bytes(data[span.start : min(span.end, span.start + HEAD_SIZE)])):
                 yield span
                 continue
-            for cut in cuts(data[span.start : span.end], _replacing):
+            for cut in cuts(data[span.start : span.end], elements_of("$set", "messages")):
                 yield Span(span.start + cut.start, span.start + cut.end)
 
     def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part] | None:
-        """Say which lines are the conversation, and what was taken back of it; a document is one as it is."""
+        """Return the lines of the conversation, and those taken back; a document is one conversation as it is."""
         if beginning(bytes(data[:HEAD_SIZE])):
             return None
         found = threads(_glance(bytes(data[span.start : span.end])) for span in spans)
-        about = describe(source.path, [bytes(data[span.start : span.end]) for span in self._describing(data, spans)])
+        about = self.about(source, [bytes(data[span.start : span.end]) for span in self._describing(data, spans)])
         parts: list[Part] = []
         for thread in found:
             key = f"{about.session_id}~{thread.key}" if thread.key else about.session_id
             parts.append(Part(key, thread.records, about, 0 if thread.key else -1, thread.shared))
         return parts
 
-    def about(self, source: Source, records: Sequence[bytes]) -> About:
-        """Describe a session: its summary or else its first request; the project by its directory."""
-        return describe(source.path, records)
-
     def titles(self, record: bytes) -> bool:
-        """Say whether a line may give the session a summary."""
         return record.startswith(b'{"$set"') and b'"summary"' in record
 
     def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
-        """Return the other records; a message goes with its earlier states, which would be the last ones then."""
+        """Return the other records; with a message go its earlier states, and repetitions of its calls' results."""
         seen = [_glance(record) for record in records]
         gone = {as_text(seen[at].get("id")) for at in deleted if is_message(seen[at])}
+        calls = {as_text(call.get("id")) for at in deleted for call in _calls(records[at])} - {""}
         return [
             record
             for at, (record, glance) in enumerate(zip(records, seen, strict=True))
-            if at not in deleted and not (is_message(glance) and glance["id"] in gone)
+            if at not in deleted
+            and not (is_message(glance) and (glance["id"] in gone or calls.issuperset(answered_in(glance) or ("",))))
         ]
 
     def _describing(self, data: memoryview, spans: Sequence[Span]) -> Iterator[Span]:
@@ -114,16 +221,52 @@ class GeminiCli(Format):
             ):
                 yield span
 
+    def about(self, source: Source, records: Sequence[bytes]) -> About:
+        """Describe a session from its first records: by its summary, else by its first request."""
+        said = _beside_messages(source.path)
+        request = ""
+        for record in records:
+            # parsing costs more than everything else
+            if request and not _tells(record):
+                continue
+            value = object_in(record)
+            if (changed := as_object(value.get("$set"))) or ("sessionId" in value and "projectHash" in value):
+                said |= {key: item for key, item in (changed or value).items() if key != "messages"}
+            elif not request and value.get("type") == "user":
+                shown = view(value, Nothing())
+                if shown.kind is Kind.USER:
+                    request = next((block.text for block in shown.blocks if block.text), "") or ""
+        root = _project_root(source.path, as_text(said.get("projectHash"))) or as_text(
+            next(iter(as_list(said.get("directories"))), "")
+        )
+        extra = {"cwd": root}
+        if said.get("kind") == "subagent":
+            extra |= {"agent": source.path.stem, "parent_session": source.path.parent.name}
+        project, summary = last_part(root), as_text(said.get("summary"))
+        return About(
+            title=first_line(summary or request),
+            project=project or _folder_of(source.path) or as_text(said.get("projectHash"))[:_DIGITS],
+            started_ms=milliseconds(said.get("startTime")),
+            session_id=as_text(said.get("sessionId")) or source.path.stem,
+            extra=told(**extra),
+            titled=Titled.BY_TOOL if summary else Titled.BY_REQUEST,
+            placed=bool(project),
+        )
+
 
 def _lies_like_one(path: Path) -> bool:
     return path.name.startswith("session-") and path.parent.name == "chats" and path.parent.parent.parent.name == "tmp"
 
 
-class _Glance(msgspec.Struct):
-    """What of a record says where it belongs."""
+def _calls(record: bytes) -> list[JsonObject]:
+    return calls_in(object_in(record)) if b'"toolCalls"' in record else []
 
+
+class _Glance(msgspec.Struct):
     identifier: object = msgspec.field(default=None, name="id")
     timestamp: object = None
+    what: object = msgspec.field(default=None, name="type")
+    content: msgspec.Raw = msgspec.Raw()
     rewound: object = msgspec.field(default=None, name="$rewindTo")
 
 
@@ -135,24 +278,8 @@ def _glance(record: bytes) -> JsonObject:
     try:
         found = _glance_at(record)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        decoded = decode(record)
-        return as_object(decoded.value) if decoded else {}
-    return {"id": found.identifier, "timestamp": found.timestamp, "$rewindTo": found.rewound}
-
-
-def _messages(path: Place) -> Choice:
-    match path:
-        case () | ("messages",):
-            return Choice.ENTER
-        case ("messages", int()):
-            return Choice.TAKE
-    return Choice.PASS
-
-
-def _replacing(path: Place) -> Choice:
-    match path:
-        case () | ("$set",) | ("$set", "messages"):
-            return Choice.ENTER
-        case ("$set", "messages", int()):
-            return Choice.TAKE
-    return Choice.PASS
+        return object_in(record)
+    glance: JsonObject = {"id": found.identifier, "timestamp": found.timestamp, "$rewindTo": found.rewound}
+    if found.what == "user" and b'"functionResponse"' in bytes(found.content):
+        glance |= {"type": found.what, "content": msgspec.json.decode(found.content)}
+    return glance

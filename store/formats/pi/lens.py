@@ -1,75 +1,144 @@
-"""One line of a session as an event."""
+"""One line of a session as an event, and the usage of the message on it; pi records the cost of each.
+
+oh-my-pi tells of answers that are no part of the conversation, such as a title's, on lines of their own:
+``model_usage``.
+"""
 
 import re
-from collections.abc import Iterable
+import uuid
+from collections.abc import Mapping
+from typing import ClassVar
 
-from store.events.edit import EventEdit
-from store.events.event import Event, Kind, Path
-from store.events.usage import Running, Usage
-from store.formats.editing import EditableLens, Place
-from store.formats.json_view import JsonObject, as_object, decode
-from store.formats.lens import Before
-from store.formats.pi import compose, entries, fields, twins, usage
-from store.formats.pi.blobs import REFERENCE
-from store.formats.pi.content import CUT
-from store.formats.pi.title_slot import padded
-from store.formats.shown import BOOKKEEPING, Header
-from store.formats.times import milliseconds
-from store.formats.unknown import as_it_is
+import msgspec
+from msgspec import structs
+
+from store.errors import UsageError
+from store.events.event import EventEdit, Kind, ValuePath
+from store.events.usage import Tokens, Usage
+from store.formats.core.editing import JsonLens, Twins
+from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object, as_text, decode, object_in
+from store.formats.core.lens import Before, FieldPlace, Header, Places, Shown
+from store.formats.core.splices import check_text
+from store.formats.core.times import in_iso, milliseconds
+from store.formats.core.token_counts import count, dollars
+from store.formats.core.twins import carried, texts_in
+from store.formats.pi.images import is_reference
+from store.formats.pi.messages import CUT, VIEWS, padded, unknown
+
+_NO_COST = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}
+_NO_TOKENS = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0, "cost": _NO_COST}
+NO_MODEL = {"api": "openai-completions", "provider": "openai", "model": "unknown"}
+"""The model of an answer written by hand that follows no other answer; the program then asks for one."""
+_encode = msgspec.json.Encoder().encode
+
+
+def answer(parts: list[JsonObject], model: Mapping[str, str], stop: str) -> JsonObject:
+    """Return a message of the model, without its time."""
+    return {"role": "assistant", "content": parts, **model, "usage": _NO_TOKENS, "stopReason": stop}
+
+
+def _is_tree(before: JsonObject) -> bool:
+    """Return whether a session whose last line is ``before``, which has no id, is of a version with ids."""
+    return not before or before.get("type") == "title" or isinstance(before.get("version"), int)
+
+
+def _said(kind: Kind, text: str, before: JsonObject, parent: str, now_ms: int) -> JsonObject:
+    parts: list[JsonObject] = [{"type": "text", "text": text}]
+    match kind:
+        case Kind.USER:
+            return {"type": "message", "message": {"role": "user", "content": parts, "timestamp": now_ms}}
+        case Kind.ASSISTANT:
+            earlier = as_object(before.get("message"))
+            model = {key: as_text(earlier.get(key)) or usual for key, usual in NO_MODEL.items()}
+            return {"type": "message", "message": answer(parts, model, "stop") | {"timestamp": now_ms}}
+        case Kind.SYSTEM:
+            return {"type": "custom_message", "customType": "note", "content": text, "display": True}
+        case Kind.SUMMARY:
+            return {"type": "branch_summary", "fromId": parent or "root", "summary": text}
+        case Kind.NOTE if parent:
+            return {"type": "label", "targetId": parent, "label": text}
+        case Kind.NOTE:
+            raise UsageError("a note is a label of the entry before it, and here is none: write user or assistant")
+        case _:
+            called = kind.name.lower()
+            raise UsageError(f"a {called} cannot be written by hand: write user, assistant, system, summary or note")
+
+
+_DETAILS: ValuePath = ("message", "details")
+_LONG = 20
+"""Shorter texts than this say the same by chance."""
+
 
 _TRANSIENT = ("partialJson", "jsonlEvents")
 """Members that only mean something while a message is being made; versions that wrote them say all of it elsewhere."""
 _may_be_transient = re.compile(b'"(?:%b)"' % "|".join(_TRANSIENT).encode()).search
-_REFERENCE = REFERENCE.encode()
 
 
-class PiLens(EditableLens):
+class PiLens(JsonLens):
     """Sees lines of a session. The order of lines is the conversation; a parent is named where it is another line."""
 
     type_name = "pi.entry.v1"
     one_line = True
-    telling = usage.MAY_TELL
+    telling = (b'"usage"',)
+    key, follows, keyless = "id", "parentId", "session"
+    places: ClassVar[Places] = {
+        **dict.fromkeys(("missing", "record", "role", "truncated"), "says what the record is: it cannot be changed"),
+        "artifact": "says where the whole output is: it cannot be changed",
+    }
 
-    def view(self, payload: bytes, before: Before) -> Event:
-        """Return the event that a line tells of; a line that is no JSON object is a note with its text."""
+    @staticmethod
+    def parsed(payload: bytes) -> Decoded | None:
+        """Return the contents of a line, without members that only matter while a message is being written."""
         decoded = decode(payload)
-        if decoded is None or not isinstance(decoded.value, dict):
-            return as_it_is(payload)
-        line: JsonObject = decoded.value
         # one search of the whole line for both: it costs as much as parsing a third of it
-        if _may_be_transient(payload):
-            line = as_object(_without_transient(line))
-        what = line.get("type")
-        if isinstance(what, str) and what in entries.BOOKKEEPING_TYPES:
-            shown = BOOKKEEPING
-        else:
-            shown = (entries.VIEWS.get(what, entries.unknown) if isinstance(what, str) else entries.unknown)(
-                line, before
-            )
-        header: Header = shown.header
+        if decoded is not None and _may_be_transient(payload):
+            return Decoded(_without_transient(decoded.value), decoded.lossy)
+        return decoded
+
+    def shown(self, record: JsonObject, before: Before) -> Shown:
+        what = record.get("type")
+        shown = (VIEWS.get(what, unknown) if isinstance(what, str) else unknown)(record, before)
+        header: Header = {}
         for block in shown.blocks:
             if block.text and block.text.endswith(CUT):
-                header = {**header, "truncated": True}
+                header["truncated"] = True
                 break
         for block in shown.blocks:
-            if block.name == "image" and block.text and _REFERENCE in payload:
-                header = {**header, "missing": True}
+            if block.name == "image" and block.text and is_reference(block.text):
+                header["missing"] = True
                 break
-        defines = shown.defines
-        parent = 0
-        if isinstance(key := line.get("id"), str) and what != "session":
-            defines = ((key, ""), *defines)
-            if "parentId" in line:
-                named = line["parentId"]
-                parent = before.parent(named if isinstance(named, str) else None)
-        return shown.event(line, _time(line), lossy=decoded.lossy, parent=parent, header=header, defines=defines)
+        return structs.replace(shown, header=shown.header | header) if header else shown
 
-    def usage_told(self, record: JsonObject, running: Running) -> tuple[Usage | None, Running]:
-        """Return what the message on a line took."""
-        return usage.usage(record), running
+    def time_ms(self, record: JsonObject) -> int:
+        """Return the time of a line; older ones have it in their message, in milliseconds."""
+        if time := milliseconds(record.get("timestamp")):
+            return time
+        counted = as_object(record.get("message")).get("timestamp")
+        return int(counted) if isinstance(counted, (int, float)) and 0 < counted < 1 << 48 else 0
+
+    def place(self, record: JsonObject, key: str) -> FieldPlace | None:
+        """Return the place of field ``key`` in a line: in older ones the message has the time."""
+        if key != "timestamp":
+            return super().place(record, key)
+        if "timestamp" in record or "timestamp" not in as_object(record.get("message")):
+            return FieldPlace(("timestamp",))
+        return FieldPlace(("message", "timestamp"), write=lambda value: milliseconds(value) or value)
+
+    def used(self, record: JsonObject) -> Usage | None:
+        """Return the usage on a record. An entry's id is short and copied with it: the time helps to name one."""
+        message = record if record.get("type") == "model_usage" else as_object(record.get("message"))
+        told = as_object(message.get("usage"))
+        sent, output, read, write = (count(told, key) for key in ("input", "output", "cacheRead", "cacheWrite"))
+        reasoning = min(output, count(told, "reasoning", "reasoningTokens"))
+        tokens = Tokens(sent, output, read, write, reasoning=reasoning)
+        cost = dollars(as_object(told.get("cost")).get("total"))
+        if not tokens.total and not cost:
+            return None
+        name = f"{as_text(record.get('id'))}@{message.get('timestamp') or record.get('timestamp')}"
+        # a model that is paid for by subscription costs nothing that anyone could tell
+        return Usage(name, as_text(message.get("model")), tokens, cost or None)
 
     def edit(self, payload: bytes, edit: EventEdit, before: Before) -> bytes:
-        """Return ``payload`` with the changes of ``edit``."""
         return padded(super().edit(payload, edit, before))
 
     def revise(self, payload: bytes, old: object, new: object, before: Before) -> bytes:
@@ -77,24 +146,30 @@ class PiLens(EditableLens):
         edited = super().revise(payload, old, new, before)
         return edited if edited == payload else padded(edited)
 
-    def place(self, record: JsonObject, key: str) -> Place | None:
-        """Return where a line holds field ``key``."""
-        return fields.place(record, key)
-
-    def twins(self, record: JsonObject, path: Path, old: str, new: str) -> Iterable[tuple[Path, str]]:
-        """Yield what else a line says of a tool's result."""
-        return twins.twins(record, path, old, new)
+    def twins(self, record: JsonObject, path: ValuePath, old: str, new: str) -> Twins:
+        """Yield the other copies that a line holds of a tool's result."""
+        message = as_object(record.get("message"))
+        if message.get("role") != "toolResult" or path[:2] != ("message", "content") or len(old) < _LONG:
+            return
+        said = [as_object(part).get("text") for part in as_list(message.get("content"))]
+        if said.count(old) > 1:
+            # which of them a copy belongs to cannot be told
+            return
+        for place, text in texts_in(message.get("details"), _DETAILS):
+            if len(text) >= _LONG and (now := carried(text, old, new)) is not None and now != text:
+                yield place, now
 
     def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
-        """Return a line that follows ``previous``."""
-        return compose.compose(kind, text, previous, now_ms)
-
-
-def _time(line: JsonObject) -> int:
-    if time := milliseconds(line.get("timestamp")):
-        return time
-    counted = as_object(line.get("message")).get("timestamp")
-    return int(counted) if isinstance(counted, (int, float)) and 0 < counted < 1 << 48 else 0
+        check_text(text)
+        before = object_in(previous)
+        parent = "" if before.get("type") == "session" else as_text(before.get("id"))
+        said = _said(kind, text, before, parent, now_ms)
+        line: JsonObject = {"type": said.pop("type")}
+        # sessions of version 1 are no trees: their lines have no ids
+        if parent or _is_tree(before):
+            line |= {"id": uuid.uuid4().hex[:8], "parentId": parent or None}
+        line |= {"timestamp": in_iso(now_ms), **said}
+        return _encode(line) + (b"\r" if previous and previous.endswith(b"\r") else b"")
 
 
 def _without_transient(value: object) -> object:

@@ -1,27 +1,80 @@
-"""The session files of pi and oh-my-pi: where they lie, how they are told from others, how they are cut.
+"""The session files of pi and oh-my-pi: finding, recognising and cutting them.
 
 ``sessions/<working directory>/<time>_<id>.jsonl``, one a session. A folder of the same name without ``.jsonl`` holds
-what the tools' outputs were too long for (``<n>.<tool>.log``), what subagents answered (``<id>.md``), and the
-subagents' own sessions (``<id>.jsonl``). Images lie in ``blobs/`` beside ``sessions/``.
+the overlong outputs of tools (``<n>.<tool>.log``), the answers of subagents (``<id>.md``), and the subagents' own
+sessions (``<id>.jsonl``). Images lie in ``blobs/`` beside ``sessions/``.
 """
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from store.formats.files import companions
-from store.formats.format import About, ExternalBlob, Format, Source, Span
-from store.formats.json_view import JsonObject, as_object, decode
-from store.formats.lines import line_spans
-from store.formats.look import Look
-from store.formats.pi import removal
-from store.formats.pi.about import describe, may_title
-from store.formats.pi.blobs import referenced_blobs
-from store.formats.pi.entries import BOOKKEEPING_TYPES, VIEWS
+from store.formats.core.format import About, ExternalBlob, Format, Source, Titled, environment, first_line, folders_of
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, decode, is_object, object_in
+from store.formats.core.look import Look, companions
+from store.formats.core.removal import CallLink, Tree
+from store.formats.core.splices import put, spell
+from store.formats.core.times import milliseconds
+from store.formats.pi.images import moved_outside, referenced_blobs
 from store.formats.pi.lens import PiLens
-from store.formats.pi.outside import moved_outside
-from store.formats.pi.title_slot import is_slot
+from store.formats.pi.messages import VIEWS, is_slot
+
+_folder = re.compile(r"--?(.+?)(?:--)?").fullmatch
+
+
+def _request(message: JsonObject) -> str:
+    if message.get("role") != "user":
+        return ""
+    content = message.get("content")
+    if isinstance(content, list):
+        content = next((part["text"] for part in content if isinstance(part, dict) and part.get("type") == "text"), "")
+    return as_text(content)
+
+
+def _session_of(parent: str) -> str:
+    """Return the id of a session that is named by its id or by the path of its file (``…/<time>_<id>.jsonl``)."""
+    name = parent.replace("\\", "/").rpartition("/")[2]
+    return name.removesuffix(".jsonl").rpartition("_")[2] if name.endswith(".jsonl") else parent
+
+
+def _project_of(folder: Path) -> str:
+    """Name the project of a folder called after a working directory, which hides where its last part begins."""
+    named = _folder(folder.name)
+    return named[1] if named else folder.name
+
+
+def _labels_of_nothing(lines: Sequence[JsonObject], kept: Mapping[int, bytes]) -> Iterator[int]:
+    left = {as_text(lines[at].get("id")) for at in kept}
+    gone = {as_text(line.get("id")) for line in lines} - left
+    yield from (at for at in kept if lines[at].get("type") == "label" and as_text(lines[at].get("targetId")) in gone)
+
+
+def _keeping(record: bytes, line: JsonObject, lines: Sequence[JsonObject], kept: Mapping[int, bytes]) -> bytes:
+    """Return a compaction that keeps the remaining ones of the messages that it kept."""
+    entries = [at for at, entry in enumerate(lines) if entry]
+    index = line.get("firstKeptEntryIndex")
+    if isinstance(index, int) and 0 <= index < len(entries):
+        # as version 1 had it: a position among the lines that make sense
+        before = sum(at in kept for at in entries[:index])
+        return put(record, ("firstKeptEntryIndex",), str(before).encode()) if before != index else record
+    first = next((at for at in entries if as_text(lines[at].get("id")) == line.get("firstKeptEntryId")), None)
+    if first is None or first in kept:
+        return record
+    later = (as_text(lines[at].get("id")) for at in entries if at > first and at in kept)
+    return put(record, ("firstKeptEntryId",), spell(next(filter(None, later)), record))
+
+
+def _calls(line: JsonObject) -> Iterator[CallLink]:
+    message = as_object(line.get("message"))
+    if message.get("role") == "toolResult" and (call := as_text(message.get("toolCallId"))):
+        yield CallLink((), 0, call, False)
+    for at, part in enumerate(as_list(message.get("content"))):
+        if isinstance(part, dict) and part.get("type") == "toolCall" and (call := as_text(part.get("id"))):
+            yield CallLink(("message", "content"), at, call, True)
+
+
+_TREE = Tree("id", "parentId", ("parentId", "fromId"), _calls)
+
 
 _is_session_name = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:-\d+)?Z_.+").fullmatch
 _ROLES = frozenset(("assistant", "bashExecution", "custom", "hookMessage", "toolResult", "user"))
@@ -35,10 +88,11 @@ class Pi(Format):
     lenses = (PiLens(),)
     main_type = PiLens.type_name
     outputs_beside = True
+    titling = re.compile(rb'"type"\s*+:\s*+"(?:title|title_change|session_info)"')
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the folders of sessions in ``~/.pi`` and ``~/.omp``, and where the environment moves them to."""
-        moved = os.environ if home == Path.home() else {}
+        moved = environment(home)
         candidates = [Path(folder) for folder in (moved.get("PI_CODING_AGENT_SESSION_DIR"),) if folder]
         if folder := moved.get("PI_CODING_AGENT_DIR"):
             candidates.append(Path(folder, "sessions"))
@@ -46,11 +100,10 @@ class Pi(Format):
             candidates.append(home / name / "agent" / "sessions")
             candidates += sorted((home / name / "profiles").glob("*/agent/sessions"))
         candidates.append(Path(moved.get("XDG_DATA_HOME") or home / ".local" / "share", "omp", "sessions"))
-        yield from (folder for folder in dict.fromkeys(candidates) if folder.is_dir())
+        return folders_of(*candidates)
 
     def native_home(self, home: Path) -> Path | None:
-        """Return the folder of pi's sessions, or where the environment moves it to."""
-        moved = os.environ if home == Path.home() else {}
+        moved = environment(home)
         folder = moved.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent"
         return Path(moved.get("PI_CODING_AGENT_SESSION_DIR") or Path(folder, "sessions"))
 
@@ -60,40 +113,77 @@ class Pi(Format):
         if path.suffix != ".jsonl" or look.is_folder:
             return None
         objects = look.objects()
-        if not any(map(_is_ours, objects)) and (objects or not _is_damaged_one(look)):
+        # the lines of others may look like pi's, but not the beginnings of their sessions
+        if not any(map(_is_ours, objects[:1])) and (objects or not _is_damaged_one(look)):
             return None
-        return Source(self.name, path, path, sidecars=tuple(companions(path)))
-
-    def spans(self, data: memoryview, start: int) -> Iterator[Span]:
-        """Yield the lines that are not empty."""
-        return line_spans(data, start)
-
-    def about(self, source: Source, records: Sequence[bytes]) -> About:
-        """Describe a session: its title or else its first request; the project by its working directory."""
-        return describe(source.path, records)
-
-    def titles(self, record: bytes) -> bool:
-        """Say whether a line is of a type that carries a title."""
-        return may_title(record)
+        return Source(self.name, path, path, sidecars=tuple(companions(path)), folder=path.with_suffix(""))
 
     def blobs(self, source: Source, payload: bytes) -> Iterator[ExternalBlob]:
-        """Yield the images that ``payload`` refers to."""
         return referenced_blobs(source.path, payload)
 
     def moved_outside(self, record: bytes, beginning: bytes) -> tuple[bytes, Mapping[str, bytes]]:
-        """Return a line with references to its images, and the images, for ``blobs/``; of oh-my-pi's sessions alone.
+        """Return a line with its images as references, and these; of oh-my-pi alone: pi knows no references."""
+        return moved_outside(record) if is_slot(object_in(beginning)) else (record, {})
 
-        pi knows no references.
-        """
-        return (
-            moved_outside(record)
-            if is_slot(as_object(decoded.value) if (decoded := decode(beginning)) else {})
-            else (record, {})
+    def about(self, source: Source, records: Sequence[bytes]) -> About:
+        """Describe a session: its title is the one in its place at the beginning, else the last, else the request."""
+        slot = named = prompt = ""
+        header: JsonObject = {}
+        for record in records:
+            if (
+                not self.titles(record)
+                and (header or b'"session"' not in record)
+                and (prompt or b'"user"' not in record)
+            ):
+                continue
+            decoded = decode(record)
+            if decoded is None or not is_object(line := decoded.value):
+                continue
+            match line.get("type"):
+                case "title" if is_slot(line):
+                    slot = slot or as_text(line.get("title"))
+                case "session" if not header:
+                    header = line
+                case "title_change":
+                    named = as_text(line.get("title")) or named
+                case "session_info":
+                    named = as_text(line.get("name")) or named
+                case "message" if not prompt:
+                    prompt = _request(as_object(line.get("message")))
+        cwd = as_text(header.get("cwd"))
+        extra = {"cwd": cwd} if cwd else {}
+        if (above := source.path.parent.with_name(source.path.parent.name + source.path.suffix)).is_file():
+            extra |= {"agent": source.path.stem, "parent_session": _session_of(above.name)}
+        parent = as_text(header.get("parentSession")) or as_text(header.get("branchedFrom"))
+        title = slot or named or as_text(header.get("title"))
+        project = PurePosixPath(cwd.replace("\\", "/")).name
+        return About(
+            title=first_line(title or prompt),
+            project=project or _project_of(source.path.parent),
+            started_ms=milliseconds(header.get("timestamp")),
+            session_id=as_text(header.get("id")) or source.path.stem,
+            extra=extra,
+            forked_from=_session_of(parent),
+            titled=Titled.BY_TOOL if title else Titled.BY_REQUEST,
+            placed=bool(project),
         )
 
     def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
-        """Return the other lines, linked past those that are gone; tool calls and their results go together."""
-        return removal.without(records, deleted)
+        """Return the other lines, linked past those that are gone; tool calls and their results go together.
+
+        Labels go with the lines that they mark. The messages that a compaction kept begin with the next one that is
+        left.
+        """
+        lines = [object_in(record) for record in records]
+        kept = _TREE.without(records, deleted)
+        while labels := set(_labels_of_nothing(lines, kept)):
+            deleted = set(range(len(records))) - (kept.keys() - labels)
+            kept = _TREE.without(records, deleted)
+        if len(kept) < len(records):
+            for at, record in kept.items():
+                if lines[at].get("type") == "compaction":
+                    kept[at] = _keeping(record, lines[at], lines, kept)
+        return list(kept.values())
 
 
 def _is_ours(line: JsonObject) -> bool:
@@ -101,7 +191,7 @@ def _is_ours(line: JsonObject) -> bool:
         case {"type": "session", "id": str(), "timestamp": str()}:
             return "cwd" in line or "version" in line
         case {"type": str(what), "id": str(), "parentId": _, "timestamp": str()}:
-            return what in VIEWS or what in BOOKKEEPING_TYPES
+            return what in VIEWS
         case {"type": "message", "timestamp": str(), "message": {"role": str(role)}}:
             return role in _ROLES and "uuid" not in line
     return is_slot(line)

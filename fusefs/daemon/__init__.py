@@ -1,0 +1,1 @@
+"""The operations of a process that holds a store and can render conversations: a mount, ``convfs serve``, a command."""

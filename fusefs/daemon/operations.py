@@ -1,0 +1,312 @@
+"""The calls that need to know how a mount shows conversations: found, searched, shown, compared."""
+
+import time
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Literal
+
+from msgspec import Struct, structs
+
+from fusefs.text.event_names import kind_word
+from fusefs.text.render import FileRenderer, render_event
+from fusefs.tree.paths import Paths, event_path
+from store.artifacts.urls import parse_url
+from store.backlinks import Backlinks, Holding, Relation
+from store.compare import NOTHING, Branch, pairs, unified
+from store.errors import DamageError, NotFound, UsageError
+from store.events.conversation import EventRow
+from store.exporting.event_json import document, shown_events
+from store.formats.core.times import iso
+from store.ids import Hash
+from store.search.search import Hit, Line
+from store.search.terms import term_of
+from store.service.call import Emit, Holder, Table, chunked
+from store.service.operations import OPERATIONS, line_of
+from store.service.upkeep import UPKEEP
+from store.store import Store
+
+_LARGEST = 4 << 20
+"""Event files with more bytes than this are not compared line by line."""
+_PAGE = 200
+_LINES_AT_ONCE = 2000
+_LINES_OF_A_HIT = 1 << 30
+
+SHOWN = Table()
+
+
+Change = Literal["changed", "added", "removed"]
+
+
+class State(Struct, frozen=True, forbid_unknown_fields=True):
+    """A conversation by its id, as it is, or as its ``version`` of that number was."""
+
+    id: int
+    version: int = 0
+
+
+class DiffSide(Struct, frozen=True):
+    """An event of one state, and the path of its file, from the root of a mount on."""
+
+    event: int
+    kind: str
+    tool: str
+    path: str
+
+
+class Difference(Struct, frozen=True):
+    """An event that differs, or that only one state has: the differing lines of its file, and their number.
+
+    ``diff`` is a unified diff; "" where ``note`` says why there is none, or none was asked for.
+    """
+
+    change: Change
+    a: DiffSide | None
+    b: DiffSide | None
+    added: int
+    removed: int
+    diff: str = ""
+    note: str = ""
+
+
+class DiffSums(Struct, frozen=True):
+    """The totals of a diff: how many events differ, and by how many lines."""
+
+    changed: int
+    added: int
+    removed: int
+    added_lines: int
+    removed_lines: int
+
+
+class _Shown:
+    """One state, as it is shown: its branch, and the files of its events."""
+
+    def __init__(self, store: Store, state: State) -> None:
+        self._store = store
+        conversation = store.library.conversation(state.id)
+        version = store.catalogue.version(state.id, state.version) if state.version else None
+        self.branch = Branch(state.id, conversation.head if version is None else version.head)
+        self._records = conversation.records if version is None else version.records
+        self._path = Paths(store).conversation(conversation, version)
+
+    def side(self, row: EventRow | None) -> DiffSide | None:
+        """Return an event as it is told of."""
+        if row is None:
+            return None
+        return DiffSide(row.number, kind_word(row.kind), row.tool, event_path(self._path, row, self._records))
+
+    def file(self, row: EventRow | None) -> str:
+        """Return the file of an event; raises DamageError."""
+        return "" if row is None else render_event(row.number, self._store.records.event(row)).decode()
+
+
+@SHOWN.telling(430)
+def diff(holder: Holder, emit: Emit[list[Difference]], a: State, b: State, summary: bool = False) -> DiffSums:
+    """Hand out how two states differ, event by event; ``summary``: how much is told, and not what."""
+    store = holder.store
+    old_state, new_state = _Shown(store, a), _Shown(store, b)
+    counts = {"changed": 0, "added": 0, "removed": 0}
+    added = removed = 0
+    for old, new in pairs(store, old_state.branch, new_state.branch):
+        difference = _difference(old_state, new_state, old, new)
+        if difference is None:
+            continue
+        counts[difference.change] += 1
+        added, removed = added + difference.added, removed + difference.removed
+        emit([structs.replace(difference, diff="") if summary else difference])
+    return DiffSums(**counts, added_lines=added, removed_lines=removed)
+
+
+def _difference(a: _Shown, b: _Shown, old: EventRow | None, new: EventRow | None) -> Difference | None:
+    """Return the difference of an event between two states, None if its file is the same in both."""
+    change: Change = "added" if old is None else "removed" if new is None else "changed"
+    sides = a.side(old), b.side(new)
+    if any(row is not None and row.file_size > _LARGEST for row in (old, new)):
+        return Difference(change, *sides, 0, 0, note="too large to be compared line by line")
+    try:
+        before, after = a.file(old), b.file(new)
+    except DamageError as error:
+        return Difference(change, *sides, 0, 0, note=f"cannot be read: {error}")
+    names = (NOTHING if side is None else side.path for side in sides)
+    found = unified(before, after, *names)
+    return Difference(change, *sides, found.added, found.removed, found.text) if found.text else None
+
+
+class HoldingLine(Struct, frozen=True):
+    """One place that holds something: ``event`` is a number, or None where ``name`` says what else holds it.
+
+    ``path`` is relative to the root of a mount, "" where the context ``id`` has no name. ``version`` is 0 for a
+    conversation as it is now.
+    """
+
+    path: str
+    id: int
+    version: int
+    event: int | None
+    kind: str
+    tool: str
+    held_as: Relation
+    name: str
+    uris: tuple[str, ...]
+
+
+class Known(Struct, frozen=True):
+    """``stored``: whether the store has a content of this hash, held by somebody or not."""
+
+    stored: bool
+
+
+@SHOWN.telling(431)
+def where(holder: Holder, emit: Emit[list[HoldingLine]], blob: str = "", uris: tuple[str, ...] = ()) -> Known:
+    """Hand out who holds a content (``blob:blake3:HEX`` or ``blob:sha256:HEX``, "" for none), or resources."""
+    store = holder.store
+    backlinks = Backlinks(store)
+    digest = _digest(store, blob) if blob else None
+    paths = Paths(store)
+    holdings = chain(backlinks.of_content(digest) if digest else (), backlinks.of_uris(uris))
+    told = list(dict.fromkeys(_line(paths, holding) for holding in holdings))
+    for start in range(0, len(told), _PAGE):
+        emit(told[start : start + _PAGE])
+    return Known(digest is not None and _is_stored(store, digest))
+
+
+def _is_stored(store: Store, digest: Hash) -> bool:
+    try:
+        store.blobs.size(digest)
+    except NotFound:
+        return False
+    return True
+
+
+def _digest(store: Store, blob: str) -> Hash | None:
+    address = parse_url(blob)
+    return (
+        Hash(address.digest)
+        if address.algorithm == "blake3"
+        else store.contents.alias(address.algorithm, address.digest)
+    )
+
+
+def _line(paths: Paths, holding: Holding) -> HoldingLine:
+    row, version = holding.row, holding.version
+    return HoldingLine(
+        paths.holding(holding),
+        holding.conversation.id,
+        version.number if version else 0,
+        row.number if row else None,
+        kind_word(row.kind) if row else "",
+        row.tool if row else "",
+        holding.relation,
+        holding.name,
+        holding.uris,
+    )
+
+
+class HitLine(Struct, frozen=True):
+    """An event that was found, as a program reads it; ``path`` is relative to the root of a mount.
+
+    ``time`` is ISO 8601 in UTC. One that has very many lines comes several times, with some of them each.
+    """
+
+    path: str
+    id: int
+    project: str
+    name: str
+    title: str
+    event: int
+    kind: str
+    tool: str
+    time: str
+    lines: tuple[Line, ...]
+
+
+class Unfiled(Struct, frozen=True):
+    """The number of turns that the index does not have."""
+
+    turns: int
+
+
+@SHOWN.pages(420)
+def search(holder: Holder, query: str, limit: int = 0) -> Iterator[list[HitLine]]:
+    """Search, as ``convfs search`` does; at most ``limit`` events are told (0: all)."""
+    pages = holder.store.search.pages(query, limit or None, lines=_LINES_OF_A_HIT)
+    return _told(holder.store, pages)
+
+
+@SHOWN.pages(421)
+def grep(
+    holder: Holder, pattern: str, fixed: bool = False, ignore_case: bool = False, words: bool = False, where: str = ""
+) -> Iterator[list[HitLine]]:
+    """Look for a regular expression, or a text if it is ``fixed``; ``where`` has filters of a query."""
+    term = term_of(pattern, fixed=fixed, ignore_case=ignore_case, words=words)
+    return _told(holder.store, holder.store.search.grep(term, where, lines=_LINES_OF_A_HIT))
+
+
+def _told(store: Store, pages: Iterable[list[Hit]]) -> Iterator[list[HitLine]]:
+    """Yield findings as they come; empty pages too, so that a client that has gone is noticed."""
+    paths = Paths(store)
+    for page in pages:
+        told: list[HitLine] = []
+        lines = 0
+        for hit in page:
+            conversation = hit.conversation
+            path = paths.conversation(conversation)
+            for start in range(0, max(len(hit.lines), 1), _LINES_AT_ONCE):
+                some = hit.lines[start : start + _LINES_AT_ONCE]
+                told.append(
+                    HitLine(
+                        event_path(path, hit.row, conversation.records),
+                        conversation.id,
+                        conversation.project,
+                        conversation.name,
+                        conversation.title,
+                        hit.row.number,
+                        kind_word(hit.row.kind),
+                        hit.row.tool,
+                        iso(hit.time_ms),
+                        some,
+                    )
+                )
+                lines += len(some)
+                if lines >= _LINES_AT_ONCE:
+                    yield told
+                    told, lines = [], 0
+        yield told
+
+
+@SHOWN.call(422)
+def file_turns(holder: Holder, seconds: float) -> Unfiled:
+    """Index unindexed turns for about ``seconds`` seconds."""
+    search = holder.store.search
+    until = time.monotonic() + seconds
+    # a daemon does it by itself, when it has time
+    if not holder.socket:
+        while time.monotonic() < until and search.step():
+            pass
+    return Unfiled(search.unfiled)
+
+
+@SHOWN.pages(263)
+def show(holder: Holder, conversation_id: int, as_json: bool = False) -> Iterator[str]:
+    """Return the transcript of a conversation, or one JSON object."""
+    if not as_json:
+        return _transcript(holder, conversation_id)
+    conversation = holder.store.library.conversation(conversation_id)
+    return chunked(document(line_of(holder, conversation), shown_events(holder.store, conversation)), "")
+
+
+@SHOWN.pages(269)
+def show_part(holder: Holder, conversation_id: int, first: int = 1, last: int = 0) -> Iterator[str]:
+    """Return the transcript of the events ``first`` to ``last`` (0: the end)."""
+    if first < 1 or last < 0:
+        raise UsageError(f"events are numbered from 1: {first} to {last} are none")
+    return _transcript(holder, conversation_id, first, last)
+
+
+def _transcript(holder: Holder, conversation_id: int, first: int = 1, last: int = 0) -> Iterator[str]:
+    conversation = holder.store.library.conversation(conversation_id)
+    pieces = FileRenderer().transcript(conversation, shown_events(holder.store, conversation, first, last))
+    return chunked((piece.decode("utf-8", "replace") for piece in pieces), "")
+
+
+ALL_OPERATIONS = (*OPERATIONS, *UPKEEP, *SHOWN)

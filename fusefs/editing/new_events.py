@@ -1,0 +1,358 @@
+"""New events: a file made in ``events/`` under a name such as ``user.md`` or ``00120-user.md`` is appended at the head.
+
+Until it is closed it is a scratch file like any other. The kernel knows the event under the same inode, and the typed
+name stays beside its own until the mount ends. If the disk is full, the file waits until there is room.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from msgspec import Struct
+
+from fusefs.editing.drafts import NEW, Draft, remove_quietly
+from fusefs.editing.inode import LARGEST, ScratchRole, State
+from fusefs.editing.records import record_like
+from fusefs.editing.saves import NS_IN_MS, Saves, saved_as
+from fusefs.editing.scratch import ScratchFile
+from fusefs.editing.targets import EventTarget
+from fusefs.text.event_names import kind_word
+from fusefs.text.parse import parse_event
+from fusefs.tree.changes import Stale
+from fusefs.tree.view import View
+from store.conversations.contexts import Append
+from store.errors import ConvfsError, StoreFailed, StoreFull, UsageError
+from store.events.conversation import EventRow
+from store.events.event import Kind
+from store.formats.core.unknown import TextLens, type_named
+from store.formats.registry import FORMATS
+from store.ids import hash_bytes, now_ms
+
+log = logging.getLogger(__name__)
+
+_KINDS = {kind_word(kind): kind for kind in Kind if kind is not Kind.RECORD}
+_NAME = re.compile(rf"(?:([0-9]{{5,18}})-)?({'|'.join(_KINDS)})\.md")
+_LOOKED_BACK = 64
+"""Records that are looked at for the one that a new one follows."""
+
+
+def new_event(name: str) -> tuple[int, Kind] | None:
+    """Return the number (0: none is given) and the kind that a name asks for; None for any other name."""
+    found = _NAME.fullmatch(name)
+    return (int(found[1] or 0), _KINDS[found[2]]) if found else None
+
+
+class Composed(Struct, frozen=True):
+    """The record that ``data`` becomes behind turn ``head``."""
+
+    data: bytes
+    head: int
+    record: Append
+    time_ms: int
+
+
+class NewEvent:
+    """A scratch file that becomes an event when it is closed."""
+
+    __slots__ = ("composed", "draft", "kind", "name", "source", "view_id")
+
+    state: ClassVar[State] = State.NEW_EVENT
+
+    def __init__(self, view_id: int, name: str, kind: Kind) -> None:
+        self.view_id = view_id
+        self.name = name
+        self.kind = kind
+        self.draft: Path | None = None
+        self.composed: Composed | None = None
+        """The event that it becomes, worked out when it was closed."""
+        self.source: ScratchFile | None = None
+        """The file, if it was closed but could not be appended."""
+
+    @property
+    def path(self) -> str:
+        """Its path in the conversation, for messages."""
+        return f"events/{self.name}"
+
+
+class NewEvents:
+    """Makes events of new files."""
+
+    def __init__(self, saves: Saves) -> None:
+        self.inodes = saves.inodes
+        self.records = saves.records
+        self.drafts = saves.drafts
+        self.tree = saves.tree
+        self._saves = saves
+        self._waiting: dict[int, NewEvent] = {}
+        """By inode number, in the order in which they were closed."""
+        self._settling = False
+        saves.settle_others = self.settle_waiting
+
+    def path(self, candidate: NewEvent) -> Path:
+        """Return the path of a file on the disk."""
+        return self.inodes.scratch.events_of(self.records.context(candidate.view_id)) / candidate.name
+
+    def stays(self, candidate: NewEvent, error: Exception) -> None:
+        """Note why a file stays as it is."""
+        self.drafts.note(candidate.view_id, candidate.path, f"{error}; the text is kept as it is")
+
+    def consider(self, ino: int, view_id: int, name: str) -> NewEvent | None:
+        """Return the event that a scratch file with a name in ``events/`` may become."""
+        asked = new_event(name)
+        if asked is None:
+            self.inodes.be_candidate(ino, None)
+            return None
+        known = self.inodes.candidate(ino, NewEvent)
+        if known is None and ino in self._waiting:
+            # the kernel had forgotten the file, and its draft must not be left behind
+            known = self._waiting[ino]
+        if known is None or (known.view_id, known.name) != (view_id, name):
+            known = NewEvent(view_id, name, asked[1])
+        self.inodes.be_candidate(ino, known)
+        return known
+
+    def check(self, candidate: NewEvent, data: bytes, file: int | Path) -> None:
+        """Make the contents of ``file``, a descriptor or path, durable as a draft; UsageError if it can be no event."""
+        self.tree.store.writer.check_writable()
+        self._keep(candidate, self._composed(candidate, data, file))
+
+    def _keep(self, candidate: NewEvent, composed: Composed) -> None:
+        context = self.records.context(candidate.view_id)
+        # the record that it becomes shows on recovery whether it has been appended
+        draft = Draft(context, NEW, candidate.name, "", hash_bytes(composed.record.payload).hex(), True, "")
+        candidate.draft = self.drafts.keep(draft, composed.data, candidate.draft)
+        candidate.composed = composed
+
+    def commit(self, candidate: NewEvent, data: bytes, file: int | Path) -> tuple[int, int]:
+        """Append the contents of ``file``; return the event's number, and its time in milliseconds. Its draft stays."""
+        composed = candidate.composed
+        if composed is None or composed.data != data or composed.head != self._head(candidate.view_id):
+            composed = self._composed(candidate, data, file)
+            if candidate.draft is not None:
+                self._keep(candidate, composed)
+        return self.records.append(candidate.view_id, [composed.record]), composed.time_ms
+
+    def append(self, source: ScratchFile, path: Path, candidate: NewEvent, data: bytes) -> None:
+        """Append the content of a scratch file as an event, which is then known under the file's inode."""
+        tree, saves, view_id = self.tree, self._saves, candidate.view_id
+        saves.settle_waiting(view_id)
+        number, time_ms = self.commit(candidate, data, path)
+        tree.overlay(view_id).aliases[candidate.name] = number
+        if not remove_quietly(path):
+            # the next start tries again, if there is a draft
+            self.inodes.scratch.renumber(source)
+        elif candidate.draft is not None:
+            remove_quietly(candidate.draft)
+        self.inodes.be_candidate(source.ino, None)
+        self._waiting.pop(source.ino, None)
+        if tree.bound(source.ino) is not source:
+            # the kernel has forgotten it meanwhile
+            saves.unsettle(view_id)
+            return
+        target = EventTarget(self.records, view_id, number)
+        self.inodes.become(source.ino, target)
+        saved = saved_as(target, data, target.state(), time_ms * NS_IN_MS)
+        saves.show_saved(source.ino, target, saved)
+        self.inodes.kernel.invalidate(Stale(source.ino))
+        saves.unsettle(view_id)
+
+    def wait(self, source: ScratchFile, candidate: NewEvent, error: StoreFailed | OSError) -> None:
+        """Append a file later, which has a draft. ``error`` is why it cannot be now."""
+        candidate.source = source
+        if source.ino not in self._waiting:
+            until_room = isinstance(error, StoreFull | OSError)
+            self.drafts.postponed(candidate.view_id, candidate.path, error, until_room=until_room)
+        self._waiting[source.ino] = candidate
+
+    def settle_waiting(self, view_id: int | None) -> None:
+        """Append the files that wait in a conversation (None: in any), as far as that can be done now."""
+        if self._settling or not self._waiting:
+            return
+        self._settling = True
+        try:
+            for ino, candidate in list(self._waiting.items()):
+                # a program that has it open will close it
+                if view_id in (None, candidate.view_id) and not self.inodes.is_open(ino):
+                    self._settle(ino, candidate)
+        except (StoreFailed, OSError):
+            # those behind it come after it
+            return
+        finally:
+            self._settling = False
+
+    def _settle(self, ino: int, candidate: NewEvent) -> None:
+        """Append a file that waits. Raises StoreFailed and OSError where it goes on to wait."""
+        path, source, composed = self.path(candidate), candidate.source, candidate.composed
+        assert source is not None
+        assert composed is not None
+        try:
+            is_there = os.lstat(path).st_ino == source.on_disk
+        except (FileNotFoundError, NotADirectoryError):
+            is_there = False
+        if candidate.draft is not None and is_there and path.read_bytes() == composed.data:
+            try:
+                self.append(source, path, candidate, composed.data)
+            except (StoreFailed, OSError):
+                raise
+            except ConvfsError as error:
+                self.stays(candidate, error)
+        elif candidate.draft is not None and not is_there:
+            # somebody has removed it, or given it another name
+            remove_quietly(candidate.draft)
+        # what differs from the text reported as saved gets that beside it with the next start
+        self._waiting.pop(ino, None)
+
+    def is_there(self, view_id: int, result: str) -> bool:
+        """Return whether a conversation has a record with a payload of this hash."""
+        tree = self.tree
+        self.records.settle(view_id)
+        rows = tree.view(view_id).rows
+        return any(tree.store.turns.get(row.turn).payload_hash.hex() == result for row in reversed(rows))
+
+    def _head(self, view_id: int) -> int:
+        return self.tree.store.writer.head(self.records.context(view_id)).tip
+
+    def _composed(self, candidate: NewEvent, data: bytes, file: int | Path) -> Composed:
+        """Return the record that a file becomes. It has the time of the file, unless that is before what came last."""
+        parsed = parse_event(data)
+        said = parsed.head.get("type")
+        if said is not None and said.value != candidate.kind.name.lower():
+            wanted = candidate.kind.name.lower()
+            raise UsageError(f"line {said.line}: the file is called {candidate.name}: write type: {wanted}")
+        if len(parsed.blocks) != 1 or parsed.blocks[0].type != "text" or parsed.blocks[0].text is None:
+            raise UsageError("a new event is one text: write it without blocks")
+        # before the view: of a head that moves in between, commit learns
+        head = self._head(candidate.view_id)
+        self.records.settle(candidate.view_id)
+        view = self.tree.view(candidate.view_id)
+        time_ms = os.stat(file).st_mtime_ns // NS_IN_MS
+        if any(time_ms < row.time_ms for row in view.rows[-1:]):
+            time_ms = now_ms()
+        return Composed(data, head, self._record(view, candidate.kind, parsed.blocks[0].text, time_ms), time_ms)
+
+    def _record(self, view: View, kind: Kind, text: str, time_ms: int) -> Append:
+        """Return a record that says ``text`` at the end of a conversation, at a time in milliseconds."""
+        store = self.tree.store
+        previous = self._previous(view.rows[-_LOOKED_BACK:])
+        if previous is not None:
+            turn = store.turns.get(previous.turn)
+            lens = store.viewer.lens(turn)
+            if isinstance(lens, TextLens):
+                return Append(TextLens(kind).compose(kind, text, None, time_ms), type_named(kind), turn.encoding)
+            payload = lens.compose(kind, text, store.contents.payload(previous.turn), time_ms)
+            return record_like(store, turn, payload)
+        format_ = next((one for one in FORMATS if one.name == view.conversation.format), FORMATS[0])
+        refusal = UsageError(f"nothing can be written in the format {format_.name}")
+        for lens in format_.lenses:
+            try:
+                return Append(lens.compose(kind, text, None, time_ms), lens.type_name)
+            except UsageError as error:
+                refusal = error
+        raise refusal
+
+    def _previous(self, rows: Sequence[EventRow]) -> EventRow | None:
+        """Return the record that a new one follows: the last that others may refer to, else the last that is shown."""
+        shown: EventRow | None = None
+        for row in reversed(rows):
+            if row.deleted:
+                continue
+            try:
+                event = self.tree.store.records.event(row)
+            except ConvfsError:
+                continue
+            if event.defines:
+                return row
+            if shown is None and row.kind is not Kind.RECORD:
+                shown = row
+        return shown or (rows[-1] if rows else None)
+
+    def role(self, ino: int, fd: int) -> ScratchRole:
+        """Return the role of a scratch file that is open for writing."""
+        candidate = self.inodes.candidate(ino, NewEvent)
+        return ScratchRole(fd) if candidate is None else NewEventRole(self, ino, fd, candidate)
+
+
+class NewEventRole(ScratchRole):
+    """A scratch file that is open for writing, and becomes an event when it is closed."""
+
+    __slots__ = ("_candidate", "_failure", "_ino", "_new_events", "_waits")
+
+    def __init__(self, new_events: NewEvents, ino: int, fd: int, candidate: NewEvent) -> None:
+        super().__init__(fd)
+        self._new_events = new_events
+        self._ino = ino
+        self._candidate = candidate
+        self._waits = True
+        self._failure: StoreFailed | OSError | None = None
+        """The error reported to the writing program: it may have given up half-way."""
+
+    def write(self, offset: int, data: bytes) -> int:
+        self._waits = True
+        try:
+            written = super().write(offset, data)
+            # as precise as the time of a record, so that the file shows the same one as an event
+            os.utime(self.fd, ns=(now_ms() * NS_IN_MS,) * 2)
+        except OSError as error:
+            self._failure = error
+            raise
+        return written
+
+    def truncate(self, size: int) -> None:
+        self._waits = True
+        super().truncate(size)
+        if size == 0:
+            self._failure = None
+
+    def flush(self) -> None:
+        """Check that the text written can become an event, and make it durable."""
+        if self._failure is not None:
+            raise self._failure
+        data = self._content()
+        if self._waits and data:
+            try:
+                self._new_events.check(self._candidate, data, self.fd)
+            except (StoreFailed, OSError) as error:
+                self._failure = error
+                raise
+            self._waits = False
+
+    def release(self) -> None:
+        """Close the file and append it, if it can be; else it stays as it is."""
+        new_events, candidate, ino = self._new_events, self._candidate, self._ino
+        try:
+            if self._failure is not None:
+                raise self._failure
+            data = self._content()
+        except (ConvfsError, OSError) as error:
+            new_events.stays(candidate, error)
+            data = b""
+        super().release()
+        node = new_events.tree.bound(ino)
+        if new_events.inodes.candidate(ino, NewEvent) is not candidate or not isinstance(node, ScratchFile):
+            return
+        if not data or new_events.inodes.is_open(ino):
+            return
+        path = new_events.path(candidate)
+        try:
+            if self._waits:
+                new_events.check(candidate, data, path)
+            new_events.append(node, path, candidate, data)
+        except (ConvfsError, OSError) as error:
+            composed = candidate.composed
+            if isinstance(error, StoreFailed | OSError) and composed is not None and composed.data == data:
+                # it was said to be saved, and is in a draft
+                new_events.wait(node, candidate, error)
+                return
+            new_events.stays(candidate, error)
+            if isinstance(error, UsageError) and candidate.draft is not None:
+                remove_quietly(candidate.draft)
+                candidate.draft = None
+
+    def _content(self) -> bytes:
+        size = os.fstat(self.fd).st_size
+        if size > LARGEST:
+            raise UsageError(f"{size} bytes are too large for an event: {LARGEST} at most")
+        return os.pread(self.fd, size, 0)

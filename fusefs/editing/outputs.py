@@ -1,0 +1,429 @@
+"""Files in ``artifacts/`` and ``agents/`` that programs make, write, move and remove.
+
+A new file gets its number at once and is listed under it; the typed name leads to it until the mount ends. It grows on
+the disk, and when it is closed for the last time a thread brings it into the store, however large it is. A file that
+has been opened again or changed meanwhile waits until it is closed.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import queue
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import trio
+from pyfuse3 import FUSEError
+
+from fusefs import inodes as numbers
+from fusefs.editing.delays import Clock
+from fusefs.editing.drafts import Drafts
+from fusefs.editing.inode import Inodes, OrphanFile, ScratchRole
+from fusefs.editing.records import EventCommits
+from fusefs.editing.removal import Removing
+from fusefs.editing.scratch import ScratchFile
+from fusefs.inodes import Space
+from fusefs.tree.changes import Stale
+from fusefs.tree.node import Bytes, Directory, Node, OpenContent
+from fusefs.tree.outputs import PLACES, OutputFile, OutputsDirectory, found
+from fusefs.tree.tree import Key
+from store.artifacts.names import Output, kept_output, kept_outputs, listed_name, may_name
+from store.disk import durable, files
+from store.errors import ConvfsError, NotFound
+
+log = logging.getLogger(__name__)
+
+LARGEST_COPY = 64 << 20
+"""Bytes of an output that is written to without being written anew: all of it is copied first."""
+
+_COPIED_AT_ONCE = 1 << 20
+_END_SECONDS = 60.0
+
+
+class OutputRole(ScratchRole):
+    """A file in ``artifacts/`` or ``agents/``, copied on the first write. A removed one has no name in its key."""
+
+    __slots__ = ("_outputs", "_shown", "key")
+
+    def __init__(self, outputs: Outputs, key: Key, fd: int = -1) -> None:
+        super().__init__(fd)
+        self.key = key
+        self._outputs = outputs
+        self._shown: OpenContent | None = None
+
+    def read(self, offset: int, size: int) -> bytes:
+        if self.fd >= 0:
+            return super().read(offset, size)
+        if self._shown is None:
+            self._shown = self._outputs.file(self.key).begin()
+        return self._shown.read(offset, size)
+
+    def write(self, offset: int, data: bytes) -> int:
+        self._begin(anew=False)
+        return super().write(offset, data)
+
+    def truncate(self, size: int) -> None:
+        self._begin(anew=size == 0)
+        super().truncate(size)
+
+    def sync(self, *, data_only: bool) -> None:
+        if self.fd >= 0:
+            super().sync(data_only=data_only)
+            durable.note_synced(self.fd)
+            if self.key.name:
+                durable.sync_directory(self._outputs.path(self.key).parent)
+
+    def release(self) -> None:
+        """Close the file and keep it, unless it was removed."""
+        if self.fd >= 0:
+            super().release()
+            if self.key.name:
+                self._outputs.keep(self.key)
+
+    def _begin(self, *, anew: bool) -> None:
+        if self.fd < 0:
+            if not self.key.name:
+                raise FUSEError(errno.ESTALE)
+            self.fd = self._outputs.begin(self.key, anew=anew)
+
+
+class Outputs(Removing[Key, None]):
+    """The outputs of one mount. Those that are being removed are hidden until then, or until they come back."""
+
+    what = "outputs"
+
+    def __init__(self, inodes: Inodes, records: EventCommits, drafts: Drafts, clock: Clock) -> None:
+        super().__init__(clock)
+        self._tree = inodes.tree
+        self._kernel = inodes.kernel
+        self._inodes = inodes
+        self._drafts = drafts
+        self._records = records
+        self._known = inodes.tree.outputs
+        self._artifacts = inodes.tree.outputs.artifacts
+        self._closed: queue.SimpleQueue[Key | None] = queue.SimpleQueue()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._thread = threading.Thread(target=self._run, name="outputs", daemon=True)
+
+    def asked(self, directory: Directory, name: bytes) -> Key | None:
+        """Return the output that a name is, or asks for; None if it is a program's own file, or elsewhere."""
+        if not isinstance(directory, OutputsDirectory):
+            return None
+        try:
+            text = name.decode()
+        except UnicodeDecodeError:
+            return None
+        return directory.key(text) if may_name(text) else None
+
+    def shown(self, key: Key) -> OutputFile | None:
+        """Return the node of an output if there is one, and it is not being removed."""
+        is_there = key not in self._known.hidden and found(self._tree, self._tree.view(key.view_id), key) is not None
+        return self.file(key) if is_there else None
+
+    def file(self, key: Key) -> OutputFile:
+        """Return the node of an output."""
+        return OutputFile(self._tree, self._known.ino(key), key)
+
+    def growing(self, key: Key) -> bool:
+        """Return whether an output is a file on the disk."""
+        return self._artifacts.growing_one(self.context(key), key.outputs, key.name) is not None
+
+    def path(self, key: Key) -> Path:
+        """Return the path of that file, whether it exists or not."""
+        return self._artifacts.path(self.context(key), key.outputs, key.name)
+
+    def context(self, key: Key) -> int:
+        """Return the conversation that an output is kept beside."""
+        return self._records.context(key.view_id)
+
+    def create(self, directory: Directory, name: bytes, flags: int) -> tuple[Node, OutputRole] | None:
+        """Make an output and open it, or open one that is there; None where a name is meant for something else."""
+        key = self.asked(directory, name)
+        if key is None:
+            return None
+        node = self.shown(key)
+        if node is not None:
+            if flags & os.O_EXCL:
+                raise FUSEError(errno.EEXIST)
+            return node, self.open(node, flags)
+        if key in self._known.hidden:
+            # it was removed to be written anew
+            self._known.hidden.discard(key)
+            node = self.file(key)
+            return node, self.open(node, os.O_TRUNC)
+        files.check()
+        context = self.context(key)
+        leaving = self._known.leaving(key)
+        listed = key._replace(name=self._artifacts.begin(context, key.outputs, key.name, leaving=leaving))
+        self.called(key, listed)
+        node = self.file(listed)
+        return node, OutputRole(self, listed, self._artifacts.open(context, key.outputs, listed.name))
+
+    def called(self, asked: Key, listed: Key) -> None:
+        """Make a name that somebody typed lead to an output."""
+        if asked != listed:
+            self._known.aliases[asked] = listed.name
+
+    def open(self, node: OutputFile, flags: int) -> OutputRole:
+        """Open an output for writing."""
+        handle = OutputRole(self, node.key)
+        if flags & os.O_TRUNC:
+            handle.truncate(0)
+        elif self.growing(node.key):
+            handle.fd = self.begin(node.key, anew=False)
+        return handle
+
+    def begin(self, key: Key, *, anew: bool) -> int:
+        """Return the descriptor of the file that an output is written as, with what there is of it unless ``anew``."""
+        kept = None
+        if not anew and not self.growing(key):
+            node = self.file(key)
+            if node.output.size > LARGEST_COPY:
+                raise FUSEError(errno.EFBIG)
+            kept = node.begin()
+        files.check()
+        fd = self._artifacts.open(self.context(key), key.outputs, key.name)
+        offset = 0
+        while kept is not None and (piece := kept.read(offset, _COPIED_AT_ONCE)):
+            durable.pwrite_all(fd, piece, offset)
+            offset += len(piece)
+        return fd
+
+    def truncate(self, node: OutputFile, size: int) -> None:
+        """Make an output ``size`` bytes long by its name."""
+        if size != node.output.size:
+            handle = OutputRole(self, node.key)
+            try:
+                handle.truncate(size)
+            finally:
+                handle.release()
+
+    def set_time(self, node: OutputFile, time_ns: int) -> None:
+        """Set the time of an output that is being written; one that is kept has that of its last write."""
+        with suppress(FileNotFoundError):
+            os.utime(self.path(node.key), ns=(time_ns, time_ns))
+
+    def start(self) -> None:
+        """Begin, with what an earlier mount left; called in the loop that answers requests."""
+        self._token = trio.lowlevel.current_trio_token()
+        for context, outputs, name in self._artifacts.left():
+            self._closed.put(Key(self._tree.view_id(context), outputs, name))
+        self._thread.start()
+
+    def keep(self, key: Key) -> None:
+        """Keep an output that was closed. An empty one waits: programs make files before they write to them."""
+        if not self._is_open(key) and os.stat(self.path(key)).st_size:
+            self._closed.put(key)
+
+    def close(self) -> None:
+        """Remove everything that is being removed, and keep all that is left, empty or not; the loop has ended."""
+        super().close()
+        self._closed.put(None)
+        if self._thread.is_alive():
+            self._thread.join(_END_SECONDS)
+        self._artifacts.settle()
+
+    def _run(self) -> None:
+        while (key := self._closed.get()) is not None:
+            try:
+                self._take(key)
+            except trio.RunFinishedError:
+                return
+            except (FileNotFoundError, NotFound):
+                # removed since, or its conversation was
+                continue
+            except Exception as error:
+                where = f"{key.outputs.directory}/{key.name}"
+                log.exception("%s is kept when the mount ends", where)
+                trio.from_thread.run_sync(self._drafts.note, key.view_id, where, str(error), trio_token=self._token)
+
+    def _take(self, key: Key) -> None:
+        path = trio.from_thread.run_sync(self.path, key, trio_token=self._token)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            before = os.fstat(fd)
+            with self._tree.store.intake.reliance.relying():
+                output = self._artifacts.take(fd, key.name)
+                trio.from_thread.run_sync(self._keep, key, before, output, trio_token=self._token)
+        finally:
+            os.close(fd)
+
+    def _keep(self, key: Key, before: os.stat_result, output: Output) -> None:
+        """Name an output whose content is in the store, unless it has changed meanwhile; called in the loop."""
+        path = self.path(key)
+        now = os.stat(path)
+        was, is_ = ((one.st_ino, one.st_size, one.st_mtime_ns) for one in (before, now))
+        if was != is_ or self._is_open(key):
+            return
+        context = self.context(key)
+        self._artifacts.keep(context, key.outputs, output)
+        self._tree.renew(key.view_id)
+        self._artifacts.drop(context, key.outputs, key.name)
+
+    def _is_open(self, key: Key) -> bool:
+        return any(role.key == key and role.fd >= 0 for role in self._inodes.roles(OutputRole))
+
+    def remove(self, node: OutputFile) -> None:
+        """Remove an output: at once if it was never kept, else a moment later. Open files keep its content."""
+        key = node.key
+        self._orphan(node)
+        if self.growing(key):
+            durable.remove(self.path(key))
+        if self._kept(key) is not None:
+            self._hide(key)
+        self._forget_names(key)
+
+    def _hide(self, key: Key) -> None:
+        self._known.hidden.add(key)
+        self._removed.hide(key.view_id, key, None)
+
+    def _kept(self, key: Key) -> Output | None:
+        store = self._tree.store
+        return kept_output(store.blobs, store.catalogue.entry(self.context(key)), key.outputs, key.name)
+
+    def _orphan(self, node: OutputFile) -> None:
+        """Keep the contents of an output that loses its name, for programs that have it open."""
+        for role in self._inodes.roles(OutputRole):
+            if role.key == node.key:
+                role.key = node.key._replace(name="")
+        if node.ino not in self._kernel.lookups:
+            self._known.forget(node.ino)
+            return
+        key = node.key
+        if self.growing(key):
+            self._inodes.scratch.give(node.ino, os.fsencode(self.path(key)), self._place(key)).hold()
+        else:
+            content: OpenContent = Bytes(b"")
+            try:
+                content = node.begin()
+            except ConvfsError as error:
+                log.warning("%s: %s", node.label(), error)
+            self._tree.bind(node.ino, OrphanFile(node.ino, content, node.output.size))
+        self._known.forget(node.ino)
+
+    def _forget_names(self, key: Key) -> None:
+        for alias in [alias for alias, name in self._known.aliases.items() if alias._replace(name=name) == key]:
+            del self._known.aliases[alias]
+            self._kernel.invalidate(Stale(self._place(key), alias.name.encode()))
+        self._kernel.invalidate(Stale(self._place(key), key.name.encode()))
+
+    def _place(self, key: Key) -> int:
+        place = next(place for place, outputs in PLACES.items() if outputs == key.outputs)
+        return numbers.base(Space.PLACE, key.view_id) + place
+
+    def commit(self, view_id: int) -> None:
+        """Finish the removals of one conversation now. Outputs that came with an import are there again."""
+        hidden = [key for key in self._removed.take(view_id) if key in self._known.hidden]
+        try:
+            for outputs in PLACES.values():
+                names = [key.name for key in hidden if key.outputs == outputs]
+                if not names:
+                    continue
+                context = self._records.context(view_id)
+                kept = kept_outputs(self._tree.store.blobs, self._tree.store.catalogue.entry(context), outputs)
+                self._artifacts.remove(
+                    context, outputs, *(name for name in names if name in kept and not kept[name].imported)
+                )
+            self._tree.renew(view_id)
+        finally:
+            self._known.hidden.difference_update(hidden)
+
+    def drop(self, view_id: int) -> None:
+        """Cancel the removals in a conversation: all of it is removed, or nothing."""
+        self._known.hidden.difference_update(self._removed.take(view_id))
+
+    def move(self, source: OutputFile, directory: OutputsDirectory, asked: Key) -> None:
+        """Give an output another name, maybe in another conversation; what had that is replaced."""
+        old, new = source.key, self._new_name(asked, source.key)
+        if old == new:
+            return
+        growing, kept = self.growing(old), self._kept(old)
+        replaced = self.shown(new)
+        if replaced is not None:
+            self._orphan(replaced)
+        if kept is not None:
+            # first: it is one step, and the files on the disk come after it
+            self._artifacts.move(
+                self.context(old), old.outputs, old.name, new.name,
+                target=self.context(new), sort=new.outputs,
+            )  # fmt: skip
+        if growing:
+            path = self.path(new)
+            durable.make_directories(path.parent)
+            durable.replace(self.path(old), path)
+        else:
+            # the writes to it were replaced, too
+            self._artifacts.drop(self.context(new), new.outputs, new.name)
+        for role in self._inodes.roles(OutputRole):
+            if role.key == old:
+                role.key = new
+        self._known.hidden.discard(new)
+        self._forget_names(old)
+        self.called(asked, new)
+        for view_id in {old.view_id, new.view_id}:
+            self._tree.renew(view_id)
+        # the kernel goes on to know it by its number, until it looks again
+        self._known.forget(source.ino)
+        self._tree.bind(source.ino, OutputFile(self._tree, source.ino, new))
+        self._kernel.invalidate(Stale(directory.ino, asked.name.encode()))
+        if growing:
+            self.keep(new)
+
+    def take(self, source: ScratchFile, path: bytes, directory: OutputsDirectory, asked: Key) -> None:
+        """Turn a scratch file that is moved here into an output, replacing the one of that name."""
+        key = self._new_name(asked, None)
+        replaced = self.shown(key)
+        if replaced is not None:
+            self._orphan(replaced)
+        to = self.path(key)
+        durable.make_directories(to.parent)
+        # programs that have it open go on with it
+        source.hold()
+        durable.replace(Path(os.fsdecode(path)), to)
+        self._known.hidden.discard(key)
+        self.called(asked, key)
+        self._inodes.be_candidate(source.ino, None)
+        node = self.file(key)
+
+        def goes_on(ino: int, earlier: ScratchRole) -> OutputRole | None:
+            return OutputRole(self, key, earlier.fd) if ino == source.ino else None
+
+        self._inodes.take_over(node.ino, ScratchRole, goes_on)
+        self._kernel.invalidate(Stale(directory.ino, asked.name.encode()))
+        self.keep(key)
+
+    def give(self, source: OutputFile, path: bytes, above: int) -> None:
+        """Make a scratch file at ``path`` of an output; EXDEV for a large one that is kept: programs copy it."""
+        key = source.key
+        to = Path(os.fsdecode(path))
+        if self.growing(key):
+            durable.replace(self.path(key), to)
+        elif (output := source.output).size > LARGEST_COPY:
+            raise FUSEError(errno.EXDEV)
+        else:
+            self._drafts.put_copy(to, source.begin().read(0, LARGEST_COPY), output.modified_ns)
+
+        def goes_on(_ino: int, earlier: OutputRole) -> ScratchRole | None:
+            if earlier.key != key:
+                return None
+            return ScratchRole(earlier.fd if earlier.fd >= 0 else os.open(path, os.O_RDWR | os.O_CLOEXEC))
+
+        self._inodes.take_over(source.ino, OutputRole, goes_on)
+        if self._kept(key) is not None:
+            self._hide(key)
+        self._forget_names(key)
+        self._known.forget(source.ino)
+        self._inodes.scratch.give(source.ino, path, above)
+
+    def _new_name(self, asked: Key, source: Key | None) -> Key:
+        """Return the name that an output gets which is moved to ``asked``: with a number, its own if it has one."""
+        if self.shown(asked) is not None or asked in self._known.hidden:
+            return asked
+        context = self.context(asked)
+        taken = self._artifacts.listed(context, asked.outputs).keys() - self._known.leaving(asked)
+        if source is not None and source._replace(name=asked.name) == asked:
+            taken.discard(source.name)
+        return asked._replace(name=listed_name(asked.outputs, asked.name, taken))

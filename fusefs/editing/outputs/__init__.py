@@ -1,1 +1,0 @@
-"""Writing outputs of tools and agents, in ``artifacts/`` and ``agents/``."""

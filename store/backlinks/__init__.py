@@ -1,1 +1,0 @@
-"""Backlinks: which conversations and events hold a content or a resource."""

@@ -1,0 +1,285 @@
+"""Messages, items and answers of the model vendors' APIs as events.
+
+``{"role": …, "content": …}`` of Anthropic's Messages and OpenAI's Chat Completions, ``{"role": …, "parts": […]}`` of
+Gemini, and the items of OpenAI's Responses (``{"type": "function_call", …}``). Content is a string, or a list of parts:
+Anthropic's content blocks, OpenAI's content parts, or the ``parts`` of Gemini.
+"""
+
+from collections.abc import Sequence
+
+from blake3 import blake3
+
+from store.events.event import Block, BlockType, Kind, ValuePath
+from store.formats.core.blocks import argument_blocks, document_blocks, numbered
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in
+from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Shown
+from store.formats.core.media import as_data_url, from_base64, suffix_of
+
+_TEXTS = frozenset(("text", "input_text", "output_text", "summary_text", "reasoning_text"))
+_CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
+_RESULTS = frozenset(("tool_result", "mcp_tool_result"))
+_AUDIO = {"wav": "audio/wav", "mp3": "audio/mpeg"}
+
+
+def gather(content: object, path: ValuePath, label: str, into: Gathered) -> None:
+    """Add content that stands at ``path``; ``label`` names its blocks."""
+    if isinstance(content, str):
+        into.text(content, path, label)
+    elif isinstance(content, list):
+        for at, part in enumerate(content):
+            _part(part, (*path, at), label, into)
+    elif is_object(content):
+        _part(content, path, label, into)
+    elif content is not None:
+        into.blocks += argument_blocks(content, path, label or "content")
+
+
+def arguments(value: object, path: ValuePath, label: str, into: Gathered) -> None:
+    """Add a call's arguments: an object, or a string that holds one."""
+    into.blocks += (
+        document_blocks(value, path, label) if isinstance(value, str) else argument_blocks(value, path, label)
+    )
+
+
+def _part(part: object, path: ValuePath, label: str, into: Gathered) -> None:
+    if not is_object(part):
+        gather(part if isinstance(part, str) else None, path, label, into)
+        if not isinstance(part, str):
+            into.blocks += argument_blocks(part, path, numbered(label or "content", path))
+        return
+    what = as_text(part.get("type"))
+    if what in _CALLS:
+        arguments(part.get("input"), (*path, "input"), into.call(part, path, "name", "id"), into)
+    elif what in _RESULTS or what.endswith("_tool_result"):
+        name = into.result(part, path, "tool_use_id")
+        into.failed(part, path, "is_error")
+        gather(part.get("content"), (*path, "content"), name, into)
+    elif what == "thinking":
+        into.text(as_text(part.get("thinking")), (*path, "thinking"), "thinking")
+    elif what == "redacted_thinking":
+        return
+    elif what == "refusal":
+        into.text(as_text(part.get("refusal")), (*path, "refusal"), "refusal")
+    elif (what in _TEXTS or not what) and isinstance(text := part.get("text"), str):
+        into.text(text, (*path, "text"), "thinking" if part.get("thought") is True else label)
+    elif not (_gemini(part, path, label, into) or _media(part, path, label, into)):
+        own = {key: value for key, value in part.items() if key != "type"}
+        into.said += 1
+        into.blocks += argument_blocks(own, path, numbered(label or what or "content", path))
+
+
+def _gemini(part: JsonObject, path: ValuePath, label: str, into: Gathered) -> bool:
+    """Add a part that is a call or a result in Gemini's terms; return whether it is one."""
+    for key in ("functionCall", "function_call"):
+        if is_object(call := part.get(key)):
+            name = into.call(call, (*path, key), "name", "id")
+            arguments(call.get("args"), (*path, key, "args"), name, into)
+            return True
+    for key in ("functionResponse", "function_response"):
+        if is_object(response := part.get(key)):
+            name = into.result(response, (*path, key), "id" if response.get("id") else "name")
+            arguments(response.get("response"), (*path, key, "response"), name or "response", into)
+            return True
+    return False
+
+
+def _media(part: JsonObject, path: ValuePath, label: str, into: Gathered) -> bool:
+    """Add a part that holds an image, a document or a sound; return whether it is one."""
+    what = as_text(part.get("type"))
+    source = as_object(part.get("source"))
+    mime = as_text(source.get("media_type"))
+    if source.get("type") == "text" and isinstance(text := source.get("data"), str):
+        into.text(text, (*path, "source", "data"), label or "document")
+        return True
+    if source and (data := from_base64(as_text(source.get("data")))):
+        shape: BlockType = "image" if what == "image" else "resource"
+        _attach(data, mime or "image/png", (*path, "source", "data"), shape, label, into)
+        return True
+    for key, kind in (("inlineData", "mimeType"), ("inline_data", "mime_type")):
+        inline = as_object(part.get(key))
+        if inline and (data := from_base64(as_text(inline.get("data")))):
+            mime = as_text(inline.get(kind)) or "application/octet-stream"
+            _attach(data, mime, (*path, key, "data"), "image" if mime.startswith("image/") else "resource", label, into)
+            return True
+    audio = as_object(part.get("input_audio"))
+    if audio and (data := from_base64(as_text(audio.get("data")))):
+        mime = _AUDIO.get(as_text(audio.get("format")), "application/octet-stream")
+        _attach(data, mime, (*path, "input_audio", "data"), "resource", label, into)
+        return True
+    place: ValuePath = (*path, "image_url", "url") if isinstance(part.get("image_url"), dict) else (*path, "image_url")
+    url = as_text(as_object(part.get("image_url")).get("url")) or as_text(part.get("image_url"))
+    if (held := as_data_url(url)) is not None:
+        _attach(held.data, held.mime, place, "image", label, into, encoded=False)
+        return True
+    return False
+
+
+def _attach(
+    data: bytes, mime: str, path: ValuePath, shape: BlockType, label: str, into: Gathered, *, encoded: bool = True
+) -> None:
+    """Add content that is not text; it has no name of its own, so it is named after its bytes."""
+    uri = f"attachment:{blake3(data).hexdigest()[:16]}.{suffix_of(mime)}"
+    into.attach(data, uri, mime, path, shape=shape, name=label, encoding="base64" if encoded else "json")
+
+
+ROLES: dict[str, Kind] = {
+    **dict.fromkeys(("ai", "assistant", "model"), Kind.ASSISTANT),
+    **dict.fromkeys(("developer", "supervisor", "system"), Kind.SYSTEM),
+    **dict.fromkeys(("function", "tool"), Kind.TOOL_RESULT),
+    **dict.fromkeys(("human", "user"), Kind.USER),
+}
+
+_OF_MCP = ("mcp_approval_request", "mcp_approval_response", "mcp_call", "mcp_list_tools")
+_OF_THE_SERVICE = ("code_interpreter_call", "file_search_call", "image_generation_call", "web_search_call")
+_WITH_OUTPUT = ("computer_call", "custom_tool_call", "function_call", "local_shell_call", "shell_call")
+_WITHOUT_OUTPUT = (*_OF_MCP, *_OF_THE_SERVICE, "item_reference", "reasoning")
+ITEMS = frozenset((*_WITH_OUTPUT, *(f"{call}_output" for call in _WITH_OUTPUT), *_WITHOUT_OUTPUT))
+"""The types of the items of a Responses request that are no messages."""
+
+_ENVELOPE = frozenset(("type", "id", "status", "call_id"))
+_PLAIN = frozenset(("role", "content"))
+_THOUGHTS = ("reasoning_content", "reasoning")
+_USUAL_STOPS = frozenset(("end_turn", "function_call", "stop", "stop_sequence", "tool_calls", "tool_use", "STOP"))
+
+
+def is_message(value: object) -> bool:
+    """Return whether a parsed value is a message or an item."""
+    if not is_object(value):
+        return False
+    if as_text(value.get("role")) in ROLES:
+        return "content" in value or "parts" in value or "tool_calls" in value or "function_call" in value
+    return as_text(value.get("type")) in ITEMS or (value.keys() == {"parts"} and isinstance(value["parts"], list))
+
+
+def message(record: JsonObject, before: Before) -> Shown:
+    """View a message or an item."""
+    gathered = Gathered()
+    kind = gather_message(record, (), gathered)
+    return shown(kind, gathered, before)
+
+
+def shown(kind: Kind, gathered: Gathered, before: Before) -> Shown:
+    """Return the collected contents of a message, as an event of ``kind``."""
+    if kind is Kind.TOOL_RESULT and gathered.asked:
+        gathered.tool = before.tool(gathered.asked)
+    if not gathered.blocks and kind not in (Kind.TOOL_CALL, Kind.TOOL_RESULT):
+        return BOOKKEEPING
+    if len(gathered.blocks) == 1 and (only := gathered.blocks[0]).name == "thinking" and only.type == "text":
+        # a lone thought needs no name
+        gathered.blocks = [Block("text", only.text, path=only.path)]
+    return gathered.shown(kind)
+
+
+def first_request(records: Sequence[bytes]) -> str:
+    """Return the first text of a user's message among records, "" where there is none."""
+    for record in records:
+        message = object_in(record)
+        gathered = Gathered()
+        if is_message(message) and gather_message(message, (), gathered) is Kind.USER:
+            text = next((block.text for block in gathered.blocks if block.text), "")
+            if text:
+                return text
+    return ""
+
+
+def gather_message(record: JsonObject, path: ValuePath, into: Gathered) -> Kind:
+    """Add a message or an item that stands at ``path``; return its kind of event."""
+    what = as_text(record.get("type"))
+    if "role" not in record and what in ITEMS:
+        return _item(record, what, path, into)
+    kind = ROLES.get(as_text(record.get("role")), Kind.USER if "parts" in record else Kind.NOTE)
+    if record.keys() == _PLAIN and kind is not Kind.TOOL_RESULT:
+        gather(record["content"], (*path, "content"), "", into)
+        return _kind(kind, into)
+    if record.get("role") in ("tool", "function"):
+        into.result(record, path, "tool_call_id" if "tool_call_id" in record else "name")
+    for key in _THOUGHTS:
+        if text := as_text(record.get(key)):
+            into.text(text, (*path, key), "thinking")
+            break
+    for key in ("content", "parts"):
+        gather(record.get(key), (*path, key), "", into)
+    into.text(as_text(record.get("refusal")), (*path, "refusal"), "refusal")
+    for at, call in enumerate(as_list(record.get("tool_calls"))):
+        _call(as_object(call), (*path, "tool_calls", at), into)
+    if is_object(called := record.get("function_call")):
+        name = into.call(called, (*path, "function_call"), "name", "id")
+        arguments(called.get("arguments"), (*path, "function_call", "arguments"), name, into)
+    _model(record, path, into)
+    return _kind(kind, into)
+
+
+def gather_answer(record: JsonObject, path: ValuePath, into: Gathered) -> Kind:
+    """Add the answer to a request, or one of several that a model gave; return its kind of event."""
+    for at, choice in enumerate(as_list(record.get("choices"))):
+        gather_answer(as_object(choice), (*path, "choices", at), into)
+    for at, candidate in enumerate(as_list(record.get("candidates"))):
+        gather_answer(as_object(candidate), (*path, "candidates", at), into)
+    for at, item in enumerate(as_list(record.get("output"))):
+        gather_message(as_object(item), (*path, "output", at), into)
+    for key in ("message", "content"):
+        if is_object(said := record.get(key)):
+            gather_message(said, (*path, key), into)
+    if "role" in record:
+        gather_message(record, path, into)
+    if is_object(error := record.get("error")):
+        into.text(as_text(error.get("message")), (*path, "error", "message"), "error")
+    _model(record, path, into)
+    return _kind(Kind.ASSISTANT, into)
+
+
+def _item(record: JsonObject, what: str, path: ValuePath, into: Gathered) -> Kind:
+    if what == "reasoning":
+        for key in ("summary", "content"):
+            gather(record.get(key), (*path, key), "thinking", into)
+        return Kind.REASONING
+    if what == "item_reference":
+        return Kind.RECORD
+    if what.endswith(("_output", "_response")):
+        into.result(record, path, "call_id")
+        gather(record.get("output"), (*path, "output"), "", into)
+        return Kind.TOOL_RESULT
+    if what == "mcp_list_tools":
+        return Kind.RECORD
+    label = into.call(record, path, "name", "call_id" if "call_id" in record else "id")
+    into.tool = into.tool or what.removesuffix("_call")
+    for key in ("arguments", "input", "action"):
+        if key in record:
+            arguments(record[key], (*path, key), label, into)
+            return Kind.TOOL_CALL
+    own = {key: value for key, value in record.items() if key not in _ENVELOPE}
+    into.blocks += argument_blocks(own, path, label)
+    return Kind.TOOL_CALL
+
+
+def _call(call: JsonObject, path: ValuePath, into: Gathered) -> None:
+    """Add one call of a Chat Completions message: a function's, or that of a tool with free-form input."""
+    key = "function" if "function" in call else as_text(call.get("type"))
+    called = as_object(call.get(key))
+    name = into.call({**called, "id": call.get("id")}, path, "name", "id")
+    number = f"_{into.calls}" if into.calls > 1 else ""
+    into.places[f"tool{number}"] = (*path, key, "name")
+    for held in ("arguments", "input"):
+        if held in called:
+            arguments(called[held], (*path, key, held), name, into)
+
+
+def _model(record: JsonObject, path: ValuePath, into: Gathered) -> None:
+    if model := as_text(record.get("model")):
+        into.header["model"] = model
+        into.places["model"] = (*path, "model")
+    for key in ("stop_reason", "finish_reason", "finishReason"):
+        stop = as_text(record.get(key))
+        if stop and stop not in _USUAL_STOPS:
+            into.header["stop_reason"] = stop
+            into.places["stop_reason"] = (*path, key)
+
+
+def _kind(kind: Kind, gathered: Gathered) -> Kind:
+    if gathered.calls:
+        return Kind.TOOL_CALL
+    if gathered.results:
+        return Kind.TOOL_RESULT
+    if kind is Kind.ASSISTANT and gathered.blocks and not gathered.said:
+        return Kind.REASONING
+    return kind

@@ -1,0 +1,451 @@
+"""The lens: how the payload of one type is seen as an event, and how an edit of the event becomes one of the payload.
+
+Rendering, editing, search and resources see only events; they know no format. A lens sees one payload and, through
+:class:`store.formats.core.lens.Before`, the little that it may ask about the records before it.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from binascii import b2a_base64
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
+
+from store.errors import UsageError
+from store.events.event import Block, BlockEdit, Event, EventEdit, FieldEdit, Kind, Resource, ValuePath
+from store.events.usage import Running, Usage
+from store.formats.core import documents
+from store.formats.core.blocks import Decode, string_before, within
+from store.formats.core.documents import new_record
+from store.formats.core.json_spans import locate, spelled_path, text_of
+from store.formats.core.json_view import JsonObject, decode, is_json, is_object, object_in
+from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Nothing, Places, Shown, Value, as_it_is
+from store.formats.core.media import as_data_url
+from store.formats.core.splices import encoded, put, spell, spell_base64, with_members
+from store.formats.core.times import milliseconds
+
+
+def block_of(event: Event, change: BlockEdit) -> Block:
+    """Return the block that an edit changes. Raises UsageError where the event has none such."""
+    for block in event.blocks:
+        if block.path == change.path and (block.type == "json") == (change.type == "json") and block.text is not None:
+            return block
+    raise UsageError(f"the event has no {change.type} at {spelled_path(change.path)}: read it again, then edit")
+
+
+def check_blocks(now: Event, texts: list[tuple[Block, str]], *, moved: bool) -> None:
+    """Refuse an edit after which the event does not show the new text, in a block or within a JSON document."""
+    if now.kind is Kind.RECORD:
+        raise UsageError("the event would have nothing left to show: delete its file instead of emptying it")
+    if moved:
+        return
+    for block, text in texts:
+        shown = any(other.text == text and begins(other.path, block.path) for other in now.blocks)
+        if shown or any(other.type == "json" and begins(block.path, other.path) for other in now.blocks):
+            continue
+        if not text:
+            raise UsageError("an empty text would not be shown any more: write something, or delete the event")
+        raise UsageError("the record cannot hold this text as it is written: leave out NUL characters")
+
+
+def check_intact(payload: bytes, edited: bytes) -> None:
+    """Refuse an edit that would leave a record no JSON, where it was, whatever made it so."""
+    if not is_json(edited) and is_json(payload):
+        raise UsageError("the record would be no JSON any more, so its tool could not read it: nothing is changed")
+
+
+def begins(path: ValuePath, start: ValuePath) -> bool:
+    """Return whether a path leads to a place, or into it."""
+    return path[: len(start)] == start
+
+
+def check_field(now: Event, key: str, value: Value) -> None:
+    """Refuse an edit after which a field of the head does not show the new value."""
+    if now.kind is Kind.RECORD:
+        raise UsageError(f"with this {key!r} the event would have nothing to show: delete its file instead")
+    if key == "timestamp":
+        shown: Value = now.time_ms
+        if not (value := milliseconds(value)):
+            raise UsageError("'timestamp' is a time as 2026-03-05T19:31:54.356Z")
+    else:
+        shown = now.tool if key == "tool" else now.header.get(key, False if value is False else "")
+    if shown != value:
+        raise UsageError(f"{key!r} cannot be {value!r} in this record")
+
+
+def check_type(key: str, present: object, wanted: Value) -> None:
+    """Refuse a value of another type than the one that a field has."""
+    for kind, told in ((bool, "true or false"), (str, "a text: put it in double quotes"), ((int, float), "a number")):
+        if isinstance(present, kind):
+            if not isinstance(wanted, kind) or (isinstance(wanted, bool) and kind is not bool):
+                raise UsageError(f"{key!r} is {told}")
+            return
+
+
+def value_at(value: object, path: ValuePath) -> object:
+    """Return the value at a path of a parsed payload, None where there is none."""
+    for step in path:
+        if isinstance(value, dict) and isinstance(step, str):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
+
+
+def changed_texts(old: object, new: object, path: ValuePath = ()) -> Iterator[tuple[ValuePath, str, str]]:
+    """Yield the texts that differ in the new document, each with its place, its old and its new form."""
+    if isinstance(old, str) and isinstance(new, str):
+        if old != new:
+            yield path, old, new
+    elif isinstance(old, dict) and isinstance(new, dict):
+        for key in old.keys() & new.keys():
+            yield from changed_texts(old[key], new[key], (*path, key))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for at, (one, other) in enumerate(zip(old, new, strict=True)):
+            yield from changed_texts(one, other, (*path, at))
+
+
+Twins = Iterable[tuple[ValuePath, str]]
+"""Other texts of a record that change with an edited one, each with its place and its new form."""
+
+Near = Iterable[tuple[int, bytes]]
+"""Records near another one, the nearest first, each with its number."""
+
+
+class Lens(ABC):
+    """Sees payloads of one type as events. A default left as it is means that the format has nothing special there."""
+
+    type_name: str
+    """The payload type, such as ``jp.event.v1``."""
+
+    one_line = False
+    """True if a record is one line of a file, so that even a damaged one must not be given a second."""
+
+    reach = 0
+    """The number of records before and after an edited one that are searched for repetitions; see :meth:`echoes`."""
+
+    telling: tuple[bytes, ...] = ()
+    """The markers of a usage: a payload with one has one of these in it; empty: no payload has a usage."""
+
+    counts_on = False
+    """True if :meth:`usage` needs the running state; else that is always ``NOTHING_RUNNING``."""
+
+    @abstractmethod
+    def view(self, payload: bytes, before: Before) -> Event:
+        """Return the event in ``payload``; never raises: an unreadable payload is shown as it is."""
+
+    def usage(self, payload: bytes, running: Running) -> tuple[Usage | None, Running]:
+        """Return the usage of the answer in ``payload``, None where there is none, and the running state.
+
+        ``running`` is the state returned for the record before, ``NOTHING_RUNNING`` for the first. Never raises.
+        """
+        if any(mark in payload for mark in self.telling):
+            decoded = decode(payload)
+            if decoded is not None and is_object(decoded.value):
+                return self.usage_told(decoded.value, running)
+        return None, running
+
+    def usage_told(self, record: JsonObject, running: Running) -> tuple[Usage | None, Running]:
+        """Return what :meth:`usage` does, for a record that may hold a usage."""
+        return self.used(record), running
+
+    def used(self, record: JsonObject) -> Usage | None:
+        """Return the usage of the answer in a record, where that needs no earlier record."""
+        return None
+
+    def place(self, record: JsonObject, key: str) -> FieldPlace | None:
+        """Return the place of a field of the head, or ``tool``; None: it has none. UsageError: another has it."""
+        return None
+
+    def twins(self, record: JsonObject, path: ValuePath, old: str, new: str) -> Twins:
+        """Yield the other texts of a record that change with the text at ``path``, each with its new form."""
+        return ()
+
+    def echoes(self, old: bytes, new: bytes, before: Near, after: Near) -> Mapping[int, bytes]:
+        """Return by number the records near one that was ``old`` and is ``new`` which are to say something else now.
+
+        ``before`` and ``after`` are the bookkeeping records near it.
+        """
+        return {}
+
+    def decoder(self, record: JsonObject, path: ValuePath) -> Decode | None:
+        """Return the decoder for the string at ``path``, or for every one in the value there, when it is shown."""
+        return None
+
+    def written(self, payload: bytes, path: ValuePath, text: str) -> bytes:
+        """Return ``payload`` with ``text`` as the content that a value other than a string names."""
+        raise UsageError(f"{spelled_path(path)} is no text in this record: it cannot be changed here")
+
+    def edit(self, payload: bytes, edit: EventEdit, before: Before) -> bytes:
+        """Return ``payload`` with just the changes of ``edit``, and all other bytes as they are.
+
+        New strings are spelled as the payload's producer spells them. A text that the record holds twice is changed in
+        both places where that is plain. Raises UsageError for a text that the payload does not hold or that cannot be
+        changed there, and for text that is no valid Unicode.
+        """
+        event = self.view(payload, before)
+        pairs = [(block_of(event, change), change) for change in edit.blocks]
+        pairs = [(block, change) for block, change in pairs if block.text != change.text]
+        if any(not block.path and block.type != "json" for block, _ in pairs):
+            return _whole(payload, event, pairs, edit.fields, one_line=self.one_line)
+        texts = [(block, change.text) for block, change in pairs if block.type != "json"]
+        edited = payload
+        for block, text in texts:
+            edited = _put_text(edited, block.path, block.encoding, block.text or "", text, self)
+        for block, change in pairs:
+            if block.type == "json":
+                edited = _put_document(edited, event, block, change.text, self)
+        if pairs:
+            check_blocks(self.view(edited, before), texts, moved=len(pairs) != len(texts))
+        for field in edit.fields:
+            edited = _put_field(edited, event, field, before, self)
+        check_intact(payload, edited)
+        return edited
+
+    def edit_resource(self, payload: bytes, index: int, content: bytes, before: Before) -> bytes:
+        """Return ``payload`` with other content for the resource at ``index`` of its event, as :meth:`edit` does.
+
+        Raises UsageError where it does not stand in the payload, and for content that is no text where text stands.
+        """
+        resources = self.view(payload, before).resources
+        if not 0 <= index < len(resources):
+            raise UsageError(f"the record has no resource {index}: it has {len(resources)}")
+        resource = resources[index]
+        if content == resource.data:
+            return payload
+        edited = self._with_content(payload, resource, content)
+        check_intact(payload, edited)
+        shown = self.view(edited, before).resources
+        if len(shown) != len(resources) or shown[index].data != content:
+            raise UsageError(f"the record cannot hold this as the content of {resource.uri}: leave out NUL characters")
+        return edited
+
+    def _with_content(self, payload: bytes, resource: Resource, content: bytes) -> bytes:
+        if not resource.path:
+            raise UsageError(f"{resource.uri} is not within the record: it cannot be changed")
+        if isinstance(resource.content, bytes):
+            encoded_content = b2a_base64(content, newline=False)
+            if resource.encoding != "base64":
+                head = as_data_url(text_of(payload[slice(*locate(payload, resource.path))]))
+                if head is None:
+                    raise UsageError(f"{resource.uri} is no text within the record: it cannot be changed")
+                url = head.beginning + encoded_content.decode()
+                return put(payload, resource.path, spell(url, payload))
+            return put(payload, resource.path, b'"%b"' % encoded_content)
+        try:
+            text = content.decode()
+        except UnicodeDecodeError as error:
+            told = f"{resource.uri} is text, and this is no UTF-8 at byte {error.start}"
+            raise UsageError(f"{told}: save it in UTF-8") from None
+        return _put_text(payload, resource.path, resource.encoding, resource.content, text, self)
+
+    def revise(self, payload: bytes, old: object, new: object, before: Before) -> bytes:
+        """Return ``payload``, which says ``old`` in its event's ``native``, so that it says ``new``.
+
+        Both are as :func:`store.formats.core.documents.parse` gives them. All other bytes stay as they are; twins are
+        changed as in :meth:`edit`, where ``new`` says nothing else of them. Raises UsageError for a change that cannot
+        be expressed.
+        """
+        edited = documents.carried(payload, (), old, new)
+        record = old if is_object(old) else {}
+        twins = [
+            (path, *twin) for path, was, now in changed_texts(old, new) for twin in self.twins(record, path, was, now)
+        ]
+        check_intact(payload, edited)
+        if not twins:
+            return edited
+        shown = {block.path for block in self.view(payload, before).blocks if block.type == "text"}
+        for path, place, text in twins:
+            twin = value_at(old, place)
+            if path in shown and isinstance(twin, str) and twin == value_at(new, place):
+                edited = _put_text(edited, place, "json", twin, text, self, with_twins=False)
+        check_intact(payload, edited)
+        return edited
+
+    def written_out(self, value: object, like: bytes | None) -> bytes:
+        """Return a new record that says ``value``, as :func:`store.formats.core.documents.parse` gives it.
+
+        It is laid out as the record ``like`` is. Raises UsageError for a value that cannot be expressed.
+        """
+        return new_record(value, like)
+
+    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
+        """Return a new record, for the end of a conversation, that says ``text``.
+
+        ``previous`` is the record that it follows (the last one that defines a key, where the format links records;
+        else the last), None where it is the first. ``now_ms`` is its time in Unix milliseconds. Raises UsageError for
+        a kind that a person cannot write (here: for all), and for an empty text.
+        """
+        raise UsageError("records of this format cannot be written by hand: add them with the tool that writes it")
+
+
+class JsonLens(Lens):
+    """A lens for records that are JSON objects. A record that is not JSON is a note with its text."""
+
+    places: ClassVar[Places] = {}
+    """Places of the head's fields that are the same in all records; :attr:`Shown.places` has those that vary."""
+
+    time_key = "timestamp"
+    """The member that says when a record was, in ISO 8601."""
+
+    key, follows, root = "", "", ""
+    """The members with a record's own id and that of the one it follows, and the first record's value there."""
+
+    keyless = ""
+    """The type of records whose id is not their own."""
+
+    objects_only = True
+    """True if JSON that is no object is a note, too; else it is bookkeeping."""
+
+    @abstractmethod
+    def shown(self, record: JsonObject, before: Before) -> Shown:
+        """Return the view of a record."""
+
+    def shown_other(self, value: object, before: Before) -> Shown | None:
+        """Return the view of JSON that is no object; None where it is a note."""
+        return None if self.objects_only else BOOKKEEPING
+
+    parsed = staticmethod(decode)
+    """Returns the parsed payload, None where it makes no sense."""
+
+    def time_ms(self, record: JsonObject) -> int:
+        """Return the time of a record, in Unix milliseconds; 0 where it has none."""
+        return milliseconds(record.get(self.time_key))
+
+    def view(self, payload: bytes, before: Before) -> Event:
+        decoded = self.parsed(payload)
+        if decoded is None:
+            return as_it_is(payload)
+        record = decoded.value
+        if not isinstance(record, dict):
+            other = self.shown_other(record, before)
+            if other is None:
+                return as_it_is(payload)
+            return Event(other.kind, blocks=other.blocks, resources=other.resources, native=record, lossy=decoded.lossy)
+        shown = self.shown(record, before)
+        defines, parent = shown.defines, shown.parent
+        if self.key and isinstance(own := record.get(self.key), str) and record.get("type") != self.keyless:
+            defines = ((own, ""), *defines)
+            if self.follows in record:
+                named = record[self.follows]
+                parent = before.parent(named if isinstance(named, str) and named != self.root else None)
+        return Event(
+            shown.kind,
+            shown.tool,
+            shown.header,
+            shown.blocks,
+            self.time_ms(record),
+            parent,
+            defines,
+            shown.resources,
+            record,
+            decoded.lossy,
+            shown.compaction,
+        )
+
+    def place(self, record: JsonObject, key: str) -> FieldPlace | None:
+        place = self.places.get(key) or self.shown(record, Nothing()).places.get(key)
+        if isinstance(place, str):
+            raise UsageError(f"{key!r} {place}")
+        if isinstance(place, tuple):
+            # calls that did not fail often say nothing of it
+            return FieldPlace(place, may_add=key.startswith("is_error"))
+        return place
+
+
+def _whole(
+    payload: bytes, event: Event, pairs: list[tuple[Block, BlockEdit]], fields: tuple[FieldEdit, ...], *, one_line: bool
+) -> bytes:
+    """Return the new bytes of a record that is shown as it is, damaged as it may be."""
+    block, change = pairs[0]
+    content = encoded(change.text)
+    if event.native is not None or len(event.blocks) > 1 or fields:
+        raise UsageError("this text is not in the record: it stands for content that is kept elsewhere")
+    if encoded(block.text or "") != payload:
+        raise UsageError("the record is no valid text, so it can only be read: export it to change its bytes")
+    if one_line and b"\n" in content:
+        raise UsageError("this record is one line of its file: keep it on one line")
+    return content
+
+
+def _put_text(
+    payload: bytes, path: ValuePath, encoding: str, old: str, new: str, lens: Lens, *, with_twins: bool = True
+) -> bytes:
+    """Return ``payload`` with another text at ``path``, and at the places of its twins."""
+    record = object_in(payload)
+    if steps := string_before(record, path):
+        inner = path[steps:]
+        return within(payload, path[:steps], lambda text: _put_text(text, inner, encoding, old, new, lens))
+    start, end = locate(payload, path)
+    literal = payload[start:end]
+    if not literal.startswith(b'"'):
+        return lens.written(payload, path, new)
+    if encoding == "json" and _is_lossy(literal):
+        raise UsageError("the text is no valid Unicode in the record, so it can only be read")
+    decoding = lens.decoder(record, path)
+    in_base64 = encoding == "base64" or (decoding is not None and decoding(new) is not None)
+    edited = put(payload, path, spell_base64(new) if in_base64 else spell(new, payload, literal))
+    if with_twins:
+        for place, text in lens.twins(record, path, old, new):
+            twin = text_of(payload[slice(*locate(payload, place))])
+            edited = _put_text(edited, place, "json", twin, text, lens, with_twins=False)
+    return edited
+
+
+def _put_document(payload: bytes, event: Event, block: Block, new: str, lens: Lens) -> bytes:
+    before, after = documents.parse(block.text or ""), documents.parse(new)
+    lifted = {
+        other.name: other.path
+        for other in event.blocks
+        if other.type == "text" and other.path != block.path and begins(other.path, block.path)
+    }
+    record = object_in(payload)
+    if isinstance(value_at(record, block.path), str):
+        inside = {name: path[len(block.path) :] for name, path in lifted.items()}
+        return within(payload, block.path, lambda text: documents.carried(text, (), before, after, inside))
+    return documents.carried(payload, block.path, before, after, lifted, lens.decoder(record, block.path))
+
+
+def _put_field(payload: bytes, event: Event, field: FieldEdit, before: Before, lens: Lens) -> bytes:
+    key, value = field.key, field.value
+    held: Value | None = event.tool if key == "tool" else event.header.get(key)
+    if held == value and type(held) is type(value):
+        return payload
+    record = object_in(payload)
+    place = lens.place(record, key)
+    if place is None:
+        raise UsageError(f"{key!r} is nothing that this record holds: it cannot be changed here")
+    if steps := string_before(record, place.path):
+        inside = FieldPlace(place.path[steps:], place.may_add, place.write)
+        edited = within(payload, place.path[:steps], lambda text: _with_value(text, key, inside, held, value))
+    else:
+        edited = _with_value(payload, key, place, held, value)
+    check_field(lens.view(edited, before), key, value)
+    return edited
+
+
+def _with_value(payload: bytes, key: str, place: FieldPlace, held: Value | None, value: Value) -> bytes:
+    record = object_in(payload)
+    present = value_at(record, place.path)
+    if present is None and not (place.may_add and isinstance(value_at(record, place.path[:-1]), dict)):
+        raise UsageError(f"this record has no {key!r}: it cannot be given one here")
+    wanted = place.write(value)
+    check_type(key, present if present is not None else held, wanted)
+    literal = spell(wanted, payload) if isinstance(wanted, str) else _scalar(wanted)
+    if present is None:
+        return with_members(payload, place.path[:-1], frozenset(), {str(place.path[-1]): literal})
+    if isinstance(wanted, str):
+        literal = spell(wanted, payload, payload[slice(*locate(payload, place.path))])
+    return put(payload, place.path, literal)
+
+
+def _scalar(value: float | bool) -> bytes:
+    if not math.isfinite(value):
+        raise UsageError(f"{value} is no number that a record can hold")
+    return str(value).lower().encode() if isinstance(value, bool) else repr(value).encode()
+
+
+def _is_lossy(literal: bytes) -> bool:
+    decoded = decode(literal)
+    return decoded is None or decoded.lossy

@@ -1,0 +1,590 @@
+"""Exports of web services: files of many conversations, each of them a tree of messages.
+
+Exports that web services hand out: an archive, or the folder that was made of it, with conversations in JSON files.
+
+A small export has one ``conversations.json``, a large one ``conversations-000.json`` and so on.
+
+Conversations that are trees: the messages of the conversation that was seen last, and those that branch off from it.
+
+A question that was edited and an answer that was asked for again leave two messages that follow the same one.
+
+Files of many conversations: JSON objects each of which holds its messages in one member, an object or a list.
+
+There may be one conversation, a list of them, or several such one after another. They are found without parsing their
+values: a conversation is decoded as bytes by its name, and so are its messages, which gives where each ends (more than
+1 GB/s). Where a file is damaged, its values are followed bracket by bracket, and a damaged piece reaches to the next
+message that begins as the others do.
+"""
+
+import os
+import re
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence, Set
+from functools import lru_cache
+from itertools import groupby, islice
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Raw, Struct
+
+from store.errors import DamageError, NotFound, UsageError
+from store.formats.core.archives import archive_at, is_archive, join_members, replace_members
+from store.formats.core.budget import LARGEST_WHOLE
+from store.formats.core.format import About, Format, Part, Source, Span, let_go
+from store.formats.core.json_cuts import end_of
+from store.formats.core.json_spans import members, text_of, value_end
+from store.formats.core.json_view import JsonObject, as_text, decode
+from store.formats.core.look import HEAD_SIZE, Look, open_regular
+from store.ids import hash_bytes
+
+Belongs = Callable[[str, bool], bool]
+"""Says whether a file of this name, or a folder (True), may belong to an export."""
+
+_MOST_FILES = 100_000
+_conversations = re.compile(r"(?:.*/)?conversations(?:-\d+)?\.json").fullmatch
+_MOST_CONVERSATION_FILES = 1000
+
+
+def beginnings(look: Look) -> Iterator[bytes]:
+    """Yield the beginning of a file that may hold conversations; of an archive, the beginning of each member."""
+    if look.is_folder:
+        return
+    if not is_archive(look.head):
+        yield look.head
+        return
+    for name in conversation_members(look.path):
+        try:
+            yield archive_at(look.path).read(name, HEAD_SIZE)
+        except (DamageError, NotFound):
+            continue
+
+
+def conversation_members(path: Path) -> list[str]:
+    """Return the members of an archive that hold conversations, in order; none where it cannot be read."""
+    try:
+        names = archive_at(path).members
+    except DamageError:
+        return []
+    return list(islice(sorted(filter(_conversations, names)), _MOST_CONVERSATION_FILES))
+
+
+def is_first(path: Path) -> bool:
+    """Return whether a file of conversations is the first of its export: the one that the other files go with."""
+    try:
+        found = sorted(name for name in os.listdir(path.parent) if _conversations(name))
+    except OSError:
+        return True
+    return not found or path.name == found[0] or path.name not in found
+
+
+def files_beside(path: Path, belongs: Belongs) -> tuple[str, ...]:
+    """Return the other files of the export whose conversations are at ``path``, as paths within it, by name.
+
+    They are the members of an archive, or the files in the folder and its subfolders, as far as they belong to an
+    export.
+    """
+    try:
+        return _files_beside(path, belongs, path.stat().st_mtime_ns, path.parent.stat().st_mtime_ns)
+    except (OSError, DamageError):
+        return ()
+
+
+@lru_cache(4)
+def _files_beside(path: Path, belongs: Belongs, _changed: int, _changed_beside: int) -> tuple[str, ...]:
+    with path.open("rb") as file:
+        if is_archive(file.read(4)):
+            return tuple(sorted(archive_at(path).members))
+    return tuple(_files_in(path.parent, belongs))
+
+
+def _files_in(folder: Path, belongs: Belongs) -> list[str]:
+    found: list[str] = []
+    waiting = [""]
+    while waiting and len(found) < _MOST_FILES:
+        within = waiting.pop()
+        try:
+            with os.scandir(folder / within) as entries:
+                for entry in entries:
+                    if not belongs(entry.name, is_folder := entry.is_dir(follow_symlinks=False)):
+                        continue
+                    if is_folder:
+                        waiting.append(f"{within}{entry.name}/")
+                    elif entry.is_file(follow_symlinks=False) and len(found) < _MOST_FILES:
+                        found.append(within + entry.name)
+        except OSError:
+            continue
+    return sorted(found)
+
+
+def read_beside(path: Path, name: str) -> bytes:
+    """Return a file of an export, by its path within that. Raises NotFound, and DamageError for one too large."""
+    with path.open("rb") as file:
+        if is_archive(file.read(4)):
+            return _whole(archive_at(path).read(name, LARGEST_WHOLE + 1), name)
+    try:
+        with open_regular(path.parent / name) as file:
+            return _whole(file.read(LARGEST_WHOLE + 1), name)
+    except OSError as error:
+        raise NotFound(f"{name} is not beside {path.name}: {error.strerror}") from error
+
+
+def _whole(content: bytes, name: str) -> bytes:
+    if len(content) > LARGEST_WHOLE:
+        raise DamageError(f"{name} holds more than {LARGEST_WHOLE} bytes; it is not read")
+    return content
+
+
+class Node(NamedTuple):
+    """A message: its id, that of the one it follows ("" for none), its time in any unit (0 for none)."""
+
+    id: str
+    parent: str
+    time: float = 0
+
+
+class TreeBranch(Struct):
+    """One way through a tree: positions of its own nodes, in order, after ``shared`` nodes of branch ``base``.
+
+    ``base`` is the position of an earlier branch, -1 where there is none. Nodes are counted in the whole way, those
+    that ``base`` itself shares with another branch too.
+    """
+
+    nodes: list[int]
+    base: int = -1
+    shared: int = 0
+
+
+def branches(nodes: Sequence[Node], current: str = "") -> list[TreeBranch]:
+    """Return the paths through a tree that together have every node once, the one to the node ``current`` first.
+
+    Without such a node the first is the path to the latest leaf. Every other branch goes on to the latest of the nodes
+    that follow, wherever several do. Nodes outside the tree (those without an id; of an id that stands twice, all but
+    the last; circles) are in the first branch, after the node before them.
+    """
+    last = {node.id: at for at, node in enumerate(nodes) if node.id}
+    if (way := _only_way(nodes, last, current)) is not None:
+        return [TreeBranch(way)]
+    tree = _Tree(nodes, last)
+    leaf = last.get(current, -1)
+    if leaf not in tree.above:
+        leaves = [at for at in tree.above if at not in tree.below]
+        leaf = max(leaves, key=lambda at: (nodes[at].time, at), default=-1)
+    found = [TreeBranch(_with_others(tree.way(leaf), [at for at in range(len(nodes)) if at not in tree.above]))]
+    place = {at: (0, depth) for depth, at in enumerate(found[0].nodes)}
+    waiting = deque(found[0].nodes)
+    roots = deque(at for at in tree.above if tree.above[at] < 0 and at not in place)
+    while waiting or roots:
+        if waiting:
+            above = waiting.popleft()
+            starts = [at for at in tree.below.get(above, ()) if at not in place]
+            base, depth = place[above]
+        else:
+            starts, base, depth = [roots.popleft()], -1, -1
+        for start in starts:
+            own = tree.onward(start)
+            place |= {at: (len(found), depth + 1 + step) for step, at in enumerate(own)}
+            found.append(TreeBranch(own, base, depth + 1))
+            waiting += own
+    return found
+
+
+def _only_way(nodes: Sequence[Node], last: dict[str, int], current: str) -> list[int] | None:
+    """Return the way to the node ``current`` if all nodes are on it, as they mostly are."""
+    way: list[int] = []
+    at = last.get(current, -1)
+    while at >= 0 and len(way) < len(nodes):
+        way.append(at)
+        at = last.get(nodes[at].parent, -1)
+    return way[::-1] if len(way) == len(nodes) > 0 and at < 0 else None
+
+
+def _with_others(way: list[int], others: list[int]) -> list[int]:
+    """Return a way with other nodes in it: each after the one before it, last where that is not there."""
+    following: dict[int, list[int]] = {}
+    places = dict.fromkeys(way)
+    anchor, previous = -1, -2
+    for at in others:
+        if at != previous + 1:
+            anchor = at - 1 if at == 0 or at - 1 in places else way[-1] if way else -1
+        following.setdefault(anchor, []).append(at)
+        previous = at
+    found = following.get(-1, [])
+    for at in way:
+        found += (at, *following.get(at, ()))
+    return found
+
+
+class _Tree:
+    """The node that each one follows (``above``; -1: none), and those that follow each, as far as a root leads."""
+
+    def __init__(self, nodes: Sequence[Node], last: dict[str, int]) -> None:
+        self._nodes = nodes
+        self.above: dict[int, int] = {}
+        self.below: dict[int, list[int]] = {}
+        following: dict[int, list[int]] = {}
+        for at in last.values():
+            following.setdefault(last.get(nodes[at].parent, -1), []).append(at)
+        reached = [-1]
+        while reached:
+            above = reached.pop()
+            for at in sorted(following.get(above, ())):
+                self.above[at] = above
+                if above >= 0:
+                    self.below.setdefault(above, []).append(at)
+                reached.append(at)
+
+    def way(self, at: int) -> list[int]:
+        """Return the nodes from a first one to ``at``."""
+        found: list[int] = []
+        while at >= 0:
+            found.append(at)
+            at = self.above[at]
+        return found[::-1]
+
+    def onward(self, at: int) -> list[int]:
+        """Return ``at`` and its descendants, always following the latest."""
+        found = [at]
+        while below := self.below.get(at):
+            at = max(below, key=lambda node: (self._nodes[node].time, node))
+            found.append(at)
+        return found
+
+
+_LITERAL = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_between = re.compile(rb"(?:\xef\xbb\xbf)?[\s,\[\]\0\x1e]*+").match
+_NEXT_OBJECT = re.compile(rb'\{\s*+"')
+_key = re.compile(rb"\s*+(" + _LITERAL + rb")\s*+:\s*+", re.DOTALL).match
+_next_key = re.compile(rb"[{,]\s*+(" + _LITERAL + rb")\s*+:\s*+|[{\s]*+\}", re.DOTALL).match
+_SCALAR = _LITERAL + rb'|[^\s,\[\]{}"]++'
+_beginning = re.compile(
+    rb"\{\s*+(" + _LITERAL + rb")\s*+:\s*+(?:(?:" + _SCALAR + rb")\s*+,\s*+(" + _LITERAL + rb")\s*+:)?", re.DOTALL
+).match
+_blanks = re.compile(rb"\s*+").match
+_separator = re.compile(rb"\s*+,?\s*+").match
+_after_value = re.compile(rb"\s*+(?:[,}\]]|\Z)").match
+_fields = msgspec.json.Decoder(dict[str, Raw]).decode
+_items = msgspec.json.Decoder(list[Raw]).decode
+
+_OBJECT, _END_OF_OBJECT, _END_OF_LIST = b"{}]"
+_TRAILING = b" \t\r\n,[]\0\x1e"
+_MOST_ATTEMPTS = 8
+"""The number of beginnings like the next conversation's within one conversation before it counts as damaged."""
+RELEASED_AT_ONCE = 8 << 20
+"""The bytes of a mapped file that are released at once: the system maps more than it is asked for."""
+_FURTHER = 1 << 20
+"""The bytes searched for the end of a conversation that seems to be damaged; or as far as the attempts."""
+_MOST_WASTE = 16 << 20
+"""The bytes read in vain, of a damaged conversation, before the rest of it is given up as one piece."""
+
+
+class Outline(NamedTuple):
+    """A conversation: the JSON of its other members, by key, and where its messages are, in the order of the file.
+
+    Bytes among these that make no sense are a message too. Keys of messages are not part of them.
+    """
+
+    members: dict[str, bytes]
+    messages: list[Span]
+
+
+def outlines(data: memoryview, holder: str) -> Iterator[tuple[int, Outline]]:
+    """Yield the conversations (objects, with messages in their member ``holder``), each with where it ends."""
+    size = len(data)
+    signature: re.Pattern[bytes] | None = None
+    released = 0
+    position = end_of(_between(data, 0))
+    while position < size:
+        if data[position] != _OBJECT:
+            found = _NEXT_OBJECT.search(data, position)
+            position = found.start() if found else size
+            continue
+        if signature is None or not signature.match(data, position):
+            signature = _like(data, position) or _NEXT_OBJECT
+        end, outline = _conversation(data, position, holder, signature)
+        yield end, outline
+        if end - released >= RELEASED_AT_ONCE:
+            let_go(data, released, end)
+            released = end
+        position = end_of(_between(data, end))
+
+
+def _conversation(data: memoryview, position: int, holder: str, signature: re.Pattern[bytes]) -> tuple[int, Outline]:
+    damaged: bytes | None = None
+    searched = position + 1
+    for _attempt in range(_MOST_ATTEMPTS):
+        found = signature.search(data, searched)
+        if found is None:
+            break
+        text = bytes(data[position : found.start()]).rstrip(_TRAILING)
+        if (outline := _outlined(text, position, holder)) is not None:
+            return position + len(text), outline
+        damaged = damaged or text
+        searched = found.start() + 1
+    # the last one, or one before others that begin in another way, or one that holds many that begin as it does
+    whole = data[: position + max(_FURTHER, _MOST_ATTEMPTS * len(damaged))] if damaged else data
+    if end := _value_end(whole, position):
+        text = bytes(data[position:end])
+        outline = _outlined(text, position, holder)
+        if outline is None and not damaged:
+            outline = _followed(text, position, holder)
+        if outline is not None:
+            return end, outline
+    if damaged is None:
+        damaged = bytes(data[position:]).rstrip(_TRAILING)
+    # text that no parser reads may still have its brackets in order
+    damaged = damaged[: _value_end(damaged, 0) or len(damaged)]
+    return position + len(damaged), _followed(damaged, position, holder)
+
+
+def _outlined(text: bytes, base: int, holder: str) -> Outline | None:
+    if not text.endswith(b"}"):
+        return None
+    try:
+        fields = _fields(text)
+        spans = _member_spans(text, fields)
+        if spans is None:
+            return None
+        found: list[Span] = []
+        if holder in fields:
+            start, end = spans[holder]
+            held = text[start:end]
+            if held.startswith(b"{"):
+                inside = _member_spans(held, _fields(held))
+                if inside is None:
+                    return None
+                start += base
+                found = [Span(start + begin, start + stop) for begin, stop in inside.values()]
+            elif held.startswith(b"["):
+                found = _elements(held, base + start, _items(held))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return Outline({key: text[slice(*span)] for key, span in spans.items() if key != holder}, found)
+
+
+def _member_spans(text: bytes, fields: dict[str, Raw]) -> dict[str, tuple[int, int]] | None:
+    """Return the spans of an object's values, given the values; None where a key stands twice."""
+    spans: dict[str, tuple[int, int]] = {}
+    end = 0
+    for key, raw in fields.items():
+        named = _next_key(text, end)
+        if named is None or named[1] is None or (named[1][1:-1] != key.encode() and text_of(named[1]) != key):
+            return None
+        start = named.end()
+        end = start + len(memoryview(raw))
+        spans[key] = start, end
+        if text[end : end + 1] not in (b",", b"}"):
+            end = end_of(_blanks(text, end))
+    closed = _next_key(text, end)
+    return spans if closed and closed[1] is None else None
+
+
+def _elements(text: bytes, base: int, items: list[Raw]) -> list[Span]:
+    messages: list[Span] = []
+    position = end_of(_separator(text, 1))
+    for raw in items:
+        end = position + len(memoryview(raw))
+        messages.append(Span(base + position, base + end))
+        position = end_of(_separator(text, end))
+    return messages
+
+
+# -- damaged conversations ---------------------------------------------------------------------------------------------
+
+
+def _followed(text: bytes, base: int, holder: str) -> Outline:
+    """Return the outline of a conversation that parsers refuse, as far as it can be made out."""
+    opened = re.search(rb'(?<!\\)"%b"\s*+:\s*+[\[{]' % re.escape(holder.encode()), text)
+    if opened is None:
+        return Outline(_readable(text), [])
+    messages, end = _followed_messages(text, opened.end(), base)
+    told = _readable(text[: opened.start()]) | _readable(b"{" + text[end:].lstrip(b" \t\r\n,"))
+    return Outline(told, messages)
+
+
+def _readable(text: bytes) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    try:
+        for member in members(text, 0):
+            found[member.key] = text[member.value : member.end]
+    except UsageError:
+        pass
+    return found
+
+
+def _followed_messages(text: bytes, position: int, base: int) -> tuple[list[Span], int]:
+    """Return the messages of the object or list whose inside begins at ``position``, and where it ends."""
+    in_object = text[position - 1] == _OBJECT
+    messages: list[Span] = []
+    sibling: re.Pattern[bytes] | None = None
+    waste = 0
+    while (position := end_of(_separator(text, position))) < len(text):
+        if text[position] in (_END_OF_OBJECT, _END_OF_LIST):
+            return messages, position + 1
+        named = _key(text, position) if in_object else None
+        start = named.end() if named and named.end() < len(text) else position
+        if sibling is None and text[start : start + 1] == b"{":
+            sibling = _like(memoryview(text), start, named=in_object)
+        following = sibling.search(text, start + 1) if sibling else None
+        bound = following.start() if following else len(text)
+        end = _value_end(text, start)
+        if end and (in_object <= (named is not None)) and (end <= bound or decode(text[start:end]) is not None):
+            messages.append(Span(base + start, base + end))
+            position = end
+            continue
+        waste += (end or len(text)) - start
+        if waste > _MOST_WASTE:
+            bound = len(text)
+        end = start + len(text[start:bound].rstrip(_TRAILING) or b" ")
+        messages.append(Span(base + start, base + end))
+        position = bound
+    return messages, len(text)
+
+
+def _value_end(text: bytes | memoryview, start: int) -> int:
+    """Return the end of the value at ``start``, 0 where it has none, or nothing may follow it."""
+    try:
+        end = value_end(text, start)
+    except UsageError:
+        return 0
+    return end if _after_value(text, end) else 0
+
+
+def _like(data: memoryview, position: int, *, named: bool = False) -> re.Pattern[bytes] | None:
+    """Return a pattern for objects (``named``: with a key) that begin as the one at ``position``, by first keys."""
+    begins = _beginning(data, position)
+    if begins is None:
+        return None
+    pattern = rb"\{\s*+" + re.escape(begins[1]) + rb"\s*+:"
+    if begins[2] is not None:
+        pattern += rb"\s*+(?:" + _SCALAR + rb")\s*+,\s*+" + re.escape(begins[2]) + rb"\s*+:"
+    return re.compile((_LITERAL + rb"\s*+:\s*+" if named else b"") + pattern, re.DOTALL)
+
+
+_object_begins = re.compile(rb'(?:\xef\xbb\xbf)?\s*+(?:\[\s*+)?\{\s*+"').match
+
+
+class _Message(Span, frozen=True, gc=False):
+    """A message that knows the other members of its conversation, which all of that one's share."""
+
+    members: dict[str, bytes]
+
+
+class ExportFormat(Format):
+    """A web service."""
+
+    holder: str
+    """The member of a conversation that has its messages."""
+
+    read: Set[str]
+    """Its other members that say something of it."""
+
+    holds: re.Pattern[bytes]
+    """Finds the beginning of that member, with the first message in it."""
+
+    usual_start: re.Pattern[bytes]
+    """Matches the usual beginning of a file, which may come long before the first message."""
+
+    joints = (b"", b", ", b"")
+
+    def begins(self, head: bytes) -> bool:
+        """Return whether a file with this beginning holds conversations of this service."""
+        if _object_begins(head) is None:
+            return False
+        # a plain search takes a fraction of the other's time, and most files are none
+        holds = b'"%b"' % self.holder.encode() in head and self.holds.search(head) is not None
+        return holds or self.usual_start.match(head) is not None
+
+    @abstractmethod
+    def belongs(self, name: str, is_folder: bool) -> bool:
+        """Return whether a file of this name, or a folder, may belong to an export."""
+
+    @abstractmethod
+    def told(self, members: JsonObject, records: Sequence[bytes]) -> About:
+        """Return the description of a conversation, from those of its members that are read, and its messages."""
+
+    @abstractmethod
+    def node(self, record: bytes) -> Node:
+        """Return a message as a node, its time in milliseconds. Raises what msgspec does where it makes no sense."""
+
+    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
+        return iter(())
+
+    def claim(self, look: Look) -> Source | None:
+        if not any(map(self.begins, beginnings(look))):
+            return None
+        sidecars: tuple[tuple[str, Path], ...] = ()
+        if not is_archive(look.head) and is_first(look.path):
+            beside = files_beside(look.path, self.belongs)
+            sidecars = tuple((name, look.path.parent / name) for name in beside)
+        return Source(self.name, look.path, look.path, sidecars=sidecars)
+
+    def spans(self, data: memoryview, start: int) -> Iterator[Span]:
+        for _end, outline in outlines(data, self.holder):
+            members = outline.members
+            for message in outline.messages:
+                if message.start >= start:
+                    yield _Message(message.start, message.end, members)
+
+    def about(self, source: Source, records: Sequence[bytes]) -> About:
+        """Describe a file whose conversations say nothing of themselves."""
+        return About(title=source.path.stem, project=self.name)
+
+    def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part]:
+        """Return the conversations, and each branch of one: the branch seen last is the conversation."""
+        found: list[Part] = []
+        released = 0
+        numbered = ((at, span) for at, span in enumerate(spans) if isinstance(span, _Message))
+        for _members, messages in groupby(numbered, lambda message: id(message[1].members)):
+            conversation = list(messages)
+            found += self._parts(data, conversation, len(found))
+            if (end := conversation[-1][1].end) - released >= RELEASED_AT_ONCE:
+                let_go(data, released, end)
+                released = end
+        return found
+
+    def rendition(self, source: Source, scratch: Path) -> Path | None:
+        with source.path.open("rb") as file:
+            if not is_archive(file.read(4)):
+                return None
+        target = scratch / "conversations.json"
+        try:
+            join_members(source.path, conversation_members(source.path), target)
+        except DamageError as error:
+            raise UsageError(str(error)) from error
+        return target
+
+    def restore(self, original: Path, rendition: Path, target: Path) -> None:
+        replace_members(original, conversation_members(original), rendition, target)
+
+    def _node(self, record: bytes) -> Node:
+        try:
+            return self.node(record)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return Node("", "")
+
+    def _parts(self, data: memoryview, messages: Sequence[tuple[int, _Message]], before: int) -> Iterator[Part]:
+        """Yield the branches of a conversation, after ``before`` other parts; its messages come with positions."""
+        records = [bytes(data[span.start : span.end]) for _at, span in messages]
+        members = messages[0][1].members
+        read = {key: decode(value) for key, value in members.items() if key in self.read}
+        said = {key: decoded.value for key, decoded in read.items() if decoded}
+        about, nodes = self.told(said, records), [self._node(record) for record in records]
+        # where no node follows another, they follow in order
+        linked = any(node.parent for node in nodes)
+        ways = branches(nodes, as_text(said.get(self.leaf[0]))) if linked else [TreeBranch(list(range(len(nodes))))]
+        session = about.session_id or _name_of(nodes, ways[0].nodes, records)
+        for at, way in enumerate(ways):
+            own = nodes[way.nodes[0]]
+            key = f"{session}/{own.id}" if at else session
+            started = round(own.time) if at and own.time else about.started_ms
+            described = About(about.title, about.project, started, key, about.extra)
+            places = [messages[node][0] for node in way.nodes]
+            yield Part(key, places, described, before + way.base if way.base >= 0 else -1, way.shared)
+
+
+def _name_of(nodes: Sequence[Node], way: Sequence[int], records: Sequence[bytes]) -> str:
+    """Return an id for a conversation that lost its own: of its first message that follows one (others recur)."""
+    ids = (nodes[at].id for at in way if nodes[at].parent)
+    return next(filter(None, ids), "") or hash_bytes(records[way[0]]).hex()

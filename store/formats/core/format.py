@@ -1,0 +1,324 @@
+"""The interface that one foreign tool's module fills in, and the values that pass through it."""
+
+import mmap
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from enum import IntEnum
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from store.errors import UsageError
+from store.formats.core.editing import Lens
+from store.formats.core.look import Look
+
+AS_READ = "as-read"
+"""See :meth:`Format.rendition`."""
+
+
+class Source(Struct, frozen=True):
+    """One session as it lies on disk.
+
+    ``path`` identifies it (a file, or a directory for tools that keep one a session). ``main`` is the file whose
+    records become turns; ``first`` are files that become one record each before those of ``main``, of the payload types
+    ``first_types`` (where that is empty, all of the format's ``first_type``); ``sidecars`` are files kept whole beside
+    the conversation, by the name that they are exported under (relative to ``path``'s directory, or to ``path`` itself
+    where that is a directory). ``beside`` are other files, in the directory of ``main``, that belong to that one (a
+    database's log): they need not be there. Nor need ``folder``, where the tool puts the files that become
+    ``sidecars``.
+    """
+
+    format: str
+    path: Path
+    main: Path
+    first: tuple[Path, ...] = ()
+    sidecars: tuple[tuple[str, Path], ...] = ()
+    first_types: tuple[str, ...] = ()
+    beside: tuple[Path, ...] = ()
+    folder: Path | None = None
+
+
+class Span(Struct, frozen=True, gc=False):
+    """One record in a file's bytes: ``[start, end)``, without separators."""
+
+    start: int
+    end: int
+
+
+class Titled(IntEnum):
+    """The quality of a title: made of the user's first input, of a request, or given by the tool or its user."""
+
+    PROVISIONALLY = 1
+    BY_REQUEST = 2
+    BY_TOOL = 3
+    BY_USER = 4
+
+
+class About(Struct, frozen=True):
+    """A description of a session by itself; any field may be empty. ``started_ms`` is in Unix milliseconds.
+
+    ``forked_from`` is the tool's id of the session that this one copies the beginning of. ``titled`` says where
+    ``title`` is from, ``placed`` whether the session itself names the ``project``: else that is a guess.
+    """
+
+    title: str = ""
+    project: str = ""
+    started_ms: int = 0
+    session_id: str = ""
+    extra: dict[str, str] = {}
+    forked_from: str = ""
+    titled: Titled = Titled.BY_REQUEST
+    placed: bool = True
+
+
+class Part(Struct, frozen=True):
+    """One conversation of a file that holds several, or one branch of a tree.
+
+    ``key`` is the tool's own id of it: the same key in a later file is the same conversation. ``records`` are the
+    positions, among the file's spans, of its own records, in the order of the conversation. Where it branches from an
+    earlier part, ``base`` is that one's position among the parts (else -1), and the first ``shared`` records of that
+    conversation come before its own.
+    """
+
+    key: str
+    records: Sequence[int]
+    about: About
+    base: int = -1
+    shared: int = 0
+
+
+class ExternalBlob(Struct, frozen=True):
+    """Content that a payload names and that lies in a file beside the session.
+
+    ``algorithm`` and ``digest`` are its name: a hash (``sha256``), or any other id that stands for this content alone
+    (``chatgpt-file``), of up to 255 bytes. ``read`` returns the content, verified where that can be done. It raises
+    NotFound where no such file is, DamageError where the file does not match its name or is too large to be believed.
+    """
+
+    algorithm: str
+    digest: bytes
+    read: Callable[[], bytes]
+
+
+class Format(Protocol):
+    """One foreign tool. Subclass it: a default left as it is here means that the tool has no such thing."""
+
+    name: str
+    """As in ``--format`` and in the metadata of conversations: ``claude-code``, ``jp``."""
+
+    lenses: Sequence[Lens]
+    """The lenses for the payload types that this module writes."""
+
+    main_type: str
+    """The payload type of the records of ``Source.main``."""
+
+    first_type: str = ""
+    """The payload type of the files in ``Source.first`` ("" where there are none)."""
+
+    joints: tuple[bytes, bytes, bytes] = (b"", b"\n", b"\n")
+    """The bytes before the first record of a new main file, between two, and after the last."""
+
+    keyed: str = ""
+    """Of records that are members of JSON objects, the member of their own that says their key ("" where they are not).
+
+    Their keys are not part of them.
+    """
+
+    leaf: tuple[str, str] = ("", "")
+    """The member with the id of a conversation's last record, in files of many, and that record's own id member.
+
+    Both are empty where conversations name none.
+    """
+
+    volatile: Set[str] = frozenset()
+    """Top-level members of a record that a copied session has anew: records that differ in these alone are the same."""
+
+    titling: re.Pattern[bytes] | None = None
+    """Is found in every record that gives its session a title; None where no record does."""
+
+    native_folders: Sequence[str] = ()
+    """The folders of :meth:`native_home` in which the tool keeps sessions; empty where that is all for them."""
+
+    outputs_beside: bool = False
+    """True if outputs of tools and agents lie in a directory of the same name beside the session's file."""
+
+    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
+        """Yield the directories in which the tool keeps this user's sessions (only ones that exist)."""
+        return iter(())
+
+    def native_home(self, home: Path) -> Path | None:
+        """Return the directory in which the tool begins sessions, existing or not, without looking at the disk.
+
+        Only for a tool whose sessions are one file each, of one conversation: it can do without any files beside it.
+        None: there is no such directory.
+        """
+        return None
+
+    def in_lines(self, head: Callable[[], bytes]) -> bool:
+        """Return whether a session's file is lines, each complete with its end; ``head`` returns its first 64 KB."""
+        return self.joints[1] == b"\n"
+
+    def claim(self, look: Look) -> Source | None:
+        """Return the session that stands at ``look.path`` (file or directory), or None if it is not this tool's.
+
+        Judge by content, from a bounded read of its beginning; an empty or damaged file may be claimed by its place and
+        name. An OSError of looking at it may pass through.
+        """
+
+    def spans(self, data: memoryview, start: int) -> Iterator[Span]:
+        """Yield the records of a main file from offset ``start`` on (0, or the end of an earlier record).
+
+        The importer keeps the bytes between spans; spans never overlap and rise. Bytes that make no sense are one span
+        up to where sense begins again, or to the end. ``data`` may be a mapped file of many GB: touch it forwards, and
+        hold none of it. Here, they are the lines that are not empty.
+        """
+        return line_spans(data, start)
+
+    def type_of(self, source: Source, record: bytes) -> str:
+        """Return the payload type of a record of the main file. Asked of every one, so it must cost next to nothing."""
+        return self.main_type
+
+    def about(self, source: Source, records: Sequence[bytes]) -> About:
+        """Return the session's title and the project it belongs to, from its sidecars and from records, in order.
+
+        These are its first ones (some 200), and of the later ones those for which :meth:`titles` said yes.
+        """
+
+    def titles(self, record: bytes) -> bool:
+        """Return whether a record, wherever it stands, may give the session its title.
+
+        Asked of every record of up to 64 KB, so it must cost next to nothing; it may say yes too often. Here, it is
+        one of up to 4 KB in which :attr:`titling` is found.
+        """
+        found = self.titling.search(record) if self.titling and len(record) <= _LONGEST_TITLE_RECORD else None
+        return found is not None
+
+    def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part] | None:
+        """Return the conversations that the records ``spans`` of a main file make up.
+
+        None: all of them, in order, are one. A record belongs to one part at most; one that belongs to none, or to none
+        that can be described, is kept for the export. ``data`` is as for :meth:`spans`.
+        """
+        return None
+
+    def rendition(self, source: Source, scratch: Path) -> Path | None:
+        """Write the records of a file that is no text (a database, an archive) as lines to a new file in ``scratch``.
+
+        Return that file: spans and parts are of it. The same content gives the same bytes. None: the main file itself
+        holds the records. Raises UsageError for a file that cannot be read. Of files that others may write to
+        meanwhile, copies as they were read are left in the folder ``AS_READ`` of ``scratch``, under their names.
+
+        Where :meth:`parts` then says nothing, the lines are one conversation.
+        """
+        return None
+
+    def restore(self, original: Path, rendition: Path, target: Path) -> None:
+        """Write to ``target`` the file ``original``, from which a rendition was made, so that it says ``rendition``.
+
+        In the rendition, records were edited, left out and put in; or it is that of a later state of the file. The
+        files of :attr:`Source.beside` are beside ``original``, if they existed. Raises UsageError where that cannot be
+        done.
+        """
+        raise UsageError(f"what was edited cannot be written back into a file of {self.name}")
+
+    def blobs(self, source: Source, payload: bytes) -> Iterator[ExternalBlob]:
+        """Yield the content beside the session that ``payload`` refers to; opens no file until it is read."""
+        return iter(())
+
+    def moved_outside(self, record: bytes, beginning: bytes) -> tuple[bytes, Mapping[str, bytes]]:
+        """Return an edited or added record as the tool writes it, and the contents that it then keeps outside of it.
+
+        ``beginning`` is the session's first record. The contents outside are those of files, by path relative to the
+        directory that the session is exported into.
+        """
+        return record, {}
+
+    def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
+        """Return the records of a main file without those whose positions are ``deleted``, so that the tool goes on.
+
+        Of a file of many conversations, these are one conversation's, and those of the ones that branch off it.
+
+        Records that only make sense with a deleted one go too (a tool call and its result go together), and links to
+        one point past it. ``deleted`` may be empty, where a person has added records.
+        """
+        return [record for at, record in enumerate(records) if at not in deleted]
+
+
+_WINDOW = 1 << 20
+_not_newline = re.compile(rb"[^\n]").search
+
+
+def line_spans(data: memoryview, start: int) -> Iterator[Span]:
+    """Yield every line of ``data`` that is not empty, without its newline; a carriage return stays in it."""
+    begin = start
+    for at in range(start, len(data), _WINDOW):
+        # a copy: searching bytes is many times faster than searching a view
+        window = bytes(data[at : at + _WINDOW])
+        let_go(data, at, at + len(window))
+        newline = window.find(b"\n")
+        while newline >= 0:
+            if at + newline > begin:
+                yield Span(begin, at + newline)
+                after = newline + 1
+            else:
+                # of empty lines there may be many
+                found = _not_newline(window, newline)
+                after = found.start() if found else len(window)
+            begin = at + after
+            newline = window.find(b"\n", after)
+    if begin < len(data):
+        yield Span(begin, len(data))
+
+
+def let_go(data: memoryview, start: int, end: int) -> None:
+    """Release pages of a mapped file, so that they take no memory: a line may be larger than memory."""
+    whole = data.obj
+    if isinstance(whole, mmap.mmap):
+        start -= start % mmap.PAGESIZE
+        whole.madvise(mmap.MADV_DONTNEED, start, min(end, len(whole)) - start)
+
+
+def without_endings(data: memoryview, start: int, end: int, endings: bytes) -> int:
+    """Return the end of what begins at ``start`` and ends at ``end``, without any of ``endings`` at its end."""
+    while end > start and data[end - 1] in endings:
+        end -= 1
+    return end
+
+
+_LONGEST = 120
+_LONGEST_TITLE_RECORD = 4096
+
+
+def folders_of(*candidates: Path) -> Iterator[Path]:
+    """Yield those of some paths that are directories, each once."""
+    yield from (path for path in dict.fromkeys(candidates) if path.is_dir())
+
+
+def environment(home: Path) -> Mapping[str, str]:
+    """Return the variables that move the folders of tools; none for another home than that of this user."""
+    return os.environ if home == Path.home() else {}
+
+
+def last_part(path: str) -> str:
+    """Return the name of the directory at a path, of Windows too."""
+    return path.replace("\\", "/").rstrip("/").rpartition("/")[2]
+
+
+def told(**said: object) -> dict[str, str]:
+    """Return for :attr:`About.extra` those of some values that are texts and say something."""
+    return {name: value for name, value in said.items() if isinstance(value, str) and value}
+
+
+def first_line(text: str) -> str:
+    """Return the first line of ``text`` that says something, without Markdown's marks; at most 120 characters.
+
+    A line that ends in a colon says too little: the next one goes with it.
+    """
+    said = ""
+    for line in text.splitlines():
+        said = f"{said} {' '.join(line.strip().strip('#*`>=- ').split())}".strip()
+        if said and not said.endswith(":"):
+            break
+    return said if len(said) <= _LONGEST else said[: _LONGEST - 1].rstrip() + "…"

@@ -1,0 +1,199 @@
+"""Cut JSON documents into the values that become records, found by where they stand, without parsing them.
+
+Containers are entered as far as a format asks; the values it takes are records, and all else stands between records. A
+literal holds no raw newline, so a quote that is lost is noticed at the end of its line; a bracket that is lost, by a
+value that reaches over the beginning of the next. Either way reading goes on where an object begins with the same
+indentation; in a file without line breaks the rest is one piece.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from store.events.event import ValuePath
+from store.formats.core.format import Span
+from store.formats.core.json_spans import text_of
+from store.formats.core.json_view import BYTE_ORDER_MARK, decode
+
+LITERAL = rb'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"'
+_literal = re.compile(LITERAL).match
+_between = re.compile(rb"[\s,:\0]*+").match
+_to_bracket = re.compile(rb'[^"\[\]{}]*+(?:' + LITERAL + rb'[^"\[\]{}]*+)*+(?:([\[{])|[\]}])').match
+_scalar = re.compile(rb'[^\s,:\[\]{}"\0]++').match
+_DEEPEST_INDENT = 64
+MOST_WASTE = 16 * 1024 * 1024
+"""The bytes read in vain, over all, before the rest is given up as one piece."""
+LARGEST_PASSED = 16 * 1024
+"""A value that is passed over and larger than this is a record all the same: between records there is little."""
+_OPENERS, _CLOSERS, _SEPARATORS = b"[{", b"]}", b" \t\r\n,"
+_OBJECT, _QUOTE, _NEWLINE = b'{"\n'
+_MATCHING = {0x5D: False, 0x7D: True}
+
+
+class Choice(Enum):
+    """A value is gone into (passed if it holds none), a record, or passed over. LISTS: a record unless it is a list."""
+
+    ENTER = 0
+    TAKE = 1
+    PASS = 2
+    LISTS = 3
+
+
+_RECORDS = (Choice.TAKE, Choice.LISTS)
+
+Choose = Callable[[ValuePath], Choice]
+"""Asked for every value in an entered container, in a list only for the first: its answer holds for all.
+
+The path of a document itself is empty.
+"""
+
+
+class RecordCut(NamedTuple):
+    """A record: where it begins and ends, the path of its value in its document, and which document that is."""
+
+    start: int
+    end: int
+    path: ValuePath
+    document: int
+
+
+class _Level:
+    """An entered container: the ``step`` to the current value (None: a key is due); ``choice`` is for elements."""
+
+    __slots__ = ("choice", "is_object", "path", "sibling", "step")
+
+    def __init__(self, is_object: bool, path: ValuePath) -> None:
+        self.is_object, self.path = is_object, path
+        self.choice: Choice | None = None
+        self.step: str | int | None = None if is_object else 0
+        self.sibling: re.Pattern[bytes] | None = None
+
+
+def elements_of(*keys: str, beside: str = "") -> Choose:
+    """Return the choice of the elements of the list at ``keys`` alone, and of the document's member ``beside``."""
+
+    def choose(path: ValuePath) -> Choice:
+        if path == keys[: len(path)]:
+            return Choice.ENTER
+        is_element = path[:-1] == keys and isinstance(path[-1], int)
+        return Choice.TAKE if is_element or path == (beside,) else Choice.PASS
+
+    return choose
+
+
+def cut_spans(data: memoryview, start: int, choose: Choose) -> Iterator[Span]:
+    """Yield the spans of :func:`cuts`, for :meth:`store.formats.core.format.Format.spans`.
+
+    An offset within a document cannot be interpreted: then one span begins there, so that the importer reads the file
+    from its beginning.
+    """
+    if start:
+        if start < len(data):
+            yield Span(start, len(data))
+        return
+    for cut in cuts(data, choose):
+        yield Span(cut.start, cut.end)
+
+
+def cuts(data: memoryview, choose: Choose) -> Iterator[RecordCut]:
+    """Yield the records of the JSON documents in ``data``, in order; of bytes that make no sense, all."""
+    levels: list[_Level] = []
+    document = waste = 0
+    position = len(BYTE_ORDER_MARK) if data[:3] == BYTE_ORDER_MARK else 0
+    size = len(data)
+    while (position := end_of(_between(data, position))) < size:
+        first = data[position]
+        if first in _CLOSERS:
+            if levels and levels[-1].is_object == _MATCHING[first]:
+                levels.pop()
+                document += _passed(levels)
+            position += 1
+            continue
+        level = levels[-1] if levels else None
+        if level and level.step is None:
+            key = _literal(data, position) if first == _QUOTE else None
+            if key:
+                level.step = text_of(key[0])
+                position = key.end()
+                continue
+        path: ValuePath = (*level.path, "" if level.step is None else level.step) if level else ()
+        choice = level.choice if level else None
+        if choice is None:
+            choice = choose(path)
+            if level and not level.is_object:
+                level.choice = choice
+        if first in _OPENERS and (choice is Choice.ENTER or (choice is Choice.LISTS and first != _OBJECT)):
+            levels.append(_Level(first == _OBJECT, path))
+            position += 1
+            continue
+        if level and level.sibling is None:
+            level.sibling = beginning_like(data, position)
+        end, seen, whole = _value(data, position, level.sibling if level else None, waste)
+        waste += seen
+        if choice in _RECORDS or not whole or end - position > LARGEST_PASSED:
+            yield RecordCut(position, end, path, document)
+        position = end
+        document += _passed(levels)
+
+
+def _passed(levels: list[_Level]) -> int:
+    """Count a value that has ended; return how many documents have."""
+    if not levels:
+        return 1
+    level = levels[-1]
+    level.step = None if level.is_object else level.step + 1 if isinstance(level.step, int) else 0
+    return 0
+
+
+def _value(data: memoryview, position: int, sibling: re.Pattern[bytes] | None, waste: int) -> tuple[int, int, bool]:
+    """Return the end of the value at ``position``, the number of bytes read in vain, and whether it is whole."""
+    first = data[position]
+    if first not in _OPENERS:
+        scalar = (_literal if first == _QUOTE else _scalar)(data, position)
+        if scalar:
+            return scalar.end(), 0, True
+        end = seen = 0
+    else:
+        end, seen = element_end(data, position, len(data))
+        if end and (sibling is None or not sibling.search(data, position, end)):
+            return end, 0, True
+        if end and decode(bytes(data[position:end])) is not None:
+            return end, 0, True
+    following = sibling.search(data, position) if sibling and waste < MOST_WASTE else None
+    end = following.start() if following else len(data)
+    return without_separators(data, position, end), max(seen - position, 0), False
+
+
+def element_end(data: memoryview, position: int, bound: int) -> tuple[int, int]:
+    """Return the end of a container, 0 where it has none before ``bound``, and the offset read up to."""
+    depth = 0
+    while bracket := _to_bracket(data, position, bound):
+        position = bracket.end()
+        depth += 1 if bracket.lastindex else -1
+        if depth <= 0:
+            return position, position
+    return 0, position
+
+
+def beginning_like(data: memoryview, position: int) -> re.Pattern[bytes] | None:
+    """Return a pattern for objects that begin a line as the one at ``position`` does; None if it begins none."""
+    at = position
+    while at > 0 and position - at < _DEEPEST_INDENT and data[at - 1] in b" \t":
+        at -= 1
+    if at in (0, position) or data[at - 1] != _NEWLINE or data[position] != _OBJECT:
+        return None
+    return re.compile(rb"\n" + re.escape(bytes(data[at:position])) + rb"\{")
+
+
+def without_separators(data: memoryview, start: int, end: int) -> int:
+    """Return the end of the value that begins at ``start``, without the separators before the one at ``end``."""
+    while end > start + 1 and data[end - 1] in _SEPARATORS:
+        end -= 1
+    return end
+
+
+def end_of(match: re.Match[bytes] | None) -> int:
+    """Return the end of a match that cannot fail."""
+    assert match is not None
+    return match.end()

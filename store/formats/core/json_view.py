@@ -1,0 +1,125 @@
+"""Parsed JSON as a view of a payload, which is never written back.
+
+Producers' files hold things that strict parsers refuse: lone surrogates, bytes that are no UTF-8, a byte order mark,
+NUL padding after a power loss, ``NaN``. :func:`decode` reads all of them; a value with no exact form in Unicode or in
+JSON's numbers is marked as lossy.
+"""
+
+import json
+import math
+import mmap
+from typing import TypeGuard
+
+import msgspec
+from msgspec import Struct
+
+JsonObject = dict[str, object]
+
+_decode = msgspec.json.Decoder().decode
+_skim = msgspec.json.Decoder(msgspec.Raw).decode
+_encode = msgspec.json.Encoder().encode
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+PADDING = b"\0 \t\r\n"
+"""Bytes that may stand around a document: a power loss leaves NULs."""
+
+
+class Decoded(Struct, frozen=True, gc=False):
+    """A parsed payload; ``lossy``: ``value`` differs from the bytes (U+FFFD, NaN as a string)."""
+
+    value: object
+    lossy: bool
+
+
+def decode(payload: bytes) -> Decoded | None:
+    """Return ``payload`` parsed as JSON, None where it is not one JSON document. Never raises."""
+    try:
+        return Decoded(_decode(payload), False)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    stripped = payload.removeprefix(BYTE_ORDER_MARK).strip(PADDING)
+    if stripped[:1] not in b'{["-0123456789tfnNI' or not stripped:
+        return None
+    try:
+        return Decoded(_decode(stripped), False)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _decode_tolerantly(stripped)
+
+
+def is_json(payload: bytes | memoryview | mmap.mmap) -> bool:
+    """Return whether ``payload`` is one JSON document, as :func:`decode` reads it; mostly without building it."""
+    try:
+        _skim(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return decode(bytes(payload)) is not None
+    return True
+
+
+def pretty(value: object) -> str:
+    """Return ``value`` as JSON with two spaces of indentation, text left as it is, no newline at the end."""
+    try:
+        return msgspec.json.format(_encode(value), indent=2).decode()
+    except RecursionError:
+        return '"(nested too deeply to show)"'
+
+
+def is_object(value: object) -> TypeGuard[JsonObject]:
+    """Return whether a parsed value is a JSON object."""
+    return isinstance(value, dict)
+
+
+def as_object(value: object) -> JsonObject:
+    """Return ``value`` if it is a JSON object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def object_in(payload: bytes | None) -> JsonObject:
+    """Return the JSON object that ``payload`` is, an empty one if it is none."""
+    decoded = decode(payload) if payload else None
+    return as_object(decoded.value) if decoded else {}
+
+
+def as_list(value: object) -> list[object]:
+    """Return ``value`` if it is a JSON array, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def as_text(value: object) -> str:
+    """Return ``value`` if it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def scalar(value: object) -> str | int | float | bool | None:
+    """Return ``value`` if it fits in an event's header (a number, a bool, one line of text), else None."""
+    if isinstance(value, str):
+        return value if value and value.isprintable() and len(value) <= 200 else None
+    return value if isinstance(value, (bool, int, float)) else None
+
+
+def _decode_tolerantly(text: bytes) -> Decoded | None:
+    """Read documents that msgspec refuses; slower by an order of magnitude, and rare."""
+    altered: list[bool] = []
+
+    def not_a_number(literal: str) -> object:
+        altered.append(True)
+        return literal
+
+    def number(literal: str) -> object:
+        return value if math.isfinite(value := float(literal)) else not_a_number(literal)
+
+    unicode = text.decode("utf-8", "replace")
+    try:
+        value = json.loads(unicode, strict=False, parse_constant=not_a_number, parse_float=number)
+        clean = _without_surrogates(value)
+    except (ValueError, RecursionError):
+        return None
+    return Decoded(clean, bool(altered) or clean != value or "\ufffd" in unicode)
+
+
+def _without_surrogates(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    return value

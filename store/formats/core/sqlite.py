@@ -1,0 +1,511 @@
+"""Tools that keep conversations in an SQLite database: read without a lock, seen as lines, edited cell by cell.
+
+Databases that another program may be writing to, read without a lock and without writing anything beside them.
+
+SQLite itself would do one or the other: readers lock, or write to the shared memory beside a write-ahead log. So the
+files are copied, and the copy is good if none of them was written to meanwhile, but for appends to a log.
+
+Rows of a database as lines of JSON, which is how its conversations are imported.
+
+A line has the cells of a row, or some of them, that make up one event, and rows that it refers to::
+
+    {"table":"parts","key":{"id":7},"cells":{"type":"text","text":"Hi"},"about":{"role":"user"}}
+
+``begins`` stands in the first line of each conversation. Cells that hold a JSON document stand as they are under
+``json``, those that hold bytes in base64 under ``blobs``. ``about`` has values of other rows, for showing them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import sqlite3
+import time
+from abc import abstractmethod
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Set as AbstractSet
+from contextlib import closing, contextmanager, suppress
+from itertools import pairwise
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from urllib.parse import quote
+
+import msgspec
+from blake3 import blake3
+from msgspec import Raw, Struct
+
+from store.disk import durable
+from store.disk.files import temporary_folder
+from store.errors import UsageError
+from store.formats.core.budget import LARGEST_WHOLE, Budget, check_file
+from store.formats.core.format import AS_READ, About, Format, Part, Source, Span, Titled
+from store.formats.core.look import Look, open_regular
+
+MAGIC = b"SQLite format 3\0"
+_WAL, _JOURNAL = "-wal", "-journal"
+_WAL_HEADER = 32
+_ATTEMPTS, _PAUSE_S = 100, 0.05
+_CLOCK_TICK_NS = 20_000_000
+"""The clock that stamps files goes in steps of up to 10 ms: a file may change again within one."""
+_LEAST_STEPS, _STEPS_A_BYTE, _STEPS_AT_ONCE = 200_000_000, 100, 1_000_000
+_created = re.compile(rb"CREATE TABLE (?:IF NOT EXISTS )?[\"'`\[]?(\w+)").findall
+_SEARCHED = 1 << 20
+
+
+def files_beside(path: Path) -> tuple[Path, ...]:
+    """Return the paths of the existing files beside a database that hold a part of its contents."""
+    return tuple(_beside(path, suffix) for suffix in (_WAL, _JOURNAL))
+
+
+def tables_of(path: Path, head: bytes) -> set[str]:
+    """Return the names of a database's tables (``head`` begins it); none where it is none, or is too damaged."""
+    if not head.startswith(MAGIC):
+        return set()
+    names: set[str] = set()
+    with suppress(sqlite3.Error, UnicodeError), closing(_connect(path, "immutable=1")) as database:
+        names = {str(name) for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    # the newest tables may be in the log alone
+    with suppress(OSError), _beside(path, _WAL).open("rb") as file:
+        names |= {name.decode() for name in _created(head + file.read(_SEARCHED))}
+    return names or {name.decode() for name in _created(head)}
+
+
+def may_have(path: Path, wanted: Mapping[str, Set[str]]) -> bool:
+    """Return whether the tables of a database have these columns each; true for tables that cannot be read yet.
+
+    Two programs easily share names of tables, but not those of columns with them.
+    """
+    with suppress(sqlite3.Error, UnicodeError), closing(_connect(path, "immutable=1")) as database:
+        for table, columns in wanted.items():
+            found = {row[0] for row in database.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+            if found and not found >= columns:
+                return False
+    return True
+
+
+@contextmanager
+def reading(path: Path, scratch: Path) -> Iterator[sqlite3.Connection]:
+    """Open a database for reading, as it is now: a copy of it and of the files beside it, ``AS_READ`` in ``scratch``.
+
+    Text that is no UTF-8 is read as bytes. Raises UsageError where the database cannot be copied or opened, or is
+    written to all the time.
+    """
+    copy = scratch / AS_READ / path.name
+    durable.make_directories(copy.parent)
+    _copy(path, copy)
+    with opened(copy, scratch) as database:
+        yield database
+
+
+@contextmanager
+def opened(path: Path, scratch: Path) -> Iterator[sqlite3.Connection]:
+    """Open a database that nobody writes to, as :func:`reading` does, and leave it as it is."""
+    with temporary_folder(scratch) as folder:
+        unfinished = any(file.exists() for file in files_beside(path))
+        try:
+            if unfinished:
+                # SQLite would finish the work in them, and write to the database
+                _copy_all(path, Path(folder, path.name))
+                path = Path(folder, path.name)
+            with closing(_connect(path, "mode=rw" if unfinished else "immutable=1")) as database:
+                # tables that are described well are read though others are not
+                database.execute("PRAGMA writable_schema = ON")
+                database.set_authorizer(_plain_reading)
+                database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                yield database
+        except (sqlite3.Error, UnicodeError, KeyError) as error:
+            # names of columns may be damaged, too, or those of another version
+            raise UsageError(f"{path.name} is no database that can be read: {error}") from error
+
+
+def _connect(path: Path, how: str) -> sqlite3.Connection:
+    database = sqlite3.connect(f"file:{quote(str(path.absolute()))}?{how}", uri=True, isolation_level=None)
+    database.text_factory = _text
+    limit(database, path.stat().st_size)
+    return database
+
+
+def limit(database: sqlite3.Connection, size: int) -> None:
+    """Keep a database of ``size`` bytes from running code for long; a cell over 256 MiB is a sqlite3.DataError."""
+    database.execute("PRAGMA trusted_schema = OFF")
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_WHOLE)
+    steps = _LEAST_STEPS + size * _STEPS_A_BYTE
+    left = iter(range(steps // _STEPS_AT_ONCE))
+    database.set_progress_handler(lambda: next(left, None) is None, _STEPS_AT_ONCE)
+
+
+def _plain_reading(action: int, _one: str | None, _two: str | None, _database: str | None, source: str | None) -> int:
+    """Allow reads of tables, but not of views in their places: these are programs, which may have no end."""
+    return sqlite3.SQLITE_DENY if source is not None or action == sqlite3.SQLITE_RECURSIVE else sqlite3.SQLITE_OK
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _text(data: bytes) -> str | bytes:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
+
+
+def _copy(path: Path, copy: Path) -> None:
+    try:
+        for _ in range(_ATTEMPTS):
+            before, now = _state(path), time.time_ns()
+            if now - before[0][1] > _CLOCK_TICK_NS:
+                _copy_all(path, copy)
+                if _state(path) == before:
+                    return
+            time.sleep(_PAUSE_S)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    raise UsageError(f"{path} is being written to all the time: import it once its program rests")
+
+
+def _copy_all(path: Path, copy: Path) -> None:
+    durable.make_file(copy)
+    for one in (path, *files_beside(path)):
+        with suppress(FileNotFoundError), open_regular(one) as file:
+            check_file(file, one, copy.parent)
+    shutil.copyfile(path, copy)
+    for one, other in zip(files_beside(path), files_beside(copy), strict=True):
+        other.unlink(missing_ok=True)
+        if one.exists():
+            durable.make_file(other)
+        with suppress(FileNotFoundError):
+            shutil.copyfile(one, other)
+
+
+def _state(path: Path) -> tuple[tuple[int, int, int], bytes, tuple[int, int, int] | None]:
+    """Return what differs once a database was written to. A log that only grew has the same beginning."""
+    log = b""
+    with suppress(OSError), _beside(path, _WAL).open("rb") as file:
+        log = file.read(_WAL_HEADER)
+    journal = None
+    with suppress(OSError):
+        journal = _stamp(_beside(path, _JOURNAL))
+    return _stamp(path), log, journal
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+Cell = str | int | float | None
+Found = Mapping[str, object]
+"""A row as SQLite gives it: cells by column."""
+
+_REFUSED = (sqlite3.SQLITE_AUTH, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_TOOBIG)
+_decode_json = msgspec.json.Decoder().decode
+HEADER = b'{"begins":'
+"""The beginning of a conversation's first line."""
+
+
+class Begins(Struct, frozen=True, omit_defaults=True):
+    """A description of a conversation: fields as in :class:`store.formats.core.format.Part` and :class:`About`."""
+
+    key: str
+    title: str = ""
+    project: str = ""
+    started_ms: int = 0
+    extra: dict[str, str] = {}
+    forked_from: str = ""
+    base: int = -1
+    shared: int = 0
+
+
+class Row(Struct, frozen=True, omit_defaults=True):
+    """One line, see above."""
+
+    begins: Begins | None = None
+    table: str = ""
+    key: dict[str, Cell] = {}
+    cells: dict[str, Cell] = {}
+    json: dict[str, Raw] = {}
+    blobs: dict[str, str] = {}
+    about: dict[str, str | bool] = {}
+    rows: tuple[Row, ...] = ()
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns whose cells it has."""
+        return [*self.cells, *self.json, *self.blobs]
+
+    def everything(self) -> Iterator[Row]:
+        """Yield it and the rows in it that name a table."""
+        yield self
+        for row in self.rows:
+            yield from row.everything()
+
+
+encode_row = msgspec.json.Encoder().encode
+decode_row = msgspec.json.Decoder(Row).decode
+
+
+def cells_of(
+    table: str,
+    found: Found,
+    keys: Sequence[str],
+    columns: Iterable[str] | None = None,
+    *,
+    documents: AbstractSet[str] = frozenset(),
+    about: Mapping[str, str | bool] | None = None,
+    rows: Iterable[Row] = (),
+) -> Row:
+    """Return a row of ``table`` as a line: its key, and of its other cells those in ``columns`` (None: all).
+
+    Cells of the columns in ``documents`` are JSON where they hold an object or a list on one line.
+    """
+    cells: dict[str, Cell] = {}
+    json: dict[str, Raw] = {}
+    blobs: dict[str, str] = {}
+    for column in found if columns is None else columns:
+        value = found.get(column)
+        if column in keys or column not in found:
+            continue
+        if isinstance(value, bytes):
+            blobs[column] = b2a_base64(value, newline=False).decode()
+        elif isinstance(value, str) and column in documents and _is_document(value):
+            json[column] = Raw(value.encode())
+        else:
+            cells[column] = plain(value)
+    key = {name: plain(found[name]) for name in keys}
+    return Row(None, table, key, cells, json, blobs, dict(about or {}), tuple(rows))
+
+
+def dictionaries(database: sqlite3.Connection, query: str, *parameters: object) -> Iterator[dict[str, object]]:
+    """Yield the rows that a query finds, as far as the database can be read."""
+    try:
+        cursor = database.execute(query, parameters)
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode in _REFUSED:
+            raise
+        # to sort them, all of them would have to be read
+        cursor = database.execute(query.partition(" ORDER BY ")[0], parameters)
+    names = [description[0] for description in cursor.description]
+    try:
+        for found in cursor:
+            yield dict(zip(names, found, strict=True))
+    except (sqlite3.DatabaseError, UnicodeError) as error:
+        if getattr(error, "sqlite_errorcode", 0) in _REFUSED:
+            raise
+        # a damaged page ends its table: the rows before it are kept
+        return
+
+
+def columns_of(database: sqlite3.Connection, table: str) -> set[str]:
+    """Return the names of a table's columns; none where there is no such table."""
+    quoted = table.replace('"', '""')
+    return {str(row[1]) for row in database.execute(f'PRAGMA table_info("{quoted}")')}
+
+
+def write_lines(rows: Iterable[Row], scratch: Path) -> Path:
+    """Write lines of the database that was copied to ``scratch`` to a new file there, and return its path."""
+    copies = sorted((scratch / AS_READ).iterdir())
+    budget = Budget(copies[0].name, sum(copy.stat().st_size for copy in copies), scratch)
+    with NamedTemporaryFile(prefix="rendition-", suffix=".jsonl", dir=scratch, delete=False) as file:
+        for row in rows:
+            line = encode_row(row) + b"\n"
+            budget.spend(len(line))
+            file.write(line)
+    return Path(file.name)
+
+
+def parts_of(data: memoryview, spans: Sequence[Span], titled: Callable[[Row], Titled]) -> list[Part]:
+    """Return the conversations that lines make up, as their first lines say, by which ``titled`` judges titles."""
+    starts = [at for at, span in enumerate(spans) if bytes(data[span.start : span.start + len(HEADER)]) == HEADER]
+    parts: list[Part] = []
+    for start, end in pairwise((*starts, len(spans))):
+        first = decode_row(bytes(data[spans[start].start : spans[start].end]))
+        begins = first.begins
+        assert begins is not None
+        about = About(
+            begins.title,
+            begins.project,
+            begins.started_ms,
+            begins.key,
+            begins.extra,
+            begins.forked_from,
+            titled(first),
+            bool(begins.project),
+        )
+        parts.append(Part(begins.key, range(start, end), about, begins.base, begins.shared))
+    return parts
+
+
+def _is_document(text: str) -> bool:
+    if text[:1] not in ("{", "[") or "\n" in text or "\r" in text:
+        return False
+    try:
+        _decode_json(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def plain(value: object) -> Cell:
+    """Return a cell's value as JSON can say it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if isinstance(value, (str, int, float)) or value is None else str(value)
+
+
+Delete = Callable[[sqlite3.Connection, Row], None]
+"""Deletes the contents of a line from a database."""
+
+
+def restore(original: Path, before: Iterable[bytes], rendition: Path, target: Path, delete: Delete) -> None:
+    """Write to ``target`` the database ``original``, which said ``before``, so that it says ``rendition``.
+
+    Raises UsageError for lines that the database cannot hold.
+    """
+    try:
+        _copy_all(original, target)
+        with closing(_connect(target, "mode=rw")) as database:
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with closing(_connect(target, "mode=rw")) as database:
+            # its triggers keep its indexes for full-text search
+            database.execute("PRAGMA trusted_schema = ON")
+            database.execute("PRAGMA synchronous = OFF")
+            database.execute("BEGIN IMMEDIATE")
+            _Restoration(database, delete).run(before, rendition)
+            database.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise UsageError(f"the database cannot be given what was edited: {error}") from error
+
+
+def remove_row(database: sqlite3.Connection, row: Row) -> None:
+    """Delete the row that a line is made from."""
+    where, parameters = _where(row)
+    database.execute(f"DELETE FROM {_name(row.table)} WHERE {where}", parameters)
+
+
+def clear_cells(database: sqlite3.Connection, row: Row) -> None:
+    """Empty the cells that a line has."""
+    where, parameters = _where(row)
+    changes = ", ".join(f"{_name(column)} = NULL" for column in row.columns)
+    database.execute(f"UPDATE {_name(row.table)} SET {changes} WHERE {where}", parameters)
+
+
+class _Restoration:
+    def __init__(self, database: sqlite3.Connection, delete: Delete) -> None:
+        self._database = database
+        self._delete = delete
+        self._columns: dict[str, set[str]] = {}
+
+    def run(self, before: Iterable[bytes], rendition: Path) -> None:
+        """Change the database into what the rendition says."""
+        said = {blake3(line).digest(): _identity(decode_row(line)) for line in before}
+        kept: dict[bytes, set[str]] = {}
+        changed: list[Row] = []
+        for line in _lines(rendition):
+            identity = said.get(blake3(line).digest())
+            if identity is None:
+                try:
+                    changed.append(decode_row(line))
+                except (msgspec.DecodeError, msgspec.ValidationError) as error:
+                    raise UsageError(f"an edited record is no row of the database any more: {error}") from None
+                identity = _identity(changed[-1])
+            kept.setdefault(identity[0], set()).update(identity[1])
+        for row in changed:
+            # a row must exist before another refers to it
+            for one in reversed(list(row.everything())):
+                self._put(one)
+        for encoded, columns in said.values():
+            row = decode_row(encoded)
+            if row.table and (encoded not in kept or (columns and kept[encoded].isdisjoint(columns))):
+                self._delete(self._database, Row(None, row.table, row.key, dict.fromkeys(columns)))
+
+    def _put(self, row: Row) -> None:
+        if not row.table:
+            return
+        values = _values(row)
+        if row.table not in self._columns:
+            self._columns[row.table] = columns_of(self._database, row.table)
+        if unknown := sorted((row.key.keys() | values.keys()) - self._columns[row.table]):
+            raise UsageError(f"the database has no place for {unknown[0]!r} of an edited record")
+        table, (where, parameters) = _name(row.table), _where(row)
+        names = ", ".join(map(_name, values)) or "1"
+        held = self._database.execute(f"SELECT {names} FROM {table} WHERE {where}", parameters).fetchone()
+        if held is None:
+            whole = {**row.key, **values}
+            places = ", ".join("?" * len(whole))
+            names = ", ".join(map(_name, whole))
+            self._database.execute(f"INSERT INTO {table} ({names}) VALUES ({places})", list(whole.values()))
+            return
+        for (column, value), present in zip(values.items(), held, strict=False):
+            if value != (present if isinstance(present, bytes) else plain(present)):
+                change = f"UPDATE {table} SET {_name(column)} = ? WHERE {where}"
+                self._database.execute(change, [value, *parameters])
+
+
+def _values(row: Row) -> dict[str, Cell | bytes]:
+    values: dict[str, Cell | bytes] = {**row.cells}
+    values |= {column: bytes(raw).decode() for column, raw in row.json.items()}
+    return values | {column: a2b_base64(text) for column, text in row.blobs.items()}
+
+
+def _where(row: Row) -> tuple[str, list[Cell]]:
+    if not row.key:
+        raise UsageError("an edited record does not say any more which row of the database it is")
+    return " AND ".join(f"{_name(column)} IS ?" for column in row.key), list(row.key.values())
+
+
+def _identity(row: Row) -> tuple[bytes, tuple[str, ...]]:
+    """Return the key of the row that a line is made from, as a line itself, and the names of its cells."""
+    return encode_row(Row(None, row.table, row.key)), tuple(row.columns)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        yield from (line for line in (line.rstrip(b"\n") for line in file) if line)
+
+
+def _name(identifier: str) -> str:
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+class DatabaseFormat(Format):
+    """A tool that keeps its conversations in a database, all of them in one."""
+
+    schemas: Sequence[Mapping[str, Set[str]]]
+    """The tables of each generation of its databases, with columns that tell them from another program's."""
+
+    @abstractmethod
+    def lines(self, database: sqlite3.Connection) -> Iterator[Row]:
+        """Yield the lines of all conversations."""
+
+    @abstractmethod
+    def delete(self, database: sqlite3.Connection, row: Row) -> None:
+        """Delete the contents of a line."""
+
+    @abstractmethod
+    def titled(self, conversation: Row) -> Titled:
+        """Return the quality of the title in a conversation's first line."""
+
+    def claim(self, look: Look) -> Source | None:
+        path, tables = look.path, tables_of(look.path, look.head)
+        if not any(tables >= wanted.keys() and may_have(path, wanted) for wanted in self.schemas):
+            return None
+        return Source(self.name, path, path, beside=files_beside(path))
+
+    def about(self, source: Source, records: Sequence[bytes]) -> About:
+        return About(session_id=source.path.stem)
+
+    def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part] | None:
+        return parts_of(data, spans, self.titled)
+
+    def rendition(self, source: Source, scratch: Path) -> Path | None:
+        with reading(source.main, scratch) as database:
+            return write_lines(self.lines(database), scratch)
+
+    def restore(self, original: Path, rendition: Path, target: Path) -> None:
+        with opened(original, target.parent) as database:
+            restore(original, map(encode_row, self.lines(database)), rendition, target, self.delete)

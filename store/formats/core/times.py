@@ -1,0 +1,41 @@
+"""Timestamps of foreign tools as Unix milliseconds."""
+
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_LAST_SECOND = 253_402_300_800
+"""The beginning of the year 10000, which no calendar here knows."""
+
+
+def milliseconds(stamp: object) -> int:
+    """Return an ISO 8601 timestamp in Unix milliseconds, 0 if it is none; without a zone it is UTC, as JP's are."""
+    if not isinstance(stamp, str):
+        return 0
+    try:
+        moment = datetime.fromisoformat(stamp)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return (moment - _EPOCH) // _MILLISECOND if moment > _EPOCH else 0
+    except (ValueError, OverflowError):
+        return 0
+
+
+def in_iso(time_ms: int) -> str:
+    """Return Unix milliseconds in ISO 8601, UTC: ``2026-03-05T19:31:54.356Z``."""
+    return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def iso(ms: int) -> str:
+    """Return a time in Unix milliseconds as ISO 8601 in UTC, to the millisecond; "" for 0, and beyond the calendar."""
+    try:
+        return in_iso(ms) if ms else ""
+    except OverflowError:
+        return ""
+
+
+def of_seconds(stamp: object) -> int:
+    """Return a time in Unix seconds, fractions too, in Unix milliseconds; 0 if it is none."""
+    if isinstance(stamp, bool) or not isinstance(stamp, (int, float)) or not 0 < stamp < _LAST_SECOND:
+        return 0
+    return round(stamp * 1000)

@@ -1,0 +1,535 @@
+"""llm, the command-line tool: all conversations in one database, ``logs.db``, or as ``llm logs --json`` prints them.
+
+The database has two generations of tables, and often both. In the older ones a row of ``responses`` is a prompt and its
+answer, and others hang off it. It makes several lines, in the order in which things were said: the system prompt
+(unless the one before was the same), the prompt with what was attached to it, results of tools, reasoning, the answer,
+calls of tools.
+
+The newer ones have messages in chains, each named by a hash of itself and all before it, so that chains share rows. A
+thread is a conversation: it points at the last message of its chain. A turn is one call of a model; turns of no thread
+are conversations too, where nothing follows them. A line is a row of ``parts``, the content of a message.
+"""
+
+import re
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator, Sequence, Set
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from store.errors import UsageError
+from store.events.event import Block, BlockType, Kind, ValuePath
+from store.events.usage import Usage
+from store.formats.core import sqlite
+from store.formats.core.blocks import argument_blocks
+from store.formats.core.editing import JsonLens
+from store.formats.core.format import About, Format, Part, Source, Span, Titled, environment, first_line, folders_of
+from store.formats.core.json_cuts import Choice, cut_spans
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in, scalar
+from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Shown
+from store.formats.core.look import Look
+from store.formats.core.media import from_base64, mime_of, suffix_of
+from store.formats.core.removal import without_partners
+from store.formats.core.sqlite import Begins, DatabaseFormat, Row, cells_of, columns_of, dictionaries
+from store.formats.core.times import milliseconds
+from store.formats.core.token_counts import counted
+
+_KINDS = {"assistant": Kind.ASSISTANT, "system": Kind.SYSTEM, "user": Kind.USER}
+_OF_RESPONSES = {"system": Kind.SYSTEM, "prompt": Kind.USER, "reasoning": Kind.REASONING, "response": Kind.ASSISTANT}
+
+
+class LlmLogsLens(JsonLens):
+    """Sees the lines that rows are made into."""
+
+    type_name = "llm-logs.row.v1"
+    one_line = True
+
+    def shown(self, record: JsonObject, before: Before) -> Shown:
+        match record.get("table"):
+            case "responses":
+                return _response(record)
+            case "parts":
+                return _part(record, before)
+            case "tool_calls":
+                return _call(record, as_object(record.get("cells")), ("cells",))
+            case "tool_results":
+                return _result(record, as_object(record.get("cells")), ("cells",), before)
+        return BOOKKEEPING
+
+    def time_ms(self, record: JsonObject) -> int:
+        return milliseconds(as_object(record.get("about")).get("time"))
+
+    def place(self, record: JsonObject, key: str) -> FieldPlace | None:
+        cells, payload = as_object(record.get("cells")), as_object(as_object(record.get("json")).get("payload"))
+        is_call = record.get("table") == "tool_calls" or cells.get("type") == "tool_call"
+        if key == "tool" and not is_call:
+            raise UsageError("the tool of a result is that of its call: change 'tool' in the call's file")
+        for name in {"tool": ("tool_name", "name"), "id": ("tool_call_id",), "model": ("model",)}.get(key, ()):
+            if name in cells:
+                return FieldPlace(("cells", name))
+            if name in payload:
+                return FieldPlace(("json", "payload", name))
+        return None
+
+
+def _response(row: JsonObject) -> Shown:
+    cells, about = as_object(row.get("cells")), as_object(row.get("about"))
+    column = next((column for column in _OF_RESPONSES if column in cells), "")
+    if about.get("again") is True:
+        return BOOKKEEPING
+    into = _beside(row)
+    if isinstance(text := cells.get(column), str):
+        into.blocks.append(Block("text", text, path=("cells", column)))
+    if model := as_text(cells.get("model")):
+        into.header["model"] = model
+    return into.shown_if_any(_OF_RESPONSES.get(column, Kind.RECORD))
+
+
+def _part(row: JsonObject, before: Before) -> Shown:
+    cells, about = as_object(row.get("cells")), as_object(row.get("about"))
+    payload, place = as_object(as_object(row.get("json")).get("payload")), ("json", "payload")
+    what = cells.get("type")
+    if isinstance(damaged := cells.get("payload"), str):
+        return Shown(Kind.NOTE, (Block("text", damaged, path=("cells", "payload")),))
+    if what == "tool_call":
+        return _call(row, {**payload, "name": cells.get("tool_name") or payload.get("name")}, place)
+    if what == "tool_result":
+        return _result(row, {**payload, "name": cells.get("tool_name") or payload.get("name")}, place, before)
+    kind = Kind.REASONING if what == "reasoning" else _KINDS.get(as_text(about.get("role")), Kind.NOTE)
+    is_text = isinstance(cells.get("text"), str)
+    into = Gathered() if is_text else _beside(row)
+    if kind in (Kind.ASSISTANT, Kind.REASONING) and (model := as_text(about.get("model"))):
+        into.header["model"] = model
+    if is_text:
+        into.text(as_text(cells.get("text")), ("cells", "text"))
+        return into.shown_if_any(kind)
+    for at, piece in enumerate(as_list(payload.get("text_ref"))):
+        into.text(as_text(as_object(piece).get("literal")), (*place, "text_ref", at, "literal"))
+    if not into.blocks and what not in ("text", "reasoning", "attachment"):
+        into.blocks += argument_blocks(payload, place, "payload")
+    return into.shown_if_any(kind)
+
+
+def _call(row: JsonObject, call: JsonObject, place: ValuePath) -> Shown:
+    into = Gathered(strict=True)
+    label = into.call(call, place, "name", "tool_call_id")
+    arguments, path = call.get("arguments"), (*place, "arguments")
+    if "arguments" in (json := as_object(row.get("json"))):
+        arguments, path = json["arguments"], ("json", "arguments")
+    into.blocks += argument_blocks(arguments, path, label)
+    return into.shown(Kind.TOOL_CALL)
+
+
+def _result(row: JsonObject, result: JsonObject, place: ValuePath, before: Before) -> Shown:
+    identifier, error = as_text(result.get("tool_call_id")), as_text(result.get("exception"))
+    into = _beside(row)
+    if identifier:
+        into.header["id"] = identifier
+    into.header["is_error"] = bool(error)
+    output = result.get("output")
+    named = "" if isinstance(output, str) else "output"
+    into.blocks[:0] = argument_blocks(output, (*place, "output"), named)
+    into.text(error, (*place, "exception"), "exception")
+    into.tool = (before.tool(identifier) if identifier else "") or as_text(result.get("name"))
+    return into.shown(Kind.TOOL_RESULT)
+
+
+def _beside(row: JsonObject) -> Gathered:
+    into = Gathered()
+    for at, item in enumerate(as_list(row.get("rows"))):
+        linked = as_object(item)
+        if linked.get("table") == "fragments":
+            _add_fragment(linked, ("rows", at), into)
+        elif linked.get("table") == "attachments":
+            _add_attachment(linked, ("rows", at), into)
+    return into
+
+
+def _add_fragment(row: JsonObject, path: ValuePath, into: Gathered) -> None:
+    cells = as_object(row.get("cells"))
+    if isinstance(content := cells.get("content"), str):
+        source = scalar(cells.get("source")) or f"fragment:{scalar(as_object(row.get('key')).get('id'))}"
+        into.attach(content, str(source), mime_of(str(source)), (*path, "cells", "content"))
+
+
+def _add_attachment(row: JsonObject, path: ValuePath, into: Gathered) -> None:
+    cells = as_object(row.get("cells"))
+    mime = as_text(cells.get("type")) or "application/octet-stream"
+    encoded = as_object(row.get("blobs")).get("content")
+    data = from_base64(encoded) if isinstance(encoded, str) else None
+    if data is None:
+        key = next((key for key in ("path", "url") if as_text(cells.get(key))), "path")
+        into.text(as_text(cells.get(key)), (*path, "cells", key), "attachment")
+        return
+    name = as_text(cells.get("path")).rpartition("/")[2] or f"{len(into.resources) + 1}.{suffix_of(mime)}"
+    uri = f"attachment:{scalar(as_object(row.get('key')).get('id')) or 'file'}/{name}"
+    shape: BlockType = "image" if mime.startswith("image/") else "resource"
+    into.attach(data, uri, mime, (*path, "blobs", "content"), shape=shape, encoding="base64")
+
+
+_COLUMNS = {
+    "attachments": ("type", "path", "url", "content"),
+    "fragments": ("content", "source"),
+    "tool_calls": ("name", "arguments", "tool_call_id"),
+    "tool_results": ("name", "output", "tool_call_id", "exception"),
+}
+_ARGUMENTS = frozenset(("arguments",))
+_ID = ("id",)
+_About = dict[str, str | bool]
+
+
+def _rows(
+    database: sqlite3.Connection, table: str, identifier: object, about: _About | None = None, rows: Sequence[Row] = ()
+) -> Iterator[Row]:
+    """Yield the row of ``table`` that has this id."""
+    for found in dictionaries(database, f"SELECT * FROM {table} WHERE id = ?", identifier):
+        yield cells_of(table, found, _ID, _COLUMNS[table], documents=_ARGUMENTS, about=about, rows=rows)
+
+
+def _attachments(database: sqlite3.Connection, identifiers: list[object]) -> Iterator[Row]:
+    for identifier in identifiers:
+        yield from _rows(database, "attachments", identifier)
+
+
+def _header(begins: Begins, model: str, table: str, named: dict[str, object] | None) -> Row:
+    """Return the first line of a conversation, which may have a row of ``table``; that has its name."""
+    extra = {"model": model} if model else {}
+    begins = structs.replace(begins, title=first_line(begins.title), project="llm", extra=extra)
+    if named is None:
+        return Row(begins)
+    row = cells_of(table, named, _ID, ("name",))
+    return Row(begins, row.table, row.key, row.cells)
+
+
+class Responses:
+    """Reads the conversations of these tables."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        tables = ("prompt_fragments", "system_fragments")
+        self._fragments = {table: self._linked(table, "fragment_id") for table in tables}
+        self._attached = self._linked("prompt_attachments", "attachment_id")
+        self._of_results = self._linked("tool_results_attachments", "attachment_id", "tool_result_id")
+        self._calls = self._linked("tool_calls", "id", order="id")
+        self._results = self._linked("tool_results", "id", order="id")
+
+    def lines(self, taken: set[str]) -> Iterator[Row]:
+        """Yield the lines of all conversations; keys in ``taken`` are of others already."""
+        tables = self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        if ("responses",) not in tables:
+            return
+        named = dictionaries(self._database, "SELECT * FROM conversations") if ("conversations",) in tables else ()
+        names = {str(row["id"]): row for row in named}
+        conversations: dict[str, list[int]] = defaultdict(list)
+        for number, identifier, conversation in self._database.execute(
+            "SELECT rowid, id, conversation_id FROM responses ORDER BY rowid"
+        ):
+            conversations[str(conversation or identifier)].append(number)
+        for key, numbers in conversations.items():
+            yield from self._conversation(f"{key}-responses" if key in taken else key, names.get(key), numbers)
+
+    def _conversation(self, key: str, named: dict[str, object] | None, numbers: list[int]) -> Iterator[Row]:
+        system: object = None
+        for at, number in enumerate(numbers):
+            for found in dictionaries(self._database, "SELECT * FROM responses WHERE rowid = ?", number):
+                if at == 0:
+                    title = str((named or {}).get("name") or found.get("prompt") or "")
+                    begins = Begins(key, title, started_ms=milliseconds(found.get("datetime_utc")))
+                    yield _header(begins, str(found.get("model") or ""), "conversations", named)
+                yield from self._response(found, again=found.get("system") == system)
+                system = found.get("system") or system
+
+    def _response(self, found: dict[str, object], *, again: bool) -> Iterator[Row]:
+        key = str(found["id"])
+        about: _About = {"time": str(found.get("datetime_utc") or "")}
+        said = partial(cells_of, "responses", found, _ID)
+        system = tuple(self._fragment_rows("system_fragments", key))
+        if found.get("system") or system:
+            hidden: _About = {"again": True} if again and not system else {}
+            yield said(("system",), about={**about, **hidden}, rows=system)
+        attached = _attachments(self._database, self._attached[key])
+        beside = (*self._fragment_rows("prompt_fragments", key), *attached)
+        if found.get("prompt") or beside:
+            yield said(("prompt",), about=about, rows=beside)
+        for number in self._results[key]:
+            of_result = tuple(_attachments(self._database, self._of_results[str(number)]))
+            yield from _rows(self._database, "tool_results", number, about, of_result)
+        for columns in (("reasoning",), ("response", "model", "resolved_model")):
+            if found.get(columns[0]):
+                yield said(columns, about=about)
+        for number in self._calls[key]:
+            yield from _rows(self._database, "tool_calls", number, about)
+
+    def _linked(
+        self, table: str, column: str, owner: str = "response_id", order: str = "order"
+    ) -> dict[str, list[object]]:
+        """Return the rows of ``table`` that link to each response, in order."""
+        found: dict[str, list[object]] = defaultdict(list)
+        if {column, owner, order} <= columns_of(self._database, table):
+            query = f'SELECT "{owner}", "{column}" FROM "{table}" ORDER BY "{owner}", "{order}"'
+            for key, linked in self._database.execute(query):
+                found[str(key)].append(linked)
+        return found
+
+    def _fragment_rows(self, table: str, key: str) -> Iterator[Row]:
+        for number in self._fragments[table][key]:
+            for found in dictionaries(self._database, "SELECT * FROM fragments WHERE id = ?", number):
+                about: _About = {"hash": str(found.get("hash") or "")}
+                yield cells_of("fragments", found, _ID, _COLUMNS["fragments"], about=about)
+
+
+_PAYLOAD = frozenset(("payload", "provider_metadata"))
+_NEEDED = {"hash", "parent_hash", "role"}
+_LONGEST_CHAIN = 1 << 20
+
+
+class _Message(Struct):
+    parent: str
+    role: str
+    model: str = ""
+    time: str = ""
+
+
+class _Chain(Struct):
+    """A conversation: its key, its row among the threads if it is one, and the last of its messages."""
+
+    key: str
+    tip: str
+    thread: dict[str, object] | None = None
+    started: str = ""
+
+
+class Messages:
+    """Reads the conversations of these tables."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        self._messages: dict[str, _Message] = {}
+        self._chains: list[_Chain] = []
+        columns = columns_of(database, "messages")
+        if not columns >= _NEEDED or not columns_of(database, "parts") >= {"message_hash", "position"}:
+            return
+        for found in dictionaries(database, "SELECT * FROM messages"):
+            parent = str(found["parent_hash"] or "")
+            self._messages[str(found["hash"])] = _Message(parent, str(found["role"] or ""))
+        self._read_chains()
+
+    @property
+    def keys(self) -> set[str]:
+        return {chain.key for chain in self._chains}
+
+    def lines(self) -> Iterator[Row]:
+        """Yield the lines of all conversations; lines shared with an earlier one stand there only."""
+        owners: dict[str, tuple[int, int]] = {}
+        for position, chain in enumerate(self._chains):
+            hashes = self._back(chain.tip)
+            hashes.reverse()
+            shared = next((at for at, name in enumerate(hashes) if name not in owners), len(hashes))
+            base, before = owners[hashes[shared - 1]] if shared else (-1, 0)
+            own = hashes[shared:]
+            yield self._header(chain, base, before, hashes)
+            count = before + 1
+            for name in own:
+                for row in self._message(name):
+                    yield row
+                    count += 1
+                owners[name] = position, count
+
+    def _read_chains(self) -> None:
+        started: dict[str, str] = {}
+        loose: list[_Chain] = []
+        turns = dictionaries(self._database, "SELECT * FROM turns ORDER BY id") if self._has("turns") else iter(())
+        for turn in turns:
+            time, tip = str(turn.get("datetime_utc") or ""), str(turn.get("tip_message_hash") or "")
+            model = str(turn.get("model") or "")
+            self._date(tip, model, time)
+            thread = turn.get("thread_id")
+            if thread is None:
+                loose.append(_Chain(str(turn["id"]), tip, started=time))
+            else:
+                started.setdefault(str(thread), time)
+        threads = dictionaries(self._database, "SELECT * FROM threads ORDER BY rowid") if self._has("threads") else ()
+        for thread in threads:
+            key = str(thread["id"])
+            when = started.get(key) or str(thread.get("datetime_utc") or "")
+            self._chains.append(_Chain(key, str(thread.get("tip_message_hash") or ""), thread, when))
+        reached = {name for chain in self._chains for name in self._back(chain.tip)}
+        for chain in reversed(loose):
+            # a later turn of the same exchange has all of this one
+            if chain.tip and chain.tip not in reached:
+                reached.update(self._back(chain.tip))
+                self._chains.append(chain)
+
+    def _has(self, table: str) -> bool:
+        return {"id", "tip_message_hash"} <= columns_of(self._database, table)
+
+    def _back(self, tip: str) -> list[str]:
+        chain: list[str] = []
+        seen: set[str] = set()
+        while tip in self._messages and tip not in seen and len(chain) < _LONGEST_CHAIN:
+            seen.add(tip)
+            chain.append(tip)
+            tip = self._messages[tip].parent
+        return chain
+
+    def _date(self, tip: str, model: str, time: str) -> None:
+        """Note which call of a model messages are from; earlier ones have been noted."""
+        while (message := self._messages.get(tip)) is not None and not message.time:
+            message.model, message.time = model, time or "-"
+            tip = message.parent
+
+    def _header(self, chain: _Chain, base: int, shared: int, hashes: list[str]) -> Row:
+        named = str((chain.thread or {}).get("name") or "")
+        models = [message.model for name in reversed(hashes) if (message := self._messages[name]).model]
+        started = milliseconds(chain.started)
+        forked_from = str((chain.thread or {}).get("forked_from") or "")
+        title = named or self._first_text(hashes)
+        begins = Begins(chain.key, title, started_ms=started, forked_from=forked_from, base=base, shared=shared)
+        return _header(begins, next(iter(models), ""), "threads", chain.thread)
+
+    def _first_text(self, hashes: list[str]) -> str:
+        asked = next((name for name in hashes if self._messages[name].role == "user"), None)
+        query = "SELECT text FROM parts WHERE message_hash = ? AND text IS NOT NULL ORDER BY position"
+        found = self._database.execute(query, (asked,)).fetchone()
+        return str(found[0]) if found else ""
+
+    def _message(self, name: str) -> Iterator[Row]:
+        message = self._messages[name]
+        about: _About = {"role": message.role, "model": message.model, "time": message.time}
+        query = "SELECT * FROM parts WHERE message_hash = ? ORDER BY position"
+        for found in dictionaries(self._database, query, name):
+            columns = [column for column in found if column not in ("message_hash", "position")]
+            rows = (*self._fragments(found.get("payload")), *self._attachments(found["id"]))
+            yield cells_of("parts", found, _ID, columns, documents=_PAYLOAD, about=about, rows=rows)
+
+    def _fragments(self, payload: object) -> Iterator[Row]:
+        for piece in as_list(object_in(as_text(payload).encode()).get("text_ref")):
+            if isinstance(number := as_object(piece).get("fragment"), int):
+                yield from _rows(self._database, "fragments", number)
+
+    def _attachments(self, part: object) -> Iterator[Row]:
+        query = 'SELECT attachment_id FROM part_attachments WHERE part_id = ? ORDER BY "order"'
+        if columns_of(self._database, "part_attachments"):
+            identifiers = [identifier for (identifier,) in self._database.execute(query, (part,))]
+            yield from _attachments(self._database, identifiers)
+
+
+_FOLDER = "io.datasette.llm"
+_NONE: Set[str] = frozenset()
+
+
+class LlmLogs(DatabaseFormat):
+    """Simon Willison's llm."""
+
+    name = "llm-logs"
+    lenses = (LlmLogsLens(),)
+    main_type = LlmLogsLens.type_name
+    schemas = (
+        {"conversations": _NONE, "responses": {"conversation_id", "prompt_json", "response"}},
+        {"messages": {"hash", "parent_hash"}, "parts": {"message_hash"}, "threads": _NONE, "turns": _NONE},
+    )
+
+    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
+        moved = environment(home)
+        config = Path(moved.get("XDG_CONFIG_HOME") or home / ".config")
+        candidates = [config / _FOLDER, home / "Library" / "Application Support" / _FOLDER]
+        if folder := moved.get("LLM_USER_PATH"):
+            candidates.insert(0, Path(folder))
+        return folders_of(*candidates)
+
+    def lines(self, database: sqlite3.Connection) -> Iterator[Row]:
+        messages = Messages(database)
+        yield from messages.lines()
+        yield from Responses(database).lines(messages.keys)
+
+    def delete(self, database: sqlite3.Connection, row: Row) -> None:
+        """Delete the contents of a line: of a response its cell, of a conversation nothing."""
+        if row.table == "responses":
+            sqlite.clear_cells(database, row)
+        elif row.table in ("parts", "tool_calls", "tool_results"):
+            sqlite.remove_row(database, row)
+
+    def titled(self, conversation: Row) -> Titled:
+        return Titled.BY_TOOL if conversation.cells.get("name") else Titled.BY_REQUEST
+
+    def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
+        return without_partners(records, deleted, _called)
+
+
+def _called(row: JsonObject) -> str:
+    held = as_object(row.get("cells")), as_object(as_object(row.get("json")).get("payload"))
+    return next((found for holder in held if (found := as_text(holder.get("tool_call_id")))), "")
+
+
+# -- the output of ``llm logs --json`` ---------------------------------------------------------------------------------
+
+_TEXTS = (("system", "system"), ("prompt", "prompt"), ("reasoning", "thinking"), ("response", ""))
+_BESIDE = ("prompt_fragments", "system_fragments", "tool_calls", "tool_results", "attachments", "schema_json")
+
+
+class LlmJsonLens(JsonLens):
+    """Sees responses; their prompts are blocks of their own."""
+
+    type_name = "llm-json.response.v1"
+    telling = (b'"input_tokens"', b'"output_tokens"')
+    time_key = "datetime_utc"
+    objects_only = False
+
+    def shown(self, record: JsonObject, before: Before) -> Shown:
+        into = Gathered()
+        for key in ("id", "model"):
+            into.field(key, record.get(key), key)
+        for key, name in _TEXTS:
+            into.text(as_text(record.get(key)), (key,), name)
+        for key in _BESIDE:
+            if as_list(record.get(key)) or is_object(record.get(key)):
+                into.blocks += argument_blocks(record[key], (key,), key)
+        return into.shown_if_any(Kind.ASSISTANT)
+
+    def used(self, record: JsonObject) -> Usage | None:
+        tokens = counted(record)
+        model = as_text(record.get("resolved_model")) or as_text(record.get("model"))
+        return Usage(as_text(record.get("id")), model, tokens) if tokens.total else None
+
+
+_OURS = frozenset(("conversation_id", "datetime_utc", "prompt", "response"))
+_may_be = re.compile(rb'"datetime_utc"').search
+
+
+class LlmJson(Format):
+    """Logs of Simon Willison's llm, printed."""
+
+    name = "llm-json"
+    lenses = (LlmJsonLens(),)
+    main_type = LlmJsonLens.type_name
+    joints = (b"[", b", ", b"]")
+
+    def claim(self, look: Look) -> Source | None:
+        listed = as_list(look.document) if _may_be(look.head) else []
+        return Source(self.name, look.path, look.path) if listed and as_object(listed[0]).keys() >= _OURS else None
+
+    def spans(self, data: memoryview, start: int) -> Iterator[Span]:
+        return cut_spans(data, start, lambda path: Choice.TAKE if path else Choice.ENTER)
+
+    def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part]:
+        found: dict[str, list[int]] = {}
+        for at, span in enumerate(spans):
+            record = object_in(bytes(data[span.start : span.end]))
+            key = as_text(record.get("conversation_id")) or as_text(record.get("id")) or f"{source.path.name} {at}"
+            found.setdefault(key, []).append(at)
+        return [
+            Part(key, positions, self.about(source, [bytes(data[spans[at].start : spans[at].end]) for at in positions]))
+            for key, positions in found.items()
+        ]
+
+    def about(self, source: Source, records: Sequence[bytes]) -> About:
+        said = [object_in(record) for record in records]
+        names = [as_text(record.get(key)) for key in ("conversation_name", "prompt") for record in said]
+        return About(
+            title=first_line(next(filter(None, names), "")),
+            titled=Titled.BY_TOOL if any(names[: len(said)]) else Titled.BY_REQUEST,
+            started_ms=next((time for record in said if (time := milliseconds(record.get("datetime_utc")))), 0),
+            session_id=next((found for record in said if (found := as_text(record.get("conversation_id")))), ""),
+        )

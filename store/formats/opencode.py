@@ -1,0 +1,483 @@
+"""opencode: sessions of messages of parts, in a database, or (older versions) each in a file of its own.
+
+The files of older versions are a record each: ``storage/session/<project>/<session>.json``,
+``storage/message/<session>/<message>.json`` and ``storage/part/<message>/<part>.json``. A fork has copies of messages
+under new ids; when each was made stays.
+"""
+
+import os
+import re
+import secrets
+import sqlite3
+import string
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+from msgspec import structs
+
+from store.errors import UsageError
+from store.events.event import Block, Compaction, Kind, ValuePath
+from store.events.usage import Tokens, Usage
+from store.formats.core import sqlite
+from store.formats.core.blocks import argument_blocks
+from store.formats.core.editing import JsonLens, Lens, Twins
+from store.formats.core.format import About, Part, Source, Span, Titled, environment, first_line, last_part, told
+from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object, as_text, decode, object_in
+from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Places, Shown, unknown_record
+from store.formats.core.look import Look, read_head
+from store.formats.core.media import from_base64
+from store.formats.core.splices import check_said
+from store.formats.core.sqlite import HEADER, Begins, DatabaseFormat, Row, cells_of, dictionaries
+from store.formats.core.token_counts import count, dollars
+from store.formats.core.twins import carried, texts_in
+
+_DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
+_RANDOM_DIGITS = 14
+_NO_TOKENS: JsonObject = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+_SAID = {Kind.ASSISTANT: "assistant", Kind.USER: "user"}
+_encode = msgspec.json.Encoder().encode
+
+
+def _row(record: bytes | None) -> Row:
+    try:
+        return sqlite.decode_row(record or b"{}")
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return Row()
+
+
+def _identifier(prefix: str, now_ms: int) -> str:
+    """Return an id as the program makes them: such that later ones come after earlier ones."""
+    counted = (now_ms * 0x1000 + 1) & ((1 << 48) - 1)
+    return f"{prefix}_{counted:012x}" + "".join(secrets.choice(_DIGITS) for _ in range(_RANDOM_DIGITS))
+
+
+def _raw(value: JsonObject) -> msgspec.Raw:
+    return msgspec.Raw(_encode(value))
+
+
+_BOOKKEEPING_PARTS = frozenset(("agent", "compaction", "patch", "snapshot", "step-finish", "step-start"))
+_ENVELOPE = frozenset(("id", "messageID", "sessionID", "time", "type"))
+_data_url = re.compile(r"data:([^;,]*)[^,]*;base64,").match
+_LONG = 20
+"""Shorter texts than this say the same by chance."""
+_SPEAKERS = {"assistant": Kind.ASSISTANT, "summary": Kind.SUMMARY, "user": Kind.USER}
+"""Whose message a part is of, and the kind of its texts: a summary is the model's, in the place of all before it."""
+
+
+def _speaker_of(message: JsonObject) -> str:
+    if message.get("role") == "user":
+        return "user"
+    return "summary" if message.get("summary") is True else "assistant"
+
+
+def _view_message(message: JsonObject, path: ValuePath) -> Shown:
+    """View a message: its parts are records of their own, so that only a failure or a prompt of its own is left."""
+    if isinstance(system := message.get("system"), str) and system:
+        return Shown(Kind.SYSTEM, (Block("text", system, path=(*path, "system")),))
+    into, error = Gathered(header={"record": "error"}), as_object(message.get("error"))
+    if isinstance(told := as_object(error.get("data")).get("message"), str):
+        into.field("error", error.get("name"))
+        into.blocks.append(Block("text", told, path=(*path, "error", "data", "message")))
+    else:
+        into.blocks += argument_blocks(error, (*path, "error"), "error")
+    return into.shown_if_any(Kind.NOTE)
+
+
+def _view_part(part: JsonObject, path: ValuePath, speaker: str) -> Shown:
+    what = as_text(part.get("type"))
+    if what in _BOOKKEEPING_PARTS:
+        return BOOKKEEPING
+    view = _VIEWS.get(what)
+    return view(part, path, speaker) if view else unknown_record(part, _ENVELOPE, path, "part")
+
+
+def _text(part: JsonObject, path: ValuePath, speaker: str) -> Shown:
+    text = part.get("text")
+    if not isinstance(text, str) or not text:
+        return BOOKKEEPING
+    kind = _SPEAKERS[speaker]
+    if part.get("type") == "reasoning":
+        kind = Kind.REASONING
+    elif speaker == "user" and part.get("synthetic") is True:
+        kind = Kind.SYSTEM
+    said = (Block("text", text, path=(*path, "text")),)
+    return Shown(kind, said, compaction=Compaction(said) if kind is Kind.SUMMARY else None)
+
+
+def _file(part: JsonObject, path: ValuePath, speaker: str) -> Shown:
+    into = Gathered()
+    _attach(part, path, "", into)
+    kind = Kind.USER if speaker == "user" else Kind.NOTE
+    return into.shown(kind) if into.blocks[0].text or into.blocks[0].data else BOOKKEEPING
+
+
+def _tool(part: JsonObject, path: ValuePath, speaker: str) -> Shown:
+    """View a call of a tool with its result: the program keeps both in one part."""
+    state, place = as_object(part.get("state")), (*path, "state")
+    into = Gathered(strict=True)
+    label = into.call(part, path, "tool", "callID")
+    status = as_text(state.get("status"))
+    if status != "completed":
+        into.header["status"] = status
+    if status in ("completed", "error"):
+        into.header["is_error"] = status == "error"
+    into.blocks += argument_blocks(state.get("input"), (*place, "input"), label)
+    for key, name in (("output", "result"), ("error", "error")):
+        if isinstance(text := state.get(key), str):
+            into.blocks.append(Block("text", text, name=name, path=(*place, key)))
+    for at, item in enumerate(as_list(state.get("attachments"))):
+        _attach(as_object(item), (*place, "attachments", at), "result", into)
+    return into.shown(Kind.TOOL_CALL)
+
+
+def _subtask(part: JsonObject, path: ValuePath, speaker: str) -> Shown:
+    into = Gathered(header={"record": "subtask"})
+    into.field("agent", part.get("agent"), *path, "agent")
+    for key in ("description", "command", "prompt"):
+        if isinstance(text := part.get(key), str):
+            into.blocks.append(Block("text", text, name=key, path=(*path, key)))
+    return into.shown_if_any(Kind.NOTE)
+
+
+def _retry(part: JsonObject, path: ValuePath, speaker: str) -> Shown:
+    return Shown(Kind.NOTE, argument_blocks(part.get("error"), (*path, "error"), "error"), header={"record": "retry"})
+
+
+def _attach(part: JsonObject, path: ValuePath, name: str, into: Gathered) -> None:
+    url = as_text(part.get("url"))
+    named = _data_url(url)
+    data = from_base64(url[named.end() :]) if named else None
+    if named is None or data is None:
+        into.blocks.append(Block("text", url, name=name or "file", path=(*path, "url")))
+        return
+    mime = as_text(part.get("mime")) or named[1] or "application/octet-stream"
+    uri = f"attachment:{as_text(part.get('id')) or 'part'}/{as_text(part.get('filename')) or 'file'}"
+    into.attach(data, uri, mime, shape="image" if mime.startswith("image/") else "resource", name=name)
+
+
+_VIEWS: dict[str, Callable[[JsonObject, ValuePath, str], Shown]] = {
+    "file": _file,
+    "reasoning": _text,
+    "retry": _retry,
+    "subtask": _subtask,
+    "text": _text,
+    "tool": _tool,
+}
+
+_DOCUMENTS = frozenset(("data", "metadata", "model", "permission", "revert", "summary_diffs"))
+
+
+def _model_of(message: JsonObject) -> str:
+    chosen = as_object(message.get("model")) or message
+    named = as_text(chosen.get("providerID")), as_text(chosen.get("modelID"))
+    return "/".join(filter(None, named))
+
+
+def _session(session: dict[str, object]) -> Row:
+    directory, started = as_text(session.get("directory")), session.get("time_created")
+    begins = Begins(
+        str(session["id"]),
+        title=first_line(as_text(session.get("title"))),
+        project=last_part(directory),
+        started_ms=started if isinstance(started, int) else 0,
+        extra=told(cwd=directory, tool_version=session.get("version"), parent_session=session.get("parent_id")),
+    )
+    row = cells_of("session", session, ("id",), documents=_DOCUMENTS)
+    return Row(begins, row.table, row.key, row.cells, row.json, row.blobs)
+
+
+def _about(message: dict[str, object]) -> dict[str, str | bool]:
+    data = object_in(as_text(message.get("data")).encode())
+    about: dict[str, str | bool] = {"role": _speaker_of(data)}
+    if model := _model_of(data):
+        about["model"] = model
+    return about
+
+
+_OF_ROWS = frozenset(("begins", "id", "table"))
+
+
+class OpencodeLens(JsonLens):
+    """Sees messages or parts, which stand at ``at`` of a record."""
+
+    at: ClassVar[ValuePath] = ()
+    places: ClassVar[Places] = dict.fromkeys(
+        ("record", "status", "is_error", "error"), "says what became of it: it cannot be changed"
+    )
+
+    def held(self, record: JsonObject) -> JsonObject:
+        """Return the message or the part in a record."""
+        return record
+
+    def time_ms(self, record: JsonObject) -> int:
+        held = self.held(record)
+        times = as_object(held.get("time")) or as_object(as_object(held.get("state")).get("time"))
+        created = as_object(record.get("cells")).get("time_created")
+        stamp = next((time for time in (times.get("start"), times.get("created"), created) if isinstance(time, int)), 0)
+        return stamp if 0 < stamp < 1 << 48 else 0
+
+    def used(self, record: JsonObject) -> Usage | None:
+        """Return the usage of a message; None for one that is not a model's. Its parts repeat it."""
+        message = self.held(record)
+        told = as_object(message.get("tokens"))
+        cache, reasoning = as_object(told.get("cache")), count(told, "reasoning")
+        read, write = count(cache, "read"), count(cache, "write")
+        tokens = Tokens(count(told, "input"), count(told, "output") + reasoning, read, write, reasoning=reasoning)
+        cost = message.get("cost")
+        paid = dollars(as_object(cost).get("usd") if isinstance(cost, dict) else cost)
+        if message.get("role") != "assistant" or not (tokens.total or paid):
+            return None
+        model = as_text(message.get("modelID")) or _model_of(message).rpartition("/")[2]
+        created = as_object(message.get("time")).get("created")
+        name = f"{created}@{model}" if isinstance(created, int) else as_text(message.get("id"))
+        return Usage(name, model, tokens, paid or None)
+
+    def twins(self, record: JsonObject, path: ValuePath, old: str, new: str) -> Twins:
+        """Yield the other copies that a part has of a tool's output: in the program's metadata of it."""
+        if path != (*self.at, "state", "output") or len(old) < _LONG:
+            return
+        noted = as_object(self.held(record).get("state")).get("metadata")
+        for where, text in texts_in(noted, (*self.at, "state", "metadata")):
+            if len(text) >= _LONG and (now := carried(text, old, new)) is not None and now != text:
+                yield where, now
+
+
+class OpencodeRowLens(OpencodeLens):
+    """Sees rows of the database as lines (:mod:`store.formats.core.sqlite`), and the file of a session."""
+
+    type_name = "opencode.row.v1"
+    one_line = True
+    telling = (b'"tokens"',)
+    at = ("json", "data")
+    places: ClassVar[Places] = {
+        **OpencodeLens.places,
+        "model": "is that of the message, which is a record of its own: it cannot be changed here",
+    }
+
+    def held(self, record: JsonObject) -> JsonObject:
+        return as_object(as_object(record.get("json")).get("data"))
+
+    @staticmethod
+    def parsed(payload: bytes) -> Decoded | None:
+        decoded = decode(payload)
+        return decoded if decoded and as_object(decoded.value).keys() & _OF_ROWS else None
+
+    def shown(self, record: JsonObject, before: Before) -> Shown:
+        data, about = self.held(record), as_object(record.get("about"))
+        shown = BOOKKEEPING
+        if record.get("table") == "message":
+            shown = _view_message(data, self.at)
+        elif record.get("table") == "part":
+            role = as_text(about.get("role"))
+            shown = _view_part(data, self.at, role if role in _SPEAKERS else "assistant")
+        if isinstance(damaged := as_object(record.get("cells")).get("data"), str):
+            shown = Shown(Kind.NOTE, (Block("text", damaged, path=("cells", "data")),))
+        if (model := as_text(about.get("model"))) and shown.kind in _FROM_MODELS:
+            shown = structs.replace(shown, header={**shown.header, "model": model})
+        return shown
+
+    def used(self, record: JsonObject) -> Usage | None:
+        return super().used(record) if record.get("table") == "message" else None
+
+    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
+        check_said(text, kind, _SAID)
+        before = _row(previous)
+        session = before.cells.get("session_id") or (before.key.get("id") if before.table == "session" else None)
+        if not isinstance(session, str):
+            raise UsageError("messages can only be added to sessions of opencode's database: add it with opencode")
+        provider, _, model = str(before.about.get("model", "")).partition("/")
+        message: JsonObject = {"role": _SAID[kind], "time": {"created": now_ms}, "agent": "build"}
+        if kind is Kind.USER:
+            message["model"] = {"providerID": provider, "modelID": model}
+        else:
+            parent = before.cells.get("message_id") or before.key.get("id")
+            message |= {
+                "time": {"created": now_ms, "completed": now_ms},
+                "parentID": parent,
+                "modelID": model,
+                "providerID": provider,
+                "mode": "build",
+                "path": {"cwd": "", "root": ""},
+                "cost": 0,
+                "tokens": _NO_TOKENS,
+                "finish": "stop",
+            }
+        times: dict[str, str | int | float | None] = {"time_created": now_ms, "time_updated": now_ms}
+        owner = _identifier("msg", now_ms)
+        said = Row(None, "message", {"id": owner}, {"session_id": session, **times}, {"data": _raw(message)})
+        part: JsonObject = {"type": "text", "text": text, "time": {"start": now_ms, "end": now_ms}}
+        cells = {"message_id": owner, "session_id": session, **times}
+        about = {"role": _SAID[kind], **{key: value for key, value in before.about.items() if key == "model"}}
+        return sqlite.encode_row(
+            Row(None, "part", {"id": _identifier("prt", now_ms)}, cells, {"data": _raw(part)}, {}, about, (said,))
+        )
+
+
+class OpencodeMessageLens(OpencodeLens):
+    """Sees the file of a message."""
+
+    type_name = "opencode.message.v1"
+    telling = (b'"tokens"',)
+
+    def shown(self, record: JsonObject, before: Before) -> Shown:
+        return _view_message(record, ())
+
+
+_of_part = "opencode.{}-part.v1".format
+
+
+class OpencodePartLens(OpencodeLens):
+    """Sees the file of a part, of a message of ``speaker``."""
+
+    def __init__(self, speaker: str) -> None:
+        self._speaker = speaker
+        self.type_name = _of_part(speaker)
+
+    def shown(self, record: JsonObject, before: Before) -> Shown:
+        return _view_part(record, (), self._speaker)
+
+
+LENSES: tuple[Lens, ...] = (OpencodeRowLens(), OpencodeMessageLens(), *map(OpencodePartLens, _SPEAKERS))
+_FROM_MODELS = frozenset((Kind.ASSISTANT, Kind.REASONING, Kind.SUMMARY, Kind.TOOL_CALL))
+
+_is_identifier = re.compile(r"[\w-]++").fullmatch
+_storage_identifier = re.compile(rb'"id"\s*+:\s*+"([\w-]++)"').search
+_role = re.compile(rb'"role"\s*+:\s*+"user"').search
+_summary = re.compile(rb'"summary"\s*+:\s*+true').search
+_is_no_title = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]+Z").fullmatch
+_is_session_name = re.compile(r"ses_\w+\.json").fullmatch
+
+
+def _is_session(path: Path, head: bytes) -> bool:
+    if path.suffix != ".json" or path.parent.parent.name != "session":
+        return False
+    said = object_in(head)
+    if not said:
+        return _is_session_name(path.name) is not None and (path.parents[2] / "message" / path.stem).is_dir()
+    return isinstance(said.get("id"), str) and isinstance(said.get("time"), dict) and "directory" in said
+
+
+def _records_of(path: Path, head: bytes) -> Iterator[tuple[Path, str]]:
+    """Yield the files of a session's messages and parts, in the order of the conversation, with their types."""
+    storage = path.parents[2]
+    said_id = as_text(object_in(head).get("id"))
+    session = said_id if _is_identifier(said_id) else path.stem
+    for message in _listed(storage / "message" / session):
+        yield message, OpencodeMessageLens.type_name
+        said = read_head(message) or b""
+        named = _storage_identifier(said)
+        folder = storage / "part" / message.stem
+        if not folder.is_dir() and named:
+            folder = storage / "part" / named[1].decode()
+        kind = _of_part(_speaker(said))
+        for part in _listed(folder):
+            yield part, kind
+
+
+def _titled(title: str) -> Titled:
+    """Return the quality of a title: a session has one with the time in it until the program makes a better one."""
+    return Titled.PROVISIONALLY if _is_no_title(title) else Titled.BY_TOOL
+
+
+def _speaker(head: bytes) -> str:
+    if said := object_in(head):
+        return _speaker_of(said)
+    return "user" if _role(head) else "summary" if _summary(head) else "assistant"
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return [folder / name for name in sorted(os.listdir(folder)) if name.endswith(".json")]
+    except OSError:
+        return []
+
+
+_BLANK = b" \t\r\n\0"
+
+
+class Opencode(DatabaseFormat):
+    """opencode, by the makers of SST."""
+
+    name = "opencode"
+    lenses = LENSES
+    main_type = OpencodeRowLens.type_name
+    schemas = (
+        {
+            "message": {"data", "session_id"},
+            "part": {"data", "message_id"},
+            "project": set(),
+            "session": {"directory", "project_id"},
+        },
+    )
+
+    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
+        """Yield the databases, or the folder of sessions where there is none: a database takes over the older files."""
+        moved = environment(home)
+        data = Path(moved.get("XDG_DATA_HOME") or home / ".local" / "share") / "opencode"
+        databases = sorted(data.glob("opencode*.db"))
+        if (named := moved.get("OPENCODE_DB", "")).startswith("/"):
+            databases.insert(0, Path(named))
+        yield from (path for path in dict.fromkeys(databases) if path.is_file())
+        if not databases and (folder := data / "storage" / "session").is_dir():
+            yield folder
+
+    def claim(self, look: Look) -> Source | None:
+        path = look.path
+        if look.is_folder or not _is_session(path, look.head):
+            return super().claim(look)
+        files = list(_records_of(path, look.head))
+        types = tuple(kind for _file, kind in files)
+        return Source(self.name, path, path, first=tuple(file for file, _type in files), first_types=types)
+
+    def spans(self, data: memoryview, start: int) -> Iterator[Span]:
+        if bytes(data[: len(HEADER)]) == HEADER:
+            yield from super().spans(data, start)
+            return
+        end = len(data)
+        while end > start and data[end - 1] in _BLANK:
+            end -= 1
+        if end > start:
+            yield Span(start, end)
+
+    def about(self, source: Source, records: Sequence[bytes]) -> About:
+        path = source.main
+        said = object_in(read_head(path) or b"")
+        directory, started = as_text(said.get("directory")), as_object(said.get("time")).get("created")
+        title, project = first_line(as_text(said.get("title"))), last_part(directory)
+        return About(
+            title=title,
+            project=project or path.parent.name,
+            started_ms=started if isinstance(started, int) else 0,
+            session_id=as_text(said.get("id")) or path.stem,
+            extra=told(cwd=directory, tool_version=said.get("version"), parent_session=said.get("parentID")),
+            titled=_titled(title),
+            placed=bool(project),
+        )
+
+    def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part] | None:
+        return None if source.main.suffix == ".json" else super().parts(source, data, spans)
+
+    def rendition(self, source: Source, scratch: Path) -> Path | None:
+        return None if source.main.suffix == ".json" else super().rendition(source, scratch)
+
+    def lines(self, database: sqlite3.Connection) -> Iterator[Row]:
+        for session in dictionaries(database, "SELECT * FROM session ORDER BY time_created, id"):
+            yield _session(session)
+            query = "SELECT * FROM message WHERE session_id = ? ORDER BY time_created, id"
+            for message in dictionaries(database, query, session["id"]):
+                yield cells_of("message", message, ("id",), documents=_DOCUMENTS)
+                about, parts = _about(message), "SELECT * FROM part WHERE message_id = ? ORDER BY id"
+                for part in dictionaries(database, parts, message["id"]):
+                    yield cells_of("part", part, ("id",), documents=_DOCUMENTS, about=about)
+
+    def delete(self, database: sqlite3.Connection, row: Row) -> None:
+        """Delete a part, or a message with its parts; sessions stay."""
+        if row.table == "message":
+            database.execute("DELETE FROM part WHERE message_id IS ?", (row.key.get("id"),))
+        if row.table in ("message", "part"):
+            sqlite.remove_row(database, row)
+
+    def titled(self, conversation: Row) -> Titled:
+        return _titled(conversation.begins.title if conversation.begins else "")

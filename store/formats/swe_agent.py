@@ -1,0 +1,178 @@
+"""SWE-agent: trajectories of runs over an issue, ``.traj``; those of mini-SWE-agent too.
+
+One JSON object: ``trajectory`` (a step each: action, observation, the model's answer), ``history`` (the messages that
+the model was sent, which say the same), ``info`` (how it ended), ``replay_config``. mini-SWE-agent has ``messages``.
+"""
+
+import re
+from collections.abc import Iterator, Sequence, Set
+from pathlib import Path
+
+from store.events.event import Block, Kind, ValuePath
+from store.events.usage import Tokens, Usage
+from store.formats.core import removal
+from store.formats.core.blocks import argument_blocks
+from store.formats.core.chat_messages import first_request, gather_message, shown
+from store.formats.core.editing import JsonLens, Twins
+from store.formats.core.format import About, Format, Source, Span, Titled, environment, first_line, folders_of
+from store.formats.core.json_cuts import Choice, cut_spans
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object
+from store.formats.core.lens import Before, Gathered, Shown
+from store.formats.core.look import Look
+from store.formats.core.token_counts import count, dollars
+from store.formats.core.twins import carried
+
+_LAST_ACTION = "action"
+"""The key under which a message that calls a tool without an id of the call is asked for."""
+_RESULT_OF_RUN = frozenset(("exit_status", "submission", "model_stats"))
+_SAID_AGAIN = ("thought", "action")
+_FIRST_WORD = "is the first word of the action: change that"
+
+
+class SweAgentLens(JsonLens):
+    """A lens for a trajectory's ``history``, or its steps where it has none; and for the end of the run."""
+
+    type_name = "swe-agent.record.v1"
+    telling = (b'"model_stats"',)
+
+    objects_only = False
+    time_key = ""
+
+    def shown(self, record: JsonObject, before: Before) -> Shown:
+        """View a record by its members; steps that the history repeats are bookkeeping."""
+        if "role" in record:
+            return _message(record, before)
+        if "action" in record and ("observation" in record or "response" in record):
+            return _step(record)
+        if record.keys() & _RESULT_OF_RUN:
+            into = Gathered()
+            into.field("exit_status", record.get("exit_status"), "exit_status")
+            into.blocks += argument_blocks({key: record[key] for key in record if key not in into.header}, (), "info")
+            return into.shown(Kind.SUMMARY)
+        return Shown(Kind.CONFIG, argument_blocks(record, (), "config"))
+
+    def used(self, record: JsonObject) -> Usage | None:
+        told = as_object(record.get("model_stats"))
+        tokens = Tokens(count(told, "tokens_sent"), count(told, "tokens_received"))
+        cost = dollars(told.get("instance_cost"))
+        return Usage("", "", tokens, cost or None) if tokens.total or cost else None
+
+    def twins(self, record: JsonObject, path: ValuePath, old: str, new: str) -> Twins:
+        """Yield the thought and the action that were extracted from the model's answer, or from its call."""
+        for key in _SAID_AGAIN:
+            twin = record.get(key)
+            if path != (key,) and isinstance(twin, str) and (now := carried(twin, old, new)) is not None:
+                yield (key,), now
+
+
+def _message(record: JsonObject, before: Before) -> Shown:
+    gathered = Gathered()
+    kind = gather_message(record, (), gathered)
+    action = as_text(record.get("action"))
+    if kind is Kind.ASSISTANT and (action.strip() or _runs_commands(record)):
+        kind = Kind.TOOL_CALL
+        gathered.tool = _tool(action) or "bash"
+        gathered.places["tool"] = _FIRST_WORD
+    if kind is Kind.TOOL_CALL:
+        gathered.defines.append((_LAST_ACTION, gathered.tool))
+    if record.get("is_demo") is True:
+        gathered.header["demonstration"] = True
+        return shown(kind, gathered, before)
+    if kind is Kind.TOOL_RESULT and (calls := as_list(record.get("tool_call_ids"))):
+        gathered.asked = as_text(calls[0])
+        gathered.header = {"id": gathered.asked} if gathered.asked else {}
+        gathered.places["id"] = ("tool_call_ids", 0)
+    elif kind is Kind.USER and (tool := before.tool(_LAST_ACTION)):
+        gathered.tool = tool
+        gathered.places["tool"] = _FIRST_WORD
+        kind = Kind.TOOL_RESULT
+    return shown(kind, gathered, before)
+
+
+def _runs_commands(record: JsonObject) -> bool:
+    """Return whether a message of the mini version asks for commands: they stand in its text, and beside it."""
+    extra = as_object(record.get("extra"))
+    return bool(extra) and (bool(extra.get("actions")) or "```bash\n" in as_text(record.get("content")))
+
+
+def _step(record: JsonObject) -> Shown:
+    said = "response" if as_text(record.get("response")) else "thought"
+    blocks = [Block("text", text, path=(said,))] if (text := as_text(record.get(said))) else []
+    action = as_text(record.get("action"))
+    if action and action.strip() not in text:
+        blocks.append(Block("text", action, name="action", path=("action",)))
+    if observed := as_text(record.get("observation")):
+        blocks.append(Block("text", observed, name="observation", path=("observation",)))
+    return Shown(Kind.TOOL_CALL, tuple(blocks), _tool(action), places={"tool": _FIRST_WORD})
+
+
+def _tool(action: str) -> str:
+    return (action.split(None, 1) or [""])[0][:100]
+
+
+_MINI = "mini-swe-agent"
+_STEP = frozenset(("action", "observation", "response", "thought"))
+_BESIDE = frozenset(("info", "replay_config"))
+_may_be = re.compile(rb'"(?:history|trajectory|trajectory_format)"').search
+_has_history = re.compile(rb'(?<!\\)"history"\s*+:\s*+\[\s*+\{').search
+_issue = re.compile(r"^ISSUE:\s*(.*)", re.MULTILINE | re.DOTALL).search
+
+
+class SweAgent(Format):
+    """SWE-agent of Princeton and Stanford, and its mini version."""
+
+    name = "swe-agent"
+    lenses = (SweAgentLens(),)
+    main_type = SweAgentLens.type_name
+    joints = (b'{"history": [', b", ", b"]}")
+
+    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
+        moved = environment(home).get("XDG_CONFIG_HOME", "")
+        settings = Path(moved) if moved.startswith("/") else home / ".config"
+        return folders_of(cwd / "trajectories", settings / _MINI)
+
+    def claim(self, look: Look) -> Source | None:
+        """Claim a file that begins with a trajectory's steps, or that says which format it is."""
+        document = look.document if _may_be(look.head) else None
+        if not is_object(document):
+            return None
+        steps = as_list(document.get("trajectory"))
+        step = as_object(steps[0]) if steps else {}
+        ours = len(step.keys() & _STEP) > 1 or as_text(document.get("trajectory_format")).startswith(_MINI)
+        if not ours and not _is_history(document.get("history")):
+            return None
+        return Source(self.name, look.path, look.path)
+
+    def spans(self, data: memoryview, start: int) -> Iterator[Span]:
+        return cut_spans(data, start, _with_history if _has_history(data) else _with_steps)
+
+    def about(self, source: Source, records: Sequence[bytes]) -> About:
+        request = first_request(records)
+        issue = _issue(request)
+        stem = source.path.name.removesuffix(".json").removesuffix(".traj")
+        title = first_line(issue[1] if issue else request)
+        return About(title=title or stem, session_id=stem, titled=Titled.BY_REQUEST if title else Titled.PROVISIONALLY)
+
+    def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
+        return removal.without_messages(records, deleted)
+
+
+def _is_history(value: object) -> bool:
+    listed = as_list(value)
+    message = as_object(listed[0]) if listed else {}
+    return "role" in message and ("agent" in message or "message_type" in message)
+
+
+def _with_history(path: ValuePath) -> Choice:
+    return Choice.TAKE if path == ("trajectory",) else _with_steps(path)
+
+
+def _with_steps(path: ValuePath) -> Choice:
+    match path:
+        case () | ("trajectory" | "history" | "messages",):
+            return Choice.ENTER
+        case (str(key),) if key in _BESIDE:
+            return Choice.TAKE
+        case (_, int()):
+            return Choice.TAKE
+    return Choice.PASS

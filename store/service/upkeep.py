@@ -1,0 +1,395 @@
+"""The calls of the command for a whole store: collect, seal, count, prune, redact; and the jobs of a daemon."""
+
+import logging
+import operator
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from msgspec import Struct, structs
+
+from store.errors import ConvfsError, DamageError, UsageError
+from store.ids import now_ms
+from store.importing.snapshot import text_path
+from store.insight.report import StatsReport
+from store.redaction.proof import Proof, prove
+from store.redaction.redaction import Redaction
+from store.redaction.secrets import Secrets
+from store.redaction.wanted import Found, Match, Wanted, find
+from store.retention.plan import Doomed, Selection, plan, rules
+from store.retention.pruner import PruneReport, found_by_rules, prune
+from store.service.call import Emit, Holder, Table
+from store.service.operations import Own, own
+from store.store import Store
+from store.upkeep.gc import Collected, CollectionSteps
+from store.upkeep.idle import SLICE_SECONDS
+from store.upkeep.sealer import Sealed, SealingSteps
+from store.upkeep.stats import Stats
+
+T = TypeVar("T")
+Result = TypeVar("Result")
+
+_LOG = logging.getLogger(__name__)
+_DAY_SECONDS = 24 * 3600.0
+_LAST = "collected"
+"""The index's key for the store's state at the last collection, and for its time."""
+
+
+UPKEEP = Table()
+
+
+@UPKEEP.telling(400, progress=True)
+def gc(holder: Holder, emit: Emit[None], dry_run: bool = False) -> Collected:
+    """Delete unreferenced data from the files; ``dry_run``: report it, and change nothing."""
+    # a client that goes away meanwhile ends it
+    return _result(holder.store.collector.steps(grace_seconds=0, least_part=0, dry_run=dry_run), emit)
+
+
+def _result(steps: Generator[T, None, Result], told: Callable[[T], object]) -> Result:
+    """Run ``steps`` to the end, or until ``told`` raises; return their result."""
+    with closing(steps):
+        while True:
+            try:
+                told(next(steps))
+            except StopIteration as end:
+                result: Result = end.value
+                return result
+
+
+class _Stepping(ABC, Generic[Result]):
+    """A job whose work is a generator, a slice of its steps at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._steps: Generator[object, None, Result] | None = None
+
+    def step(self) -> bool:
+        """Do a slice of it; see :class:`store.upkeep.idle.Job`."""
+        steps, self._steps = self._steps or self._begun(), None
+        if steps is None:
+            return False
+        until = time.monotonic() + SLICE_SECONDS
+        try:
+            while time.monotonic() < until:
+                if self._store.rewriting.alone.wanted:
+                    # somebody is waiting, and this can run another time
+                    steps.close()
+                    return False
+                next(steps)
+        except StopIteration as end:
+            return self._done(end.value)
+        except ConvfsError as error:
+            return self._failed(error)
+        self._steps = steps
+        return True
+
+    def close(self) -> None:
+        """Abandon the current run."""
+        if self._steps is not None:
+            self._steps.close()
+            self._steps = None
+
+    @abstractmethod
+    def _begun(self) -> Generator[object, None, Result] | None:
+        """Return the steps of a run; None where there is nothing to do."""
+
+    @abstractmethod
+    def _done(self, result: Result) -> bool:
+        """Record the end of a run; return whether there is more to do."""
+
+    @abstractmethod
+    def _failed(self, error: ConvfsError) -> bool:
+        """Record the failure of a run; return whether there is more to do."""
+
+
+class Collecting(_Stepping[Collected]):
+    """A job: collects once a day, if anything has changed since; nothing that was written in the last hours.
+
+    ``now`` is a clock, in seconds since 1970.
+    """
+
+    def __init__(self, store: Store, now: Callable[[], float] = time.time) -> None:
+        super().__init__(store)
+        self._now = now
+        self._state = ""
+
+    def _begun(self) -> CollectionSteps | None:
+        settings = self._store.settings.gc
+        if not settings.background:
+            return None
+        # data written now leaves nothing unreferenced
+        self._state = repr(self._store.changes)
+        known = self._store.files.index.db.state(_LAST)
+        state, _, when = known.rpartition(" ") if isinstance(known, str) else ("", "", "0")
+        if state == self._state or self._now() < float(when) + _DAY_SECONDS:
+            return None
+        return self._store.collector.steps(grace_seconds=settings.grace_hours * 3600, dry_run=False, wait=False)
+
+    def _done(self, result: Collected) -> bool:
+        self._store.files.index.db.set_state(_LAST, f"{self._state} {self._now():.0f}")
+        if result.freed_bytes:
+            _LOG.info("collected %d bytes of what nothing leads to", result.freed_bytes)
+        return False
+
+    def _failed(self, error: ConvfsError) -> bool:
+        _LOG.warning("nothing was collected: %s", error)
+        return self._done(Collected())
+
+
+class CountProgress(Struct, frozen=True):
+    """The progress of counting: the turns counted so far, and all of them."""
+
+    counted: int
+    turns: int
+
+
+class StoreReport(Struct, frozen=True):
+    """A store, its holder (None for nobody), and its contents."""
+
+    root: str
+    store_id: str
+    socket: str | None
+    mountpoint: str | None
+    stats: Stats
+    report: StatsReport
+
+
+@UPKEEP.telling(460, progress=True)
+def insight(holder: Holder, emit: Emit[CountProgress], count: bool = True) -> StoreReport:
+    """Return the store's contents, savings and costs; ``count``: first count new turns, which may take a while."""
+    found = holder.store.insight
+    if count:
+        found.count(lambda counted, turns: emit(CountProgress(counted, turns)))
+    return StoreReport(**own(holder), stats=holder.store.stats(), report=found.report())
+
+
+def flat(told: StoreReport) -> dict[str, object]:
+    """Return a report as one flat table, for programs."""
+    return (
+        {name: getattr(told, name) for name in Own.__annotations__}
+        | structs.asdict(told.stats)
+        | structs.asdict(told.report)
+    )
+
+
+_AT_ONCE = 200
+
+
+@UPKEEP.pages(470)
+def prune_plan(holder: Holder, selections: tuple[Selection, ...] = ()) -> Iterator[list[Doomed]]:
+    """Return what would be deleted for good: the chosen items, or without any, those that the store's rules choose."""
+    settings = holder.store.settings.retention
+    doomed: Iterator[Doomed | None]
+    if selections:
+        doomed = plan(holder.store, selections, settings.keep_labels, now_ms())
+    elif rules(settings) or settings.max_bytes is not None:
+        doomed = found_by_rules(holder.store)
+    else:
+        raise UsageError("no rules are set, and nothing is chosen: see `convfs prune --help`")
+    some: list[Doomed] = []
+    for one in doomed:
+        some += [one] if one is not None else []
+        if len(some) == _AT_ONCE:
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+@UPKEEP.call(471)
+def prune_planned(holder: Holder, doomed: tuple[Doomed, ...]) -> PruneReport:
+    """Delete for good the findings of a plan, or some of them."""
+    return prune(holder.store, doomed)
+
+
+_REDACTED_AT_ONCE = 8 << 20
+
+
+class RedactProgress(Struct, frozen=True):
+    """The stage that a redaction is at, and how many bytes of how many have been looked at."""
+
+    doing: str
+    done: int
+    total: int
+
+
+class RedactPlan(Struct, frozen=True):
+    """The findings; ``contents`` counts payloads and other blobs with a match, ``damaged`` are unreadable ones."""
+
+    matches: list[Match]
+    contents: int
+    events: int
+    conversations: list[str]
+    damaged: list[str]
+
+
+class RedactReport(Struct, frozen=True):
+    """The redactions made. ``sources`` are files outside of the store that still hold it: those that were imported."""
+
+    matches: list[Match]
+    events: int
+    conversations: list[str]
+    packs: int
+    files: list[str]
+    damaged: list[str]
+    sources: list[str]
+    proof: Proof
+
+
+@UPKEEP.telling(450, progress=True)
+def redact_plan(
+    holder: Holder,
+    emit: Emit[RedactProgress],
+    texts: tuple[bytes, ...] = (),
+    patterns: tuple[str, ...] = (),
+    secrets: bool = False,
+    events: tuple[tuple[int, int], ...] = (),
+) -> RedactPlan:
+    """Return what would be redacted; the parameters are those of :class:`Wanted`."""
+    found = _found(holder.store, Wanted(texts, patterns, secrets, events), emit)
+    extent = Redaction(holder.store, found.secrets, found.also, _told(emit)).extent()
+    return RedactPlan(
+        found.matches, extent.contents, extent.turns, _names(holder.store, extent.contexts), list(extent.damaged)
+    )
+
+
+@UPKEEP.telling(451, progress=True)
+def redact(
+    holder: Holder,
+    emit: Emit[RedactProgress],
+    texts: tuple[bytes, ...] = (),
+    patterns: tuple[str, ...] = (),
+    secrets: bool = False,
+    events: tuple[tuple[int, int], ...] = (),
+) -> RedactReport:
+    """Redact that for good, and prove it."""
+    store = holder.store
+    found = _found(store, Wanted(texts, patterns, secrets, events), emit)
+    done = Redaction(store, found.secrets, found.also, _told(emit)).run()
+    total, looked_at = sum(map(store.files.packs.length, store.files.packs.numbers())), 0
+
+    def passed(size: int) -> None:
+        nonlocal looked_at
+        looked_at += size
+        emit(RedactProgress("proving", looked_at, total))
+
+    proof = prove(store, found.secrets, done.gone, passed)
+    return RedactReport(
+        found.matches,
+        len(done.turns),
+        _names(store, done.contexts),
+        done.packs,
+        list(done.files),
+        list(done.damaged),
+        [*_sources(store, done.contexts, found.secrets)],
+        proof,
+    )
+
+
+def _found(store: Store, wanted: Wanted, emit: Emit[RedactProgress]) -> Found:
+    if wanted == Wanted():
+        raise UsageError("nothing is named that is to be redacted: see `convfs redact --help`")
+    return find(store, wanted, lambda done, total: emit(RedactProgress("finding", done, total)))
+
+
+def _told(emit: Emit[RedactProgress]) -> Callable[[str, int, int], None]:
+    return lambda doing, done, total: emit(RedactProgress(doing, done, total))
+
+
+def _names(store: Store, contexts: tuple[int, ...]) -> list[str]:
+    """Return the names of conversations; contexts without a name are none."""
+    entries = [store.catalogue.entry(context) for context in contexts]
+    return sorted(f"{entry.project}/{entry.name}" for entry in entries if entry.name)
+
+
+def _sources(store: Store, contexts: tuple[int, ...], secrets: Secrets) -> Iterator[str]:
+    """Yield the files that conversations were imported from and that still hold a secret."""
+    for source in sorted({store.catalogue.entry(context).source for context in contexts}):
+        path = text_path(source) if source else None
+        if path is not None and path.is_file() and _holds(path, secrets):
+            yield str(path)
+
+
+def _holds(path: Path, secrets: Secrets) -> bool:
+    try:
+        with path.open("rb") as file:
+            before = b""
+            while piece := file.read(_REDACTED_AT_ONCE):
+                if secrets.hold(before + piece):
+                    return True
+                before = piece[-max(secrets.reach, 1) :]
+    except OSError:
+        # it cannot be imported again, either
+        return False
+    return False
+
+
+class SealProgress(Struct, frozen=True):
+    """The bytes of blobs sealed so far."""
+
+    bytes: int
+
+
+class SealReport(Struct, frozen=True):
+    """The packs and blobs sealed, and their bytes before and after; ``damaged`` packs were left alone.
+
+    For a dry run, ``blobs`` is 0, and ``bytes_after`` is their present size.
+    """
+
+    packs: int
+    blobs: int
+    bytes_before: int
+    bytes_after: int
+    damaged: list[str]
+
+
+@UPKEEP.telling(410, progress=True)
+def seal(holder: Holder, emit: Emit[SealProgress], dry_run: bool = False) -> SealReport:
+    """Rewrite appended data in less room; ``dry_run``: report what would be sealed, and do nothing."""
+    sealer = holder.store.sealer
+    if dry_run:
+        planned = sealer.planned()
+        size = sum(map(holder.store.files.packs.length, planned))
+        return SealReport(len(planned), 0, size, size, list(sealer.damaged.values()))
+    total = Sealed()
+    done = 0
+
+    def told(size: int) -> None:
+        nonlocal done
+        done += size
+        emit(SealProgress(done))
+
+    # data appended meanwhile is left for another time, or there might be no end
+    upto = sealer.now()
+    while True:
+        try:
+            sealed = _result(sealer.steps(upto=upto), told)
+        except DamageError:
+            # that pack is left out of the next run
+            continue
+        if not sealed.packs:
+            return SealReport(**structs.asdict(total), damaged=list(sealer.damaged.values()))
+        total = Sealed(*map(operator.add, structs.astuple(total), structs.astuple(sealed)))
+
+
+class SealingJob(_Stepping[Sealed]):
+    """A job: seals appended data as soon as there is enough of it (``sealing.at_bytes``)."""
+
+    def _begun(self) -> SealingSteps | None:
+        settings, sealer = self._store.settings.sealing, self._store.sealer
+        if not settings.background or sealer.unsealed_bytes() < max(settings.at_bytes, 1):
+            return None
+        return sealer.steps(wait=False)
+
+    def _done(self, result: Sealed) -> bool:
+        if result.packs:
+            _LOG.info("sealed %d packs: %d bytes became %d", result.packs, result.bytes_before, result.bytes_after)
+        return bool(result.packs)
+
+    def _failed(self, error: ConvfsError) -> bool:
+        # of a pack that is damaged the sealer takes note; there may be others
+        _LOG.warning("not sealed: %s", error)
+        return isinstance(error, DamageError)

@@ -1,0 +1,331 @@
+"""Actions on files, in one vocabulary for the file tools of every agent.
+
+A call says which file and which change, its result what was read and whether it succeeded. Agents differ in the names
+of tools and arguments, and in the frame around the text that they return: line numbers, a code fence, a note about what
+was left out. :func:`actions_of` takes a call with its result and removes all of that. A tool that is not known, a call
+that failed and a text that was cut in its middle give no action: better none than a wrong one.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+
+from store.events.event import Resource
+from store.exporting.steps import Step
+from store.formats.core.json_view import as_text, is_object
+from store.worktree.patches import Change, parse_patch
+
+
+class Read(Struct, frozen=True):
+    """Lines of a file as they were seen, from line ``first`` on; ``total`` is how many the file has, 0 if unknown.
+
+    Lines are what newlines separate: a text that ends in a newline has an empty last one.
+    """
+
+    path: str
+    text: str
+    first: int = 1
+    total: int = 0
+
+
+class Write(Struct, frozen=True):
+    """The whole content that a file was given."""
+
+    path: str
+    text: str
+
+
+class Edit(Struct, frozen=True):
+    """Changes of a file, one after the other."""
+
+    path: str
+    changes: tuple[Change, ...]
+
+
+class Move(Struct, frozen=True):
+    """Another path for a file."""
+
+    path: str
+    to: str
+
+
+class Delete(Struct, frozen=True):
+    """The end of a file."""
+
+    path: str
+
+
+Action = Read | Write | Edit | Move | Delete
+
+_PATH = ("file_path", "filePath", "path", "absolute_path", "notebook_path", "filename", "target_file")
+_TEXT = ("content", "file_text", "contents", "text")
+_OLD = ("old_string", "oldString", "oldText", "old_str", "old", "search")
+_NEW = ("new_string", "newString", "newText", "new_str", "new", "replace")
+
+_READERS = frozenset(("fs_read_file", "open", "read", "read_file", "read_file_v2", "readfile", "view"))
+_WRITERS = frozenset(("create", "create_file", "fs_create_file", "write", "write_file", "write_to_file", "writefile"))
+_EDITORS = frozenset(("edit", "edit_file", "fs_modify_file", "multiedit", "replace", "search_replace", "str_replace"))
+_PATCHERS = frozenset(("apply_patch", "patch"))
+_SHELLS = frozenset(("bash", "exec_command", "execute_bash", "local_shell", "run_shell_command", "shell"))
+_MANY = frozenset(("str_replace_based_edit_tool", "str_replace_editor", "text_editor"))
+"""Tools with a command of their own: view, create, str_replace, insert."""
+
+
+def actions_of(call: Step, result: Step, cwd: str = "") -> list[Action]:
+    """Return the actions of a call on files, none if it failed; relative paths are taken from ``cwd``."""
+    if result.failed:
+        return []
+    given = call.arguments if is_object(call.arguments) else {}
+    named = call.tool.rpartition("__")[2].lower()
+    folder = as_text(given.get("workdir")) or as_text(given.get("cwd")) or cwd
+    if named in _MANY:
+        named = {"view": "view", "create": "create", "str_replace": "edit"}.get(as_text(given.get("command")), "")
+    if named in _READERS:
+        return _resources(result.resources) or list(_read(given, result.text, folder))
+    if named in _WRITERS:
+        path, text = _path(given, folder), _first(given, _TEXT)
+        return [Write(path, text)] if path and text is not None else []
+    if named in _EDITORS:
+        return list(_edits(given, folder))
+    if named in _PATCHERS:
+        return list(_patched(as_text(given.get("input")) or as_text(given.get("patch")), folder))
+    if named in _SHELLS:
+        return list(_shell(given.get("command", given.get("cmd", given.get("input"))), result.text, folder))
+    return []
+
+
+def absolute(path: str, cwd: str) -> str:
+    """Return a path as it is from the root, if that can be said; Windows' separators become slashes."""
+    path = path.replace("\\", "/") if re.match(r"[A-Za-z]:[\\/]", path) else path
+    if not path or path.startswith(("/", "~")) or re.match(r"[A-Za-z]:/", path):
+        return path
+    return str(PurePosixPath(cwd, path)) if cwd else path.removeprefix("./")
+
+
+def _path(given: Mapping[str, object], cwd: str) -> str:
+    return absolute(_first(given, _PATH) or "", cwd)
+
+
+def _first(given: Mapping[str, object], names: Sequence[str]) -> str | None:
+    return next((value for name in names if isinstance(value := given.get(name), str)), None)
+
+
+def _number(given: Mapping[str, object], *names: str) -> int:
+    return next((value for name in names if isinstance(value := given.get(name), int)), 0)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+_fragment = re.compile(r"L(\d+)-(\d+)").fullmatch
+
+
+def _resources(resources: Sequence[Resource]) -> list[Action]:
+    """Return the files that a result holds as resources; a fragment of the URI says which lines of it."""
+    found: list[Action] = []
+    for resource in resources:
+        parts = urlsplit(resource.uri)
+        if parts.scheme != "file" or not isinstance(resource.content, str):
+            continue
+        path = unquote(parts.path)
+        if lines := _fragment(parts.fragment):
+            found.append(Read(path, resource.content, int(lines[1]), resource.lines))
+        else:
+            found.append(Read(path, resource.content, 1, resource.content.count("\n") + 1))
+    return found
+
+
+_numbered = re.compile(r" *(\d+)(?:→|\t|:|\| ?)(.*)")
+_more = re.compile(
+    r"\n\n\[(?:Showing lines \d+-\d+ of (?P<total>\d+)[^\]\n]*|(?P<more>\d+) more lines in file[^\]\n]*)\]\s*\Z"
+)
+_cut = re.compile(r"\.\.\. ?\d+ (?:tokens|characters|lines) truncated|…\d+ (?:tokens|chars) truncated…|\[truncated\]")
+_lines_in_all = re.compile(r"\((\d+) lines total\)|End of file - total (\d+) lines")
+_gemini = re.compile(
+    r"IMPORTANT: The file content has been truncated\.\nStatus: Showing lines (\d+)-\d+ of (\d+) total lines\.\n.*?\n"
+    r"--- FILE CONTENT \(truncated\) ---\n",
+    re.DOTALL,
+).match
+_fence = re.compile(r"(`{3,})[^\n`]*\n(.*)\n\1\n?", re.DOTALL).fullmatch
+_starting = re.compile(r"\.\.\. \(starting from line #(\d+)\) \.\.\.\n").match
+_ending = re.compile(r"\n?\.\.\. \(truncated after line #\d+\) \.\.\.$").search
+
+
+def _read(given: Mapping[str, object], text: str, cwd: str) -> Iterator[Read]:
+    """Yield the lines that a tool's result shows, without the frame that the tool puts around them."""
+    path = _path(given, cwd)
+    if not path or _cut.search(text):
+        return
+    first = max(_number(given, "offset", "start_line"), 1)
+    if found := _gemini(text):
+        yield Read(path, text[found.end() :], int(found[1]), int(found[2]))
+    elif numbered := _unnumbered(text):
+        yield Read(path, *numbered)
+    elif fenced := _fence(text):
+        yield _fenced(path, fenced[2])
+    elif found := _more.search(text):
+        text = text[: found.start()]
+        count = text.count("\n") + 1
+        total = int(found["total"]) if found["total"] else first - 1 + count + int(found["more"])
+        yield Read(path, text, first, total)
+    elif not _number(given, "limit", "end_line"):
+        yield Read(path, text, first, first + text.count("\n"))
+    else:
+        yield Read(path, text, first)
+
+
+def _fenced(path: str, text: str) -> Read:
+    """Return the lines in a fence, with notes where others come before or after them."""
+    first = 1
+    if start := _starting(text):
+        first, text = int(start[1]), text[start.end() :]
+    if cut := _ending(text):
+        return Read(path, text[: cut.start()], first)
+    return Read(path, text, first, first + text.count("\n"))
+
+
+def _unnumbered(text: str) -> tuple[str, int, int] | None:
+    """Return text without its line numbers, the first of them, and the file's number of lines if it is told."""
+    lines: list[str] = []
+    first = expected = 0
+    for line in text.split("\n"):
+        found = _numbered.fullmatch(line.removesuffix("\r"))
+        number = int(found[1]) if found else 0
+        if found and (number == expected or not lines):
+            first = first or number
+            expected = number + 1
+            lines.append(found[2])
+        elif lines:
+            break
+    if not lines or not first:
+        return None
+    told = _lines_in_all.search(text)
+    return "\n".join(lines), first, int(told[1] or told[2]) if told else 0
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def _edits(given: Mapping[str, object], cwd: str) -> Iterator[Edit]:
+    """Yield the replacements of texts by others: one, or a list of them that may name a file each."""
+    whole = _path(given, cwd)
+    changes: dict[str, list[Change]] = {}
+    listed = given.get("edits", given.get("patterns"))
+    if given.get("replace_using_regex") is True:
+        return
+    for one in listed if isinstance(listed, list) else [given]:
+        if not is_object(one):
+            return
+        old, new = _first(one, _OLD), _first(one, _NEW)
+        if old is None or new is None:
+            return
+        every = one.get("replace_all", one.get("replaceAll")) is True
+        named = one.get("paths")
+        paths = [absolute(path, cwd) for path in named if isinstance(path, str)] if isinstance(named, list) else [whole]
+        for path in filter(None, paths):
+            changes.setdefault(path, []).append(Change(old, new, every))
+    for path, made in changes.items():
+        yield Edit(path, tuple(made))
+
+
+def _patched(patch: str, cwd: str) -> Iterator[Action]:
+    for one in parse_patch(patch):
+        path = absolute(one.path, cwd)
+        if one.text is not None:
+            yield Write(path, one.text)
+        elif one.deleted:
+            yield Delete(path)
+        else:
+            if one.changes:
+                yield Edit(path, one.changes)
+            if one.to:
+                yield Move(path, absolute(one.to, cwd))
+
+
+# -- the shell ---------------------------------------------------------------------------------------------------------
+
+_OUTPUT = re.compile(r"(?:Command|Chunk ID|Exit code|Wall time|Script completed).*?\nOutput:\n", re.DOTALL).match
+_range = re.compile(r"(\d+)(?:,(\d+|\$))?p").fullmatch
+_LONGEST_COMMAND = 4096
+_JOINTS = frozenset((";", "&&", "||", "|", "&", ">", ">>", "<", "<<"))
+
+
+def _shell(command: object, output: str, cwd: str) -> Iterator[Action]:
+    """Yield the file that a command printed: ``cat``, ``nl -ba``, ``head``, ``sed -n 'A,Bp'``; or that it patched.
+
+    Only of a command that does nothing else, since of several it is not known where the output of one ends.
+    """
+    words = _words(command)
+    if words[:1] == ["apply_patch"] and len(words) == 2:
+        yield from _patched(words[1], cwd)
+        return
+    if len(words) > 3 and words[0] == "cd" and words[2] == "&&":
+        cwd, words = absolute(words[1], cwd), words[3:]
+    if (asked := _printed(words)) is None or _cut.search(output):
+        return
+    name, first, last = asked
+    text = output[found.end() :] if (found := _OUTPUT(output)) else output
+    if words[0] == "nl":
+        if (numbered := _unnumbered(text)) is None:
+            return
+        text = numbered[0] + "\n"
+    count = text.count("\n")
+    if last and count >= last - first + 1:
+        yield Read(absolute(name, cwd), text.removesuffix("\n"), first)
+    elif text:
+        # there were no more lines
+        yield Read(absolute(name, cwd), text, first, first + count)
+
+
+def _words(command: object) -> list[str]:
+    """Return the words of a command, which may be a list that begins with a shell."""
+    if isinstance(command, list):
+        words = [word for word in command if isinstance(word, str)]
+        if (
+            len(words) != 3
+            or PurePosixPath(words[0]).name not in ("bash", "sh", "zsh")
+            or words[1] not in ("-c", "-lc")
+        ):
+            return words
+        command = words[2]
+    if not isinstance(command, str) or len(command) > _LONGEST_COMMAND:
+        return []
+    try:
+        splitter = shlex.shlex(command, posix=True, punctuation_chars=True)
+        splitter.whitespace_split = True
+        return list(splitter)
+    except ValueError:
+        return []
+
+
+def _printed(words: list[str]) -> tuple[str, int, int] | None:
+    """Return the file that a command prints, and its first and last line (0: the end); None if it does other things."""
+    pipe = words.index("|") if "|" in words else len(words)
+    left, right = words[:pipe], words[pipe + 1 :]
+    if _JOINTS.intersection(left) or _JOINTS.intersection(right):
+        return None
+    match left:
+        case ["cat", name] | ["nl", "-ba", name]:
+            first, last = 1, 0
+        case ["sed", "-n", lines, name] if (found := _range(lines)) and not right:
+            return name, int(found[1]), 0 if found[2] == "$" else int(found[2] or found[1])
+        case ["head", "-n", count, name] | ["head", ("-" | "-n"), count, name] if count.isdecimal() and not right:
+            return name, 1, int(count)
+        case _:
+            return None
+    if name.startswith("-"):
+        return None
+    match right:
+        case []:
+            return name, first, last
+        case ["sed", "-n", lines] if found := _range(lines):
+            return name, int(found[1]), 0 if found[2] == "$" else int(found[2] or found[1])
+        case ["head", "-n", count] if count.isdecimal():
+            return name, 1, int(count)
+        case _:
+            return None

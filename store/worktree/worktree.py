@@ -1,0 +1,93 @@
+"""The worktree of one conversation: how its files were seen and changed, event by event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from store.events.event import Event, Kind
+from store.exporting.steps import CallIds, Step, steps_of
+from store.formats.core.json_view import as_object
+from store.worktree.actions import Action, Delete, Edit, Move, Read, Write, actions_of
+from store.worktree.known import KnownText
+from store.worktree.patches import Change
+
+
+class Seen(Struct, frozen=True):
+    """Lines of a file from ``first`` on that event ``number`` read; ``whole`` is its whole text, None if unknown."""
+
+    path: str
+    number: int
+    text: str
+    first: int
+    whole: str | None
+
+
+class Changed(Struct, frozen=True):
+    """A change of a file by event ``number``, from the whole text ``before`` to that ``after`` it.
+
+    Both are None where they are unknown, or where there is no such file: it ``begins``, or ``ends``, here. ``changes``
+    are those of an edit, each with the number of its first line, 0 if that is unknown.
+    """
+
+    path: str
+    number: int
+    before: str | None
+    after: str | None
+    changes: tuple[tuple[int, Change], ...] = ()
+    begins: bool = False
+    ends: bool = False
+
+
+class Worktree:
+    """Follows a conversation's calls; :meth:`take` is given its events in order."""
+
+    def __init__(self, cwd: str = "") -> None:
+        self._cwd = cwd
+        self._ids = CallIds()
+        self._calls: dict[str, Step] = {}
+        self._files: dict[str, KnownText] = {}
+
+    def take(self, number: int, event: Event) -> Iterator[Seen | Changed]:
+        """Yield the files that event ``number`` read and changed."""
+        original = _original(event.native)
+        for step in steps_of(number, event):
+            if step.kind is Kind.TOOL_CALL:
+                self._calls[self._ids.call(number, step.id, step.tool)] = step
+            elif step.kind is Kind.TOOL_RESULT and (own := self._ids.result(step.id, step.tool)):
+                for action in actions_of(self._calls.pop(own), step, self._cwd):
+                    if isinstance(action, Edit) and original is not None:
+                        self._files.setdefault(action.path, KnownText()).write(original)
+                    yield from self._act(number, action)
+
+    def _act(self, number: int, action: Action) -> Iterator[Seen | Changed]:
+        path = action.path
+        begins = path not in self._files
+        file = self._files.setdefault(path, KnownText())
+        before = file.whole
+        match action:
+            case Read(text=text, first=first, total=total):
+                file.see(text, first, total)
+                yield Seen(path, number, text, first, file.whole)
+            case Write(text=text):
+                file.write(text)
+                yield Changed(path, number, before, text, begins=begins)
+            case Edit(changes=changes):
+                places = tuple((file.line_of(change), change) for change in changes)
+                file.change(changes)
+                yield Changed(path, number, before, file.whole, places)
+            case Move(to=to):
+                self._files[to] = self._files.pop(path)
+                yield Changed(path, number, before, None, ends=True)
+                yield Changed(to, number, None, before, begins=True)
+            case Delete():
+                del self._files[path]
+                yield Changed(path, number, before, None, ends=True)
+
+
+def _original(record: object) -> str | None:
+    """Return the whole text that Claude Code's record of an edit has of the file before it."""
+    told = as_object(as_object(record).get("toolUseResult"))
+    texts = (told.get(key) for key in ("originalFile", "originalFileContents"))
+    return next((text for text in texts if isinstance(text, str)), None)

@@ -1,0 +1,481 @@
+"""The coding agents that the tests here run: what each is installed from, told, asked and resumed with.
+
+CONVFS_TOOLS names a directory that they are installed into, once, from npm and PyPI, each in a folder of its name and
+version. Nothing of it is run elsewhere: an agent has a home of its own, and a model on this machine alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.agents.model import Call, Model
+from tests.forked import run
+from tests.fusefs.cli.user import User
+
+PLACE = os.environ.get("CONVFS_TOOLS")
+"""Where the tools are installed, or are to be; None: they are not run."""
+
+SECONDS = 120
+INSTALL_SECONDS = 500
+
+_QUIET = {
+    "LC_ALL": "C.UTF-8",
+    "NO_COLOR": "1",
+    "DO_NOT_TRACK": "1",
+    # nothing but this machine: nobody listens at port 9
+    "HTTP_PROXY": "http://127.0.0.1:9",
+    "HTTPS_PROXY": "http://127.0.0.1:9",
+    "NO_PROXY": "127.0.0.1,localhost",
+    "npm_config_registry": "http://127.0.0.1:9",
+    "npm_config_fetch_retries": "0",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Tool:
+    """One of them. ``{address}``, ``{question}``, ``{session}``, ``{path}`` and ``{work}`` in texts are filled in.
+
+    ``session`` is found in the name of a session's file by the regular expression ``named``. ``sessions`` is where
+    they lie below a home, ``format`` how convfs calls them, ``form`` the ``--format`` that an export for the tool has,
+    and ``exported`` the directory that such an export goes to.
+    """
+
+    name: str
+    registry: str
+    package: str
+    version: str
+    program: str
+    format: str
+    sessions: str
+    ask: Sequence[str]
+    resume: Sequence[str]
+    shell: Call | None
+    """The tool's call of a shell; ``{command}`` is filled in. None: its model calls nothing."""
+    resume_one: Sequence[str] = ()
+    """How a session is resumed that is named; empty: only the last one is."""
+    named: str = r"(?P<session>.*)"
+    pattern: str = "**/*.jsonl"
+    form: str = ""
+    exported: str = ""
+    native: str = ""
+    """The name of its directory in ``.convfs/native``, if it has one."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    """What its home holds before it runs."""
+    rewrites: bool = False
+    """Whether it writes all messages anew when it resumes, which begins another file in another minute, and then
+    sends results again, all by itself."""
+    beside: Sequence[str] = ()
+    """What else it needs of the same registry, as a newer node."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    def call(self, command: str) -> Call:
+        """Return the call that runs a command in a shell."""
+        assert self.shell is not None
+        filled = {key: _filled(value, command=command) for key, value in self.shell.arguments.items()}
+        return Call(self.shell.name, filled)
+
+    @property
+    def folder(self) -> Path:
+        """Where it is installed."""
+        assert PLACE is not None
+        return Path(PLACE).expanduser().absolute() / f"{self.name}@{self.version}"
+
+    @property
+    def programs(self) -> Path:
+        return self.folder / ("node_modules/.bin" if self.registry == "npm" else "bin")
+
+    def install(self) -> None:
+        """Install it unless that has been done."""
+        if (self.programs / self.program).exists():
+            return
+        with _alone():
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.mkdir(parents=True)
+            if self.registry == "npm":
+                wanted = [f"{self.package}@{self.version}", *self.beside]
+                _run(["npm", "install", "--no-audit", "--no-fund", "--prefix", str(self.folder), *wanted], self.folder)
+            else:
+                _run([sys.executable, "-m", "venv", str(self.folder)], self.folder)
+                wanted = [f"{self.package}=={self.version}", *self.beside]
+                _run([str(self.folder / "bin/pip"), "install", "--quiet", *wanted], self.folder)
+        assert (self.programs / self.program).exists(), f"{self.package} brings no {self.program}"
+
+
+def _run(command: Sequence[str], folder: Path) -> None:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=INSTALL_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Let one agent run at a time, of all processes that test: each takes hundreds of megabytes."""
+    assert PLACE is not None
+    place = Path(PLACE).expanduser()
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _filled(text: object, **values: object) -> object:
+    if not isinstance(text, str):
+        return text
+    return re.sub(r"\{(\w+)\}", lambda found: str(values.get(found[1], found[0])), text)
+
+
+class Home(User):
+    """Somebody who has one agent, and convfs. ``work`` is the directory that is worked in."""
+
+    daemon: subprocess.Popen[bytes]
+    """The one that their store was mounted by last."""
+
+    def __init__(self, directory: Path, tool: Tool, model: Model) -> None:
+        super().__init__(directory)
+        self.tool = tool
+        self.model = model
+        self.work = self.home / "work"
+        self.work.mkdir()
+        for name, text in tool.files.items():
+            path = self.home / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text.replace("{address}", model.address))
+
+    def convfs(self, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run ``convfs`` where is worked: some agents keep their sessions there."""
+        own = self.environment | environment
+        return run("fusefs.cli", *arguments, directory=self.work, environment=own, timeout=SECONDS)
+
+    @property
+    def sessions(self) -> list[Path]:
+        """The files of its sessions, in the order in which they were written to."""
+        found = (self.home / self.tool.sessions).glob(self.tool.pattern)
+        return sorted((path for path in found if path.is_file()), key=lambda path: path.stat().st_mtime_ns)
+
+    @property
+    def session(self) -> Path:
+        """The file of its only session."""
+        [path] = self.sessions
+        return path
+
+    def ask(self, question: str, *words: str) -> str:
+        """Begin a session and return what the agent prints."""
+        return self.tell([*self.tool.ask, *words], question)
+
+    def resume(self, question: str, path: Path | None = None) -> str:
+        """Go on in the last session, or in the one at ``path`` if the tool can be told, and return what it prints."""
+        return self.tell(self.resuming(path), question, path)
+
+    def wait_a_minute(self) -> None:
+        """Have the last session be as if begun in another minute than this, for an agent to which that matters."""
+        if self.tool.rewrites:
+            path = self.sessions[-1]
+            path.rename(path.with_name(re.sub(r"T\d\d-\d\d-", "T00-00-", path.name)))
+
+    def resuming(self, path: Path | None) -> Sequence[str]:
+        """Return the words that resume a session."""
+        return self.tool.resume_one if path and self.tool.resume_one else self.tool.resume
+
+    def tell(self, words: Sequence[str], question: str, path: Path | None = None) -> str:
+        """Run the agent to its end, and return what it prints."""
+        with self.running(words, question, path) as process:
+            out, err = process.communicate(timeout=SECONDS)
+        assert process.returncode == 0, (out, err, [one.path for one in self.model.asked])
+        return out
+
+    @contextmanager
+    def running(self, words: Sequence[str], question: str, path: Path | None = None) -> Iterator[subprocess.Popen[str]]:
+        """Run the agent as long as the block, or until it ends; it is killed then, with all that it began."""
+        with _alone():
+            process = subprocess.Popen(
+                self.command(words, question, path),
+                env=self.agents_environment,
+                cwd=self.work,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+            try:
+                yield process
+            finally:
+                kill(process)
+
+    def command(self, words: Sequence[str], question: str, path: Path | None = None) -> list[str]:
+        found = re.fullmatch(self.tool.named, path.stem) if path else None
+        values = {"question": question, "work": self.work, "path": path, "session": found and found["session"]}
+        return [str(self.tool.programs / self.tool.program), *(str(_filled(word, **values)) for word in words)]
+
+    @property
+    def agents_environment(self) -> dict[str, str]:
+        own = {key: str(_filled(value, address=self.model.address)) for key, value in self.tool.environment.items()}
+        paths = f"{self.tool.programs}{os.pathsep}{os.environ['PATH']}"
+        return {"HOME": str(self.home), "PATH": paths, **_QUIET, **own}
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """End an agent at once, and what it began."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=SECONDS)
+
+
+_CODEX = ("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
+_GEMINI = ("-m", "gemini-2.5-pro", "--approval-mode", "yolo")
+_PI = ("--provider", "mine", "--model", "m")
+_PI_MODEL = {"id": "m", "name": "m", "input": ["text", "image"], "contextWindow": 99999, "maxTokens": 999}
+_PI_PROVIDER = {"baseUrl": "{address}/v1", "apiKey": "x", "api": "openai-completions", "models": [_PI_MODEL]}
+_OPENCODE = {
+    "autoupdate": False,
+    "share": "disabled",
+    "model": "mine/m",
+    "small_model": "mine/m",
+    "provider": {
+        "mine": {
+            "npm": "@ai-sdk/openai-compatible",
+            "name": "mine",
+            "options": {"baseURL": "{address}/v1", "apiKey": "x"},
+            "models": {"m": {"name": "m"}},
+        }
+    },
+}
+_AIDER = (
+    *("--model", "openai/m", "--no-git", "--yes-always", "--no-check-update"),
+    *("--analytics-disable", "--no-show-model-warnings"),
+)
+_QWEN = ("--auth-type", "openai", "--approval-mode", "yolo")
+
+TOOLS = (
+    Tool(
+        name="claude-code",
+        registry="npm",
+        package="@anthropic-ai/claude-code",
+        version="2.1.330",
+        program="claude",
+        format="claude-code",
+        sessions=".claude/projects",
+        ask=["--allowedTools", "Bash,Read,Agent", "-p", "{question}"],
+        resume=["--allowedTools", "Bash,Read,Agent", "--continue", "-p", "{question}"],
+        resume_one=["--allowedTools", "Bash,Read,Agent", "--resume", "{session}", "-p", "{question}"],
+        shell=Call("Bash", {"command": "{command}", "description": "Say it"}),
+        form="claude-code",
+        exported=".claude",
+        native="claude-code",
+        environment={
+            "ANTHROPIC_BASE_URL": "{address}",
+            "ANTHROPIC_API_KEY": "sk-ant-x",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_TELEMETRY": "1",
+            "DISABLE_AUTOUPDATER": "1",
+        },
+    ),
+    Tool(
+        name="codex",
+        registry="npm",
+        package="@openai/codex",
+        version="0.169.0",
+        program="codex",
+        format="codex",
+        sessions=".codex/sessions",
+        ask=[*_CODEX, "{question}"],
+        resume=[*_CODEX, "resume", "--last", "{question}"],
+        resume_one=[*_CODEX, "resume", "{session}", "{question}"],
+        named=r"rollout-.{19}-(?P<session>.*)",
+        shell=Call("exec_command", {"cmd": "{command}"}),
+        form="codex",
+        exported=".codex",
+        native="codex",
+        environment={"KEY": "x"},
+        files={
+            ".codex/config.toml": 'model = "m"\nmodel_provider = "mine"\ncheck_for_update_on_startup = false\n'
+            '[analytics]\nenabled = false\n[model_providers.mine]\nname = "mine"\n'
+            'base_url = "{address}/v1"\nwire_api = "responses"\nenv_key = "KEY"\n'
+        },
+    ),
+    Tool(
+        name="gemini-cli",
+        registry="npm",
+        package="@google/gemini-cli",
+        version="0.61.0",
+        program="gemini",
+        format="gemini-cli",
+        sessions=".gemini/tmp",
+        ask=[*_GEMINI, "-p", "{question}"],
+        resume=[*_GEMINI, "--resume", "latest", "-p", "{question}"],
+        pattern="*/chats/*.jsonl",
+        rewrites=True,
+        shell=Call("run_shell_command", {"command": "{command}"}),
+        form="gemini-cli",
+        exported=".gemini",
+        native="gemini-cli",
+        environment={
+            "GEMINI_API_KEY": "x",
+            "GOOGLE_GEMINI_BASE_URL": "{address}",
+            "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        },
+        files={
+            ".gemini/settings.json": json.dumps(
+                {
+                    "security": {"auth": {"selectedType": "gemini-api-key"}},
+                    "privacy": {"usageStatisticsEnabled": False},
+                    "general": {"enableAutoUpdate": False, "disableAutoUpdate": True},
+                }
+            )
+        },
+    ),
+    Tool(
+        name="pi",
+        registry="npm",
+        package="@mariozechner/pi-coding-agent",
+        version="0.73.1",
+        program="pi",
+        format="pi",
+        sessions=".pi/agent/sessions",
+        ask=[*_PI, "-p", "{question}"],
+        resume=[*_PI, "--continue", "-p", "{question}"],
+        resume_one=[*_PI, "--session", "{path}", "-p", "{question}"],
+        shell=Call("bash", {"command": "{command}"}),
+        form="pi",
+        exported=".pi/agent",
+        native="pi",
+        environment={"PI_OFFLINE": "1"},
+        files={".pi/agent/models.json": json.dumps({"providers": {"mine": _PI_PROVIDER}})},
+    ),
+    Tool(
+        name="oh-my-pi",
+        registry="npm",
+        package="@oh-my-pi/pi-coding-agent",
+        version="18.2.3",
+        program="omp",
+        format="pi",
+        sessions=".omp/agent/sessions",
+        ask=[*_PI, "-p", "{question}"],
+        resume=[*_PI, "--continue", "-p", "{question}"],
+        resume_one=[*_PI, "--session", "{path}", "-p", "{question}"],
+        shell=Call("bash", {"command": "{command}"}),
+        form="oh-my-pi",
+        exported=".omp/agent",
+        environment={"PI_OFFLINE": "1"},
+        # JSON is YAML, too
+        files={".omp/agent/models.yml": json.dumps({"providers": {"mine": _PI_PROVIDER}})},
+        beside=["bun@1.4.5"],
+    ),
+    Tool(
+        name="opencode",
+        registry="npm",
+        package="opencode-ai",
+        version="1.18.33",
+        program="opencode",
+        format="opencode",
+        sessions=".local/share/opencode",
+        ask=["run", "{question}"],
+        resume=["run", "--continue", "{question}"],
+        pattern="opencode.db",
+        shell=Call("bash", {"command": "{command}", "description": "Say it"}),
+        environment={
+            "OPENCODE_DISABLE_MODELS_FETCH": "1",
+            "OPENCODE_DISABLE_AUTOUPDATE": "1",
+            "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+            "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+        },
+        files={".config/opencode/opencode.json": json.dumps(_OPENCODE)},
+    ),
+    Tool(
+        name="qwen-code",
+        registry="npm",
+        package="@qwen-code/qwen-code",
+        version="0.24.4",
+        program="qwen",
+        format="",
+        sessions=".qwen/projects",
+        ask=[*_QWEN, "-p", "{question}"],
+        resume=[*_QWEN, "--continue", "-p", "{question}"],
+        pattern="*/chats/*.jsonl",
+        shell=Call("run_shell_command", {"command": "{command}", "is_background": False}),
+        environment={"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": "{address}/v1", "OPENAI_MODEL": "m"},
+        beside=["node@22.23.3"],
+    ),
+    Tool(
+        name="llm",
+        registry="pypi",
+        package="llm",
+        version="0.36",
+        program="llm",
+        format="llm-logs",
+        sessions=".config/io.datasette.llm",
+        ask=["-m", "m", "{question}"],
+        resume=["--continue", "-m", "m", "{question}"],
+        pattern="logs.db",
+        shell=None,
+        environment={"OPENAI_API_KEY": "x"},
+        files={
+            ".config/io.datasette.llm/extra-openai-models.yaml": "- model_id: m\n  model_name: m\n"
+            "  api_base: {address}/v1\n"
+        },
+    ),
+    Tool(
+        name="aider",
+        registry="pypi",
+        package="aider-chat",
+        version="0.86.2",
+        program="aider",
+        format="aider",
+        sessions="work",
+        ask=[*_AIDER, "--message", "{question}"],
+        resume=[*_AIDER, "--restore-chat-history", "--message", "{question}"],
+        pattern=".aider.chat.history.md",
+        shell=None,
+        environment={
+            "OPENAI_API_KEY": "x",
+            "OPENAI_API_BASE": "{address}/v1",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            "AIDER_SHOW_RELEASE_NOTES": "false",
+        },
+    ),
+)
+
+MINI = Tool(
+    name="mini-swe-agent",
+    registry="pypi",
+    package="mini-swe-agent",
+    version="2.4.6",
+    program="mini",
+    format="swe-agent",
+    sessions="work",
+    ask=["-m", "openai/m", "-y", "--exit-immediately", "-o", "{work}/out.traj.json", "-t", "{question}"],
+    resume=[],
+    pattern="*.traj.json",
+    shell=Call("bash", {"command": "{command}"}),
+    environment={
+        "OPENAI_API_KEY": "x",
+        "OPENAI_API_BASE": "{address}/v1",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "MSWEA_CONFIGURED": "true",
+        "MSWEA_COST_TRACKING": "ignore_errors",
+    },
+    # which litellm wants, and does not say so
+    beside=["mcp==2.3.0"],
+)
+"""It cannot resume."""

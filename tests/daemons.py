@@ -1,0 +1,20 @@
+"""What daemons in processes of their own log: it is logged here, too, where tests that expect nothing fail of it."""
+
+import logging
+import re
+from pathlib import Path
+
+_LINE = re.compile(r"^[-0-9]+ [:,0-9]+ (WARNING|ERROR|CRITICAL) ")
+
+
+def said(text: str) -> None:
+    """Log what a daemon wrote to standard error; lines of commands themselves are no log."""
+    for line in text.splitlines():
+        if not line.startswith(("Serving ", "convfs: ")):
+            logging.getLogger("daemon").warning("%s", line)
+
+
+def wrote(log: Path) -> None:
+    """Log the warnings in the log of a mount, or worse."""
+    if log.exists():
+        said("\n".join(line for line in log.read_text().splitlines() if _LINE.match(line)))

@@ -1,0 +1,27 @@
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fusefs.tree.mounting import Mounted, add, assistant, can_mount, mounted, new_store, user, work_directory
+
+
+@pytest.fixture
+def store_path() -> Iterator[Path]:
+    """A place for a store on the disk that mounts are on too."""
+    if not can_mount():
+        pytest.skip("/dev/fuse or fusermount3 is not there")
+    directory = Path(tempfile.mkdtemp(prefix="store-", dir=work_directory()))
+    yield directory / "store"
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def mount(store_path: Path) -> Iterator[Mounted]:
+    """A mount of one conversation, ``TALK``, in which three things are said."""
+    with new_store(store_path) as store:
+        add(store, [user("first", 1), assistant("second", 2), user("third", 3)])
+    with mounted(store_path) as here:
+        yield here

@@ -1,0 +1,56 @@
+from collections.abc import Iterator
+
+import pytest
+
+from fusefs.text.render import FileRenderer
+from store.conversations.named import find_named
+from store.errors import NotFound, UsageError
+from store.store import Store
+
+NAMES = [
+    ("shop", "2026-03-05-fix-the-login-bug", "Fix the login bug"),
+    ("shop", "2026-03-06-fix-the-cart", "Fix the cart"),
+    ("home", "2026-03-07-water-the-roses", "Water the roses, and the Thyme"),
+    ("home", "undated-roses", "Roses"),
+]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with Store.open(tmp_path_factory.mktemp("store"), renderer=FileRenderer()) as store:
+        for project, name, title in NAMES:
+            store.contexts.create(metadata={"project": project, "name": name, "title": title})
+        yield store
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("2", "2026-03-06-fix-the-cart"),
+        ("shop/2026-03-06-fix-the-cart", "2026-03-06-fix-the-cart"),
+        ("2026-03-06-fix-the-cart", "2026-03-06-fix-the-cart"),
+        ("2026-03-06", "2026-03-06-fix-the-cart"),
+        ("shop/fix-the-l", "2026-03-05-fix-the-login-bug"),
+        ("fix-the-l", "2026-03-05-fix-the-login-bug"),
+        ("LOGIN fix", "2026-03-05-fix-the-login-bug"),
+        ("thyme", "2026-03-07-water-the-roses"),
+        ("roses", "undated-roses"),
+        ("@latest", "undated-roses"),
+        ("@-1", "undated-roses"),
+        ("@-4", "2026-03-05-fix-the-login-bug"),
+    ],
+)
+def test_a_conversation_is_found_by_whatever_is_known_of_it(store: Store, text: str, name: str) -> None:
+    assert find_named(store.library, text).name == name
+
+
+@pytest.mark.parametrize("text", ["fix-the", "fix", "the"])
+def test_what_may_be_several_is_told_with_their_names(store: Store, text: str) -> None:
+    with pytest.raises(UsageError, match=r"several conversations: say which \(.*shop/2026-03-06-fix-the-cart"):
+        find_named(store.library, text)
+
+
+@pytest.mark.parametrize("text", ["nothing", "", " ", "shop/", "99", "@-5", "@-0", "@x", "shop/roses", "%", "_ogin"])
+def test_what_is_none_is_told(store: Store, text: str) -> None:
+    with pytest.raises(NotFound, match="ls"):
+        find_named(store.library, text)

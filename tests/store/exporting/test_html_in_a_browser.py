@@ -1,0 +1,150 @@
+"""Exported pages as a browser shows them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from store.exporting.export import export
+from store.store import Store
+from tests.store.exporting.browser import Page, browser, program
+from tests.store.exporting.talks import Talk, shop
+from tests.store.exporting.test_forms import HOSTILE
+
+pytestmark = pytest.mark.skipif(program() is None, reason="no Chromium is installed")
+
+PHONE = (360, 740)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser(tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+def exported(store: Store, folder: Path, talk: Talk) -> Path:
+    (path,) = export(store, talk.bring(store), folder / "out", "html").files
+    return path
+
+
+def check_quiet(page: Page, path: Path) -> None:
+    """Check that a page asked for nothing but itself, ran nothing, and gave the browser nothing to complain of."""
+    assert [url for url in page.requests if not url.startswith("data:image/")] == [path.as_uri()]
+    assert page.complaints == []
+    assert page.dialogs == []
+
+
+def luminance(color: str) -> float:
+    """Return how bright a colour, as ``rgb(1, 2, 3)``, is to the eye, from 0 to 1."""
+    parts = [int(part) / 255 for part in color.removeprefix("rgb(").removesuffix(")").split(",")]
+    red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_a_page_that_does_something_is_noticed(page: Page, tmp_path: Path) -> None:
+    """What the other tests find nothing of would be found."""
+    path = tmp_path / "bad.html"
+    path.write_text('<img src="http://127.0.0.1:9/a.png"><script>alert("run")</script><script>nothing()</script>')
+    page.open(path)
+    assert "http://127.0.0.1:9/a.png" in page.requests
+    assert page.dialogs == ["run"]
+    assert any("Uncaught" in text for text in page.complaints)
+
+
+def test_on_a_phone(page: Page, store: Store, tmp_path: Path) -> None:
+    talk = shop(tmp_path)
+    wide = "x" * 400
+    table = "|a|b|\n|-|-|\n" + f"|{'cell ' * 40}|{wide}|\n"
+    talk.says(f"# Heading\n\n{wide}\n\n```\n{wide}\n```\n\n{table}\n\n> quote\n\n1. one\n")
+    talk.calls("wide", wide, {"command": f"{wide}\n{wide}"})
+    talk.returns("wide", wide)
+    path = exported(store, tmp_path, talk)
+    page.open(path, *PHONE)
+    check_quiet(page, path)
+    page.value("document.querySelectorAll('details').forEach(details => details.open = true)")
+    assert page.value("document.documentElement.clientWidth") == PHONE[0]
+    # nothing leads beyond the side of the screen
+    assert page.value("document.documentElement.scrollWidth") == PHONE[0]
+    beyond = (
+        "[...document.querySelectorAll('article, pre, h1, p, img')].filter(e => e.getBoundingClientRect().right > 360)"
+    )
+    assert page.value(f"{beyond}.filter(e => !e.closest('table')).length") == 0
+    assert page.value("parseFloat(getComputedStyle(document.querySelector('.text')).fontSize)") >= 16
+
+
+def test_what_tools_did_is_folded_up_until_it_is_asked_for(page: Page, store: Store, tmp_path: Path) -> None:
+    path = exported(store, tmp_path, shop(tmp_path))
+    page.open(path, *PHONE)
+    assert page.is_seen("#e1 .text")
+    for number in (2, 4, 5, 6, 7):
+        assert page.is_seen(f"#e{number} summary")
+        assert not page.is_seen(f"#e{number} details > :nth-child(2)")
+    page.click("#e5 summary")
+    assert page.is_seen("#e5 pre")
+    assert "return" in page.value("document.querySelector('#e5').innerText")
+    page.click("#e5 summary")
+    assert not page.is_seen("#e5 pre")
+    assert page.value("document.querySelector('#e9 img').naturalWidth") == 1
+    check_quiet(page, path)
+
+
+def test_light_and_dark(page: Page, store: Store, tmp_path: Path) -> None:
+    talk = shop(tmp_path)
+    talk.says("See [there](http://example.org/) and `code`.")
+    path = exported(store, tmp_path, talk)
+
+    def brightness() -> float:
+        """Return how bright the page is; whatever stands on it can be read."""
+        told = page.value(
+            "['body', 'article .text', '.about', 'article header', 'pre', 'figcaption', '.text a', '.text code']"
+            ".map(s => document.querySelector(s)).map(e => { let b = e; while (b && getComputedStyle(b).backgroundColor"
+            " === 'rgba(0, 0, 0, 0)') b = b.parentElement;"
+            " return [getComputedStyle(e).color, getComputedStyle(b).backgroundColor]; })"
+        )
+        for ink, paper in told:
+            dim, bright = sorted((luminance(ink), luminance(paper)))
+            assert (bright + 0.05) / (dim + 0.05) >= 4.5, (ink, paper)
+        return luminance(told[0][1])
+
+    page.open(path, scheme="light")
+    assert brightness() > 0.8
+    page.click("#dark")
+    assert brightness() < 0.1
+    page.open(path, scheme="dark")
+    assert brightness() < 0.1
+    page.click("#light")
+    assert brightness() > 0.8
+    page.click("#auto")
+    assert brightness() < 0.1
+    check_quiet(page, path)
+
+
+def test_hostile_content_does_nothing(page: Page, store: Store, tmp_path: Path) -> None:
+    talk = Talk(tmp_path)
+    talk.user(HOSTILE)
+    talk.thinks(HOSTILE)
+    talk.says(HOSTILE)
+    talk.says(f'```html\n{HOSTILE}\n```\n\n<svg onload=alert(4)>\n\n<http://x.test/"onmouseover=alert(5)>')
+    talk.calls("a", HOSTILE, {"command": HOSTILE + "\n", HOSTILE: HOSTILE})
+    talk.returns("a", HOSTILE)
+    path = exported(store, tmp_path, talk)
+    page.open(path)
+    page.value("document.querySelectorAll('details').forEach(details => details.open = true)")
+    page.value("document.querySelectorAll('a, b, img').forEach(e => e.dispatchEvent(new MouseEvent('mouseover')))")
+    check_quiet(page, path)
+    assert page.value("document.querySelectorAll('script, svg, iframe, article style').length") == 0
+    assert page.value("document.querySelectorAll('article').length") == 6
+    # the tool's name, the line that stands for what is folded up, and that
+    assert page.value("document.querySelector('#e6').innerText").count("alert(1)") == 3
+
+
+def test_the_policy_holds_even_where_something_got_in(page: Page, store: Store, tmp_path: Path) -> None:
+    path = exported(store, tmp_path, shop(tmp_path))
+    holes = '<script>alert(1)</script><img src="http://127.0.0.1:9/a.png" onerror="alert(2)"><style>p {}</style>'
+    path.write_text(path.read_text().replace("</main>", f"{holes}</main>"))
+    page.open(path)
+    assert page.dialogs == []
+    assert not any("127.0.0.1" in url for url in page.requests) or any(
+        "Content Security" in one for one in page.complaints
+    )
+    assert len([text for text in page.complaints if "Content Security Policy" in text]) >= 3

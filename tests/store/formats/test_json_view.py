@@ -1,0 +1,69 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.formats.core.json_view import Decoded, decode, pretty, scalar
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(JSON)
+def test_what_python_writes_is_read_back(value: object) -> None:
+    decoded = decode(json.dumps(value).encode())
+    assert decoded is not None
+    assert decoded.value == value
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(payload: bytes) -> None:
+    decoded = decode(payload)
+    if decoded is not None:
+        pretty(decoded.value).encode()
+
+
+@pytest.mark.parametrize(
+    ("payload", "value", "lossy"),
+    [
+        (b'{"a": 1}\r', {"a": 1}, False),
+        (b'\xef\xbb\xbf{"a": 1}', {"a": 1}, False),
+        (b'\0\0\0\0{"a": 1}', {"a": 1}, False),
+        (b'{"a": 1, "a": 2}', {"a": 2}, False),
+        (b"123456789012345678901234567890", 123456789012345678901234567890, False),
+        (b'"\\ud83d\\ude00"', "\U0001f600", False),
+        (b'"\\ud800 x"', "\ufffd x", True),
+        (b'"\xff\xfe"', "\ufffd\ufffd", True),
+        (b'{"\\udfff": NaN}', {"\ufffd": "NaN"}, True),
+        (b"[1e999]", ["1e999"], True),
+        (b'"\xef\xbf\xbd"', "\ufffd", False),
+        (b'"raw\ttab"', "raw\ttab", False),
+    ],
+)
+def test_what_strict_parsers_refuse(payload: bytes, value: object, lossy: bool) -> None:
+    assert decode(payload) == Decoded(value, lossy)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b" \r\n", b"\0" * 300, b'{"a": 1', b'{"a": 1}{"b": 2}', b"hello", b"[" * 5000, b'{"a": "\xff', b"9" * 5000],
+)
+def test_what_is_not_one_document_is_nothing(payload: bytes) -> None:
+    decoded = decode(payload)
+    assert decoded is None or payload == b"9" * 5000
+
+
+def test_pretty_keeps_text_as_it_is() -> None:
+    assert pretty({"a": ["ü", {}], "b": []}) == '{\n  "a": [\n    "ü",\n    {}\n  ],\n  "b": []\n}'
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("a", "a"), ("", None), ("a\nb", None), ("x" * 201, None), (3, 3), (False, False), (None, None), ([], None)],
+)
+def test_what_fits_in_a_header(value: object, shown: object) -> None:
+    assert scalar(value) == shown

@@ -1,0 +1,71 @@
+"""Sessions of Codex in a store: documents of the first one, edited and exported; forks."""
+
+import json
+from pathlib import Path
+
+from store.editing.editor import DELETED, Editor
+from store.events.event import Kind
+from store.store import Store
+from tests.store.editing.measured import check_branch
+from tests.store.formats.rollouts import TIME, event, item, message, meta, written
+from tests.store.formats.test_codex_document import ITEMS, NAME, WHO, document
+from tests.store.importing.sessions import exported, imported
+
+
+def test_what_is_deleted_of_a_document_leaves_one(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(document())
+    imported(store, path)
+    [conversation] = store.library.conversations()
+    assert (conversation.title, conversation.records) == ("Fix the login", 4)
+    with exported(store, conversation) as files:
+        assert files == {NAME: document()}
+    for number, left in ((2, ITEMS[1:]), (3, [])):
+        Editor(store).edit(conversation.id, {number: DELETED})
+        with exported(store, store.library.conversation(conversation.id)) as files:
+            assert json.loads(files[NAME]) == {"session": WHO, "items": left}
+
+
+def test_a_fork_has_its_parent_turns(store: Store, tmp_path: Path) -> None:
+    """Also where the first lines, which name the sessions, hold what the model is told, and so are shown."""
+    told = {"base_instructions": {"text": "Be brief."}}
+    parent = [meta(**told), *(message("user", f"question {number}") for number in range(8))]
+    copies = [{**record, "timestamp": "2026-05-01T10:00:00.000Z"} for record in parent]
+    own = meta(**told | {"id": "019d9999-8e2e-7e83-8d90-640dce44d5f9", "forked_from_id": parent_id(parent)})
+    fork = [own, *copies, item("message", role="assistant", content=[{"type": "output_text", "text": "An answer."}])]
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    for number, records in enumerate((parent, fork)):
+        path = folder / f"rollout-{TIME[:19].replace(':', '-')}-{number}.jsonl"
+        path.write_bytes(written(*records))
+        imported(store, path)
+    first, second = sorted(store.library.conversations(), key=lambda conversation: conversation.id)
+    assert store.files.turns.count == len(parent) + 2
+    assert store.records.runs(second.head) == ((1, len(parent) + 2),)
+    for conversation, records in ((first, parent), (second, fork)):
+        with exported(store, conversation) as files:
+            assert list(files.values()) == [written(*records)]
+
+
+def test_what_repeats_itself_is_told_apart_as_it_grows(store: Store, tmp_path: Path) -> None:
+    records = [meta()]
+    path = tmp_path / f"rollout-{TIME[:19].replace(':', '-')}-0.jsonl"
+    for _ in range(3):
+        for record in (
+            message("user", "continue"),
+            event("user_message", message="continue"),
+            message("assistant", "On."),
+        ):
+            records.append(record)
+            path.write_bytes(written(*records))
+            imported(store, path)
+    [conversation] = store.library.conversations()
+    check_branch(store, conversation.head)
+    kinds = [row.kind for row in store.records.rows(conversation.head)]
+    assert kinds.count(Kind.USER) == kinds.count(Kind.ASSISTANT) == 3
+
+
+def parent_id(records: list[dict[str, object]]) -> object:
+    payload = records[0]["payload"]
+    assert isinstance(payload, dict)
+    return payload["id"]

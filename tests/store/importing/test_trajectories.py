@@ -1,0 +1,196 @@
+"""Files that a tool writes anew as they grow: what is new is added, and each edit goes back alone."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from store.conversations.contexts import Append
+from store.editing.editor import DELETED, Editor
+from store.events.event import Event, Kind
+from store.formats.registry import lens_for
+from store.store import Store
+from tests.store.importing.sessions import by_source, exported, imported, native, payloads
+
+ASKED = {"role": "user", "content": "Why does the login fail?"}
+TOLD = {"role": "assistant", "content": "It returns nothing."}
+MORE = {"role": "user", "content": "Fix it."}
+
+
+def write(path: Path, value: object, indent: int | None = 2) -> Path:
+    path.write_text(json.dumps(value, indent=indent))
+    return path
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_an_array_that_is_written_anew_grows(store: Store, tmp_path: Path, indent: int | None) -> None:
+    path = write(tmp_path / "talk.json", {"model": "m", "messages": [ASKED, TOLD], "max_tokens": 9}, indent)
+    imported(store, path)
+    first = by_source(store, path)
+    write(path, {"model": "m", "messages": [ASKED, TOLD, MORE], "max_tokens": 10}, indent)
+    report = imported(store, path)
+    assert (report.imported, report.grown, report.records) == (0, 1, 1)
+    assert native(store, path) == path.read_bytes()
+    assert by_source(store, path).id == first.id
+    assert [json.loads(payload) for payload in payloads(store, path)] == [ASKED, TOLD, MORE]
+    assert imported(store, path).unchanged == 1
+
+
+def test_a_message_that_is_added_by_hand_stands_in_the_array(store: Store, tmp_path: Path) -> None:
+    path = write(tmp_path / "talk.json", {"messages": [ASKED, TOLD], "max_tokens": 9})
+    imported(store, path)
+    lens = lens_for("api.message.v1")
+    written = lens.compose(Kind.USER, "Fix it.", payloads(store, path)[-1], 0)
+    Editor(store).append(by_source(store, path).id, [Append(written, "api.message.v1")])
+    assert native(store, path).decode() == json.dumps({"messages": [ASKED, TOLD, MORE], "max_tokens": 9}, indent=2)
+
+
+@pytest.mark.parametrize("deleted", [{1}, {2}, {3}, {1, 2}, {2, 3}, {1, 2, 3}])
+def test_what_stands_around_deleted_messages_stays(store: Store, tmp_path: Path, deleted: set[int]) -> None:
+    value = {"system": "Be brief.", "messages": [ASKED, TOLD, MORE], "max_tokens": 9}
+    path = write(tmp_path / "talk.json", value)
+    imported(store, path)
+    Editor(store).edit(by_source(store, path).id, dict.fromkeys({number + 1 for number in deleted}, DELETED))
+    left = [message for number, message in enumerate((ASKED, TOLD, MORE), 1) if number not in deleted]
+    assert json.loads(native(store, path)) == value | {"messages": left}
+
+
+RUN = {
+    "environment": "main",
+    "trajectory": [{"action": "ls", "observation": "a.py", "response": "I look.", "thought": "I look."}],
+    "history": [
+        {"role": "system", "content": "You are.", "agent": "a"},
+        {"role": "user", "content": "Go", "agent": "a"},
+        {"role": "assistant", "content": "I look.", "tool_calls": [{"id": "c", "function": {"name": "ls"}}]},
+        {"role": "tool", "content": "a.py", "tool_call_ids": ["c"]},
+    ],
+    "info": {"exit_status": "submitted"},
+}
+
+
+@pytest.mark.parametrize(
+    ("deleted", "left"), [({2}, [1, 2, 3]), ({5}, [0, 1, 2]), ({3, 6}, [0, 2, 3]), ({2, 3, 4}, []), ({6}, [0, 1, 2, 3])]
+)
+def test_a_trajectory_without_some_messages_is_one_still(
+    store: Store, tmp_path: Path, deleted: set[int], left: list[int]
+) -> None:
+    path = write(tmp_path / "run.traj", RUN)
+    imported(store, path)
+    Editor(store).edit(by_source(store, path).id, dict.fromkeys(deleted, DELETED))
+    history = [dict(message) for at, message in enumerate(RUN["history"]) if at in left]  # type: ignore[arg-type]
+    if left == [0, 1, 2]:
+        del history[-1]["tool_calls"]
+    gone = {"info": None} if 6 in deleted else {}
+    assert json.loads(native(store, path)) == RUN | gone | {"history": history}
+
+
+def recorded(messages: list[object], answer: str) -> dict[str, object]:
+    request = {"method": "POST", "content": {"messages": messages}}
+    return {"request": request, "response": {"content": {"choices": [{"message": {"content": answer}}]}}}
+
+
+def test_a_recording_that_grows_stays_one_conversation(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "cassette.json"
+    first, second = recorded([ASKED], "It returns nothing."), recorded([ASKED, MORE], "Done.")
+    third = recorded([ASKED, MORE, {"role": "user", "content": "Thanks"}], "Good.")
+    for interactions, events in (([first], 2), ([first, second], 4), ([first, second, third], 6)):
+        write(path, {"interactions": interactions})
+        imported(store, path)
+        (conversation,) = store.library.conversations()
+        assert conversation.events == events
+        with exported(store, conversation) as files:
+            assert files == {path.name: path.read_bytes()}
+    # what was answered to the first request, and what the second one asks
+    Editor(store).edit(conversation.id, {2: DELETED, 3: DELETED})
+    with exported(store, store.library.conversation(conversation.id)) as files:
+        left = json.loads(files[path.name])["interactions"]
+    assert left[0] == recorded([ASKED], "") | {"response": {"content": None}}
+    assert left[1] == recorded([ASKED], "Done.")
+
+
+def test_lines_of_fine_tuning_are_conversations_each(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "tuning.jsonl"
+    lines = [{"messages": [ASKED, TOLD]}, {"messages": [MORE]}, {"messages": [ASKED, MORE]}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    imported(store, path)
+    assert sorted(conversation.records for conversation in store.library.conversations()) == [1, 2, 2]
+    (one,) = (conversation for conversation in store.library.conversations() if conversation.records == 1)
+    Editor(store).edit(one.id, {1: b'{"role": "user", "content": "Mend it."}'})
+    with exported(store, store.library.conversation(one.id)) as files:
+        assert files == {
+            path.name: path.read_bytes().replace(
+                b'[{"role": "user", "content": "Fix', b'[{"role": "user", "content": "Mend'
+            )
+        }
+    with path.open("a") as file:
+        file.write(json.dumps({"messages": [TOLD]}) + "\n")
+    assert imported(store, path).imported == 1
+    assert len(store.library.conversations()) == 4
+
+
+def test_a_line_of_messages_with_content_that_comes_later(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "app" / "conversations" / "c-1" / "messages.jsonl"
+    path.parent.mkdir(parents=True)
+    line = {"role": "user", "content": [{"type": "text", "content_id": "sha256:abcd"}]}
+    path.write_text(json.dumps(line) + "\n")
+    (warning,) = imported(store, path).warnings
+    assert warning.endswith(f"there is no content sha256:abcd beside {path.parent}; the conversation refers to it")
+
+    def shown() -> str:
+        conversation = by_source(store, path)
+        ((_row, event),) = store.viewer.events(store.records.rows(conversation.head))
+        assert isinstance(event, Event)
+        return event.blocks[0].text or ""
+
+    assert shown() == "[content sha256:abcd: not in the store]"
+    assert native(store, path) == path.read_bytes()
+    content = tmp_path / "app" / "content" / "sha256:abcd" / "data"
+    content.parent.mkdir(parents=True)
+    content.write_text("It was here all the time.\n")
+    assert imported(store, path).warnings == []
+    assert shown() == "It was here all the time.\n"
+
+
+HISTORY = (
+    "\n# aider chat started at 2026-03-05 19:31:54\n\n> Aider v0.86.1  \n> Main model: m  \n\n#### Fix the login  \n"
+    "#### now  \n\nIt returns nothing.\n\n```py\nx = 1\n```\n\n> Tokens: 3k sent  \n>  \n> ^C again to exit  \n\n"
+)
+
+
+@pytest.mark.parametrize("step", [1, 7, 40])
+def test_a_history_that_grows_is_as_if_it_had_come_at_once(store: Store, tmp_path: Path, step: int) -> None:
+    """Whatever of a line is there when it is imported."""
+    path = tmp_path / "shop" / ".aider.chat.history.md"
+    path.parent.mkdir()
+    for end in range(1, len(HISTORY) + step, step):
+        path.write_text(HISTORY[:end])
+        imported(store, path)
+        assert native(store, path) == path.read_bytes()
+    assert [payload.decode() for payload in payloads(store, path)] == [
+        "# aider chat started at 2026-03-05 19:31:54",
+        "> Aider v0.86.1  \n> Main model: m  ",
+        "#### Fix the login  \n#### now  ",
+        "It returns nothing.\n\n```py\nx = 1\n```",
+        "> Tokens: 3k sent  \n>  \n> ^C again to exit  ",
+    ]
+
+
+def test_a_folder_of_events_grows_by_files(store: Store, tmp_path: Path) -> None:
+    kept = tmp_path / "sessions" / "s-1" / "events"
+    kept.mkdir(parents=True)
+
+    def event(number: int) -> dict[str, object]:
+        stamp = f"2026-03-05T19:31:{number:02}"
+        said = {"content": f"Message {number}"}
+        return {"id": number, "timestamp": stamp, "source": "user", "action": "message", "args": said}
+
+    for number in range(9):
+        write(kept / f"{number}.json", event(number))
+    imported(store, tmp_path)
+    for number in range(9, 12):
+        write(kept / f"{number}.json", event(number))
+    assert imported(store, tmp_path).records == 3
+    assert [json.loads(payload)["id"] for payload in payloads(store, kept)] == list(range(12))
+    with exported(store, by_source(store, kept)) as files:
+        assert files == {f"events/{path.name}": path.read_bytes() for path in kept.iterdir()}
+    assert imported(store, tmp_path).unchanged == 1

@@ -1,0 +1,196 @@
+"""Look-ups of conversations, against going through all of them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from store.disk.head_format import ContextCreated, HeadFrame, HeadMoved, Metadata
+from store.errors import DamageError
+from store.index.catalogue import Catalogue, ContextEntry
+from store.index.index import Index
+
+DAY = 86_400_000
+FIRST = 1_772_323_200_000
+"""2026-03-01."""
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    index = Index(tmp_path / "index.db")
+    frames, seq = [], 0
+    for context in range(1, 41):
+        named = context % 5 != 0
+        metadata: dict[str, object] = {"title": f"title {context}", "format": "jp", "source": f"/s/{context % 30}"}
+        if named:
+            metadata |= {
+                "project": f"p{context % 3}",
+                "name": f"name-{context:02}",
+                "started_ms": FIRST + context * DAY,
+            }
+        for body in (
+            ContextCreated(0, FIRST, 0),
+            Metadata(5, msgspec.json.encode(metadata)),
+            HeadMoved(context * 10, 4, FIRST + (context * 7 % 40) * 1000, "import"),
+            HeadMoved(context * 10 + 1, 5, FIRST + (context * 7 % 40) * 1000, "append"),
+        ):
+            seq += 1
+            frames.append(HeadFrame(0, seq, context, body))
+    index.apply(frames)
+    yield index
+    index.close()
+
+
+@pytest.fixture
+def catalogue(index: Index) -> Catalogue:
+    return Catalogue(index.db)
+
+
+@pytest.fixture
+def entries(catalogue: Catalogue) -> list[ContextEntry]:
+    """Return every context, one by one."""
+    found = [catalogue.by_id(context) for context in range(1, 41)]
+    return [entry for entry in found if entry is not None]
+
+
+def named(entries: list[ContextEntry]) -> list[ContextEntry]:
+    return sorted((entry for entry in entries if entry.name), key=lambda entry: (entry.project, entry.name))
+
+
+def test_one_context(catalogue: Catalogue, entries: list[ContextEntry]) -> None:
+    assert len(entries) == 40
+    entry = entries[6]
+    assert (entry.id, entry.project, entry.name, entry.title) == (7, "p1", "name-07", "title 7")
+    assert (entry.format, entry.source, entry.head, entry.records) == ("jp", "/s/7", 71, 6)
+    assert (entry.created_ms, entry.updated_ms) == (FIRST + 7 * DAY, FIRST + 9000)
+    assert entry.metadata["started_ms"] == entry.created_ms
+    assert (entries[4].project, entries[4].name) == ("", "")
+    assert catalogue.head(7) == (71, 6)
+    assert catalogue.head(41) is None
+    assert catalogue.by_id(41) is None
+    assert catalogue.last_id() == 40
+
+
+def test_by_name(catalogue: Catalogue, entries: list[ContextEntry]) -> None:
+    for entry in named(entries):
+        assert catalogue.by_name(entry.project, entry.name) == entry
+    assert catalogue.by_name("p0", "name-01") is None
+    assert catalogue.by_name("", "") is None
+
+
+def test_by_source_the_newest_counts(catalogue: Catalogue, entries: list[ContextEntry]) -> None:
+    assert catalogue.by_source("/s/3") == entries[32]
+    assert catalogue.by_source("/s/20") == entries[19]
+    assert catalogue.by_source("/s/99") is None
+    assert catalogue.by_source("") is None
+
+
+def test_pages(catalogue: Catalogue, entries: list[ContextEntry]) -> None:
+    assert catalogue.page() == named(entries)
+    assert catalogue.page(limit=3) == named(entries)[:3]
+    for project in ("p0", "p1", "p2", "p3"):
+        of_it = [entry for entry in named(entries) if entry.project == project]
+        assert catalogue.page(project) == of_it
+        found: list[ContextEntry] = []
+        while some := catalogue.page(project, after=found[-1].name if found else "", limit=4):
+            found += some
+        assert found == of_it
+
+
+def test_projects_and_counts(catalogue: Catalogue, entries: list[ContextEntry]) -> None:
+    assert catalogue.projects() == ["p0", "p1", "p2"]
+    assert len(catalogue.page()) == len(named(entries)) == 32
+
+
+def test_days(catalogue: Catalogue, entries: list[ContextEntry]) -> None:
+    assert catalogue.days("") == ["2026"]
+    assert catalogue.days("2026") == ["2026-03", "2026-04"]
+    days = catalogue.days("2026-03")
+    assert days[0] == "2026-03-02"
+    assert "2026-03-06" not in days
+    assert len(days) == 24
+    assert catalogue.days("2025") == []
+    assert catalogue.by_day("2026-03-02") == [entries[0]]
+    assert catalogue.by_day("2026-03-06") == []
+
+
+def test_recent(catalogue: Catalogue, entries: list[ContextEntry]) -> None:
+    newest = sorted(named(entries), key=lambda entry: (entry.updated_ms, entry.id), reverse=True)
+    assert catalogue.recent(5) == newest[:5]
+    assert catalogue.recent(1000) == newest
+
+
+def test_what_is_pinned_comes_first_and_the_archive_not_at_all(
+    catalogue: Catalogue, index: Index, entries: list[ContextEntry]
+) -> None:
+    newest = catalogue.recent(1000)
+    pinned, archived = newest[-1], newest[0]
+    index.apply([HeadFrame(0, 900, pinned.id, Metadata(1, b'{"pinned":true}'))])
+    index.apply([HeadFrame(0, 901, archived.id, Metadata(1, b'{"pinned":true,"archived":true}'))])
+    assert [entry.id for entry in catalogue.recent(3)] == [pinned.id, newest[1].id, newest[2].id]
+    assert len(catalogue.recent(1000)) == len(newest) - 1
+    assert catalogue.changed_ms() == archived.updated_ms == max(entry.updated_ms for entry in named(entries))
+    index.apply([HeadFrame(0, 902, archived.id, Metadata(1, b'{"archived":false}'))])
+    assert [entry.id for entry in catalogue.recent(3)] == [archived.id, pinned.id, newest[1].id]
+
+
+def test_labels(catalogue: Catalogue, index: Index) -> None:
+    assert (catalogue.labels(), catalogue.labelled("bug")) == ([], [])
+    for seq, (context, labels) in enumerate([(3, '["later","bug"]'), (2, '["bug"]'), (5, '["a/b"]')], 900):
+        index.apply([HeadFrame(0, seq, context, Metadata(1, b'{"labels":%s}' % labels.encode()))])
+    # the fifth has no name
+    assert catalogue.labels() == ["bug", "later"]
+    assert [entry.id for entry in catalogue.labelled("bug")] == [2, 3]
+    assert catalogue.labelled("a/b") == []
+    index.apply([HeadFrame(0, 910, 3, Metadata(1, b'{"trashed_ms":7}'))])
+    assert ([entry.id for entry in catalogue.labelled("bug")], catalogue.labels()) == ([2], ["bug"])
+    index.apply([HeadFrame(0, 911, 3, Metadata(1, b'{"trashed_ms":null,"labels":["later"]}'))])
+    assert ([entry.id for entry in catalogue.labelled("bug")], catalogue.labels()) == ([2], ["bug", "later"])
+
+
+def test_a_damaged_label_is_told(catalogue: Catalogue, index: Index) -> None:
+    index.apply([HeadFrame(0, 900, 2, Metadata(1, b'{"labels":["bug"]}'))])
+    with index.db.writing() as sql:
+        sql.execute("UPDATE labels SET name = 'bog'")
+    with pytest.raises(DamageError):
+        catalogue.labels()
+    with pytest.raises(DamageError):
+        catalogue.labelled("bog")
+
+
+def test_names_like(catalogue: Catalogue) -> None:
+    assert catalogue.names_like("p1", "name-0") == {"name-01", "name-04", "name-07"}
+    assert catalogue.names_like("p1", "") == {entry.name for entry in catalogue.page("p1")}
+    assert catalogue.names_like("p1", "z") == set()
+
+
+def test_versions(catalogue: Catalogue) -> None:
+    [version] = catalogue.versions(7)
+    # what was appended since is part of it
+    assert (version.number, version.head, version.records, version.action) == (1, 71, 6, "import")
+    assert catalogue.versions(99) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["head = 5", "records = 1", "updated_ms = 1", "title = 'other'", "metadata = '{}'", "created_ms = 7", "sum = 0"],
+)
+def test_a_row_that_was_changed_behind_our_back_is_refused(index: Index, catalogue: Catalogue, change: str) -> None:
+    with index.db.writing() as sql:
+        sql.execute(f"UPDATE contexts SET {change} WHERE id = 7")
+    with pytest.raises(DamageError, match=r"contexts is damaged.*reindex"):
+        catalogue.by_id(7)
+    with pytest.raises(DamageError):
+        catalogue.page()
+    assert catalogue.by_id(8) is not None
+    if change.startswith(("head", "records", "updated")):
+        with pytest.raises(DamageError):
+            catalogue.head(7)
+
+
+def test_a_version_that_was_changed_behind_our_back_is_refused(index: Index, catalogue: Catalogue) -> None:
+    with index.db.writing() as sql:
+        sql.execute("UPDATE versions SET head = 3 WHERE context = 7")
+    with pytest.raises(DamageError):
+        catalogue.versions(7)

@@ -1,0 +1,240 @@
+"""The connection to SQLite: threads, damage, and whether what is there can be trusted."""
+
+import os
+import sqlite3
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from store.errors import DamageError, StoreFailed, StoreFull
+from store.index.database import Database, holds, numbered_holds, numbered_sum, sum_of
+
+
+def test_readers_see_what_was_committed_and_nothing_else(tmp_path: Path) -> None:
+    database = Database(tmp_path / "index.db")
+    with database.writing() as sql:
+        sql.execute("INSERT INTO types VALUES (1, 0, 'x')")
+        assert database.query("SELECT * FROM types") == []
+        # within itself it is one transaction
+        database.set_state("key", 5)
+        assert database.state("key") is None
+    assert database.query("SELECT * FROM types") == [(1, 0, "x")]
+    assert database.state("key") == 5
+    with pytest.raises(DamageError, match="no such column"), database.writing() as sql:
+        sql.execute("DELETE FROM types WHERE tag = 1 OR nonesuch = 0")
+    with suppress(ZeroDivisionError), database.writing() as sql:
+        sql.execute("DELETE FROM types")
+        raise ZeroDivisionError
+    assert database.one("SELECT * FROM types") == (1, 0, "x")
+    assert database.one("SELECT * FROM types WHERE tag = 2") is None
+    database.close()
+
+
+def test_threads_that_have_ended_leave_no_connection_open(tmp_path: Path) -> None:
+    database = Database(tmp_path / "index.db")
+
+    def look() -> None:
+        database.query("SELECT * FROM types")
+
+    look()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(30):
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+    assert len(os.listdir("/proc/self/fd")) <= before + 3
+    database.close()
+
+
+def test_after_closing(tmp_path: Path) -> None:
+    database = Database(tmp_path / "index.db")
+    database.query("SELECT 1")
+    database.close()
+    with pytest.raises(StoreFailed, match="closed"):
+        database.query("SELECT 1")
+    with pytest.raises(StoreFailed, match="closed"), database.writing():
+        pass
+
+
+def test_numbers_beyond_what_sqlite_holds_are_in_no_row(tmp_path: Path) -> None:
+    database = Database(tmp_path / "index.db")
+    assert database.query("SELECT * FROM contexts WHERE id = ?", (1 << 70,)) == []
+    database.close()
+
+
+@pytest.mark.parametrize("data", [b"no database", b"SQLite format 3\0" + b"\xff" * 4080, bytes(range(256)) * 40])
+def test_a_file_that_is_no_database(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "index.db").write_bytes(data)
+    with pytest.raises(DamageError, match="run convfs reindex"):
+        Database(tmp_path / "index.db")
+
+
+def test_a_page_is_lost_while_it_is_open(tmp_path: Path) -> None:
+    path = tmp_path / "index.db"
+    Database(path).close()
+    database = Database(path)
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 40_000)
+    with pytest.raises(DamageError, match="convfs reindex"):
+        database.query(
+            "SELECT (SELECT count(*) FROM types), (SELECT count(*) FROM views), (SELECT count(*) FROM blobs)"
+        )
+    assert database.damaged
+    assert list(database.problems())
+    database.close()
+
+
+def noted(path: Path) -> object:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute("SELECT value FROM state WHERE key = 'boot'").fetchone()[0]
+    finally:
+        connection.close()
+
+
+def test_what_it_says_of_itself(tmp_path: Path) -> None:
+    """Changed in this boot; all on disk; and changed again only from the first change on."""
+    path = tmp_path / "index.db"
+    database = Database(path, "boot 1")
+    assert noted(path) == "boot 1"
+    database.set_state("a", 1)
+    database.close(sync=True)
+    assert noted(path) == ""
+
+    for boot in ("boot 1", "boot 2"):
+        database = Database(path, boot)
+        assert database.trusted
+        assert database.clean
+        assert noted(path) == ""
+        database.query("SELECT * FROM types")
+        database.close(sync=True)
+
+    database = Database(path, "boot 2")
+    database.set_state("a", 2)
+    assert noted(path) == "boot 2"
+    database.close()
+    assert noted(path) == "boot 2"
+
+    database = Database(path, "boot 2")
+    assert database.trusted
+    assert not database.clean
+    database.close()
+    database = Database(path, "boot 3")
+    assert not database.trusted
+    database.close()
+
+
+def test_the_note_is_on_disk_before_any_change_and_taken_back_after_the_last(tmp_path: Path) -> None:
+    """In what order SQLite is told to sync, and what: without this, no power failure would be noticed."""
+    path = tmp_path / "index.db"
+    Database(path, "boot").close(sync=True)
+    database = Database(path, "boot")
+    said: list[str] = []
+    database._writer.set_trace_callback(said.append)
+    database.set_state("a", 1)
+    database.set_state("b", 2)
+    database.close(sync=True)
+    steps = [
+        statement for statement in said if "state" in statement or "synchronous" in statement or "wal" in statement
+    ]
+
+    def note(boot: str) -> list[str]:
+        insert = f"INSERT OR REPLACE INTO state VALUES ('boot', '{boot}')"
+        return ["PRAGMA synchronous = FULL", insert, "PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA synchronous = OFF"]
+
+    assert steps == [
+        *note("boot"),
+        "INSERT OR REPLACE INTO state VALUES ('a', 1)",
+        "INSERT OR REPLACE INTO state VALUES ('b', 2)",
+        *note("boot"),
+        *note(""),
+        "PRAGMA synchronous = FULL",
+    ]
+
+
+def test_the_note_does_not_need_the_write_ahead_log(tmp_path: Path) -> None:
+    """That begins anew, unsynced, when it was folded in: after a power failure it may hold nothing at all."""
+    path = tmp_path / "index.db"
+    Database(path, "boot 1").close(sync=True)
+    database = Database(path, "boot 1")
+    database.set_state("a", 1)
+    left = tmp_path / "left.db"
+    left.write_bytes(path.read_bytes())
+    database.close()
+    database = Database(left, "boot 2")
+    assert not database.trusted
+    database.close()
+
+
+def test_checksums_of_rows() -> None:
+    values = (1, "text", None, b"bytes", -(1 << 63), "ä")
+    row = (*values, sum_of(values))
+    assert holds(row)
+    for position, other in ((0, 2), (1, "texT"), (2, 0), (3, b"bytez"), (4, (1 << 63) - 1), (5, "a"), (6, row[-1] ^ 1)):
+        assert not holds((*row[:position], other, *row[position + 1 :]))
+    assert not holds((1.5, 3))
+    assert not holds((1 << 70, 3))
+
+
+def test_checksums_of_rows_that_are_filed_for_other_turns() -> None:
+    values = (7, "text", None, b"bytes")
+    row = (*values, numbered_sum(values))
+    assert numbered_holds(row)
+    assert numbered_holds((row[0] + 5, *row[1:-1], row[-1] + 5))
+    for position, other in ((0, 8), (1, "texT"), (2, 0), (3, b"bytez"), (4, row[-1] ^ 1)):
+        assert not numbered_holds((*row[:position], other, *row[position + 1 :]))
+    assert not numbered_holds((1.5, 3))
+    assert not numbered_holds(("1", "a", 3))
+
+
+@pytest.mark.logs("held in memory until there is room", "what was held in memory is on the disk")
+def test_what_a_full_disk_does_not_take_is_held_and_written_once_there_is_room(small_disk: Path) -> None:
+    path, full = small_disk / "index.db", small_disk / "full"
+    db = Database(path, "this boot")
+    try:
+        db.set_state("before", 1)
+        with full.open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(bytes(1 << 16))
+        for number in range(300):
+            db.set_state(f"held {number}", "x" * 3000)
+        assert db.held
+        seen: list[object] = []
+        every = "SELECT * FROM state"
+        thread = threading.Thread(target=lambda: seen.extend((db.state("held 299"), len([*db.rows(every)]))))
+        thread.start()
+        thread.join()
+        assert seen == ["x" * 3000, len(db.query("SELECT * FROM state"))]
+        with pytest.raises(StoreFull, match=str(path)), db.writing(hold=False):
+            pass
+        with suppress(ZeroDivisionError), db.writing():
+            db.set_state("held 299", "otherwise")
+            raise ZeroDivisionError
+        assert db.state("held 299") == "x" * 3000
+        full.unlink()
+        with db.writing(hold=False):
+            db.set_state("after", 2)
+        assert not db.held
+    finally:
+        db.close()
+    again = Database(path, "this boot")
+    try:
+        assert again.trusted
+        assert [again.state(key) for key in ("before", "held 0", "held 299", "after")] == [1, "x" * 3000, "x" * 3000, 2]
+    finally:
+        again.close()
+
+
+def test_nothing_of_it_is_mapped(tmp_path: Path) -> None:
+    """A page of a mapped file that the disk has no room for ends the process."""
+    db = Database(tmp_path / "index.db")
+    try:
+        db.set_state("key", 1)
+        assert db.state("key") == 1
+        assert str(tmp_path) not in Path("/proc/self/maps").read_text()
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["index.db", "index.db-wal"]
+    finally:
+        db.close()

@@ -1,0 +1,65 @@
+"""What is appended is measured in the background."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fusefs.text.render import FileRenderer
+from store.conversations.contexts import Append
+from store.service import background as module
+from store.service.background import measuring
+from store.store import Store
+
+TYPE = "bench.entry.v1"
+PATIENCE = 20
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def measured(store: Store, contexts: list[int]) -> list[int]:
+    """Return how many events of each context have been counted."""
+    known = store.views.measures(contexts)
+    return [known[context].events if context in known else 0 for context in contexts]
+
+
+def test_what_is_appended_is_measured_though_nobody_looks(memory_path: Path) -> None:
+    with Store.open(memory_path / "store", renderer=FileRenderer()) as store, measuring(store):
+        contexts = [store.contexts.create().context for _ in range(3)]
+        for context in contexts:
+            store.contexts.append_many(context, [Append(b"%d" % number, TYPE) for number in range(100)])
+        until(lambda: measured(store, contexts) == [100, 100, 100])
+        store.contexts.append(contexts[1], b"more", TYPE)
+        until(lambda: measured(store, contexts) == [100, 101, 100])
+
+
+def test_it_waits_while_very_much_is_appended(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MANY_A_SECOND", 0)
+    with Store.open(memory_path / "store", renderer=FileRenderer()) as store, measuring(store):
+        context = store.contexts.create().context
+        for number in range(5):
+            store.contexts.append(context, b"%d" % number, TYPE)
+            time.sleep(module._PAUSE_SECONDS / 4)
+        assert store.views.measures([context]) == {}
+        # nothing comes any more
+        until(
+            lambda: store.views.measures([context])[context].events == 5 if store.views.measures([context]) else False
+        )
+
+
+def test_a_store_that_is_closed_is_left_alone(memory_path: Path) -> None:
+    with Store.open(memory_path / "store", renderer=FileRenderer()) as store:
+        with measuring(store):
+            context = store.contexts.create().context
+            store.contexts.append_many(context, [Append(b"%d" % number, TYPE) for number in range(3000)])
+        there = measured(store, [context])
+        time.sleep(5 * module._PAUSE_SECONDS)
+        assert measured(store, [context]) == there
+    with Store.open(memory_path / "bare") as store, measuring(store):
+        store.contexts.append(store.contexts.create().context, b"{}", TYPE)

@@ -1,0 +1,113 @@
+"""Memory stays within what the settings say, however small what is kept is."""
+
+import gc
+import os
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fusefs.text.render import FileRenderer
+from fusefs.tree.tree import Tree
+from store.conversations.contexts import Append
+from store.service.client import Client
+from store.store import Store
+from tests.fusefs.tree.conftest import store_path
+from tests.fusefs.tree.mounting import TYPE, Mounted, mounted, user
+
+__all__ = ["store_path"]
+
+BOUND = 3 << 20
+ROUNDS = 24 if "CONVFS_LARGE" in os.environ else 2
+WARM = max(2, ROUNDS // 2)
+"""Rounds until most that may be remembered is: SQLite keeps pages of the index for each thread that reads."""
+CONVERSATIONS, TURNS = 25, 40
+
+
+def grown(work: Callable[[], object]) -> int:
+    """Return how many bytes more are taken after the work than before."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        work()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+def filled(root: Path, conversations: int, records: int, settings: str) -> None:
+    """Make a store of many small records, which lie in the packs as they would after a while."""
+    root.mkdir()
+    (root / "convfs.toml").write_text(settings)
+    with Store.open(root, renderer=FileRenderer()) as store:
+        for number in range(conversations):
+            context = store.contexts.create(metadata={"project": "many", "name": f"talk-{number}"}).context
+            store.contexts.append_many(
+                context, [Append(user(f"{number} {record}", record).encode(), TYPE) for record in range(records)]
+            )
+            # measured
+            assert len(store.records.rows(store.writer.head(context).tip)) == records
+
+
+def test_content_takes_what_it_may(memory_path: Path) -> None:
+    root = memory_path / "store"
+    filled(root, 1, 12_000, f"content_cache_bytes = {BOUND}\nrow_cache_bytes = 0\n")
+    with Store.open(root, renderer=FileRenderer()) as store:
+        store.contents.payload(1)
+
+        def read() -> None:
+            for turn in range(2, 12_001):
+                store.contents.payload(turn)
+
+        taken = grown(read)
+        assert BOUND / 4 < taken < BOUND * 1.5
+
+
+def test_rows_take_what_they_may(memory_path: Path) -> None:
+    root = memory_path / "store"
+    filled(root, 100, 120, f"row_cache_bytes = {BOUND}\n")
+    with Store.open(root, renderer=FileRenderer()) as store:
+        tree = Tree(store)
+
+        def read() -> None:
+            for context in range(1, 101):
+                view = tree.view(tree.view_id(context))
+                assert len(view.event_entries()) == 120
+                assert view.transcript.size > 0
+                assert view.json.size > 0
+
+        assert BOUND / 4 < grown(read) < BOUND * 1.5
+
+
+def talked_and_read(mount: Mounted, client: Client, number: int) -> None:
+    """Append to new conversations one by one, and read them: as files, as transcripts, with grep."""
+    for one in range(CONVERSATIONS):
+        name = f"talk-{number}-{one}"
+        context = client.create_context(metadata={"project": "many", "name": name}).context
+        for turn in range(TURNS):
+            client.append(context, user(f"{number} {one} {turn} " + "word " * 200, turn).encode(), TYPE)
+    mount.shell(f"cat conversations/many/talk-{number}-*/events/* transcripts/many/talk-{number}-* | wc -c")
+    mount.shell(f"grep -c word conversations/many/talk-{number}-*/events.json; ls -lR conversations/many > /dev/null")
+    mount.make_kernel_forget()
+
+
+def resident(mount: Mounted) -> int:
+    """Return how many KiB of memory the daemon has."""
+    status = Path(f"/proc/{mount.daemon.pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0])
+
+
+@pytest.mark.timeout(60 + 60 * ROUNDS)
+def test_a_daemon_takes_no_more_the_longer_it_is_used(store_path: Path) -> None:
+    store_path.mkdir()
+    (store_path / "convfs.toml").write_text(f"content_cache_bytes = {BOUND}\nrow_cache_bytes = {BOUND}\n")
+    with mounted(store_path, "serving") as mount, Client.of(store_path) as client:
+        for number in range(WARM):
+            talked_and_read(mount, client, number)
+        warm = resident(mount)
+        for number in range(WARM, 2 + ROUNDS):
+            talked_and_read(mount, client, number)
+        now = resident(mount)
+        assert now < 1.3 * warm

@@ -1,0 +1,170 @@
+"""The file tools of each agent, with the frames that their results have."""
+
+import pytest
+
+from store.events.event import Block, Kind, Resource
+from store.exporting.steps import Step
+from store.worktree.actions import Action, Delete, Edit, Move, Read, Write, actions_of
+from store.worktree.patches import Change
+
+GEMINI_CUT = """IMPORTANT: The file content has been truncated.
+Status: Showing lines 1-2 of 9 total lines.
+Action: read more of it.
+
+--- FILE CONTENT (truncated) ---
+x
+y"""
+PATCH = """*** Begin Patch
+*** Add File: new.txt
++x
++y
+*** Update File: a.py
+*** Move to: b.py
+@@ def f():
+ x
+-y
++z
+@@
+-last
+*** End of File
+*** Delete File: /old
+*** End Patch
+"""
+
+
+def actions(tool: str, arguments: object, result: str = "", *, failed: bool = False, cwd: str = "/w") -> list[Action]:
+    call = Step(1, 0, Kind.TOOL_CALL, tool=tool, arguments=arguments)
+    return actions_of(call, Step(2, 0, Kind.TOOL_RESULT, (Block("text", result),), failed=failed), cwd)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "result", "expected"),
+    [
+        (
+            "Read",
+            {"file_path": "/a.py"},
+            "     1→x\n     2→\ty\n\n<system-reminder>\nMind.\n</system-reminder>\n",
+            ("x\n\ty", 1, 0),
+        ),
+        ("Read", {"file_path": "/a.py", "offset": 9, "limit": 2}, "     9\tx\n    10\ty", ("x\ny", 9, 0)),
+        ("read", {"path": "/a.py"}, "x\ny\n", ("x\ny\n", 1, 3)),
+        ("read", {"path": "/a.py", "offset": 4}, "x\ny\n", ("x\ny\n", 4, 6)),
+        (
+            "read",
+            {"path": "/a.py", "limit": 2},
+            "x\ny\n\n[7 more lines in file. Use offset=3 to continue]",
+            ("x\ny", 1, 9),
+        ),
+        (
+            "read",
+            {"path": "/a.py"},
+            "x\ny\n\n[Showing lines 1-2 of 9 (50.0KB limit). Use offset=3 to continue]",
+            ("x\ny", 1, 9),
+        ),
+        ("fs_read_file", {"path": "a.py"}, "```py\nx\ny\n\n```\n", ("x\ny\n", 1, 3)),
+        (
+            "fs_read_file",
+            {"path": "a.py", "start_line": 5, "end_line": 6},
+            "```py\n... (starting from line #5) ...\nx\ny\n... (truncated after line #6) ...\n```\n",
+            ("x\ny", 5, 0),
+        ),
+        (
+            "read_file",
+            {"absolute_path": "/a.py"},
+            GEMINI_CUT,
+            ("x\ny", 1, 9),
+        ),
+        (
+            "open",
+            {"path": "a.py"},
+            "[File: a.py (94 lines total)]\r\n1:x\r\n2:y\r\n(92 more lines below)\nbash-$",
+            ("x\ny", 1, 94),
+        ),
+        (
+            "read",
+            {"filePath": "/a.py"},
+            "<file>\n00001| x\n00002| y\n\n(End of file - total 2 lines)\n</file>",
+            ("x\ny", 1, 2),
+        ),
+        (
+            "str_replace_editor",
+            {"command": "view", "path": "/a.py"},
+            "Here's the result of running `cat -n`:\n     1\tx\n     2\ty\n",
+            ("x\ny", 1, 0),
+        ),
+        ("shell", {"command": ["bash", "-lc", "cat a.py"]}, "x\ny\n", ("x\ny\n", 1, 3)),
+        ("shell", {"command": ["bash", "-lc", "cd /v && sed -n '3,4p' a.py"]}, "x\ny\n", ("x\ny", 3, 0)),
+        (
+            "exec_command",
+            {"cmd": "sed -n 3,9p a.py", "workdir": "/v"},
+            "Chunk ID: 1\nWall time: 0\nOutput:\nx\ny\n",
+            ("x\ny\n", 3, 5),
+        ),
+        ("shell", {"command": "nl -ba a.py | sed -n '3,4p'"}, "     3\tx\n     4\ty\n", ("x\ny", 3, 0)),
+        ("shell", {"command": "head -n 2 a.py"}, "x\ny\n", ("x\ny", 1, 0)),
+    ],
+)
+def test_a_read_is_seen_without_its_frame(
+    tool: str, arguments: object, result: str, expected: tuple[str, int, int]
+) -> None:
+    [found] = actions(tool, arguments, result)
+    assert isinstance(found, Read)
+    assert found.path in ("/a.py", "/w/a.py", "/v/a.py")
+    assert (found.text, found.first, found.total) == expected
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["cat a b", "cat a; ls", "cat a && ls", "cat a > b", "cat -n a", "sed -i s/a/b/ x", "ls", "cat 'a", "cat a | wc"],
+)
+def test_a_command_that_does_more_tells_nothing(command: str) -> None:
+    assert actions("Bash", {"command": command}, "x\n") == []
+
+
+def test_resources_say_their_lines() -> None:
+    call = Step(1, 0, Kind.TOOL_CALL, tool="Read", arguments={"file_path": "/a b.py"})
+    part = Resource("file:///a%20b.py#L3-4", "text/plain", "x\ny", lines=9)
+    whole = Resource("file:///a%20b.py", "text/plain", "x\ny")
+    result = Step(2, 0, Kind.TOOL_RESULT, resources=(part, whole))
+    assert actions_of(call, result) == [Read("/a b.py", "x\ny", 3, 9), Read("/a b.py", "x\ny", 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "expected"),
+    [
+        ("Write", {"file_path": "/a", "content": "x"}, Write("/a", "x")),
+        ("fs_create_file", {"path": "a", "content": "x"}, Write("/w/a", "x")),
+        ("mcp__fs__write_file", {"path": "/a", "content": "x"}, Write("/a", "x")),
+        ("str_replace_editor", {"command": "create", "path": "/a", "file_text": "x"}, Write("/a", "x")),
+        ("Edit", {"file_path": "/a", "old_string": "x", "new_string": "y"}, Edit("/a", (Change("x", "y"),))),
+        ("edit", {"path": "/a", "oldText": "x", "newText": "y"}, Edit("/a", (Change("x", "y"),))),
+        ("edit", {"filePath": "/a", "oldString": "x", "newString": "y"}, Edit("/a", (Change("x", "y"),))),
+        ("replace", {"file_path": "/a", "old_string": "x", "new_string": "y"}, Edit("/a", (Change("x", "y"),))),
+        (
+            "MultiEdit",
+            {
+                "file_path": "/a",
+                "edits": [
+                    {"old_string": "x", "new_string": "y", "replace_all": True},
+                    {"old_string": "v", "new_string": "w"},
+                ],
+            },
+            Edit("/a", (Change("x", "y", every=True), Change("v", "w"))),
+        ),
+        ("fs_modify_file", {"patterns": [{"old": "x", "new": "y", "paths": ["a"]}]}, Edit("/w/a", (Change("x", "y"),))),
+    ],
+)
+def test_a_change_is_the_same_whatever_the_tool(tool: str, arguments: object, expected: Action) -> None:
+    assert actions(tool, arguments, "done") == [expected]
+    assert actions(tool, arguments, "no", failed=True) == []
+
+
+def test_a_patch_is_taken_apart() -> None:
+    expected = [
+        Write("/w/new.txt", "x\ny\n"),
+        Edit("/w/a.py", (Change("x\ny", "x\nz", hunk=True, after="def f():"), Change("last", "", hunk=True))),
+        Move("/w/a.py", "/w/b.py"),
+        Delete("/old"),
+    ]
+    assert actions("apply_patch", {"input": PATCH}) == expected
+    assert actions("shell", {"command": ["apply_patch", PATCH]}) == expected
