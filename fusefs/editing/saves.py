@@ -15,6 +15,7 @@ import errno
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -36,6 +37,9 @@ from store.errors import Conflict, ConvfsError, StoreFailed, StoreFull, UsageErr
 log = logging.getLogger(__name__)
 
 NS_IN_MS = 1_000_000
+FORGOTTEN_SAVES = 16
+FORGOTTEN_SIZE = 1 << 20
+"""The size in bytes up to which a save is kept for a file that the kernel has forgotten."""
 QUIET_SECONDS = 3.0
 """After so long without a write, a closed text is committed though another descriptor is open."""
 
@@ -378,6 +382,8 @@ class Saves:
         self.written: dict[int, Written] = {}
         """The files shown as they were written, by inode."""
         self.tree.served = self.written
+        self._forgotten: deque[int] = deque()
+        """The files, by own number, whose saves are shown though the kernel has forgotten them: the oldest first."""
         self.settle_others: Callable[[int | None], None] = lambda _view_id: None
         """Commits the closed files that wait in a conversation (None: in any), as far as that can be done now."""
 
@@ -493,8 +499,25 @@ class Saves:
             session.target.end()
 
     def forget(self, ino: int) -> None:
-        """Drop everything kept for an inode that the kernel no longer knows."""
-        if (written := self.written.get(ino)) and not written.sessions:
+        """Drop what is kept for an inode that the kernel no longer knows, but for the last few saves.
+
+        A kernel short of memory forgets a file between its save and the next look, and an editor that finds other
+        text than it wrote says that somebody has changed it.
+        """
+        written = self.written.get(ino)
+        if written is None or written.sessions:
+            return
+        del self.written[ino]
+        own = self.tree.own.get(ino, ino)
+        if self.tree.known.get(own, own) == ino and own not in self.written and written.size <= FORGOTTEN_SIZE:
+            self.written[own] = written
+            self._forgotten.append(own)
+            if len(self._forgotten) > FORGOTTEN_SAVES:
+                self._drop_forgotten(self._forgotten.popleft())
+
+    def _drop_forgotten(self, ino: int) -> None:
+        written = self.written.get(ino)
+        if written and not written.sessions and ino not in self.inodes.kernel.lookups and ino not in self._forgotten:
             del self.written[ino]
 
     # -- files that are put in the place of others --------------------------------------------------------------------

@@ -53,6 +53,20 @@ def test_what_was_saved_stays_as_it_was_saved(talk: Talk) -> None:
     assert talk.first.read_bytes() == text
 
 
+def test_what_was_saved_stays_though_the_kernel_forgets_the_file(talk: Talk) -> None:
+    text = b"\xef\xbb\xbf" + changed(talk.first)
+    write(talk.first, text)
+    other = b"\xef\xbb\xbf" + changed(talk.last, "third", "fourth")
+    (talk.last.parent / "new").write_bytes(other)
+    os.rename(talk.last.parent / "new", talk.last)
+    for _ in range(3):
+        if not talk.mount.make_kernel_forget():
+            pytest.skip("only root can make the kernel forget files")
+        assert talk.first.read_bytes() == text
+        assert talk.last.read_bytes() == other
+    assert talk.new_versions == 2
+
+
 def test_a_change_of_the_same_size_changes_the_time(talk: Talk) -> None:
     before = talk.first.stat()
     write(talk.first, changed(talk.first, "Hello", "HELLO"))
