@@ -20,11 +20,9 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence, Set
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import BinaryIO, ClassVar, Literal, NamedTuple
-
-from msgspec import structs
 
 from store.errors import NotFound, UsageError
 from store.events.event import Block, Compaction, Kind, Resource, ValuePath
@@ -302,6 +300,7 @@ _VIEWS: dict[str, lens.View] = {
 _REFERENCE = frozenset(("$blob", "size"))
 _SAID = {Kind.ASSISTANT: ("chat_response", "message"), Kind.USER: ("chat_request", "content")}
 _indented = re.compile(rb"\n([ \t]*)\}\s*$").search
+_milliseconds = lru_cache(maxsize=1)(milliseconds)  # a view asks twice
 _iso = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d(?:\.\d+)?)Z").fullmatch
 
 
@@ -334,11 +333,14 @@ class JpEventLens(JsonLens):
     def shown(self, record: JsonObject, before: Before) -> Shown:
         time = record.get("timestamp")
         shown = _VIEWS.get(as_text(record.get("type")), _unknown)(record, before)
-        if shown.kind is Kind.RECORD or not isinstance(time, str) or not milliseconds(time):
-            return shown
-        # JP counts microseconds; the event's own time would lose them
-        spelled = time.replace(" ", "T") + "Z" if " " in time else time
-        return structs.replace(shown, header={**shown.header, "timestamp": spelled})
+        if shown.kind is not Kind.RECORD and isinstance(time, str) and self.time_ms(record):
+            # JP counts microseconds; the event's own time would lose them
+            shown.header["timestamp"] = time.replace(" ", "T") + "Z" if " " in time else time
+        return shown
+
+    def time_ms(self, record: JsonObject) -> int:
+        time = record.get("timestamp")
+        return _milliseconds(time) if isinstance(time, str) else 0
 
     def place(self, record: JsonObject, key: str) -> FieldPlace | None:
         if key != "timestamp":

@@ -85,7 +85,7 @@ def bookkeeping(record: JsonObject, before: Before) -> Shown:
     return BOOKKEEPING
 
 
-class Gathered(Struct):
+class Gathered(Struct, gc=False):
     """The collected contents of a record, filled part by part.
 
     ``asked`` is the id of the call that the record answers first. ``said`` counts blocks that are neither thoughts nor
