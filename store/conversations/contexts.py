@@ -293,7 +293,7 @@ class Contexts:
         if idempotency_key:
             request.key = _key(idempotency_key)
         if fs_root is not None:
-            request.fs_root = fs_root_of(fs_root)
+            request.fs_root = self.held_root(fs_root)
         return request
 
     def append_many(self, context_id: int, items: Sequence[Append], *, parent: int = 0) -> list[Turn]:
@@ -310,7 +310,7 @@ class Contexts:
         fs_root: bytes | None = None,
     ) -> list[Turn]:
         self._known(context_id)
-        root = None if fs_root is None else fs_root_of(fs_root)
+        root = None if fs_root is None else self.held_root(fs_root)
         if self.canonical:
             items = [structs.replace(item, payload=self.in_form(item.payload, item.encoding)) for item in items]
         with self._intake.reliance.relying():
@@ -386,21 +386,33 @@ class Contexts:
             raise UsageError(f"{created_ms} is no time in milliseconds since 1970")
         if len(type_name) > _LONGEST_TYPE:
             raise UsageError(f"the name of a type has {len(type_name)} characters: {_LONGEST_TYPE} at most")
+        if not 0 <= encoding < 1 << 32:
+            raise UsageError(f"an encoding is a number of 32 bits: {encoding} is none")
+        wide = encoding & turn_format.WIDE_ENCODING
         try:
-            codec, tag = turn_format.codec(encoding, type_version), type_tag(type_name)
+            codec, tag = turn_format.codec(encoding - wide, type_version), type_tag(type_name)
         except ValueError as error:
             raise UsageError(str(error)) from None
-        return NewTurn(digest, tag, codec, 0, created_ms or now_ms())
+        return NewTurn(digest, tag, codec, wide, created_ms or now_ms())
 
     # -- what else is noted ----------------------------------------------------------------------------------------
 
     def attach_fs(self, turn_id: int, root: bytes) -> None:
         """Record the tree ``root``, 32 bytes, as the files that a turn was made with, from now on.
 
-        NotFound if there is no such turn. The tree is its client's own: nothing is looked up in it.
+        NotFound if there is no such turn, or no such blob: the tree comes first. What it names may come later.
         """
         turn = self._turns.get(turn_of(turn_id))
-        self._writer.submit(Request(0, move_head=False, notes=[FsRoot(turn.turn_id, fs_root_of(root))]))
+        self._writer.submit(Request(0, move_head=False, notes=[FsRoot(turn.turn_id, self.held_root(root))]))
+
+    def held_root(self, root: bytes) -> Hash:
+        """Return the name of a tree of files that the store has. NotFound if it has none of that name."""
+        digest = fs_root_of(root)
+        try:
+            self._library.contents.blobs.size(digest)
+        except NotFound:
+            raise NotFound(f"the tree {digest.hex()} is not in this store: put its blob there first") from None
+        return digest
 
     def fs_root(self, turn_id: int) -> Hash | None:
         """Return the root of the tree of files that was attached to a turn, None if none was."""

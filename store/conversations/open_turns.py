@@ -11,7 +11,7 @@ from store.commit.intake import Intake
 from store.commit.open_texts import OpenText, veiled
 from store.commit.request import NewTurn, Request
 from store.commit.writer import Writer
-from store.conversations.contexts import Contexts, fs_root_of
+from store.conversations.contexts import Contexts
 from store.conversations.turns import Contents, Turns
 from store.conversations.viewer import LARGEST_VIEWED
 from store.disk.head_format import Closed, TextAdded, TurnOpened
@@ -84,6 +84,8 @@ class OpenTurns:
         described = self._contexts.new_turn(Hash(bytes(32)), type_name, encoding, type_version)
         if len(self._writer.texts) >= _MOST_OPEN:
             raise UsageError(f"{_MOST_OPEN} turns are open: seal or drop some first")
+        if described.flags:
+            raise UsageError(f"the encoding of an open turn is below 65536, and {encoding} is not")
         opened = TurnOpened(described.type_tag, described.codec, now_ms())
         request = Request(context_id, move_head=False, notes=[opened], types=self._writer.types_for([type_name]))
         return OpenTurn(self, context_id, self._writer.submit(request).seq)
@@ -168,7 +170,7 @@ class OpenTurns:
             if expected_head is not None:
                 request.expect(expected_head)
             if fs_root is not None:
-                request.fs_root = fs_root_of(fs_root)
+                request.fs_root = self._contexts.held_root(fs_root)
             with self._intake.reliance.relying():
                 request.blobs = self._contexts.journalled([payload])
                 return self._writer.submit(request).written[0]

@@ -3,7 +3,8 @@
 Layout, little-endian: ``turn_id u64 | parent_turn_id u64 (0 = root) | depth u32 (root 0) | codec u32 | type_tag u64
 | payload_hash[32] | flags u32 | created_at_unix_ms u64 | crc32 u32`` of the 76 bytes before it.
 
-The low half of ``codec`` is the encoding of the payload, the high half the version of its type.
+The low half of ``codec`` is the encoding of the payload, the high half the version of its type. The high half of
+``flags`` is that of the encoding, 0 but for encodings of clients that need more than 16 bits.
 """
 
 import zlib
@@ -24,6 +25,9 @@ DELETED = 1
 
 EDITED = 2
 """The flag of a turn that took the place of another with other content: it was changed at ``created_ms``."""
+
+WIDE_ENCODING = 0xFFFF0000
+"""The bits of the flags, and of an encoding, that hold the encoding's high half."""
 
 NO_PAYLOAD = Hash(bytes(HASH_SIZE))
 """The payload hash of a reclaimed turn, which is not the hash of any payload."""
@@ -73,7 +77,7 @@ class Turn(Struct, frozen=True, gc=False):
     @property
     def encoding(self) -> int:
         """The number of the payload's encoding, of :class:`Encoding` or one that a client chose."""
-        return self.codec & 0xFFFF
+        return self.codec & 0xFFFF | self.flags & WIDE_ENCODING
 
     @property
     def type_version(self) -> int:

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Container, Hashable
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import trio
 
@@ -35,6 +35,15 @@ from store.service.protocol import MOST_WAITING_BYTES, Connection, Payload, Requ
 from store.service.wire import AppendTurn
 
 
+class _Append(NamedTuple):
+    """An append, the ``number``-th request of its connection."""
+
+    link: Link
+    number: int
+    request: Request
+    message: AppendTurn
+
+
 class Link:
     """A socket that never blocks, registered with ``epoll`` for just the events that it waits for."""
 
@@ -44,14 +53,21 @@ class Link:
         self.fd = sock.fileno()
         self.moved = time.monotonic()
         """The time when bytes last went over it."""
-        self.appends: deque[Request] = deque()
+        self.appends: deque[_Append] = deque()
         """Appends that come after one which is being done: those of one connection are done in order."""
         self.appending = False
         """True if an append is done by itself, or will be when those before it are committed."""
+        self.held = False
+        """True if that append waits for reads that came before it, one of which may bring what it names."""
+        self.unfinished: dict[int, None] = {}
+        """The appends that are not done, by their number in this connection, in order."""
+        self.asked = 0
+        """The number of requests that came."""
         self.committing = 0
         """The number of appends being committed together with those of others."""
-        self.reads: deque[Request] = deque()
-        """Requests that come after one which is being done: the answer to each may be large."""
+        self.reads: deque[tuple[int, Request]] = deque()
+        """Other requests, by number. They are done one by one, since answers may be large, and after the appends before
+        them: a connection sees what it has written."""
         self.reading = False
         self.scopes: set[trio.CancelScope] = set()
         """Those of the tasks that work for it."""
@@ -351,7 +367,7 @@ class Hub:
         self._pool: Pool[Payload] = Pool(returns, *(f"convfs-service-{number}" for number in range(_THREADS)))
         self._listeners: dict[int, tuple[socket.socket, Callable[[socket.socket], bool], str]] = {}
         self._links: dict[int, Link] = {}
-        self._batch: list[tuple[Link, Request, AppendTurn, Commit]] = []
+        self._batch: list[tuple[_Append, Commit]] = []
         self._touched: dict[Link, None] = {}
         self._incoming: Slots[Link] = Slots(_MOST_LARGE)
         self._outgoing: Slots[Link] = Slots(_MOST_LARGE)
@@ -408,7 +424,7 @@ class Hub:
                 self._send(link)
             if self._batch:
                 batch, self._batch = self._batch, []
-                self._committer.submit([commit for *_, commit in batch], partial(self._committed, batch))
+                self._committer.submit([commit for _, commit in batch], partial(self._committed, batch))
 
     def _accept(self, listener: socket.socket, welcome: Callable[[socket.socket], bool], token: str) -> None:
         while True:
@@ -517,15 +533,14 @@ class Hub:
         message = request.message
         if message is None:
             self._nursery.start_soon(self._perform, link, request)
-        elif isinstance(message, AppendTurn):
-            if link.appending:
-                link.appends.append(request)
-            else:
-                self._append(link, request, message)
+            return
+        link.asked += 1
+        if isinstance(message, AppendTurn):
+            link.unfinished[link.asked] = None
+            self._append(_Append(link, link.asked, request, message))
         else:
-            link.reads.append(request)
-            if not link.reading:
-                self._read_next(link)
+            link.reads.append((link.asked, request))
+            self._read_next(link)
 
     async def _perform(self, link: Link, request: Request) -> None:
         with trio.CancelScope() as scope:
@@ -535,54 +550,72 @@ class Hub:
             finally:
                 link.scopes.discard(scope)
 
-    def _append(self, link: Link, request: Request, message: AppendTurn) -> None:
+    def _append(self, append: _Append) -> None:
+        link = append.link
+        if link.appending:
+            link.appends.append(append)
+            return
+        if append.message.fs_root is not None and link.reads and link.reads[0][0] < append.number:
+            link.appending = link.held = True
+            link.appends.appendleft(append)
+            return
         try:
-            commit = self._plane.appending(message)
+            commit = self._plane.appending(append.message)
         except Exception as error:
-            self.fail(link, request, error)
+            self._appended(append, error)
             return
         if commit is not None:
             link.committing += 1
-            self._batch.append((link, request, message, commit))
+            self._batch.append((append, commit))
             return
         link.appending = True
         if link.committing:
             # it must not overtake them
-            link.appends.appendleft(request)
+            link.appends.appendleft(append)
             return
-        self._pool.do(partial(self._plane.perform, message), partial(self._appended, link, request))
+        self._pool.do(partial(self._plane.perform, append.message), partial(self._appended_alone, append))
 
-    def _appended(self, link: Link, request: Request, result: Payload | Exception) -> None:
-        self._finish(link, request, result)
-        self._append_next(link)
+    def _appended_alone(self, append: _Append, result: Payload | Exception) -> None:
+        self._appended(append, result)
+        self._append_next(append.link)
 
     def _append_next(self, link: Link) -> None:
-        link.appending = False
+        link.appending = link.held = False
         waiting, link.appends = link.appends, deque()
-        for request in waiting:
-            self._begin(link, request)
+        for append in waiting:
+            self._append(append)
 
-    def _committed(self, batch: list[tuple[Link, Request, AppendTurn, Commit]]) -> None:
-        for link, request, message, commit in batch:
+    def _committed(self, batch: list[tuple[_Append, Commit]]) -> None:
+        for append, commit in batch:
+            result: Payload | Exception
             try:
                 if commit.error is not None:
                     raise commit.error
-                answer = self._plane.appended(message, commit.written[0])
+                result = self._plane.appended(append.message, commit.written[0])
             except Exception as error:
-                self.fail(link, request, error)
-            else:
-                self.answer(link, request, answer)
+                result = error
+            self._appended(append, result)
+            link = append.link
             link.committing -= 1
             if link.appending and not link.committing:
                 self._append_next(link)
 
+    def _appended(self, append: _Append, result: Payload | Exception) -> None:
+        link = append.link
+        self._finish(link, append.request, result)
+        del link.unfinished[append.number]
+        if link.reads and self._links.get(link.fd) is link:
+            self._read_next(link)
+
     def _read_next(self, link: Link) -> None:
         if link.reading or not link.reads or link.connection.waiting >= MOST_WAITING_BYTES:
             return
-        message = link.reads[0].message
-        assert message is not None
+        number, request = link.reads[0]
+        if link.unfinished and next(iter(link.unfinished)) < number:
+            return
+        assert request.message is not None
         link.reading = True
-        self._pool.do(partial(self._plane.perform, message), partial(self._was_read, link))
+        self._pool.do(partial(self._plane.perform, request.message), partial(self._was_read, link))
 
     def _was_read(self, link: Link, result: Payload | Exception) -> None:
         link.reading = False
@@ -591,7 +624,9 @@ class Hub:
         if not isinstance(result, Exception) and size_of(result) > _LARGE_BYTES and not self._outgoing.take(link):
             # read once more when there is a place for it
             return
-        self._finish(link, link.reads.popleft(), result)
+        self._finish(link, link.reads.popleft()[1], result)
+        if link.held:
+            self._append_next(link)
         self._read_next(link)
 
     def _finish(self, link: Link, request: Request, result: Payload | Exception) -> None:

@@ -81,8 +81,6 @@ class Plane:
 
     @perform.register
     def _fork(self, message: ForkContext) -> bytes:
-        if not message.base_turn:
-            raise UsageError("CTX_FORK takes the turn to fork at; CTX_CREATE makes an empty context")
         return _head(self._store.contexts.create(message.base_turn))
 
     @perform.register

@@ -267,7 +267,7 @@ class Connection:
             if frame.msg_type in self._ours:
                 return Request(frame.req_id, frame.msg_type, None, frame.payload)
             text = f"this convfs knows no message {frame.msg_type}"
-            self._put(frames.error_frame(frame.req_id, frames.NOT_FOUND, text))
+            self._put(frames.error_frame(frame.req_id, frames.INVALID, text))
             return None
         try:
             return Request(frame.req_id, frame.msg_type, kind.decode(frame.payload, frame.flags))

@@ -120,18 +120,13 @@ class Payload(Struct, frozen=True):
 
     @classmethod
     def decode(cls, payload: Buffer, flags: int = 0) -> Self:
-        """Read the payload of a frame, and its flags."""
+        """Read the payload of a frame, and its flags. Further bytes and flags, of newer clients, are ignored."""
         try:
-            values, end = cls.read(payload, 0, flags)
+            values, _end = cls.read(payload, 0, flags)
         except struct.error:
             raise UsageError(f"{cls.name} is cut off after {len(payload)} bytes") from None
         except UnicodeDecodeError as error:
             raise UsageError(f"{cls.name} has a text that is not UTF-8") from error
-        if end != len(payload):
-            raise UsageError(f"{cls.name} has {len(payload) - end} bytes too many")
-        if flags & ~cls.known:
-            # an unknown flag asks for something, so it must not be ignored
-            raise UsageError(f"{cls.name} has no flags {flags & ~cls.known:#x}")
         return cls(*values)
 
 

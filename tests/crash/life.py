@@ -278,8 +278,9 @@ class User:
     def keyed(self, name: str) -> None:
         for step in range(2):
             key = b"%s %d %d" % (name.encode(), self.day, step)
+            root = self.store.intake.put(key)
             with self.change(name) as context:
-                turn = self.store.contexts.append(context, key, "x.v1", idempotency_key=key, fs_root=hash_bytes(key))
+                turn = self.store.contexts.append(context, key, "x.v1", idempotency_key=key, fs_root=root)
             self.told.keys.append((context, key, turn.turn_id))
 
     def attach(self, name: str) -> None:
@@ -287,7 +288,7 @@ class User:
         self.store.contexts.register_type("registered", version)
         self.told.types.append(("registered", version))
         with self.change(name) as context:
-            turn, root = self.store.contexts.append(context, self.text(40), "x.v1"), hash_bytes(self.text(1))
+            turn, root = self.store.contexts.append(context, self.text(40), "x.v1"), self.store.intake.put(self.text(1))
         self.store.contexts.attach_fs(turn.turn_id, root)
         self.told.roots.append((turn.turn_id, root))
 

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 from store.conversations.contexts import Append
 from store.disk.turn_format import Encoding, Turn
 from store.errors import Conflict, NotFound
-from store.ids import Hash, hash_bytes
+from store.ids import hash_bytes
 from store.store import Store
 from store.upkeep import recovery
 from tests.conftest import scratch
@@ -129,15 +129,17 @@ class StoreMachine(RuleBasedStateMachine):
         parent=st.one_of(st.just(0), st.integers(0, 1000)),
         key=st.sampled_from([b"", b"one", b"two", b"three"]),
         expected=st.one_of(st.none(), st.just(-1), st.integers(0, 1000)),
-        root=st.one_of(st.none(), st.builds(hash_bytes, st.binary(max_size=1))),
+        tree=st.one_of(st.none(), st.binary(max_size=1)),
     )
     def append_as_clients_do(
-        self, number: int, payload: bytes, kind: str, parent: int, key: bytes, expected: int | None, root: Hash | None
+        self, number: int, payload: bytes, kind: str, parent: int, key: bytes, expected: int | None, tree: bytes | None
     ) -> None:
         context, parent = self.context(number), self.turn(parent)
         head = self.model.heads[context]
         # -1: what is true
         expected = head if expected == -1 else expected
+
+        root = None if tree is None else self.store.intake.put(tree)
 
         def append() -> Turn:
             return self.store.contexts.append(
@@ -168,9 +170,9 @@ class StoreMachine(RuleBasedStateMachine):
         if root is not None:
             self.model.roots[turn.turn_id] = root
 
-    @rule(number=st.integers(0, 1000), root=st.builds(hash_bytes, st.binary(max_size=1)))
-    def attach_fs(self, number: int, root: Hash) -> None:
-        turn = self.turn(number)
+    @rule(number=st.integers(0, 1000), tree=st.binary(max_size=1))
+    def attach_fs(self, number: int, tree: bytes) -> None:
+        turn, root = self.turn(number), self.store.intake.put(tree)
         if turn:
             self.store.contexts.attach_fs(turn, root)
             self.model.roots[turn] = root

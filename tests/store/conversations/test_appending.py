@@ -22,7 +22,8 @@ from store.upkeep import recovery
 from tests.model import findings, freeze
 
 HOUR = 3600 * 1000
-ROOT = hash_bytes(b"a tree")
+TREE = b"a tree"
+ROOT = hash_bytes(TREE)
 
 
 @pytest.fixture
@@ -89,6 +90,7 @@ def test_a_retry_expects_what_has_come_true(store: Store) -> None:
 
 def test_large_payloads_and_their_keys(store: Store) -> None:
     context = store.contexts.create().context
+    store.intake.put(TREE)
     large = b"x" * (store.writer.journalled_bytes + 1)
     turn = store.contexts.append(context, large, "test.v1", idempotency_key=b"k", fs_root=ROOT, expected_head=0)
     assert store.contexts.append(context, large, "test.v1", idempotency_key=b"k", expected_head=0) == turn
@@ -287,12 +289,18 @@ def test_a_context_from_a_turn(store: Store) -> None:
 
 def test_file_system_roots(store: Store) -> None:
     context = store.contexts.create().context
+    for name in (ROOT, hash_bytes(b"never put")):
+        with pytest.raises(NotFound, match="put its blob there first"):
+            store.contexts.append(context, b"one", "test.v1", fs_root=name)
+    assert store.writer.head(context).turn == 0
+    other = store.intake.put(b"another")
+    assert store.intake.put(TREE) == ROOT
     with_one = store.contexts.append(context, b"one", "test.v1", fs_root=ROOT).turn_id
     without = store.contexts.append(context, b"two", "test.v1").turn_id
     assert (store.contexts.fs_root(with_one), store.contexts.fs_root(without)) == (ROOT, None)
     store.contexts.attach_fs(without, ROOT)
-    store.contexts.attach_fs(with_one, bytes(32))
-    assert (store.contexts.fs_root(with_one), store.contexts.fs_root(without)) == (bytes(32), ROOT)
+    store.contexts.attach_fs(with_one, other)
+    assert (store.contexts.fs_root(with_one), store.contexts.fs_root(without)) == (other, ROOT)
     for ask in (store.contexts.fs_root, lambda turn: store.contexts.attach_fs(turn, ROOT)):
         with pytest.raises(NotFound):
             ask(99)
@@ -304,7 +312,7 @@ def test_file_system_roots(store: Store) -> None:
     store.close()
     with Store.open(store.root, reindex=True) as again:
         assert rows(again, "fs_roots") == before
-        assert (again.contexts.fs_root(with_one), again.contexts.fs_root(without)) == (bytes(32), ROOT)
+        assert (again.contexts.fs_root(with_one), again.contexts.fs_root(without)) == (other, ROOT)
 
 
 def test_types_are_registered_with_their_versions(store: Store) -> None:
@@ -325,7 +333,7 @@ def test_types_are_registered_with_their_versions(store: Store) -> None:
         assert again.contents.types() == known
 
 
-@pytest.mark.parametrize("wrong", [{"type_version": 1 << 16}, {"encoding": 1 << 16}, {"encoding": -1}])
+@pytest.mark.parametrize("wrong", [{"type_version": 1 << 16}, {"encoding": 1 << 32}, {"encoding": -1}])
 def test_numbers_that_do_not_fit(store: Store, wrong: dict[str, int]) -> None:
     context = store.contexts.create().context
     with pytest.raises(UsageError):

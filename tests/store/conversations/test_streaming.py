@@ -30,7 +30,8 @@ from store.upkeep import recovery
 from tests.conftest import scratch
 from tests.model import findings, freeze
 
-ROOT = hash_bytes(b"a tree")
+TREE = b"a tree"
+ROOT = hash_bytes(TREE)
 
 
 @pytest.fixture
@@ -50,6 +51,9 @@ def test_a_turn_piece_by_piece(store: Store) -> None:
     [seen] = store.writer.texts.of(context)
     assert (seen.number, seen.context_id, seen.text, turn.text) == (turn.number, context, b"Please fix it", seen.text)
     assert store.writer.texts.of() == [seen]
+    with pytest.raises(NotFound, match="put its blob there first"):
+        turn.seal(fs_root=ROOT)
+    store.intake.put(TREE)
     sealed = turn.seal(fs_root=ROOT)
     assert (sealed.parent, sealed.depth, sealed.encoding, sealed.type_version) == (1, 1, Encoding.JSON, 3)
     assert store.contents.type_name(sealed.type_tag) == "test.v1"

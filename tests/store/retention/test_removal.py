@@ -166,7 +166,7 @@ def test_turns_are_blanked(root: Path) -> None:
         old = [turn.turn_id for turn in store.contexts.last(context, 9)]
         store.library.conversations()
         gone = sorted(turn_of(turn) for turn in {5, 6, 7, 8, *old})
-        store.contexts.attach_fs(gone[0], bytes(31) + b"x")
+        store.contexts.attach_fs(gone[0], store.intake.put(b"a tree of files"))
         delete(store, context, store.contexts.tip(context))
         assert reclaim(store, [(gone[0], len(gone))]) == len(gone)
         for turn_id in gone:

@@ -22,7 +22,8 @@ from store.service.server import Listening, Service, serving
 from store.store import Store
 from tests.store.service.parts import Calls
 
-ROOT = Hash(b"\xbb" * 32)
+TREE = b"a tree"
+ROOT = hash_bytes(TREE)
 
 
 @pytest.fixture
@@ -221,6 +222,9 @@ async def test_blobs_and_trees(facade: Awaited) -> None:
     assert await facade.blob(hash_bytes(data)) == data
     assert await facade.blob_size(hash_bytes(data)) == len(data)
     context = (await facade.create_context()).context
+    with pytest.raises(NotFound, match="put its blob there first"):
+        await facade.append(context, b"1", "t", fs_root=ROOT)
+    await facade.put_blob(TREE)
     turn = await facade.append(context, b"1", "t", fs_root=ROOT)
     other = await facade.append(context, b"2", "t")
     assert await facade.fs_root(turn.turn_id) == ROOT

@@ -13,7 +13,7 @@ from blake3 import blake3
 
 from store.commit.request import ContextHead
 from store.events.event import DELETED
-from store.ids import Hash
+from store.ids import Hash, hash_bytes
 from store.service import frames, wire
 from store.service.frames import Decoder, Frame
 from store.service.operations import OPERATIONS
@@ -34,7 +34,8 @@ from store.service.wire import (
 )
 from store.store import Store
 
-ROOT = Hash(b"\xbb" * 32)
+TREE = b"a tree"
+ROOT = hash_bytes(TREE)
 
 
 class Peer:
@@ -137,6 +138,7 @@ def test_hello(peer: Peer) -> None:
 
 
 def test_what_is_appended_is_read_again_as_it_was_sent(peer: Peer, context: int) -> None:
+    peer.ask(PutBlob(ROOT, TREE))
     first = appended(peer, append(b"\x91\x01", context))
     second = appended(peer, append(b"\x91\x02", context, fs_root=ROOT))
     assert (first.depth, second.depth) == (0, 1)
@@ -194,14 +196,14 @@ def test_a_compressed_payload_is_stored_as_what_it_was(peer: Peer, context: int)
         {"compression": 1, "payload": zstandard.ZstdCompressor().compress(b"other"), "raw_size": 5},
         {"compression": 1, "payload": zstandard.ZstdCompressor().compress(b"payload" * 1000), "raw_size": 7},
         {"type_version": 65536},
-        {"encoding": 65536},
+        {"fs_root": ROOT},
         {"type_name": "x" * 5000},
     ],
 )
 def test_what_is_not_what_it_says_is_refused_and_nothing_is_stored(
     peer: Peer, context: int, changes: dict[str, object]
 ) -> None:
-    assert peer.refused(append(b"payload", context, **changes))[0] == 422
+    assert peer.refused(append(b"payload", context, **changes))[0] == (404 if "fs_root" in changes else 422)
     assert head(peer, context).turn == 0
     assert peer.refused(GetBlob(Hash(blake3(b"payload").digest())))[0] == 404
 
@@ -243,7 +245,8 @@ def test_a_fork_begins_at_any_turn(peer: Peer, context: int) -> None:
     assert last(peer, context=context) == [b"\0", b"\1", b"\2", b"\3"]
     based = wire.HeadAnswer.decode(peer.ask(wire.CreateContext(turns[0])))
     assert last(peer, context=based.context) == [b"\0"]
-    assert peer.refused(wire.ForkContext(0))[0] == 422
+    empty = wire.HeadAnswer.decode(peer.ask(wire.ForkContext(0)))
+    assert empty == wire.HeadAnswer(based.context + 1, 0, 0)
 
 
 def test_an_explicit_parent_branches(peer: Peer, context: int) -> None:
@@ -368,10 +371,42 @@ def test_a_payload_is_a_blob(peer: Peer, context: int) -> None:
 
 def test_a_tree_of_files_is_attached(peer: Peer, context: int, store: Store) -> None:
     turn = appended(peer, append(b"1", context)).turn
+    peer.ask(PutBlob(ROOT, TREE))
     assert AttachFs.decode(peer.ask(AttachFs(turn, ROOT))) == AttachFs(turn, ROOT)
     assert store.contexts.fs_root(turn) == ROOT
     also = appended(peer, append(b"2", context, fs_root=ROOT)).turn
     assert store.contexts.fs_root(also) == ROOT
+
+
+@pytest.mark.parametrize("encoding", [65535, 65536, 70_000, (1 << 32) - 1])
+def test_encodings_of_32_bits_pass_through(peer: Peer, context: int, store: Store, encoding: int) -> None:
+    made = appended(peer, append(b"one", context, encoding=encoding))
+    store.contexts.patch(context, {made.turn: b"other"})
+    for flag in (False, True):
+        [item] = TurnsAnswer.decode(peer.ask(GetLast(context, 1, True, latest=flag))).items
+        assert (item.encoding, item.type_version, item.payload) == (encoding, 3, b"other" if flag else b"one")
+    assert store.turns.get(made.turn).edited_ms == 0
+
+
+def test_a_connection_sees_what_it_has_written(peer: Peer, context: int, store: Store) -> None:
+    """None of the requests waits for the answer to the one before it, and a large append takes a while."""
+    sizes = [10, store.writer.journalled_bytes + 1, 20, 5 << 20, 30]
+    for number, size in enumerate(sizes):
+        tree = b"tree %d" % number
+        put = PutBlob(hash_bytes(tree), tree)
+        peer.send(put.number, put.encode())
+        message = append(bytes([number]) * size, context, fs_root=hash_bytes(tree) if number % 2 else None)
+        peer.send(message.number, message.encode(), message.flags)
+        for asked in (wire.GetHead(context), GetLast(context, 1, False)):
+            peer.send(asked.number, asked.encode())
+    answers = sorted((peer.receive() for _ in range(4 * len(sizes))), key=lambda frame: frame.req_id)
+    assert all(frame.msg_type != frames.ERROR for frame in answers), answers
+    for number in range(len(sizes)):
+        _put, made, seen, shown = answers[4 * number : 4 * number + 4]
+        turn = wire.Appended.decode(made.payload).turn
+        # perhaps what was sent after it, too
+        assert wire.HeadAnswer.decode(seen.payload).turn >= turn
+        assert [item.turn >= turn for item in TurnsAnswer.decode(shown.payload).items] == [True]
 
 
 def test_appends_of_one_connection_are_done_in_order_however_large_they_are(peer: Peer, context: int) -> None:

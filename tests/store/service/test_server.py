@@ -255,9 +255,9 @@ async def test_the_end_of_the_server_ends_what_runs(store: Store, work: Work) ->
         (Frame(258, 5, b"\xff"), 422),
         (Frame(258, 5, b'{"project":"\xff"}'), 422),
         (Frame(7, 5, b""), 422),
-        (Frame(200, 5, b""), 404),
-        (Frame(60_000, 5, b"{}"), 404),
-        (Frame(255, 5, b""), 404),
+        (Frame(200, 5, b""), 422),
+        (Frame(60_000, 5, b"{}"), 422),
+        (Frame(255, 5, b""), 422),
     ],
 )
 async def test_a_request_that_makes_no_sense_is_answered_and_harms_nothing(

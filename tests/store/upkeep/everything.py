@@ -19,8 +19,6 @@ from store.upkeep.gc import Reclaiming, Since
 from tests.store.content.noise import edited, noise
 from tests.store.importing.sessions import lines, session
 
-ROOT = hash_bytes(b"a tree of files")
-
 Answers = dict[str, object]
 Question = Callable[[], object]
 
@@ -60,11 +58,12 @@ def fill(root: Path, folder: Path) -> None:
         Editor(store).edit(first, {1: DELETED})
         Editor(store).restore(first, 2)
         served = store.contexts.create().context
+        root = store.intake.put(b"a tree of files")
         keyed = store.contexts.append(
-            served, b"from a client", "com.example.thing", idempotency_key=b"key", fs_root=ROOT
+            served, b"from a client", "com.example.thing", idempotency_key=b"key", fs_root=root
         )
         store.contexts.append(served, b"\x81\xa1a\x01", "com.example.thing", encoding=Encoding.MSGPACK, type_version=2)
-        store.contexts.attach_fs(keyed.turn_id - 1, hash_bytes(b"another tree"))
+        store.contexts.attach_fs(keyed.turn_id - 1, store.intake.put(b"another tree"))
         store.contexts.register_type("com.example.thing", 2)
         store.contexts.patch(served, {keyed.turn_id: b"corrected"})
         for _ in range(2):
