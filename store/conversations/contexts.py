@@ -10,8 +10,9 @@ used only on request: payloads are their producers' own bytes.
 
 import json
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Never
 
 import msgspec
@@ -64,6 +65,8 @@ def _refuse(constant: str) -> Never:
 
 _LONGEST_TYPE = 1024
 _LONGEST_KEY = 1024
+_LOOKED_THROUGH = 1000
+"""The number of contexts, those with the nearest heads, that are asked whether a turn is theirs."""
 
 
 class Append(Struct, frozen=True):
@@ -229,6 +232,20 @@ class Contexts:
         forked |= {"forked_from": {"context": context_id, "turn": base}, **(metadata or {})}
         parent = tip_of(base, head.patch)
         return self._writer.submit(Request(None, parent=parent, changes=_json(forked), action="fork")).head
+
+    def fork_at(self, turn_id: int) -> ContextHead:
+        """Create a context that branches off at a turn, as :meth:`fork` does, of a context that has the turn.
+
+        Of several, it is that which goes on least after it; without one, as :meth:`create`.
+        """
+        turn = self._turns.get(turn_of(turn_id))
+        heads = sorted((turn_of(tip), context) for context, tip in self._library.catalogue.states())
+        behind = heads[bisect_left(heads, (turn.turn_id, 0)) :]
+        for tip, context in behind[:_LOOKED_THROUGH]:
+            if self._turns.ancestor(tip, turn.depth) == turn.turn_id:
+                with suppress(NotFound):
+                    return self.fork(context, turn.turn_id)
+        return self.create(turn_id)
 
     def append(
         self,

@@ -81,7 +81,9 @@ class Plane:
 
     @perform.register
     def _fork(self, message: ForkContext) -> bytes:
-        return _head(self._store.contexts.create(message.base_turn))
+        if not message.base_turn:
+            return _head(self._store.contexts.create())
+        return _head(self._store.contexts.fork_at(message.base_turn))
 
     @perform.register
     def _get_head(self, message: GetHead) -> bytes:

@@ -236,15 +236,25 @@ def test_what_is_not_there_is_not_found(peer: Peer, context: int) -> None:
     assert head(peer, context).turn == 0
 
 
-def test_a_fork_begins_at_any_turn(peer: Peer, context: int) -> None:
+def test_a_fork_begins_at_any_turn(peer: Peer, context: int, store: Store) -> None:
     turns = [appended(peer, append(bytes([number]), context)).turn for number in range(4)]
     fork = wire.HeadAnswer.decode(peer.ask(wire.ForkContext(turns[1])))
     assert (fork.turn, fork.depth) == (turns[1], 1)
     appended(peer, append(b"other", fork.context))
     assert last(peer, context=fork.context) == [b"\0", b"\1", b"other"]
     assert last(peer, context=context) == [b"\0", b"\1", b"\2", b"\3"]
+    again = wire.HeadAnswer.decode(peer.ask(wire.ForkContext(fork.turn)))
+    of_fork = wire.HeadAnswer.decode(peer.ask(wire.ForkContext(head(peer, fork.context).turn)))
     based = wire.HeadAnswer.decode(peer.ask(wire.CreateContext(turns[0])))
     assert last(peer, context=based.context) == [b"\0"]
+    known = {one.id: one.metadata.get("forked_from") for one in map(store.catalogue.entry, range(1, based.context + 1))}
+    assert known == {
+        context: None,
+        fork.context: {"context": context, "turn": turns[1]},
+        again.context: {"context": context, "turn": turns[1]},
+        of_fork.context: {"context": fork.context, "turn": turns[-1] + 1},
+        based.context: None,
+    }
     empty = wire.HeadAnswer.decode(peer.ask(wire.ForkContext(0)))
     assert empty == wire.HeadAnswer(based.context + 1, 0, 0)
 
