@@ -37,6 +37,8 @@ CHECKED: Final = "checked"
 REDACTING: Final = "redacting"
 SETTINGS: Final = "convfs.toml"
 MOUNTS: Final = "mounts"
+REGISTRY: Final = "registry"
+"""The types that clients over HTTP have registered, a bundle a file."""
 
 SCRATCH: Final = "scratch"
 GROWING: Final = "scratch/.growing"

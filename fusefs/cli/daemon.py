@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -35,6 +35,9 @@ def tcp_options(command: Command) -> Command:
     command = click.option(
         "--no-token", is_flag=True, help="Let in every TCP client without a token: for clients that cannot send one."
     )(command)
+    command = click.option(
+        "--http", metavar="HOST:PORT", help="Also answer CXDB's HTTP requests on this loopback address."
+    )(command)
     return click.option(
         "--tcp", metavar="HOST:PORT", help="Also serve on this loopback address; the token is in STORE/token."
     )(command)
@@ -49,6 +52,25 @@ def tcp_place(tcp: str | None) -> tuple[str, int] | None:
     host, port = address.parsed(tcp)
     address.loopback(host, port)
     return host, port
+
+
+@contextmanager
+def serving_http(store: Store, place: tuple[str, int] | None, *, no_token: bool) -> Iterator[str]:
+    """Answer HTTP at an address, if there is one, while the block runs; yields it as ``HOST:PORT``, else ""."""
+    if place is None:
+        yield ""
+        return
+    from store.errors import UsageError
+    from store.service import address
+
+    try:
+        from store.web.server import serving
+    except ImportError as error:
+        raise UsageError(
+            "HTTP needs two more packages: run ./mount.sh --setup, or pip install 'hypercorn[trio]' starlette"
+        ) from error
+    with serving(store, *place, "" if no_token else address.token(store.root)) as listening:
+        yield listening
 
 
 def held_alone(root: Path) -> Store:

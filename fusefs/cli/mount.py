@@ -10,15 +10,24 @@ from functools import partial
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
-from fusefs.cli.daemon import SWITCH_SECONDS, held_alone, in_background, log_to, tcp_options, tcp_place
+from fusefs.cli.daemon import SWITCH_SECONDS, held_alone, in_background, log_to, serving_http, tcp_options, tcp_place
 from fusefs.cli.output import command_line, echo
 from store.disk import durable
 
 _LOG_BYTES = 1 << 20
 _START_SECONDS = 30.0
+
+
+class _Ports(NamedTuple):
+    """The loopback addresses to serve at, and whether clients there need no token."""
+
+    tcp: tuple[str, int] | None
+    http: tuple[str, int] | None
+    no_token: bool
 
 
 @click.command(short_help="Mount the conversations at DIR.")
@@ -35,6 +44,7 @@ def mount(
     watch: bool,
     allow_other: bool,
     tcp: str | None,
+    http: str | None,
     no_token: bool,
 ) -> None:
     """Mount the conversations at DIR, which is created if need be. Returns when the mount is ready.
@@ -51,7 +61,7 @@ def mount(
     for problem in problems():
         raise ConvfsError(problem)
     root = Path(os.path.realpath(store_root(store)))
-    port = tcp_place(tcp)
+    ports = _Ports(tcp_place(tcp), tcp_place(http), no_token)
     if _is_mounted(root, directory, ANSWER_SECONDS):
         echo(f"Mounted at {directory} already; `{command_line('umount', directory)}` unmounts.")
         return
@@ -62,9 +72,9 @@ def mount(
             handler.setLevel(logging.WARNING)
             log_to(handler)
             ready = partial(echo, f"Mounted at {path}; Ctrl-C unmounts.", err=True)
-            _serve(root, path, allow_other, port, no_token, cwd, ready)
+            _serve(root, path, allow_other, ports, cwd, ready)
         else:
-            in_background(partial(_serve, root, path, allow_other, port, no_token, cwd), explain)
+            in_background(partial(_serve, root, path, allow_other, ports, cwd), explain)
             if not _is_mounted(root, path, _START_SECONDS):
                 raise ConvfsError(f"{path} was mounted, but its daemon has ended or does not answer: see {root / LOG}")
             echo(f"Mounted at {path}; `{command_line('umount', directory)}` unmounts.")
@@ -125,8 +135,7 @@ def _serve(
     root: Path,
     mountpoint: Path,
     allow_other: bool,
-    tcp: tuple[str, int] | None,
-    no_token: bool,
+    ports: _Ports,
     watched_from: Path | None,
     ready: Callable[[], None],
 ) -> None:
@@ -148,8 +157,8 @@ def _serve(
             ALL_OPERATIONS,
             mountpoint=str(mountpoint),
             stop=lambda: os.kill(os.getpid(), signal.SIGTERM),
-            tcp=tcp,
-            token=address.token(root) if tcp and not no_token else "",
+            tcp=ports.tcp,
+            token=address.token(root) if ports.tcp and not ports.no_token else "",
         )
 
         async def beside(*, task_status: trio.TaskStatus[None]) -> None:
@@ -157,7 +166,7 @@ def _serve(
                 task_status.started()
                 await trio.sleep_forever()
 
-        with watching(watched_from, store):
+        with serving_http(store, ports.http, no_token=ports.no_token), watching(watched_from, store):
             run(store, mountpoint, ready=ready, background=beside, allow_other=allow_other)
 
 

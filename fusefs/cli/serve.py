@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from fusefs.cli.daemon import SWITCH_SECONDS, held_alone, log_to, tcp_options, tcp_place
+from fusefs.cli.daemon import SWITCH_SECONDS, held_alone, log_to, serving_http, tcp_options, tcp_place
 from fusefs.cli.output import echo
 
 
@@ -20,7 +20,7 @@ from fusefs.cli.output import echo
 )
 @tcp_options
 @click.pass_obj
-def serve(store: Path | None, socket: Path | None, tcp: str | None, no_token: bool) -> None:
+def serve(store: Path | None, socket: Path | None, tcp: str | None, http: str | None, no_token: bool) -> None:
     """Serve programs and other commands over a socket, until SIGTERM or Ctrl-C.
 
     A mounted store serves them, too: this command is for machines without a mount.
@@ -32,21 +32,21 @@ def serve(store: Path | None, socket: Path | None, tcp: str | None, no_token: bo
     from store.service import address, server
 
     root = Path(os.path.realpath(store_root(store)))
-    port = tcp_place(tcp)
+    port, web = tcp_place(tcp), tcp_place(http)
     log_to(logging.StreamHandler())
 
     async def until_told(service: server.Service) -> None:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
             async with trio.open_nursery() as nursery:
                 place = await nursery.start(server.serve, service)
-                also = f" and {place.tcp}" if place.tcp else ""
-                echo(f"Serving {root} at {place.socket}{also}; Ctrl-C ends.", err=True)
+                places = ", ".join(filter(None, (str(place.socket), place.tcp, web_place and f"http://{web_place}")))
+                echo(f"Serving {root} at {places}; Ctrl-C ends.", err=True)
                 nursery.start_soon(trio.to_thread.run_sync, service.store.artifacts.settle)
                 await anext(aiter(signals))
                 nursery.cancel_scope.cancel()
 
     sys.setswitchinterval(SWITCH_SECONDS)
-    with held_alone(root) as opened:
+    with held_alone(root) as opened, serving_http(opened, web, no_token=no_token) as web_place:
         token = address.token(root) if port and not no_token else ""
         path = Path(os.path.abspath(socket)) if socket else None
         service = server.Service(opened, ALL_OPERATIONS, socket=path, tcp=port, token=token)

@@ -28,10 +28,10 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from store.content import zstd
+from store.content import trees, zstd
 from store.conversations.contexts import Append
 from store.errors import ConvfsError, DamageError, NotFound
-from store.ids import HASH_SIZE, Hash, hash_bytes, turn_of
+from store.ids import Hash, hash_bytes, turn_of
 from store.importing.snapshot import path_text
 from store.index.catalogue import ContextEntry
 from store.store import Store
@@ -45,7 +45,6 @@ _MAGIC = 0x42534C42
 _META_HEAD, _META_TAIL = struct.Struct("<QI"), struct.Struct("<IIII")
 _TURNS_LOG = Path("turns", "turns.log")
 _TURNS_AT_ONCE = 500
-_DIRECTORY_KIND = 1
 
 
 def is_data(path: Path) -> bool:
@@ -145,31 +144,6 @@ class _Data:
             found.append(turn)
             turn = self.turns[turn].parent
         return found[::-1]
-
-    def files(self, root: Hash) -> Iterator[bytes]:
-        """Yield a tree and all that is in it, as far as it is there."""
-        waiting, seen = [(root, _DIRECTORY_KIND)], set[Hash]()
-        while waiting:
-            digest, kind = waiting.pop()
-            if digest in seen:
-                continue
-            seen.add(digest)
-            with suppress(NotFound):
-                data = self.blob(digest)
-                yield data
-                waiting += _entries(data) if kind == _DIRECTORY_KIND else ()
-
-
-def _entries(tree: bytes) -> Iterator[tuple[Hash, int]]:
-    """Yield the hash and the kind of each entry of a tree, whose members are numbered: 2 is the kind, 5 the hash."""
-    try:
-        entries = msgspec.msgpack.decode(tree, type=list[dict[str | int, object]] | None)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return
-    for entry in entries or ():
-        kind, digest = entry.get("2", entry.get(2)), entry.get("5", entry.get(5))
-        if isinstance(digest, bytes) and len(digest) == HASH_SIZE:
-            yield Hash(digest), kind if isinstance(kind, int) else 0
 
 
 class Came(Struct, frozen=True):
@@ -314,7 +288,7 @@ class _Taking:
             return
         with self._store.intake.reliance.relying():
             load = self._store.intake.load()
-            for data in self.data.files(root):
+            for data in trees.walk(self.data.blob, root):
                 load.blob(data)
             load.sync()
             with suppress(NotFound):

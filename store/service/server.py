@@ -14,7 +14,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from functools import partial
@@ -238,7 +238,7 @@ async def serve(service: Service, *, task_status: trio.TaskStatus[Listening] = t
             _check_free(service.socket)
         path = service.socket or address.new_socket_path(store.files.directory)
         unix = stack.enter_context(_unix(path))
-        port = stack.enter_context(_tcp(*service.tcp)) if service.tcp else None
+        port = stack.enter_context(tcp_listener(*service.tcp)) if service.tcp else None
         place = Listening(path, address.host_and_port(port) if port else "")
         if not store.files.read_only:
             address.note(store.root, store.files.directory, path, place.tcp)
@@ -267,12 +267,19 @@ async def serve(service: Service, *, task_status: trio.TaskStatus[Listening] = t
 @contextlib.contextmanager
 def serving(service: Service) -> Iterator[Listening]:
     """Run a service in a thread of its own while the block runs; yields its addresses."""
-    started: Future[tuple[Listening, Callable[[], None]]] = Future()
+    with in_thread(partial(serve, service), "convfs-service") as place:
+        yield place
+
+
+@contextlib.contextmanager
+def in_thread(task: Callable[..., Awaitable[None]], name: str) -> Iterator[Any]:
+    """Run an endless task in a loop and a thread of its own while the block runs; yields what it reports as started."""
+    started: Future[tuple[Any, Callable[[], None]]] = Future()
     ended: Future[None] = Future()
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            place = await nursery.start(partial(serve, service))
+            place = await nursery.start(task)
             soon = trio.lowlevel.current_trio_token().run_sync_soon
             started.set_result((place, partial(soon, nursery.cancel_scope.cancel)))
 
@@ -281,12 +288,12 @@ def serving(service: Service) -> Iterator[Listening]:
             trio.run(main)
         except BaseException as error:
             if started.done():
-                _LOG.exception("the service ended in an unexpected error")
+                _LOG.exception("%s ended in an unexpected error", name)
                 ended.set_exception(_first(error))
             else:
                 started.set_exception(_first(error))
 
-    thread = threading.Thread(target=run, name="convfs-service", daemon=True)
+    thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     try:
         place, end = started.result()
@@ -343,7 +350,8 @@ def _unix(path: Path) -> Iterator[socket.socket]:
 
 
 @contextlib.contextmanager
-def _tcp(host: str, port: int) -> Iterator[socket.socket]:
+def tcp_listener(host: str, port: int) -> Iterator[socket.socket]:
+    """Listen on a loopback address while the block runs. UsageError if other machines could reach it."""
     family, place = address.loopback(host, port)
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,11 +1,16 @@
 """``convfs serve``, and programs that come in over TCP."""
 
+import json
 import os
 import re
+import socket
 import stat
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -109,3 +114,26 @@ def test_the_program_of_the_manual(user: User) -> None:
         )
     assert (done.stdout, done.stderr) == ('b\'{"text": "hello"}\'\n', "")
     assert "notes/from-a-program" in user.run("ls")
+
+
+@pytest.mark.parametrize("by", ["serve", "mount"])
+def test_over_http_a_token_is_wanted(user: User, by: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    url = f"http://{place}/v1/contexts"
+    with ExitStack() as stack:
+        if by == "serve":
+            stack.enter_context(serving(user, "--http", place))
+        else:
+            mnt = user.home / "mnt"
+            user.run("mount", "--http", place, mnt)
+            stack.callback(user.run, "umount", mnt)
+        with Client.of(user.store) as client:
+            client.append(client.create_context().context, b"{}", "demo.v1")
+        with pytest.raises(HTTPError, match="401"):
+            urlopen(url, timeout=60)
+        token = (user.store / "token").read_text().strip()
+        with urlopen(f"{url}?token={token}", timeout=60) as answer:
+            assert json.load(answer)["count"] == 1
+    assert "other machines" in user.fails("serve", "--http", "0.0.0.0:0")
