@@ -64,7 +64,7 @@ ALLOWED = {
 }
 
 # Under which name a library is declared, where that is not the one that it is imported by.
-DECLARED = {"inotify_simple": "inotify-simple", "markdown_it": "markdown-it-py"}
+DECLARED = {"hypercorn": "hypercorn[trio]", "inotify_simple": "inotify-simple", "markdown_it": "markdown-it-py"}
 
 
 def modules() -> Iterator[tuple[str, Path]]:
