@@ -83,6 +83,12 @@ class Page:
         for what in ("mousePressed", "mouseReleased"):
             self.do("Input.dispatchMouseEvent", type=what, x=place[0], y=place[1], button="left", clickCount=1)
 
+    def press(self, key: str) -> None:
+        """Press a key."""
+        code, text = {"Tab": (9, ""), "Enter": (13, "\r")}[key]
+        self.do("Input.dispatchKeyEvent", type="keyDown", key=key, code=key, windowsVirtualKeyCode=code, text=text)
+        self.do("Input.dispatchKeyEvent", type="keyUp", key=key, code=key, windowsVirtualKeyCode=code)
+
     def is_seen(self, selector: str) -> bool:
         """Say whether the first element that ``selector`` finds is to be seen, once scrolled to."""
         return self.value(f"document.querySelector({selector!r}).checkVisibility({{contentVisibilityAuto: false}})")
