@@ -1,0 +1,92 @@
+"""``html/`` in the mount: a list of all conversations, and a page of each."""
+
+import errno
+import os
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from tests.fusefs.tree.mounting import TALK, Mounted, user
+
+PAGE = "html/project/2026-03-05-talk.html"
+
+
+class Links(HTMLParser):
+    """Collects where a page leads."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "a" and (to := dict(attrs).get("href")):
+            self.links.append(unquote(to))
+
+
+def pages(mount: Mounted) -> list[Path]:
+    """Return the pages that the list leads to."""
+    links = Links((mount.root / "html/index.html").read_text()).links
+    return [mount.root / "html" / link for link in links if not link.startswith("#")]
+
+
+def test_the_list_leads_to_every_page_and_back(mount: Mounted) -> None:
+    (mount.root / TALK / "forks" / "50 % & <one> #1?").mkdir()
+    found = pages(mount)
+    assert {path.stem for path in found} == set(os.listdir(mount.root / "conversations/project"))
+    assert len(found) == 2
+    for path in found:
+        text = path.read_text()
+        assert text.endswith("</html>\n")
+        assert path.stat().st_size == len(path.read_bytes())
+        assert (path.parent / Links(text).links[1]).samefile(mount.root / "html/index.html")
+
+
+def test_listings_draw_no_page(mount: Mounted) -> None:
+    assert os.listdir(mount.root / "html") == ["index.html"]
+    assert os.listdir(mount.root / "html/project") == []
+    # the list itself is drawn when somebody asks how large it is
+    assert mount.shell("wc -c < html/index.html").strip() == str((mount.root / "html/index.html").stat().st_size)
+
+
+def test_a_page_shows_what_is_saved_and_nothing_else_draws_it_anew(mount: Mounted) -> None:
+    page = mount.root / PAGE
+    before = page.stat()
+    assert "One more" not in page.read_text()
+    # another conversation changes
+    (mount.root / TALK / "forks" / "other").mkdir()
+    (mount.root / "conversations/project/other/events/user.md").write_text("Elsewhere\n")
+    assert "Elsewhere" in (mount.root / "html/project/other.html").read_text()
+    assert page.stat().st_mtime_ns == before.st_mtime_ns
+    (mount.root / TALK / "events/user.md").write_text("One more\n")
+    assert "One more" in page.read_text()
+    assert page.stat().st_size == len(page.read_bytes())
+
+
+def test_other_names(mount: Mounted) -> None:
+    folder = mount.root / "conversations/project"
+    (folder / "2026-03-05-talk").rename(folder / "renamed")
+    assert [path.name for path in pages(mount)] == ["renamed.html"]
+    assert (mount.root / "html/project/renamed.html").is_file()
+    for name in ("html/project/2026-03-05-talk.html", "html/project/renamed", "html/nosuch", "html/project/x.html"):
+        assert not (mount.root / name).exists()
+    with pytest.raises(PermissionError) as refused:
+        (mount.root / "html/project/mine.html").write_text("x")
+    assert refused.value.errno == errno.EPERM
+
+
+def test_hostile_titles_stay_text(mount: Mounted) -> None:
+    mount.tell(metadata=[1, {"title": '</a><script>alert(1)</script><b onclick=x> " \x1b[2J'}])
+    for path in (mount.root / "html/index.html", mount.root / PAGE):
+        text = path.read_text()
+        assert "<script>alert" not in text
+        assert "&lt;script&gt;alert(1)" in text
+
+
+def test_a_conversation_too_large_for_a_page_says_how_to_get_one(mount: Mounted) -> None:
+    mount.tell(append=[1, [user("x" * (1 << 20), number) for number in range(65)]])
+    text = (mount.root / PAGE).read_text()
+    assert "convfs export" in text
+    assert len(text) < 100_000
