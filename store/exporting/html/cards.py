@@ -106,9 +106,7 @@ class Card(Struct):
             for block in texts:
                 if block.text:
                     yield captioned(block, pre(block.text, ink, "json" if block.type == "json" else ""))
-        pictures += (
-            captioned(block, binary(block, data)) for block in result.blocks if (data := block.data) is not None
-        )
+        pictures += (binary(block, block.data) for block in result.blocks if block.data is not None)
 
     def _summary(self, brief: Brief, failed: bool) -> str:
         parts = [f"<b>{escape(brief.verb)}</b>"]
@@ -159,7 +157,7 @@ def captioned(block: Block, content: str) -> str:
 
 
 def binary(block: Block, data: bytes) -> str:
-    """Return an image, or a link to save what is none."""
+    """Return an image, or under its name a link to save what is none."""
     encoded = b64encode(data).decode()
     if block.mime in _SHOWN_AS_IMAGES:
         name = escape(visible.line(block.uri or block.name or "image"))
@@ -167,4 +165,5 @@ def binary(block: Block, data: bytes) -> str:
     # to be saved, whatever it says that it is
     where = f"data:application/octet-stream;base64,{encoded}"
     name = f"content.{suffix_of(block.mime)}"
-    return f'<a download="{escape(name)}" href="{where}">{len(data)} bytes, {escape(visible.line(block.mime))}</a>'
+    link = f'<a download="{escape(name)}" href="{where}">{len(data)} bytes, {escape(visible.line(block.mime))}</a>'
+    return captioned(block, link)

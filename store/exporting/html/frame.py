@@ -9,13 +9,13 @@ from store import visible
 
 _LIGHT = """
     --page: #faf9f7; --card: #ffffff; --ink: #1f1e1b; --dim: #65635c; --line: #e2dfd8; --code: #f4f2ee;
-    --link: #1b58b8; --asked: #eaf1fc; --edge: #2f6fd6; --bad: #b3261e; --bad-card: #fdf1ef;
+    --link: #1b58b8; --asked: #eaf1fc; --asked-code: #dbe6f8; --edge: #2f6fd6; --bad: #b3261e; --bad-card: #fdf1ef;
     --more: #116329; --more-card: #e4f5e8; --less: #a1221a; --less-card: #fce9e7;
     --word: #7b3aa3; --text: #17663a; --note: #6a685f; --figure: #9a4106; --name: #1b58b8; color-scheme: light;
 """
 _DARK = """
     --page: #171614; --card: #1e1d1b; --ink: #e9e7e1; --dim: #a5a299; --line: #35332e; --code: #24231f;
-    --link: #8ebaf7; --asked: #1c2739; --edge: #6ea3ef; --bad: #ff9187; --bad-card: #2c1d1b;
+    --link: #8ebaf7; --asked: #1c2739; --asked-code: #131b29; --edge: #6ea3ef; --bad: #ff9187; --bad-card: #2c1d1b;
     --more: #8adba0; --more-card: #16301e; --less: #f8a69f; --less-card: #3a1f1d;
     --word: #cda6f0; --text: #98d6a9; --note: #a09d93; --figure: #f0b27c; --name: #8ebaf7; color-scheme: dark;
 """
@@ -72,7 +72,7 @@ article > header .no { margin-inline-start: auto; }
 .said > header h3 { color: var(--dim); }
 .asked {
     margin: 2.25rem 0 1.25rem; padding: .75rem 1rem; background: var(--asked); border-radius: .5rem;
-    border-inline-start: .25rem solid var(--edge);
+    border-inline-start: .25rem solid var(--edge); --code: var(--asked-code);
 }
 .asked > header h2 { color: var(--link); }
 .bad:not(.work) { padding-inline-start: .75rem; border-inline-start: .25rem solid var(--bad); }

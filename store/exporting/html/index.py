@@ -22,6 +22,7 @@ body > .choices { margin-inline: auto; }
 .filter output { display: block; min-height: 1.3rem; margin-top: .25rem; font-size: .8125rem; color: var(--dim); }
 section { content-visibility: auto; contain-intrinsic-size: auto 40rem; }
 h2 { font-size: .875rem; margin: 1.5rem 0 .25rem; color: var(--dim); font-weight: 600; }
+section:first-child h2 { margin-top: 0; }
 main ol { list-style: none; margin: 0; padding: 0; border-top: 1px solid var(--line); }
 main li { border-bottom: 1px solid var(--line); }
 main a { display: grid; gap: 0 1rem; padding: .5rem .25rem; color: inherit; text-decoration: none; }
@@ -64,10 +65,12 @@ function filter() {
 field.addEventListener("input", filter);
 addEventListener("pageshow", filter);
 filter();
+// on a phone, a keyboard would cover the list
+if (matchMedia("(min-width: 44rem)").matches) field.focus({ preventScroll: true });
 """
 
 _FILTER = """<search class="filter" hidden>
-<input type="search" aria-label="Filter" placeholder="Filter by title, project, tool, label or date" autofocus>
+<input type="search" aria-label="Filter" placeholder="Filter by title, project, tool, label or date">
 <output aria-live="polite"></output>
 </search>
 """

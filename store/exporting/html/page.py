@@ -50,7 +50,7 @@ _CLOSING = b"</main>\n</body>\n</html>\n"
 
 def _opening(conversation: Conversation, requests: list[tuple[int, str]], index: str) -> str:
     about = [conversation.project, conversation.format, local(conversation.created_ms)]
-    about.append(f"{conversation.events:,} event{'' if conversation.events == 1 else 's'}")
+    about.append(f"{conversation.events:,} event{_s(conversation.events)}")
     title = head(conversation.title or conversation.name, about, PAGE_STYLE)
     return f'{title}{_navigation(requests, index)}<main id="main">\n'
 
@@ -79,7 +79,8 @@ def _navigation(requests: list[tuple[int, str]], index: str) -> str:
         for at, (number, text) in enumerate(requests, 1)
     )
     listed = f"<h2>Requests</h2>\n<ol>\n{jumps}</ol>\n" if requests else ""
-    jump = f'<label class="jump"><input type="checkbox" id="jump">list {len(requests)} requests</label>\n'
+    told = f"list {len(requests)} request{_s(len(requests))}"
+    jump = f'<label class="jump"><input type="checkbox" id="jump">{told}</label>\n'
     return f"""<nav aria-label="This page">
 {home}<fieldset class="choices">
 <legend class="unseen">What is shown</legend>
@@ -162,7 +163,7 @@ class _Flow:
 
     def _block(self, block: Block) -> str:
         if block.data is not None:
-            return captioned(block, binary(block, block.data))
+            return binary(block, block.data)
         text = block.text or ""
         if block.type == "text" and not block.uri:
             return captioned(block, f'<div class="text" dir="auto">{html_of(clean(text), self._ink)}</div>')
@@ -171,6 +172,10 @@ class _Flow:
         label = escape(visible.line(" ".join(filter(None, (block.name, block.uri)))))
         shown = pre(text, self._ink, language_of(block.uri))
         return f'<details class="folded"><summary><b>{label}</b></summary>{shown}</details>'
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
 
 
 def _article(number: int, names: str, content: str, nth: int = 0) -> str:

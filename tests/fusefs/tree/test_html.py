@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import pytest
 
 from tests.fusefs.tree.mounting import TALK, Mounted, user
+from tests.store.exporting.browser import browser, program
 
 PAGE = "html/project/2026-03-05-talk.html"
 
@@ -42,6 +43,21 @@ def test_the_list_leads_to_every_page_and_back(mount: Mounted) -> None:
         assert text.endswith("</html>\n")
         assert path.stat().st_size == len(path.read_bytes())
         assert (path.parent / Links(text).links[1]).samefile(mount.root / "html/index.html")
+
+
+@pytest.mark.skipif(program() is None, reason="no Chromium is installed")
+def test_a_browser_goes_from_the_list_to_a_page_and_back(mount: Mounted, tmp_path: Path) -> None:
+    (mount.root / TALK / "forks" / "50 % & <one> #1?").mkdir()
+    with browser(tmp_path) as page:
+        page.open(mount.root / "html/index.html")
+        page.type("TALK project")
+        page.click("main li:not([hidden]) a[href*='%3F']")
+        page.until(
+            "location.pathname.endsWith('%231%3F.html') && document.querySelector('h2')?.textContent === 'Requests'"
+        )
+        page.click("nav a.home")
+        page.until("document.title === 'Conversations'")
+        assert page.complaints == []
 
 
 def test_listings_draw_no_page(mount: Mounted) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from store.events.conversation import Conversation
 from store.exporting.export import export
+from store.exporting.html.index import index
 from store.store import Store
 from tests.store.exporting.browser import Page, browser, program
 from tests.store.exporting.talks import Talk, shop
@@ -131,7 +133,7 @@ TEXTS = """(() => {
 def brightness(page: Page) -> float:
     """Return how bright the page is; whatever stands on it can be read."""
     told = page.value(TEXTS)
-    assert len(told) > 10
+    assert len(told) > 2
     for ink, paper, where in told:
         dim, bright = sorted((luminance(ink), luminance(paper)))
         assert (bright + 0.05) / (dim + 0.05) >= 4.5, (ink, paper, where)
@@ -207,6 +209,84 @@ def test_a_page_can_be_read_by_ear_and_used_by_keys(page: Page, store: Store, tm
     page.value("document.querySelector('#e2 summary').focus()")
     page.press("Enter")
     assert page.value("document.querySelector('#e2 details').open")
+
+
+def listed(folder: Path, count: int) -> Path:
+    """Write the list of so many conversations, every tenth of them about lists, and a page that some lead to."""
+    titles = (
+        f"Talk {number}{' on lists' if number % 10 == 0 else ''} {HOSTILE if number == 7 else ''}"
+        for number in range(count)
+    )
+    some = [
+        Conversation(
+            at,
+            f"p{at % 3}",
+            "n",
+            title,
+            "codex",
+            "",
+            0,
+            0,
+            2,
+            0,
+            1_700_000_000_000 + at * 86_400_000,
+            0,
+            0,
+            {"labels": ["bug"]},
+        )
+        for at, title in enumerate(titles)
+    ]
+    (folder / "p").mkdir()
+    (folder / "p/page.html").write_text("<title>there</title>")
+    path = folder / "index.html"
+    path.write_bytes(index(some, lambda one: "p/page.html"))
+    return path
+
+
+SEEN = "[...document.querySelectorAll('main li')].filter(e => e.checkVisibility()).length"
+
+
+def test_the_list_is_filtered_as_one_types(page: Page, tmp_path: Path) -> None:
+    path = listed(tmp_path, 3000)
+    page.open(path)
+    check_quiet(page, path)
+    assert page.value(SEEN) == 3000
+    # the field has the focus: words in any order, of the title, the project, the date
+    page.type("LISTS p1")
+    assert page.value(SEEN) == 100
+    assert page.value("document.querySelector('output').textContent") == "100 of 3000 conversations"
+    page.type(" nowhere")
+    assert page.value(SEEN) == 0
+    assert page.value("[...document.querySelectorAll('h2')].filter(e => e.checkVisibility()).length") == 0
+    page.open(path)
+    page.type("2023-11-14")
+    assert page.value(SEEN) == 1
+    page.click("main li:not([hidden]) a")
+    page.until("document.title === 'there'")
+    # and back, where the filter still is
+    page.value("history.back()")
+    page.until(f"document.querySelector('input[type=search]')?.value === '2023-11-14' && {SEEN} === 1")
+
+
+@pytest.mark.parametrize("width", [420, 900, 1440])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_leads_beyond_the_screen(page: Page, store: Store, tmp_path: Path, width: int, scheme: str) -> None:
+    for path in (listed(tmp_path, 20), exported(store, tmp_path, worked(tmp_path))):
+        page.open(path, width, 900, scheme)
+        assert (brightness(page) > 0.8) is (scheme == "light")
+        assert page.value("document.documentElement.scrollWidth") == page.value("document.documentElement.clientWidth")
+        check_quiet(page, path)
+
+
+def test_what_is_printed_is_the_conversation(page: Page, store: Store, tmp_path: Path) -> None:
+    path = exported(store, tmp_path, worked(tmp_path))
+    page.open(path)
+    page.do("Emulation.setEmulatedMedia", media="print")
+    assert not page.is_seen("nav")
+    assert page.is_seen("#e12 .text")
+    # what is folded up on a screen is open on paper
+    assert page.value("document.querySelector('#e4 ol.code').checkVisibility({contentVisibilityAuto: false})")
+    page.do("Emulation.setEmulatedMedia", media="")
 
 
 def test_hostile_content_does_nothing(page: Page, store: Store, tmp_path: Path) -> None:
