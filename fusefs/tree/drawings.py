@@ -23,7 +23,7 @@ from fusefs.tree.node import (
 from fusefs.tree.paths import INDEX, PAGE, Paths, shown_distinct
 from fusefs.tree.projects import ProjectDirectory, ProjectsDirectory
 from fusefs.tree.tree import Tree
-from fusefs.tree.waiting import Work
+from fusefs.tree.waiting import Later, Work
 from store.errors import NotFound
 from store.exporting.event_json import shown_events
 from store.exporting.html.index import index
@@ -71,7 +71,15 @@ class Drawings:
         if drawn is None or (drawn.given and drawn.state != state):
             drawn = self._drawn[ino] = Drawing(self.tree.workers.begin(draw), state, now_ms())
         self._drawn.move_to_end(ino)
-        drawn.work.result()
+        try:
+            drawn.work.result()
+        except Later:
+            raise
+        except Exception:
+            # whoever asks again has it drawn again, unless that is still going on
+            if drawn.work.is_done:
+                del self._drawn[ino]
+            raise
         drawn.given = True
         self._drop()
         return drawn

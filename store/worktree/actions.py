@@ -260,6 +260,11 @@ def _patched(patch: str, cwd: str) -> Iterator[Action]:
 
 _OUTPUT = re.compile(r"(?:Command|Chunk ID|Exit code|Wall time|Script completed).*?\nOutput:\n", re.DOTALL).match
 _range = re.compile(r"(\d+)(?:,(\d+|\$))?p").fullmatch
+_here_document = re.compile(
+    r"\s*(?:cd (?P<cwd>[^\s;&|]+) && )?apply_patch <<-?\s*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)\n"
+    r"(?P<patch>.*)\n(?P=end)\s*",
+    re.DOTALL,
+).fullmatch
 _LONGEST_COMMAND = 4096
 _JOINTS = frozenset((";", "&&", "||", "|", "&", ">", ">>", "<", "<<"))
 
@@ -269,6 +274,11 @@ def _shell(command: object, output: str, cwd: str) -> Iterator[Action]:
 
     Only of a command that does nothing else, since of several it is not known where the output of one ends.
     """
+    words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
+    script = command if isinstance(command, str) else script_of(words) or ""
+    if found := _here_document(script):
+        yield from _patched(found["patch"], absolute(found["cwd"] or "", cwd) or cwd)
+        return
     words = _words(command)
     if words[:1] == ["apply_patch"] and len(words) == 2:
         yield from _patched(words[1], cwd)

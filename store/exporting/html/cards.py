@@ -113,9 +113,9 @@ class Card(Struct):
         if brief.subject:
             parts.append(f'<span class="what" dir="auto">{escape(brief.subject)}</span>')
         if brief.added:
-            parts.append(f'<ins aria-label="{brief.added} lines added">+{brief.added}</ins>')
+            parts.append(f"<ins>+{brief.added}</ins>")
         if brief.removed:
-            parts.append(f'<del aria-label="{brief.removed} lines removed">−{brief.removed}</del>')
+            parts.append(f"<del>−{brief.removed}</del>")
         if failed:
             parts.append("<strong>failed</strong>")
         if self.result is None:

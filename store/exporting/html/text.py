@@ -7,6 +7,7 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from functools import cache
 from html import escape
 from pathlib import PurePosixPath
+from time import thread_time
 from typing import Any, Protocol
 
 from markdown_it import MarkdownIt
@@ -30,6 +31,8 @@ _LONGEST_CODE = 16 << 10
 _LONGEST_LINE = 2000
 _PAGE_OF_CODE = 192 << 10
 """The most characters of one page that are coloured: about half a second of work."""
+_MOST_SECONDS = 2.0
+"""Beyond this, code stays plain: some texts are made so that a lexer takes long."""
 _controls = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")
 _COLOURS: dict[TokenType | None, str] = {
     Comment: "c",
@@ -71,6 +74,7 @@ class Ink:
 
     def __init__(self) -> None:
         self._left = _PAGE_OF_CODE
+        self._seconds = _MOST_SECONDS
 
     def code(self, text: str, language: str) -> str:
         """Return code as HTML, in colour if its language is known: by its name, or by that of a file."""
@@ -83,7 +87,15 @@ class Ink:
         if lexer is None or too_long or any(len(line) > _LONGEST_LINE for line in text.split("\n")):
             return escape(text).split("\n")
         self._left -= len(text)
-        return "".join(_coloured(lexer, text)).split("\n")
+        pieces: list[str] = []
+        began = thread_time()
+        for piece in _coloured(lexer, text):
+            pieces.append(piece)
+            if thread_time() - began > self._seconds:
+                self._left = 0
+                return escape(text).split("\n")
+        self._seconds -= thread_time() - began
+        return "".join(pieces).split("\n")
 
 
 def _coloured(lexer: Lexer, text: str) -> Iterator[str]:

@@ -2,13 +2,19 @@
 
 import errno
 import os
+import time
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
-from tests.fusefs.tree.mounting import TALK, Mounted, user
+from fusefs.tree.drawings import Drawings
+from fusefs.tree.tree import Tree
+from fusefs.tree.waiting import Later
+from store.errors import NotFound
+from tests.fusefs.tree.mounting import TALK, Mounted, new_store, user
 from tests.store.exporting.browser import browser, program
 
 PAGE = "html/project/2026-03-05-talk.html"
@@ -106,3 +112,44 @@ def test_a_conversation_too_large_for_a_page_says_how_to_get_one(mount: Mounted)
     text = (mount.root / PAGE).read_text()
     assert "convfs export" in text
     assert len(text) < 100_000
+
+
+def asked(drawings: Drawings, ino: int, state: object, draw: Callable[[], bytes]) -> bytes:
+    """Ask for a drawing as a handler does: again, once the work is done that it waits for."""
+    while True:
+        try:
+            return drawings.of(ino, state, draw).work.result()
+        except Later as later:
+            while not later.work.is_done:
+                time.sleep(0.001)
+
+
+def test_drawings_are_kept_while_they_are_few_and_small(store_path: Path) -> None:
+    drawn: list[int] = []
+
+    def draw(ino: int, size: int) -> bytes:
+        drawn.append(ino)
+        return b"x" * size
+
+    with new_store(store_path) as store:
+        drawings = Drawings(Tree(store))
+        for ino in (1, 2, 1, 2):
+            asked(drawings, ino, "as it is", lambda ino=ino: draw(ino, 8 << 20))  # type: ignore[misc]  # of this turn
+        assert drawn == [1, 2]
+        asked(drawings, 3, "as it is", lambda: draw(3, 32 << 20))
+        for ino in (3, 2, 1):
+            asked(drawings, ino, "as it is", lambda ino=ino: draw(ino, 1))  # type: ignore[misc]  # of this turn
+        assert drawn == [1, 2, 3, 2, 1]
+        asked(drawings, 1, "changed", lambda: draw(1, 1))
+        assert drawn == [1, 2, 3, 2, 1, 1]
+
+
+def test_a_drawing_that_failed_is_made_again(store_path: Path) -> None:
+    def fail() -> bytes:
+        raise NotFound("it was gone just then")
+
+    with new_store(store_path) as store:
+        drawings = Drawings(Tree(store))
+        with pytest.raises(NotFound):
+            asked(drawings, 1, 0, fail)
+        assert asked(drawings, 1, 0, lambda: b"here") == b"here"

@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Iterable
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from msgspec import structs
 
 from store.events.conversation import Conversation
 from store.exporting.event_json import shown_events
+from store.exporting.html import text
 from store.exporting.html.index import index
 from store.exporting.html.page import page
 from store.exporting.html.text import Ink, html_of
@@ -134,6 +135,17 @@ def test_code_is_coloured_up_to_an_amount() -> None:
     assert coloured[-1] == code
     assert ink.code("x = 'a'\n" * 100_000, "py").count("<i") == 0
     assert "<i" not in Ink().code(f"x = '{'a' * 100_000}'", "py")
+
+
+def test_code_that_takes_long_stays_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    ink = Ink()
+    assert "<i" in ink.code("def f(): pass", "py")
+    clock = iter(range(1000))
+    monkeypatch.setattr(text, "thread_time", lambda: next(clock))
+    code = "def f(): return 'a'\n"
+    assert ink.code(code, "py") == escape(code)
+    # so does all that comes after it
+    assert ink.code("def f(): pass", "py") == "def f(): pass"
 
 
 def listed(count: int) -> Iterable[Conversation]:
