@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from store import visible
 from store.compare import unified
@@ -44,13 +44,18 @@ class Brief(Struct, frozen=True):
 
 
 def brief_of(call: Step, result: Step | None = None, cwd: str = "") -> Brief:
-    """Return the brief of a call: by what it asks for, and for a reading by the lines that its result shows."""
+    """Return the brief of a call: by what it asks for, and for a reading by the lines that its result shows.
+
+    What failed has changed no lines.
+    """
     given, tool = as_object(call.arguments), own_name(call.tool)
     shown = result if result is not None and not result.failed else _NOTHING
     is_shell = tool.lower() in SHELLS
     actions = [action for action in actions_of(call, shown, cwd) if not (is_shell and isinstance(action, Read))]
     if actions:
-        return _of_actions(actions)
+        brief = _of_actions(actions)
+        failed = result is not None and result.failed
+        return structs.replace(brief, added=0, removed=0) if failed else brief
     if is_shell:
         return Brief("Bash" if "bash" in tool.lower() else "Shell", _short(_command(given)))
     return Brief(_short(tool), _short(_telling(given)))

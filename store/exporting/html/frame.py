@@ -152,6 +152,7 @@ blockquote { margin: .5rem 0; padding-inline-start: .8rem; border-inline-start: 
     body > nav {
         grid-column: 1; grid-row: 1 / span 2; position: sticky; top: 0; height: 100vh; margin: -2rem 0 0;
         padding: 2rem .5rem 1rem 0; overflow-y: auto; overscroll-behavior: contain; align-self: start;
+        scrollbar-width: thin; scrollbar-color: var(--line) transparent;
     }
     body > :is(header, main) { grid-column: 2; }
     nav label.jump { display: none; }

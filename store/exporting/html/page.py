@@ -86,7 +86,7 @@ def _navigation(requests: list[tuple[int, str]], index: str) -> str:
 <legend class="unseen">What is shown</legend>
 <label><input type="checkbox" id="talk">people and answers only</label>
 {jump if requests else ""}</fieldset>
-{listed}{THEMES}</nav>
+{THEMES}{listed}</nav>
 """
 
 

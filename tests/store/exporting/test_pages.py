@@ -90,7 +90,7 @@ def test_an_edit_shows_its_diff_where_it_is_in_the_file(store: Store, tmp_path: 
         "Read login.py 39 lines",
         "Edit login.py +2 −1",
         "what the tool said",
-        "Edit login.py +1 −1 failed",
+        "Edit login.py failed",
     ]
     places = dict(articles(html))
     diff = texts(re.search('<pre class="diff">.*?</pre>', places["e3"], re.DOTALL)[0])  # type: ignore[index]  # there is one

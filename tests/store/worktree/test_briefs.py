@@ -65,7 +65,7 @@ def test_what_a_call_is_about(tool: str, arguments: object, line: str) -> None:
 
 def test_what_failed_says_what_was_asked_for() -> None:
     edit = call("Edit", {"file_path": "/w/login.py", "old_string": "a", "new_string": "b"})
-    assert brief_of(edit, result("no such text", failed=True)) == Brief("Edit", "login.py", 1, 1)
+    assert brief_of(edit, result("no such text", failed=True)) == Brief("Edit", "login.py")
 
 
 def test_a_reading_says_which_lines_were_shown() -> None:
