@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from html import escape, unescape
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from store.exporting.html import text
 from store.exporting.html.index import index
 from store.exporting.html.page import page
 from store.exporting.html.text import Ink, html_of
+from store.formats.core.times import local
 from store.store import Store
 from tests.store.exporting.talks import Talk
 from tests.store.importing.sessions import SAMPLES, imported
@@ -170,9 +171,28 @@ def listed(count: int) -> Iterable[Conversation]:
     )
 
 
-def test_the_list_has_all_the_latest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "UTC")
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Be two hours east of Greenwich in summer, and one in winter."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+        time.tzset()
+        yield
     time.tzset()
+
+
+@pytest.mark.usefixtures("berlin")
+def test_times_are_those_of_the_clock_here(store: Store, tmp_path: Path) -> None:
+    talk = Talk(tmp_path)
+    talk.user("Late", timestamp="2026-07-05T22:30:00.000Z")
+    html = drawn(store, talk.bring(store))
+    assert '<time datetime="2026-07-05T22:30:00.000Z">2026-07-06 00:30</time>' in html
+    assert local(1_772_712_000_000) == "2026-03-05 13:00"
+    assert (local(0), local(1 << 62)) == ("", "")
+
+
+@pytest.mark.usefixtures("berlin")
+def test_the_list_has_all_the_latest_first() -> None:
     html = index(listed(40), lambda one: f"shop/{one.id}.html").decode()
     rows = re.findall(r'<li><a href="(.*?)">(.*?)</a>', html, re.DOTALL)
     assert [address for address, _row in rows] == [f"shop/{number}.html" for number in range(40, 0, -1)]
