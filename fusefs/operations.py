@@ -44,7 +44,7 @@ _LABEL = PREFIX + LABEL_ATTRIBUTE.encode()
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
 
-_DIRECT = frozenset((int(Place.CHANGES), int(Place.CONTEXT), int(Place.FAMILY)))
+_DIRECT = frozenset((int(Place.CHANGES), int(Place.CONTEXT), int(Place.FAMILY), int(Place.PAGE)))
 
 
 class OpenDirectory(Struct):

@@ -119,5 +119,7 @@ def _name_of(inside: Path) -> str | None:
             return f"{project}/{name}"
         case ("transcripts", project, name):
             return f"{project}/{name.removesuffix('.md')}"
+        case ("html", project, name):
+            return f"{project}/{name.removesuffix('.html')}"
         case _:
             return None

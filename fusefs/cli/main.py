@@ -17,6 +17,7 @@ _GROUPS = {
     "Look": {
         "ls": ("show", "List the conversations."),
         "show": ("show", "Print a conversation."),
+        "open": ("open_", "Open a conversation, or the list of all, in a browser."),
         "cat": ("show", "Print the content behind a URL in a conversation."),
         "log": ("history", "List the versions of a conversation."),
         "diff": ("diff", "Compare two versions, forks or conversations."),
@@ -71,7 +72,9 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"fusefs.cli.{COMMANDS[cmd_name][0]}")
-        command = getattr(module, "import_" if cmd_name == "import" else cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_")
+        # what Python calls so itself has a stroke behind it
+        command = getattr(module, name, None) or getattr(module, f"{name}_")
         assert isinstance(command, click.Command)
         return command
 

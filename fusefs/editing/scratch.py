@@ -25,7 +25,7 @@ from fusefs.tree.events import EventsDirectory
 from fusefs.tree.native.files import NativeDirectory
 from fusefs.tree.node import SHORT, Attributes, DirEntry, Entries, File, Node, OpenContent
 from fusefs.tree.outputs import OutputsDirectory
-from fusefs.tree.paths import IMPORT
+from fusefs.tree.paths import HTML, IMPORT
 from fusefs.tree.projects import ProjectDirectory, ProjectsDirectory
 from fusefs.tree.resources import ResourceDirectory
 from fusefs.tree.tree import Tree
@@ -298,6 +298,8 @@ class Scratch:
                 return MOUNT_ROOT.encode()
             case ImportDirectory():
                 return IMPORT.encode()
+            case ProjectDirectory() | ProjectsDirectory() if directory.key == HTML:
+                return None
             case ProjectDirectory():
                 return _spelled(f"{directory.key}/{directory.project}")
             case ProjectsDirectory():

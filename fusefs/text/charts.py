@@ -5,11 +5,13 @@ kinds of screens. Text is text, in whatever sans-serif there is, so how wide it 
 
 ``family.svg``: a conversation, its earlier versions, and the forks around it, as lines that branch off each other.
 
-From left to right are the records; a line begins where it goes on by itself.
+From left to right are the records; a line begins where it goes on by itself. Its name stands beside the graph, where no
+line goes.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, timedelta
 from urllib.parse import quote
 from xml.sax.saxutils import escape as _escape
 from xml.sax.saxutils import quoteattr
@@ -118,7 +120,8 @@ def document(width: float, height: float, title: str, told: str, pieces: Iterabl
 _WIDTH, _EDGE, _TOP = 960, 32, 96
 _LANE, _VERSION_LANE = 46, 28
 _BEND = 12
-_LABEL = 480
+_GRAPH, _LABEL = 560, 344
+"""The widths of the graph, and of the names to its right."""
 _OWN, _OTHERS = "f", ("a", "c", "d", "b", "e")
 
 
@@ -163,7 +166,7 @@ def _head(family: Family, own: FamilyLine) -> Iterator[str]:
 
 
 def _x(record: int, longest: int) -> float:
-    return _EDGE + 8 + (_WIDTH - 2 * _EDGE - 16) * record / longest
+    return _EDGE + 8 + (_GRAPH - _EDGE - 28) * record / longest
 
 
 def _axis(longest: int, top: float, bottom: float) -> Iterator[str]:
@@ -188,11 +191,15 @@ def _line(family: Family, at: int, lanes: Mapping[int, float], longest: int) -> 
         start, end = x + _BEND, max(end, x + _BEND)
     yield f'<path class="line {class_}" d="{path} H {end:.1f}"><title>{shown(_line_told(line))}</title></path>'
     yield f'<circle class="{class_}" cx="{end:.1f}" cy="{y:.1f}" r="{3.5 if line.version else 5.5}"/>'
-    label, classes, size = f"{fitting(line.title, _LABEL)} · {line.records:,}", "head" if own else "", 15 if own else 13
+    yield f'<line class="grid" x1="{end + 9:.1f}" x2="{_GRAPH + 14:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
     if line.version:
         label, classes, size = f"version {line.version} · {line.action} · {_day(line.time_ms)}", "dim small", 11
-    room = width_of(label, size, bold=own)
-    yield text(max(min(start + 4, _WIDTH - _EDGE - room), _EDGE), y - 8, label, classes)
+    else:
+        count = f" · {line.records:,}"
+        classes, size = ("head", 15) if own else ("", 13)
+        room = _LABEL - width_of(count, size, bold=own)
+        label = fitting(line.title or line.name, room, size, bold=own) + count
+    yield text(_GRAPH + 24, y + size * 0.36, fitting(label, _LABEL, size, bold=own), classes)
 
 
 def _day(time_ms: int) -> str:
@@ -294,13 +301,14 @@ def _storage(report: StatsReport, y: float) -> Iterator[str]:
 
 
 def _days(days: Sequence[DaySpent], y: float, *, by_cost: bool) -> Iterator[str]:
-    """Draw a bar for each of the last days on which there was anything."""
-    dated = [day for day in days if day.day][-_DAYS:]
+    """Draw a bar for each of the last days; one without answers is a dot on the ground."""
+    dated = _calendar(days)
     what = "Cost" if by_cost else "Tokens answered"
     yield text(_EDGE, y + 14, f"{what} by day", "head")
     if not dated:
         return
-    note = f"the last {len(dated)} days with answers" if len(days) > len(dated) else "UTC"
+    worked = sum(day.answers > 0 for day in dated)
+    note = f"{worked:,} of {counted(len(dated), 'day')} with answers, UTC"
     yield text(_WIDTH - _EDGE, y + 14, note, "dim", end=True)
     amounts = [_amount(day, by_cost=by_cost) for day in dated]
     highest = max(value for value, _said in amounts) or 1
@@ -316,14 +324,29 @@ def _days(days: Sequence[DaySpent], y: float, *, by_cost: bool) -> Iterator[str]
     width = max(1.0, step * 0.72)
     last_label, year = -1e9, ""
     for number, (day, (value, said)) in enumerate(zip(dated, amounts, strict=True)):
-        height = max(_CHART * value / highest, 1.5 if value else 0)
+        height = max(_CHART * value / highest, 1.5)
         x = left + step * number + (step - width) / 2
-        told = f"{day.day}: {said}, {day.answers:,} answers, {count_text(day.output)} tokens"
-        yield bar(x, bottom - height, width, height, "a", told, round_=2)
+        if day.answers:
+            told = f"{day.day}: {said}, {counted(day.answers, 'answer')}, {count_text(day.output)} tokens"
+            yield bar(x, bottom - height, width, height, "a", told, round_=2)
+        else:
+            size = min(width, 4)
+            yield bar(x + (width - size) / 2, bottom - size - 2, size, size, "rest", f"{day.day}: no answers", round_=2)
         label = day.day[5:] if day.day[:4] == year else day.day
         if x + width / 2 - last_label > width_of(label, 11) + 14:
             yield text(x + width / 2, bottom + 16, label, "dim small", middle=True)
             last_label, year = x + width / 2 + width_of(label, 11) / 2, day.day[:4]
+
+
+def _calendar(days: Sequence[DaySpent]) -> list[DaySpent]:
+    """Return the last days up to the last one with answers, those without any as well."""
+    found = {day.day: day for day in days if day.day}
+    if not found:
+        return []
+    last = date.fromisoformat(max(found))
+    first = max(date.fromisoformat(min(found)), last - timedelta(days=_DAYS - 1))
+    names = ((first + timedelta(days=at)).isoformat() for at in range((last - first).days + 1))
+    return [found.get(name) or DaySpent(day=name) for name in names]
 
 
 def _rows(x: float, y: float, title: str, rows: Sequence[Row], class_: str) -> Iterator[str]:

@@ -17,6 +17,7 @@ states stay in `.versions/`: nothing you do here loses a conversation.
         forks/                      links to the conversations that branched off this one
         artifacts/0.bash.log        full outputs of tools; agents/0-Explore.md has those of agents
     transcripts/PROJECT/NAME.md     the same conversation as one Markdown file
+    html/index.html                 a list of all conversations for a browser; it leads to html/PROJECT/NAME.html
     by-date/2026/03/05/             links to the conversations that began on that day (UTC)
     by-label/LABEL/                 links to the conversations with that label
     recent/                         links to the most recently changed conversations

@@ -1,17 +1,34 @@
-"""``stats.json``, ``stats.svg`` and ``family.svg``: drawings of many conversations, made by a thread."""
+"""Files that a thread draws when they are asked for: ``html/``, ``stats.json``, ``stats.svg`` and ``family.svg``."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct, structs
 
+from fusefs.inodes import Place
 from fusefs.text.charts import family_svg, stats_svg
-from fusefs.tree.node import DERIVED_FILE, Attributes, Bytes, DerivedFile, File, Lazy, OpenContent
-from fusefs.tree.paths import Paths
+from fusefs.tree.node import (
+    DERIVED_FILE,
+    UNCOUNTED,
+    Attributes,
+    Bytes,
+    DerivedFile,
+    DirEntry,
+    File,
+    Lazy,
+    OpenContent,
+)
+from fusefs.tree.paths import INDEX, PAGE, Paths, shown_distinct
+from fusefs.tree.projects import ProjectDirectory, ProjectsDirectory
 from fusefs.tree.tree import Tree
-from fusefs.tree.waiting import Work
+from fusefs.tree.waiting import Later, Work
 from store.errors import NotFound
+from store.exporting.event_json import shown_events
+from store.exporting.html.index import index
+from store.exporting.html.page import page, too_large
+from store.filenames import shown_name
 from store.ids import now_ms
 from store.insight.family import family
 from store.insight.report import StatsReport
@@ -19,6 +36,9 @@ from store.store import Store
 from store.upkeep.stats import Stats
 
 _KEPT = 32
+_KEPT_BYTES = 16 << 20
+_LARGEST_PAGE = 64 << 20
+"""Conversations with more bytes than this are not drawn as a page: it is held in memory."""
 _COUNT_SECONDS = 3.0
 """The time spent on counting the rest; later requests find more."""
 _TO_THE_ROOT = "../../../"
@@ -26,33 +46,53 @@ _TO_THE_ROOT = "../../../"
 
 
 class Drawing(Struct):
-    """A drawing, begun after ``changes`` changes; ``given`` says whether somebody has had it."""
+    """A drawing of something in a ``state``; ``given`` says whether somebody has had it."""
 
     work: Work[bytes]
-    changes: int
+    state: object
     time_ms: int
     given: bool = False
 
 
 class Drawings:
-    """The drawings of one mount, by the files that they are in. Each is made again only after a change."""
+    """The drawings of one mount, by the files that they are in. Each is made again only after a change.
+
+    The latest are kept, a few megabytes of them and the last in any case.
+    """
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self._drawn: OrderedDict[int, Drawing] = OrderedDict()
 
-    def of(self, ino: int, draw: Callable[[], bytes]) -> Drawing:
+    def of(self, ino: int, state: object, draw: Callable[[], bytes]) -> Drawing:
         """Return the drawing in a file, drawn by a thread. Raises Later while it is; StoreBusy if that takes long."""
         drawn = self._drawn.get(ino)
         # a program that waited for one gets that, however much has changed meanwhile
-        if drawn is None or (drawn.given and drawn.changes != self.tree.changes):
-            drawn = self._drawn[ino] = Drawing(self.tree.workers.begin(draw), self.tree.changes, now_ms())
+        if drawn is None or (drawn.given and drawn.state != state):
+            drawn = self._drawn[ino] = Drawing(self.tree.workers.begin(draw), state, now_ms())
         self._drawn.move_to_end(ino)
-        if len(self._drawn) > _KEPT:
-            self._drawn.popitem(last=False)
-        drawn.work.result()
+        try:
+            drawn.work.result()
+        except Later:
+            raise
+        except Exception:
+            # whoever asks again has it drawn again, unless that is still going on
+            if drawn.work.is_done:
+                del self._drawn[ino]
+            raise
         drawn.given = True
+        self._drop()
         return drawn
+
+    def _drop(self) -> None:
+        """Drop the oldest drawings that somebody has had, while there are too many or they are too large."""
+        taken = sum(len(drawn.work.result()) for drawn in self._drawn.values() if drawn.given)
+        for ino, drawn in list(self._drawn.items())[:-1]:
+            if len(self._drawn) <= _KEPT and taken <= _KEPT_BYTES:
+                return
+            if drawn.given:
+                taken -= len(drawn.work.result())
+                del self._drawn[ino]
 
 
 class DrawnFile(File):
@@ -61,13 +101,19 @@ class DrawnFile(File):
     # the drawing may change from one read to the next, and its size too
     direct = True
 
-    def __init__(self, drawings: Drawings, ino: int, draw: Callable[[], bytes]) -> None:
+    def __init__(self, drawings: Drawings, ino: int, draw: Callable[[], bytes], state: object = None) -> None:
         super().__init__(ino)
         self._drawings = drawings
         self._draw = draw
+        self._state = state
+        """What the drawing is of; None: of the whole store."""
+
+    def _drawn(self) -> Drawing:
+        state = self._drawings.tree.changes if self._state is None else self._state
+        return self._drawings.of(self.ino, state, self._draw)
 
     def attributes(self) -> Attributes:
-        drawn = self._drawings.of(self.ino, self._draw)
+        drawn = self._drawn()
         return Attributes(self.ino, DERIVED_FILE, len(drawn.work.result()), drawn.time_ms, timeout=0.0)
 
     def listed(self) -> Attributes:
@@ -75,7 +121,62 @@ class DrawnFile(File):
         return Attributes(self.ino, DERIVED_FILE, 0, self._drawings.tree.mounted_ms, timeout=0.0)
 
     def open(self) -> OpenContent:
-        return Bytes(self._drawings.of(self.ino, self._draw).work.result())
+        return Bytes(self._drawn().work.result())
+
+
+# -- html/ -------------------------------------------------------------------------------------------------------------
+
+
+class HtmlDirectory(ProjectsDirectory):
+    """``html/``: it lists ``index.html`` alone, and has a directory a project.
+
+    To know the size of a page is to draw it, so listings have none: the links of the index lead to all.
+    """
+
+    links = UNCOUNTED
+
+    def branches(self) -> Mapping[str, str]:
+        return {INDEX: INDEX}
+
+    def lookup(self, name: str) -> int | None:
+        return self.below(name) if name == INDEX else super().lookup(name)
+
+
+class PagesDirectory(ProjectDirectory):
+    """``html/PROJECT/``: a page a conversation, none of them listed."""
+
+    place = Place.PAGE
+    ending = PAGE
+
+    def entries(self, after: int) -> Iterator[DirEntry]:
+        return iter(())
+
+
+def index_drawing(drawings: Drawings, ino: int) -> DrawnFile:
+    """Return the node of ``html/index.html``."""
+    store = drawings.tree.store
+
+    def draw() -> bytes:
+        shown = {project: name for name, project in shown_distinct(store.catalogue.projects()).items()}
+        return index(
+            store.library.conversations(),
+            lambda one: f"{quote(shown.get(one.project, one.project))}/{quote(shown_name(one))}{PAGE}",
+        )
+
+    return DrawnFile(drawings, ino, draw)
+
+
+def page_drawing(drawings: Drawings, ino: int, view_id: int) -> DrawnFile:
+    """Return the node of ``html/PROJECT/NAME.html``."""
+    store, conversation = drawings.tree.store, drawings.tree.view(view_id).conversation
+
+    def draw() -> bytes:
+        rows = store.records.rows(conversation.head) if conversation.head else ()
+        if sum(row.payload_size for row in rows) > _LARGEST_PAGE:
+            return too_large(conversation, f"../{INDEX}")
+        return b"".join(page(store, conversation, shown_events(store, conversation), f"../{INDEX}"))
+
+    return DrawnFile(drawings, ino, draw, conversation)
 
 
 # -- stats.json, stats.svg ---------------------------------------------------------------------------------------------

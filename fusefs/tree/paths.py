@@ -47,6 +47,7 @@ def shown_distinct(names: Iterable[str]) -> dict[str, str]:
 
 CONVERSATIONS = "conversations"
 TRANSCRIPTS = "transcripts"
+HTML = "html"
 IMPORT = "import"
 BY_DATE = "by-date"
 BY_LABEL = "by-label"
@@ -55,7 +56,7 @@ RECENT = "recent"
 SEARCH = "search"
 README = "README.md"
 CONTROL = ".convfs"
-TOP = (README, BY_DATE, BY_LABEL, CONVERSATIONS, IMPORT, RECENT, SEARCH, TRANSCRIPTS)
+TOP = (README, BY_DATE, BY_LABEL, CONVERSATIONS, HTML, IMPORT, RECENT, SEARCH, TRANSCRIPTS)
 """The names in the root, as they are listed; all but the first are of directories."""
 BLOBS = "blobs"
 ERRORS = "errors"
@@ -64,6 +65,10 @@ TRASH = "trash"
 
 MARKDOWN = ".md"
 """Ends the names of transcripts."""
+
+PAGE = ".html"
+"""Ends the names of pages."""
+INDEX = "index.html"
 
 _ACTION_MAX = 100
 

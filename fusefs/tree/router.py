@@ -9,7 +9,16 @@ from fusefs.inodes import Place, Space
 from fusefs.text import readme
 from fusefs.tree import control, conversation, links, paths, projects, search
 from fusefs.tree.documents import ChangesFile, ContextFile, EventsJson, MetadataFile, Transcript
-from fusefs.tree.drawings import Drawings, family_drawing, stats_drawing, stats_file
+from fusefs.tree.drawings import (
+    Drawings,
+    HtmlDirectory,
+    PagesDirectory,
+    family_drawing,
+    index_drawing,
+    page_drawing,
+    stats_drawing,
+    stats_file,
+)
 from fusefs.tree.events import EventFile, EventsDirectory, GrowingFile
 from fusefs.tree.native.files import NativeDirectory, SessionFile, SidecarFile
 from fusefs.tree.native.paths import SIDECARS
@@ -36,6 +45,7 @@ _FIXED: Mapping[tuple[str, int], Callable[[Tree, int, FixedPath], Node]] = {
     (paths.CONVERSATIONS, 1): projects.ProjectDirectory,
     (paths.TRANSCRIPTS, 0): projects.ProjectsDirectory,
     (paths.TRANSCRIPTS, 1): projects.TranscriptsDirectory,
+    (paths.HTML, 0): HtmlDirectory,
     (paths.BY_LABEL, 0): links.LabelsDirectory,
     (paths.BY_LABEL, 1): links.LabelDirectory,
     (paths.BY_DATE, 0): links.DatesDirectory,
@@ -155,6 +165,8 @@ class Router:
         tree = self.tree
         if place == Place.FAMILY:
             return family_drawing(self._drawings, ino, view_id)
+        if place == Place.PAGE:
+            return page_drawing(self._drawings, ino, view_id)
         entry = tree.store.catalogue.entry(tree.context_at_head(view_id))
         if place == Place.FORK_LINK:
             return conversation.fork_link(tree, entry)
@@ -170,6 +182,9 @@ class Router:
         match path:
             case (top,) if top == paths.README:
                 return DerivedFile(ino, lambda: (len(_README), tree.mounted_ms), lambda: Bytes(_README), direct=False)
+            case (top, name) if top == paths.HTML:
+                is_index = name == paths.INDEX
+                return index_drawing(self._drawings, ino) if is_index else PagesDirectory(tree, ino, path)
             case (top, *_) if top == paths.BY_RESOURCE:
                 return search.ResourcesDirectory(tree, ino, path, self._resources)
             case (top, name, *below) if top == paths.SEARCH and (query := search.query_of(name)) is not None:

@@ -11,7 +11,7 @@ from store.events.conversation import Conversation
 from store.events.event import Block
 from store.exporting.dialogue import Loss, Losses
 from store.exporting.event_json import json_file, json_lines, told_events
-from store.exporting.html import page
+from store.exporting.html.page import page
 from store.exporting.jp import Jp
 from store.exporting.messages import anthropic_file, openai_file
 from store.exporting.sessions import ClaudeCode, Codex, GeminiCli, OhMyPi, Pi
@@ -52,7 +52,7 @@ TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
         Markdown(),
-        OneFile("html", ".html", page),
+        OneFile("html", ".html", lambda job: page(job.store, job.conversation, told_events(job))),
         OneFile("json", ".json", json_file),
         OneFile("jsonl", ".jsonl", json_lines),
         OneFile("openai", ".openai.json", openai_file),

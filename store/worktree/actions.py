@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from store.events.event import Resource
 from store.exporting.steps import Step
-from store.formats.core.json_view import as_text, is_object
+from store.formats.core.json_view import as_object, as_text, is_object
 from store.worktree.patches import Change, parse_patch
 
 
@@ -72,7 +72,7 @@ _READERS = frozenset(("fs_read_file", "open", "read", "read_file", "read_file_v2
 _WRITERS = frozenset(("create", "create_file", "fs_create_file", "write", "write_file", "write_to_file", "writefile"))
 _EDITORS = frozenset(("edit", "edit_file", "fs_modify_file", "multiedit", "replace", "search_replace", "str_replace"))
 _PATCHERS = frozenset(("apply_patch", "patch"))
-_SHELLS = frozenset(("bash", "exec_command", "execute_bash", "local_shell", "run_shell_command", "shell"))
+SHELLS = frozenset(("bash", "exec_command", "execute_bash", "local_shell", "run_shell_command", "shell"))
 _MANY = frozenset(("str_replace_based_edit_tool", "str_replace_editor", "text_editor"))
 """Tools with a command of their own: view, create, str_replace, insert."""
 
@@ -81,8 +81,7 @@ def actions_of(call: Step, result: Step, cwd: str = "") -> list[Action]:
     """Return the actions of a call on files, none if it failed; relative paths are taken from ``cwd``."""
     if result.failed:
         return []
-    given = call.arguments if is_object(call.arguments) else {}
-    named = call.tool.rpartition("__")[2].lower()
+    given, named = as_object(call.arguments), own_name(call.tool).lower()
     folder = as_text(given.get("workdir")) or as_text(given.get("cwd")) or cwd
     if named in _MANY:
         named = {"view": "view", "create": "create", "str_replace": "edit"}.get(as_text(given.get("command")), "")
@@ -95,9 +94,19 @@ def actions_of(call: Step, result: Step, cwd: str = "") -> list[Action]:
         return list(_edits(given, folder))
     if named in _PATCHERS:
         return list(_patched(as_text(given.get("input")) or as_text(given.get("patch")), folder))
-    if named in _SHELLS:
-        return list(_shell(given.get("command", given.get("cmd", given.get("input"))), result.text, folder))
+    if named in SHELLS:
+        return list(_shell(command_of(given), result.text, folder))
     return []
+
+
+def own_name(tool: str) -> str:
+    """Return the name of a tool without that of the server that has it (``mcp__SERVER__TOOL``)."""
+    return tool.rpartition("__")[2] or tool
+
+
+def command_of(given: Mapping[str, object]) -> object:
+    """Return the command among the arguments of a shell: a text, or a list of words."""
+    return given.get("command", given.get("cmd", given.get("input")))
 
 
 def absolute(path: str, cwd: str) -> str:
@@ -251,6 +260,11 @@ def _patched(patch: str, cwd: str) -> Iterator[Action]:
 
 _OUTPUT = re.compile(r"(?:Command|Chunk ID|Exit code|Wall time|Script completed).*?\nOutput:\n", re.DOTALL).match
 _range = re.compile(r"(\d+)(?:,(\d+|\$))?p").fullmatch
+_here_document = re.compile(
+    r"\s*(?:cd (?P<cwd>[^\s;&|]+) && )?apply_patch <<-?\s*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)\n"
+    r"(?P<patch>.*)\n(?P=end)\s*",
+    re.DOTALL,
+).fullmatch
 _LONGEST_COMMAND = 4096
 _JOINTS = frozenset((";", "&&", "||", "|", "&", ">", ">>", "<", "<<"))
 
@@ -260,6 +274,11 @@ def _shell(command: object, output: str, cwd: str) -> Iterator[Action]:
 
     Only of a command that does nothing else, since of several it is not known where the output of one ends.
     """
+    words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
+    script = command if isinstance(command, str) else script_of(words) or ""
+    if found := _here_document(script):
+        yield from _patched(found["patch"], absolute(found["cwd"] or "", cwd) or cwd)
+        return
     words = _words(command)
     if words[:1] == ["apply_patch"] and len(words) == 2:
         yield from _patched(words[1], cwd)
@@ -286,13 +305,9 @@ def _words(command: object) -> list[str]:
     """Return the words of a command, which may be a list that begins with a shell."""
     if isinstance(command, list):
         words = [word for word in command if isinstance(word, str)]
-        if (
-            len(words) != 3
-            or PurePosixPath(words[0]).name not in ("bash", "sh", "zsh")
-            or words[1] not in ("-c", "-lc")
-        ):
+        if (script := script_of(words)) is None:
             return words
-        command = words[2]
+        command = script
     if not isinstance(command, str) or len(command) > _LONGEST_COMMAND:
         return []
     try:
@@ -301,6 +316,12 @@ def _words(command: object) -> list[str]:
         return list(splitter)
     except ValueError:
         return []
+
+
+def script_of(words: Sequence[str]) -> str | None:
+    """Return the script in the words of a command that begins with a shell, None if it does not."""
+    is_script = len(words) == 3 and PurePosixPath(words[0]).name in ("bash", "sh", "zsh") and words[1] in ("-c", "-lc")
+    return words[2] if is_script else None
 
 
 def _printed(words: list[str]) -> tuple[str, int, int] | None:

@@ -51,15 +51,23 @@ class Worktree:
 
     def take(self, number: int, event: Event) -> Iterator[Seen | Changed]:
         """Yield the files that event ``number`` read and changed."""
+        for _step, _call, told in self.follow(number, event):
+            yield from told
+
+    def follow(self, number: int, event: Event) -> Iterator[tuple[Step, Step | None, list[Seen | Changed]]]:
+        """Yield the steps of event ``number``: with a result its call, and the files that were read and changed."""
         original = _original(event.native)
         for step in steps_of(number, event):
+            call, told = None, list[Seen | Changed]()
             if step.kind is Kind.TOOL_CALL:
                 self._calls[self._ids.call(number, step.id, step.tool)] = step
             elif step.kind is Kind.TOOL_RESULT and (own := self._ids.result(step.id, step.tool)):
-                for action in actions_of(self._calls.pop(own), step, self._cwd):
+                call = self._calls.pop(own)
+                for action in actions_of(call, step, self._cwd):
                     if isinstance(action, Edit) and original is not None:
                         self._files.setdefault(action.path, KnownText()).write(original)
-                    yield from self._act(number, action)
+                    told += self._act(number, action)
+            yield step, call, told
 
     def _act(self, number: int, action: Action) -> Iterator[Seen | Changed]:
         path = action.path

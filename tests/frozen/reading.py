@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 HOME = "/home/ada"
-FORMS = ("markdown", "html", "json", "jsonl", "openai", "anthropic")
+FORMS = ("markdown", "json", "jsonl", "openai", "anthropic")
 TOOLS = ("native", "jp", "claude-code", "codex", "pi")
 """Forms of those conversations that came from a tool: their names begin with a date."""
 NATIVE = tuple(f".convfs/native/{tool}" for tool in ("aider", "claude-code", "gemini-cli", "messages-jsonl", "pi"))

@@ -35,6 +35,14 @@ def iso(ms: int) -> str:
         return ""
 
 
+def local(ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
+    """Return a time in Unix milliseconds as the clock here shows it; "" for 0, and beyond the calendar."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=ms)).astimezone().strftime(form) if ms else ""
+    except (OSError, OverflowError, ValueError):
+        return ""
+
+
 def of_seconds(stamp: object) -> int:
     """Return a time in Unix seconds, fractions too, in Unix milliseconds; 0 if it is none."""
     if isinstance(stamp, bool) or not isinstance(stamp, (int, float)) or not 0 < stamp < _LAST_SECOND:

@@ -25,6 +25,7 @@ SAME = [
     ["ls", "nosuch"],
     ["show", "1"],
     ["show", "2", "--json"],
+    ["open", "nosuch"],
     ["show", "nosuch"],
     ["cat", "artifact://0"],
     ["cat", "artifact://0", "--in", "1", "--offset", "2"],

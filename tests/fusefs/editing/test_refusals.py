@@ -30,7 +30,7 @@ FILES = {
     "an earlier version": f"{TALK}/.versions/0001-*/events/{FIRST}",
     "`.records/`, `changes.diff`, `context.json`": f"{TALK}/.records/00001.json",
     "a transcript": TRANSCRIPT,
-    "`README.md`, `.convfs/stats.json`": "README.md",
+    "`README.md`, `.convfs/stats.json`, `html/`": "html/index.html",
 }
 DIRECTORIES = {
     "`events/`": f"{TALK}/events",
@@ -43,7 +43,7 @@ DIRECTORIES = {
     "`.convfs/native/TOOL/`": f"{NATIVE}/here",
     "the root": ".",
     "an earlier version": f"{TALK}/.versions/0001-*",
-    "`by-date/`, `recent/`": "by-date",
+    "`by-date/`, `recent/`, `html/`": "html",
     "`.convfs/`": ".convfs",
 }
 

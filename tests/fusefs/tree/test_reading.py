@@ -54,6 +54,7 @@ def test_the_root_lists_what_people_need_and_nothing_that_costs(mount: Mounted) 
         "by-date",
         "by-label",
         "conversations",
+        "html",
         "import",
         "recent",
         "search",

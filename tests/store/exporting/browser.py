@@ -6,6 +6,7 @@ import select
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -82,6 +83,27 @@ class Page:
         )
         for what in ("mousePressed", "mouseReleased"):
             self.do("Input.dispatchMouseEvent", type=what, x=place[0], y=place[1], button="left", clickCount=1)
+
+    def press(self, key: str) -> None:
+        """Press a key."""
+        code, text = {"Tab": (9, ""), "Enter": (13, "\r")}[key]
+        self.do("Input.dispatchKeyEvent", type="keyDown", key=key, code=key, windowsVirtualKeyCode=code, text=text)
+        self.do("Input.dispatchKeyEvent", type="keyUp", key=key, code=key, windowsVirtualKeyCode=code)
+
+    def type(self, text: str) -> None:
+        """Type a text where the focus is."""
+        self.do("Input.insertText", text=text)
+
+    def until(self, condition: str) -> None:
+        """Wait until a condition, in JavaScript, holds, also on a page that is opened meanwhile."""
+        end = time.monotonic() + SECONDS
+        while True:
+            # while another page is opened there is nothing to ask
+            told = self.do("Runtime.evaluate", expression=condition, returnByValue=True)
+            if told["result"].get("value") is True:
+                return
+            assert time.monotonic() < end, condition
+            time.sleep(0.05)
 
     def is_seen(self, selector: str) -> bool:
         """Say whether the first element that ``selector`` finds is to be seen, once scrolled to."""

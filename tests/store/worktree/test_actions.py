@@ -168,3 +168,7 @@ def test_a_patch_is_taken_apart() -> None:
     ]
     assert actions("apply_patch", {"input": PATCH}) == expected
     assert actions("shell", {"command": ["apply_patch", PATCH]}) == expected
+    for script in (f"apply_patch <<'EOF'\n{PATCH}\nEOF", f"cd /w && apply_patch << END\n{PATCH}\nEND\n"):
+        assert actions("shell", {"command": ["bash", "-lc", script]}) == expected
+        assert actions("exec_command", {"cmd": script}) == expected
+        assert actions("shell", {"command": f"{script}; ls"}) == []

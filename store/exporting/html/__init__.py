@@ -1,0 +1,1 @@
+"""Conversations as web pages that need nothing else, for browsers of any size."""
