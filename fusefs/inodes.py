@@ -60,6 +60,7 @@ class Place(IntEnum):
     CONTEXT = 16
     FAMILY = 17
     CHANGES = 18
+    DIFFS = 19
 
 
 def base(space: Space, view: int) -> int:
