@@ -25,6 +25,7 @@ _GROUPS = {
     "Find": {
         "search": ("search", "Search all conversations."),
         "grep": ("search", "Print the lines that match a pattern."),
+        "blame": ("blame", "Say which request wrote each line of a file."),
         "where": ("where", "List the events that hold a content, a file or a URI."),
     },
     "Mount": {

@@ -174,8 +174,8 @@ class Router:
         match path:
             case (top,) if top == paths.README:
                 return DerivedFile(ino, lambda: (len(_README), tree.mounted_ms), lambda: Bytes(_README), direct=False)
-            case (top, view, path) if top == paths.IN_CHANGES:
-                return self._diffs.node(ino, int(view), path)
+            case (top, view, file) if top == paths.IN_CHANGES:
+                return self._diffs.node(ino, int(view), file)
             case (top, *_) if top == paths.BY_RESOURCE:
                 return search.ResourcesDirectory(tree, ino, path, self._resources)
             case (top, name, *below) if top == paths.SEARCH and (query := search.query_of(name)) is not None:

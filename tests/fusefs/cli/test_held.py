@@ -52,6 +52,8 @@ SAME = [
     ["search", "bug", "--json"],
     ["grep", "bug"],
     ["where", "nosuch"],
+    ["blame", "nosuch"],
+    ["blame", "grown/b.jsonl"],
     ["diff", "1@1", "1"],
     ["diff", "1", "nosuch"],
     ["context", "1"],
