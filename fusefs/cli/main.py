@@ -41,6 +41,7 @@ _GROUPS = {
     "Bring in and out": {
         "import": ("import_", "Import sessions of AI tools."),
         "watch": ("watch", "Keep importing your sessions as they grow."),
+        "resume": ("resume", "Go on with a conversation in its tool, or in another one."),
         "export": ("export", "Write conversations as files, in any format."),
         "context": ("show", "Print the messages to send to a model."),
     },

@@ -45,7 +45,7 @@ class NewSession:
     def __init__(self, job: ExportJob, tool: str) -> None:
         self.losses = job.losses
         self.dialogue = Dialogue(job.store.library, job.conversation, job.losses)
-        self.id = uuid5(UUID(bytes=job.store.store_id[:16]), f"{tool} {job.conversation.id}")
+        self.id = uuid5(UUID(bytes=job.store.store_id[:16]), f"{tool} {job.conversation.id}{job.copy}")
         self.title = " ".join(job.conversation.title.split())
         self.started = started(job.conversation)
         self.folder = worked_in(job.conversation)
@@ -94,8 +94,8 @@ class SessionTarget(Target):
     def write(self, job: ExportJob) -> None:
         """Write one file, or those of the tool's own session."""
         folder = PurePath(*map(safe_name, self.folder(job.conversation).parts))
-        is_fork = "exported_as" in job.conversation.metadata
-        if job.conversation.format == self.own and came_in_files(job.conversation) and not is_fork:
+        is_copy = bool(job.copy) or "exported_as" in job.conversation.metadata
+        if job.conversation.format == self.own and came_in_files(job.conversation) and not is_copy:
             for name, pieces in native_files(job.store, job.conversation):
                 self.put(job.stage, folder, name, pieces)
             return

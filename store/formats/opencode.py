@@ -23,7 +23,18 @@ from store.events.usage import Tokens, Usage
 from store.formats.core import sqlite
 from store.formats.core.blocks import argument_blocks
 from store.formats.core.editing import JsonLens, Lens, Twins
-from store.formats.core.format import About, Part, Source, Span, Titled, environment, first_line, last_part, told
+from store.formats.core.format import (
+    About,
+    Part,
+    Resuming,
+    Source,
+    Span,
+    Titled,
+    environment,
+    first_line,
+    last_part,
+    told,
+)
 from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object, as_text, decode, object_in
 from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Places, Shown, unknown_record
 from store.formats.core.look import Look, read_head
@@ -403,6 +414,7 @@ class Opencode(DatabaseFormat):
     name = "opencode"
     lenses = LENSES
     main_type = OpencodeRowLens.type_name
+    resuming = (Resuming("opencode", ("opencode", "--session", "{session}")),)
     schemas = (
         {
             "message": {"data", "session_id"},

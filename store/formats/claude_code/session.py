@@ -17,6 +17,7 @@ from store.formats.claude_code.notes import OF_THE_SESSION
 from store.formats.core.format import (
     About,
     Format,
+    Resuming,
     Source,
     Titled,
     environment,
@@ -138,6 +139,10 @@ _cut_off_parts = re.compile(rb'"message"\s*:\s*\{\s*(?:"role"\s*:\s*"\w+"\s*,\s*
 _cut_off_line = re.compile(rb'\s*\{.*?(?<!\\)"(?:parentUuid|leafUuid|isSidechain|sessionId)"\s*:', re.DOTALL).match
 
 
+def _own_folder(home: Path) -> Path:
+    return Path(environment(home).get("CLAUDE_CONFIG_DIR") or home / ".claude")
+
+
 class ClaudeCode(Format):
     """Anthropic's Claude Code."""
 
@@ -146,13 +151,14 @@ class ClaudeCode(Format):
     main_type = ClaudeCodeLens.type_name
     volatile = frozenset(("sessionId", "forkedFrom"))
     titling = re.compile(rb'"type"\s*+:\s*+"(?:ai-title|custom-title|summary)"')
+    resuming = (Resuming("claude-code", ("claude", "--resume", "{session}"), _own_folder),)
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield ``~/.claude/projects``, that of ``$CLAUDE_CONFIG_DIR``, and ``~/.config/claude/projects``."""
         return folders_of(self.native_home(home), *(home / name / "projects" for name in (".claude", ".config/claude")))
 
     def native_home(self, home: Path) -> Path:
-        return Path(environment(home).get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"
+        return _own_folder(home) / "projects"
 
     def claim(self, look: Look) -> Source | None:
         """Claim a ``.jsonl`` file by its first lines; one that is empty or damaged by its name and place."""

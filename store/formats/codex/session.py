@@ -22,6 +22,7 @@ from store.formats.core.format import (
     About,
     Format,
     Part,
+    Resuming,
     Source,
     Span,
     Titled,
@@ -264,6 +265,10 @@ _cut_off_line = re.compile(
 ).match
 
 
+def _own_folder(home: Path) -> Path:
+    return Path(environment(home).get("CODEX_HOME") or home / ".codex")
+
+
 class Codex(Rollouts):
     """OpenAI's Codex."""
 
@@ -273,6 +278,7 @@ class Codex(Rollouts):
     volatile = frozenset(("timestamp",))
     native_folders = _FOLDERS
     titling = re.compile(_NAMING)
+    resuming = (Resuming("codex", ("codex", "resume", "{session}"), _own_folder),)
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         candidates = (self.native_home(home), home / ".codex")
@@ -280,7 +286,7 @@ class Codex(Rollouts):
 
     def native_home(self, home: Path) -> Path:
         """Return ``~/.codex``, or ``$CODEX_HOME``: sessions move between two folders of it."""
-        return Path(environment(home).get("CODEX_HOME") or home / ".codex")
+        return _own_folder(home)
 
     def claim(self, look: Look) -> Source | None:
         """Claim a ``.jsonl`` file by its first lines; one that is empty or damaged by its name and place."""

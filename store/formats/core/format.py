@@ -102,6 +102,20 @@ class ExternalBlob(Struct, frozen=True):
     read: Callable[[], bytes]
 
 
+class Resuming(Struct, frozen=True):
+    """A program that goes on with sessions of a format, called ``tool`` in exports and by ``convfs resume --in``.
+
+    ``words`` are those of its command: ``{session}`` stands for the session's id, ``{path}`` for its file. ``home``
+    returns, for the home of a user, the directory that exports for the program go into; None if it takes none.
+    ``beside``: it is started where the session's file lies.
+    """
+
+    tool: str
+    words: tuple[str, ...]
+    home: Callable[[Path], Path] | None = None
+    beside: bool = False
+
+
 class Format(Protocol):
     """One foreign tool. Subclass it: a default left as it is here means that the tool has no such thing."""
 
@@ -140,6 +154,9 @@ class Format(Protocol):
 
     native_folders: Sequence[str] = ()
     """The folders of :meth:`native_home` in which the tool keeps sessions; empty where that is all for them."""
+
+    resuming: Sequence[Resuming] = ()
+    """The programs that go on with these sessions."""
 
     outputs_beside: bool = False
     """True if outputs of tools and agents lie in a directory of the same name beside the session's file."""
