@@ -22,6 +22,7 @@ FORMATS = (
     "pi",
     "oh-my-pi",
     "gemini-cli",
+    "opencode",
 )
 """The formats of ``store.exporting.export``; repeated here so that help need not import it."""
 

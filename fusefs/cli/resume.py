@@ -3,6 +3,8 @@
 import os
 import re
 import shlex
+import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -48,12 +50,15 @@ def resume(store: Path | None, conversation: str, tool: str, only_print: bool) -
             raise click.ClickException(f"{directory}, where the conversation was held, is gone: make it again first")
         resuming = resuming_of(plan.tool)
         session, path = _Session(backend, found, plan, int(at[2]) if at else 0).ready(resuming, directory)
-    words = [word.format(session=session, path=path) for word in resuming.words]
+    taking = resuming.taking if os.fsencode(path) != plan.source else ()
+    taken, words = ([word.format(session=session, path=path) for word in words] for words in (taking, resuming.words))
     if only_print:
-        echo(f"cd {shlex.quote(directory)} && {shlex.join(words)}")
+        echo(" && ".join([f"cd {shlex.quote(directory)}", *(shlex.join(one) for one in (taken, words) if one)]))
         return
     os.chdir(directory)
     try:
+        if taken and subprocess.run(taken, stdout=sys.stderr, check=False).returncode:
+            raise click.ClickException(f"{shlex.join(taken)} failed: {plan.tool} has not taken in the session")
         os.execvp(words[0], words)  # noqa: S606  (the tool takes the place of this command)
     except FileNotFoundError:
         raise click.ClickException(f"{words[0]} is not installed, or not on the PATH: the session is ready") from None
@@ -80,7 +85,7 @@ class _Session:
             raise click.ClickException(
                 f"{plan.tool} goes on only with what it wrote, and this {there}: name another tool by --in"
             )
-        for copy in count(0 if source else 1):
+        for copy in count(0 if source and not resuming.taking else 1):
             with tempfile.TemporaryDirectory(prefix="convfs-resume-") as folder:
                 staged = self._staged(Path(folder), copy, directory)
                 files = [Path(os.fsdecode(name)) for name in staged.files]

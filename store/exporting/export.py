@@ -14,6 +14,7 @@ from store.exporting.event_json import json_file, json_lines, told_events
 from store.exporting.html import page
 from store.exporting.jp import Jp
 from store.exporting.messages import anthropic_file, openai_file
+from store.exporting.opencode import Opencode
 from store.exporting.sessions import ClaudeCode, Codex, GeminiCli, OhMyPi, Pi
 from store.exporting.target import ExportJob, OneFile, Stage, Target, file_name
 from store.formats.core.media import suffix_of
@@ -63,6 +64,7 @@ TARGETS: dict[str, Target] = {
         Pi(),
         OhMyPi(),
         GeminiCli(),
+        Opencode(),
     )
 }
 """The forms other than that of a conversation's own tool, by name."""

@@ -23,6 +23,7 @@ from store.ids import patch_of, tip_of
 from store.importing.exporter import came_in_files, staging
 from store.importing.native import as_imported
 from store.importing.snapshot import text_path
+from store.index.catalogue import ContextEntry
 from store.store import Store
 
 
@@ -65,7 +66,9 @@ def plan(store: Store, conversation: Conversation, tool: str, at: int) -> Plan:
         raise UsageError(
             f"no program goes on with sessions of {conversation.format or 'no tool'}: name one by --in ({tools})"
         )
-    resuming = resuming_of(tool) if tool else next((one for one in own if _lies_below(source, one)), own[0])
+    resuming = (
+        resuming_of(tool) if tool else next((one for one in own if _lies_below(store, conversation, one)), own[0])
+    )
     directory = str(metadata.get("cwd") or "")
     if resuming not in own or at or "exported_as" in metadata or not came_in_files(conversation):
         return Plan(resuming.tool, "", b"", edited=True, directory=directory)
@@ -76,8 +79,15 @@ def plan(store: Store, conversation: Conversation, tool: str, at: int) -> Plan:
     return Plan(resuming.tool, session, os.fsencode(source), edited, directory)
 
 
-def _lies_below(source: Path, resuming: Resuming) -> bool:
-    return resuming.home is not None and source.is_relative_to(resuming.home(Path.home()))
+def _lies_below(store: Store, conversation: Conversation | ContextEntry, resuming: Resuming) -> bool:
+    """Return whether a conversation, or the one that it was forked from, came from a program's own directory."""
+    forked = conversation.metadata.get("forked_from")
+    if not conversation.source and isinstance(forked, dict):
+        try:
+            return _lies_below(store, store.catalogue.entry(forked["context"]), resuming)
+        except NotFound:
+            return False
+    return resuming.home is not None and text_path(conversation.source).is_relative_to(resuming.home(Path.home()))
 
 
 def stage(
@@ -95,21 +105,20 @@ def stage(
     target = TARGETS.get(tool)
     if not isinstance(target, SessionTarget):
         raise UsageError(f"{tool} takes no sessions from elsewhere: it goes on only with what it wrote, unedited")
-    session = str(conversation.metadata.get("session") or "")
-    parent = conversation.head
+    head = conversation.head
     if at:
-        turn = branch.position(store.records.runs(conversation.head), at)
+        turn = branch.position(store.records.runs(head), at)
         if not turn:
             raise NotFound(f"{conversation.project}/{conversation.name} has no event {at}")
-        parent = tip_of(turn, patch_of(conversation.head))
+        head = tip_of(turn, patch_of(head))
     metadata = {"cwd": cwd} | conversation.metadata
-    conversation = structs.replace(conversation, head=parent, metadata=metadata)
+    conversation = structs.replace(conversation, head=head, metadata=metadata)
     losses = Losses()
     with staging(folder) as place:
         made = Stage(place.staged)
-        job = ExportJob(store, conversation, made, losses, f" {parent} {copy}" if copy else "")
+        job = ExportJob(store, conversation, made, losses, f" {head} {copy}" if copy else "")
         target.write(job)
         place.put(conversation, made.units, made.shared)
-    if copy:
-        session = str(NewSession(job, tool).id)
+    own = str(conversation.metadata.get("session") or "")
+    session = own if target.is_own(job) else target.session_id(NewSession(job, tool))
     return Staged(session, [os.fsencode(PurePath(name)) for name in made.files], list(losses.all()))

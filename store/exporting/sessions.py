@@ -94,8 +94,7 @@ class SessionTarget(Target):
     def write(self, job: ExportJob) -> None:
         """Write one file, or those of the tool's own session."""
         folder = PurePath(*map(safe_name, self.folder(job.conversation).parts))
-        is_copy = bool(job.copy) or "exported_as" in job.conversation.metadata
-        if job.conversation.format == self.own and came_in_files(job.conversation) and not is_copy:
+        if self.is_own(job):
             for name, pieces in native_files(job.store, job.conversation):
                 self.put(job.stage, folder, name, pieces)
             return
@@ -103,6 +102,15 @@ class SessionTarget(Target):
         job.stage.write(folder / self.file_name(session), self.written(session))
         for beside, content in session.outside.items():
             job.stage.share(PurePath(beside), partial(bytes, content))
+
+    def is_own(self, job: ExportJob) -> bool:
+        """Return whether a conversation is a session of the tool's own, and to be exported as that."""
+        is_copy = bool(job.copy) or "exported_as" in job.conversation.metadata
+        return job.conversation.format == self.own and came_in_files(job.conversation) and not is_copy
+
+    def session_id(self, session: NewSession) -> str:
+        """Return the id by which the tool knows a session."""
+        return str(session.id)
 
     def put(self, stage: Stage, folder: PurePath, name: PurePath, pieces: Iterable[bytes]) -> None:
         """Write a file of the tool's own session, whose place is ``folder``."""

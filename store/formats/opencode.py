@@ -408,13 +408,21 @@ def _listed(folder: Path) -> list[Path]:
 _BLANK = b" \t\r\n\0"
 
 
+def _own_folder(home: Path) -> Path:
+    return Path(environment(home).get("XDG_DATA_HOME") or home / ".local" / "share") / "opencode"
+
+
 class Opencode(DatabaseFormat):
     """opencode, by the makers of SST."""
 
     name = "opencode"
     lenses = LENSES
     main_type = OpencodeRowLens.type_name
-    resuming = (Resuming("opencode", ("opencode", "--session", "{session}")),)
+    resuming = (
+        Resuming(
+            "opencode", ("opencode", "--session", "{session}"), _own_folder, taking=("opencode", "import", "{path}")
+        ),
+    )
     schemas = (
         {
             "message": {"data", "session_id"},
@@ -427,7 +435,7 @@ class Opencode(DatabaseFormat):
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the databases, or the folder of sessions where there is none: a database takes over the older files."""
         moved = environment(home)
-        data = Path(moved.get("XDG_DATA_HOME") or home / ".local" / "share") / "opencode"
+        data = _own_folder(home)
         databases = sorted(data.glob("opencode*.db"))
         if (named := moved.get("OPENCODE_DB", "")).startswith("/"):
             databases.insert(0, Path(named))
