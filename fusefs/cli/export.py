@@ -23,6 +23,7 @@ FORMATS = (
     "oh-my-pi",
     "gemini-cli",
     "opencode",
+    "aider",
 )
 """The formats of ``store.exporting.export``; repeated here so that help need not import it."""
 

@@ -77,7 +77,7 @@ class _Session:
         """Return the id and the file of the session, written unless it is there."""
         plan = self._plan
         source = Path(os.fsdecode(plan.source)) if plan.source else None
-        home = resuming.home(Path.home()) if resuming.home else None
+        home = Path(directory) if resuming.beside else resuming.home(Path.home()) if resuming.home else None
         if source and not plan.edited and source.is_file() and (home is None or source.is_relative_to(home)):
             return plan.session, source
         if home is None:
@@ -89,7 +89,8 @@ class _Session:
             with tempfile.TemporaryDirectory(prefix="convfs-resume-") as folder:
                 staged = self._staged(Path(folder), copy, directory)
                 files = [Path(os.fsdecode(name)) for name in staged.files]
-                main = source if source and not copy and source.is_relative_to(home) else home / files[0]
+                is_in_place = source and not copy and source.is_relative_to(home) and source.is_file()
+                main = source if source and is_in_place else home / files[0]
                 is_there = main.is_file()
                 if is_there:
                     if not _is_same(main, Path(folder, files[0]), but_for_first=bool(copy)):

@@ -9,6 +9,7 @@ from msgspec import Struct
 from store.errors import UsageError
 from store.events.conversation import Conversation
 from store.events.event import Block
+from store.exporting.aider import Aider
 from store.exporting.dialogue import Loss, Losses
 from store.exporting.event_json import json_file, json_lines, told_events
 from store.exporting.html import page
@@ -65,6 +66,7 @@ TARGETS: dict[str, Target] = {
         OhMyPi(),
         GeminiCli(),
         Opencode(),
+        Aider(),
     )
 }
 """The forms other than that of a conversation's own tool, by name."""

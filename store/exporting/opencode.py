@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
-from store.errors import UsageError
 from store.events.conversation import Conversation
 from store.events.event import Kind
 from store.exporting.dialogue import Piece, arguments_object, lost_kind, pieces_of, said, tool_name
@@ -19,12 +18,13 @@ from store.formats.core.json_view import JsonObject
 
 _VERSION = "1.0.0"
 """Of the program that wrote documents as these are."""
+_UNKNOWN: JsonObject = {"providerID": "convfs", "modelID": "unknown"}
 _AGENT = "build"
 _FREE: JsonObject = {"cost": 0, "tokens": {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}}
 
 
 class Opencode(SessionTarget):
-    """A session for ``opencode import``. It has to name models that opencode knows, so it is one of opencode's own."""
+    """A session for ``opencode import``."""
 
     name = "opencode"
 
@@ -75,17 +75,17 @@ class _Messages:
         self._count = 0
         self._time = 0
         self._asked = ""
-        self._model: JsonObject = {}
+        self._model: JsonObject = _UNKNOWN
         self._made: list[JsonObject] = []
         self._states: dict[str, JsonObject] = {}
         """The states of the calls, by their ids."""
         self._answer: _Message | None = None
 
     def of(self, steps: Sequence[Step]) -> list[JsonObject]:
-        model = next((model for step in steps if (model := _model(step))), None)
-        if model is None:
-            raise UsageError("opencode goes on with models that it knows, and this conversation names none of them")
-        self._model = model
+        if model := next((model for step in steps if (model := _model(step))), None):
+            self._model = model
+        else:
+            self._session.losses.add("a model that opencode knows: it goes on with the one that is chosen there")
         for step in steps:
             self._time = max(step.time_ms, self._time)
             if step.kind is Kind.TOOL_RESULT:

@@ -62,7 +62,7 @@ def plan(store: Store, conversation: Conversation, tool: str, at: int) -> Plan:
     metadata, source = conversation.metadata, text_path(conversation.source)
     own = format_named(conversation.format).resuming if conversation.format else ()
     if not tool and not own:
-        tools = ", ".join(one.tool for format_ in FORMATS for one in format_.resuming if one.home)
+        tools = ", ".join(one.tool for format_ in FORMATS for one in format_.resuming if one.home or one.beside)
         raise UsageError(
             f"no program goes on with sessions of {conversation.format or 'no tool'}: name one by --in ({tools})"
         )
@@ -104,7 +104,7 @@ def stage(
 
     target = TARGETS.get(tool)
     if not isinstance(target, SessionTarget):
-        raise UsageError(f"{tool} takes no sessions from elsewhere: it goes on only with what it wrote, unedited")
+        raise UsageError(f"{tool} takes no sessions from elsewhere: name another program by --in")
     head = conversation.head
     if at:
         turn = branch.position(store.records.runs(head), at)

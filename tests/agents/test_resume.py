@@ -1,6 +1,5 @@
 """``convfs resume`` with real agents: what a model is sent is the conversation as it is, in whichever agent."""
 
-import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,10 +35,11 @@ WITHOUT_TERMINAL = {
     "gemini-cli": ["-m", "gemini-2.5-pro", "--approval-mode", "yolo", "--resume", "{session}", "-p", "{question}"],
     "pi": ["--provider", "mine", "--model", "m", "--session", "{session}", "-p", "{question}"],
     "oh-my-pi": ["--provider", "mine", "--model", "m", "--resume", "{session}", "-p", "{question}"],
-    "opencode": ["run", "--session", "{session}", "{question}"],
+    "opencode": ["run", "-m", "mine/m", "--session", "{session}", "{question}"],
 }
 """How an agent goes on with the session that is the last word of the printed command, and ends after its answer."""
 
+TARGETS = [*EXPORTED, *(tool for tool in KNOWN if tool.name == "opencode")]
 OWN = [tool for tool in KNOWN if tool.name in WITHOUT_TERMINAL]
 
 
@@ -114,7 +114,7 @@ def test_a_fork_and_an_earlier_event_are_sessions_of_their_own(new_home: NewHome
     assert len({*sessions}) == 2
 
 
-@pytest.mark.parametrize("target", EXPORTED, ids=lambda tool: f"to-{tool}")
+@pytest.mark.parametrize("target", TARGETS, ids=lambda tool: f"to-{tool}")
 @pytest.mark.parametrize("source", OWN, ids=lambda tool: f"from-{tool}")
 def test_in_another_agent(new_home: NewHome, home_of_all: NewHome, source: Tool, target: Tool) -> None:
     if source == target:
@@ -128,6 +128,5 @@ def test_in_another_agent(new_home: NewHome, home_of_all: NewHome, source: Tool,
     other.work = home.work
     prepare(other)
     other.environment["CONVFS_STORE"] = str(home.store)
-    go_on(other, conversation(home)["id"], "--in", target.form)
+    go_on(other, conversation(home)["id"], "--in", target.name)
     check_last(other, talked(source))
-    assert json.loads(other.run("ls", "--json"))

@@ -108,7 +108,7 @@ class Resuming(Struct, frozen=True):
     ``words`` are those of its command: ``{session}`` stands for the session's id, ``{path}`` for its file. ``home``
     returns, for the home of a user, the directory that exports for the program go into; None if it takes none.
     ``taking`` are the words of the command that takes in a file written for the program, if that needs one.
-    ``beside``: it is started where the session's file lies.
+    ``beside``: its files lie in the directory that is worked in.
     """
 
     tool: str

@@ -31,6 +31,8 @@ SAME = [
     ["cat", "artifact://7", "--in", "1"],
     ["cat", "agent://0-Explore"],
     ["log", "1"],
+    ["resume", "1", "--print"],
+    ["resume", "nosuch"],
     ["log", "1", "--json"],
     ["restore", "1", "1"],
     ["show", "1"],
