@@ -85,7 +85,7 @@ class _Session:
             raise click.ClickException(
                 f"{plan.tool} goes on only with what it wrote, and this {there}: name another tool by --in"
             )
-        for copy in count(0 if source and not resuming.taking else 1):
+        for copy in count(0 if plan.own and not resuming.taking else 1):
             with tempfile.TemporaryDirectory(prefix="convfs-resume-") as folder:
                 staged = self._staged(Path(folder), copy, directory)
                 files = [Path(os.fsdecode(name)) for name in staged.files]

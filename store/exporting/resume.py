@@ -20,7 +20,7 @@ from store.exporting.target import ExportJob, Stage
 from store.formats.core.format import Resuming
 from store.formats.registry import FORMATS, format_named
 from store.ids import patch_of, tip_of
-from store.importing.exporter import came_in_files, staging
+from store.importing.exporter import came_in_files, has_own_forks, identity, staging
 from store.importing.native import as_imported
 from store.importing.snapshot import text_path
 from store.index.catalogue import ContextEntry
@@ -28,15 +28,16 @@ from store.store import Store
 
 
 class Plan(Struct, frozen=True):
-    """How ``tool`` goes on with a conversation: with its own ``session`` in ``source``, if these are not empty.
+    """How ``tool`` goes on with a conversation: with its ``own`` session, if this is one, or else with another.
 
-    ``edited``: the conversation has been changed since it came from there. ``directory`` is the one to work in, "" if
-    it is not known.
+    The own one came from ``source``, b"" for a fork. ``edited``: the conversation has been changed since it came from
+    there. ``directory`` is the one to work in, "" if it is not known.
     """
 
     tool: str
     session: str
     source: bytes
+    own: bool
     edited: bool
     directory: str
 
@@ -70,13 +71,15 @@ def plan(store: Store, conversation: Conversation, tool: str, at: int) -> Plan:
         resuming_of(tool) if tool else next((one for one in own if _lies_below(store, conversation, one)), own[0])
     )
     directory = str(metadata.get("cwd") or "")
-    if resuming not in own or at or "exported_as" in metadata or not came_in_files(conversation):
-        return Plan(resuming.tool, "", b"", edited=True, directory=directory)
+    if resuming not in own or at or not came_in_files(conversation):
+        return Plan(resuming.tool, "", b"", own=False, edited=True, directory=directory)
+    if "exported_as" in metadata:
+        return Plan(resuming.tool, "", b"", own=has_own_forks(conversation), edited=False, directory=directory)
     if resuming.beside:
         directory = str(source.parent)
     session = str(metadata.get("part") or metadata.get("session") or source.stem)
     edited = not as_imported(store.catalogue.entry(conversation.id))
-    return Plan(resuming.tool, session, os.fsencode(source), edited, directory)
+    return Plan(resuming.tool, session, os.fsencode(source), own=True, edited=edited, directory=directory)
 
 
 def _lies_below(store: Store, conversation: Conversation | ContextEntry, resuming: Resuming) -> bool:
@@ -119,6 +122,6 @@ def stage(
         job = ExportJob(store, conversation, made, losses, f" {head} {copy}" if copy else "")
         target.write(job)
         place.put(conversation, made.units, made.shared)
-    own = str(conversation.metadata.get("session") or "")
-    session = own if target.is_own(job) else target.session_id(NewSession(job, tool))
+    is_own = target.is_own(job)
+    session = identity(store, conversation).session if is_own else target.session_id(NewSession(job, tool))
     return Staged(session, [os.fsencode(PurePath(name)) for name in made.files], list(losses.all()))

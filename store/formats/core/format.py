@@ -254,6 +254,13 @@ class Format(Protocol):
         """
         return record, {}
 
+    def forked(self, record: bytes, session: str, parent: str, path: str) -> bytes | None:
+        """Return a record as it is in the file of ``session``, a fork of ``parent``, whose file is at ``path``.
+
+        None: the tool has no forks that are files of their own.
+        """
+        return None
+
     def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
         """Return the records of a main file without those whose positions are ``deleted``, so that the tool goes on.
 

@@ -23,7 +23,7 @@ from store.formats.core.format import (
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, decode, is_object, object_in
 from store.formats.core.look import Look, companions
 from store.formats.core.removal import CallLink, Tree
-from store.formats.core.splices import put, spell
+from store.formats.core.splices import put, spell, with_members
 from store.formats.core.times import milliseconds
 from store.formats.pi.images import moved_outside, referenced_blobs
 from store.formats.pi.lens import PiLens
@@ -188,6 +188,12 @@ class Pi(Format):
             titled=Titled.BY_TOOL if title else Titled.BY_REQUEST,
             placed=bool(project),
         )
+
+    def forked(self, record: bytes, session: str, parent: str, path: str) -> bytes:
+        if object_in(record).get("type") != "session":
+            return record
+        added = {"id": spell(session, record), "parentSession": spell(path, record)}
+        return with_members(record, (), frozenset(added), added)
 
     def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
         """Return the other lines, linked past those that are gone; tool calls and their results go together.
