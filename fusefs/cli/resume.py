@@ -6,8 +6,8 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fusefs.cli.completion import complete_conversation
+from fusefs.cli.mounts import convfs_above
 from fusefs.cli.output import echo
 
 if TYPE_CHECKING:
@@ -98,12 +99,26 @@ class _Session:
                 elif not copy and plan.edited:
                     continue
                 else:
-                    _put(Path(folder), home, files)
+                    with self._adopting(staged.session, main, copy):
+                        _put(Path(folder), home, files)
             who = f"{self._found.project}/{self._found.name}"
             for loss in staged.lost:
                 echo(f"{who}: not in {plan.tool}: {loss.line()}", err=True)
             return staged.session, main
         raise AssertionError("there is always another id")
+
+    @contextmanager
+    def _adopting(self, session: str, path: Path, copy: int) -> Iterator[None]:
+        """Have a fork be the session that is written in the block, so that what the tool adds there comes into it."""
+        from store.service import calls, operations
+
+        if self._plan.source or copy or convfs_above(Path(os.path.realpath(path))) is not None:
+            yield
+            return
+        # before the file is there: it may be imported as soon as it is
+        self._backend.call(calls.set_metadata(self._found.id, {"source": str(path), "session": session}))
+        yield
+        self._backend.call(operations.import_sessions((os.fsencode(path),)))
 
     def _staged(self, folder: Path, copy: int, directory: str) -> "Staged":
         from store.service import operations

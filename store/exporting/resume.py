@@ -20,7 +20,7 @@ from store.exporting.target import ExportJob, Stage
 from store.formats.core.format import Resuming
 from store.formats.registry import FORMATS, format_named
 from store.ids import patch_of, tip_of
-from store.importing.exporter import came_in_files, has_own_forks, identity, staging
+from store.importing.exporter import came_in_files, has_own_forks, identity, is_fork, staging
 from store.importing.native import as_imported
 from store.importing.snapshot import text_path
 from store.index.catalogue import ContextEntry
@@ -73,7 +73,7 @@ def plan(store: Store, conversation: Conversation, tool: str, at: int) -> Plan:
     directory = str(metadata.get("cwd") or "")
     if resuming not in own or at or not came_in_files(conversation):
         return Plan(resuming.tool, "", b"", own=False, edited=True, directory=directory)
-    if "exported_as" in metadata:
+    if is_fork(conversation):
         return Plan(resuming.tool, "", b"", own=has_own_forks(conversation), edited=False, directory=directory)
     if resuming.beside:
         directory = str(source.parent)

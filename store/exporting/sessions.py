@@ -34,7 +34,7 @@ from store.formats.pi.lens import NO_MODEL
 from store.formats.pi.lens import answer as pi_answer
 from store.formats.pi.messages import title_slot
 from store.ids import now_ms
-from store.importing.exporter import Identity, came_in_files, has_own_forks, identity, native_files
+from store.importing.exporter import Identity, came_in_files, has_own_forks, identity, is_fork, native_files
 from store.importing.snapshot import path_text
 
 _NOWHERE = "/"
@@ -115,7 +115,7 @@ class SessionTarget(Target):
         conversation = job.conversation
         if conversation.format != self.own or not came_in_files(conversation) or job.copy:
             return False
-        if "exported_as" not in conversation.metadata:
+        if not is_fork(conversation):
             return True
         # a fork in the middle of a call is told so that models take it
         return has_own_forks(conversation) and _is_answered(job)

@@ -270,6 +270,11 @@ def _files_of_many(store: Store, conversation: Conversation) -> Files:
     yield from _sidecars(store, folder, imported.sidecars)
 
 
+def is_fork(conversation: Conversation | ContextEntry) -> bool:
+    """Return whether a conversation was forked in the store, and is no session of its tool yet."""
+    return "exported_as" in conversation.metadata and not conversation.source
+
+
 class Identity(NamedTuple):
     """The id of a session, and its file; ``parent`` is that of the session that it was forked from in the store."""
 
@@ -280,7 +285,7 @@ class Identity(NamedTuple):
 
 def identity(store: Store, entry: Conversation | ContextEntry) -> Identity:
     """Return the id and the file of a session; a fork that was made in the store has those of its parent, renamed."""
-    if "exported_as" not in entry.metadata:
+    if not is_fork(entry):
         path = text_path(entry.source)
         return Identity(str(entry.metadata.get("session") or path.stem), path)
     own = str(uuid5(UUID(bytes=store.store_id[:16]), f"{entry.format} {entry.id}"))
@@ -304,7 +309,7 @@ def has_own_forks(conversation: Conversation) -> bool:
 
 
 def _files_of_one(store: Store, conversation: Conversation, kept: SessionFiles) -> Files:
-    if "exported_as" in conversation.metadata and has_own_forks(conversation):
+    if is_fork(conversation) and has_own_forks(conversation):
         return _files_of_fork(store, conversation, kept)
     return _files_as_kept(store, conversation, kept)
 
@@ -334,7 +339,7 @@ def _lines_in(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _files_as_kept(store: Store, conversation: Conversation, kept: SessionFiles) -> Files:
-    source = text_path(str(conversation.metadata.get("exported_as") or conversation.source))
+    source = text_path(conversation.source or str(conversation.metadata.get("exported_as")))
     folder = _folder(source, kept)
     main = _inside(folder, kept.main or source.name)
     entry = store.catalogue.entry(conversation.id)

@@ -144,6 +144,36 @@ def test_forks_and_earlier_events(user: User, work: Path, session: Path) -> None
     assert "has no event 99" in user.fails("resume", "1@99", "--print")
 
 
+@pytest.mark.parametrize("tool", ["claude-code", "codex", "pi"])
+def test_a_fork_becomes_the_session_that_its_tool_goes_on_with(
+    user: User, work: Path, session: Path, tool: str
+) -> None:
+    if tool != "claude-code":
+        printed(user, 1, "--in", tool)
+        user.run("import")
+    [parent] = [one for one in user.list() if one["format"] == tool]
+    user.run("fork", parent["id"], "aside")
+    before = files(user)
+    commands = printed(user, "aside")
+    [path] = files(user).keys() - before.keys()
+    count = len(user.list())
+    last = json.loads(path.read_text().splitlines()[-1])
+    with path.open("a") as stream:
+        stream.write(json.dumps(last | {"uuid": "later", "timestamp": "2026-03-05T20:00:00.000Z"}) + "\n")
+    user.run("import")
+    assert len(user.list()) == count
+    [fork] = [one for one in user.list() if one["name"] == "aside"]
+    assert fork["source"] == str(path)
+    content = path.read_bytes()
+    user.run("export", "aside", "-o", "out")
+    [exported] = (user.home / "out").rglob("*.jsonl")
+    assert exported.read_bytes() == content
+    assert exported.name == path.name
+    # and it is found there again
+    assert printed(user, "aside") == commands
+    assert path.read_bytes() == content
+
+
 def test_nothing_is_written_over_what_somebody_else_has_there(user: User, work: Path, session: Path) -> None:
     edit(user, b"It is fixed.", b"It was the cable.")
     [_where, words] = printed(user, 1)
