@@ -23,6 +23,7 @@ from tests.agents.test_gestures import (
     talk,
     talked,
     texts,
+    written_into,
 )
 from tests.agents.tools import Home, Tool
 
@@ -49,6 +50,10 @@ TARGETS = [*EXPORTED, *(tool for tool in KNOWN if tool.name in ("opencode", "aid
 OWN = [tool for tool in KNOWN if tool.name in WITHOUT_TERMINAL]
 TAKING = [tool for tool in OWN if tool.name != "llm"]
 """Those that take in what they did not write."""
+
+
+def session_id(path: Path) -> str:
+    return path.stem[-36:]
 
 
 def files(home: Home) -> dict[Path, bytes]:
@@ -138,3 +143,22 @@ def test_in_another_agent(new_home: NewHome, home_of_all: NewHome, source: Tool,
     other.environment["CONVFS_STORE"] = str(home.store)
     go_on(other, conversation(home)["id"], "--in", target.name)
     check_last(other, talked(source))
+
+
+@pytest.mark.parametrize("tool", [tool for tool in OWN if tool.name in ("claude-code", "pi")], ids=str)
+@needs_mount
+def test_where_an_agent_keeps_its_sessions_in_the_mount(new_home: NewHome, tool: Tool) -> None:
+    home = new_home(tool)
+    with written_into(home) as root:
+        talk(home)
+        found = conversation(home)
+        edit(root, ANSWERS[0], EDITED, "-assistant")
+        # its own file has the edit already
+        assert session_id(home.session) in home.run("resume", found["id"], "--print")
+        go_on(home, found["id"])
+        assert len(home.sessions) == 1
+        wanted = talked(tool)
+        check_last(home, [*wanted[:3], EDITED, *wanted[4:]])
+        home.run("fork", f"{found['id']}@{found['events'] - 2}", "aside")
+        go_on(home, f"{found['project']}/aside")
+        assert len(home.sessions) == 2
