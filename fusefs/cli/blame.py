@@ -16,7 +16,7 @@ _NOBODY = "no conversation known"
 
 
 @click.command(short_help="Say which request wrote each line of a file.")
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="An array of objects, for programs.")
 @click.pass_obj
 def blame(store: Path | None, file: str, as_json: bool) -> None:

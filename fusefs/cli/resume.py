@@ -24,15 +24,18 @@ if TYPE_CHECKING:
     from store.formats.core.format import Resuming
     from store.service.operations import ConversationLine
 
+TOOLS = ("claude-code", "codex", "gemini-cli", "pi", "oh-my-pi", "opencode", "llm", "aider")
+"""The programs of ``store.exporting.resume``; repeated here so that help need not import it."""
+
 _AT = re.compile(r"(.+)@([0-9]{1,18})", re.DOTALL)
 
 
 @click.command(short_help="Go on with a conversation in its tool, or in another one.")
 @click.argument("conversation", metavar="CONV[@N]", shell_complete=complete_conversation)
-@click.option("--in", "tool", metavar="TOOL", default="", help="claude-code, codex, gemini-cli, pi, oh-my-pi …")
+@click.option("--in", "tool", type=click.Choice(TOOLS), help="The tool, if it is not the conversation's own.")
 @click.option("--print", "only_print", is_flag=True, help="Print the command that goes on, and do not run it.")
 @click.pass_obj
-def resume(store: Path | None, conversation: str, tool: str, only_print: bool) -> None:
+def resume(store: Path | None, conversation: str, tool: str | None, only_print: bool) -> None:
     """Start the conversation's own tool, or TOOL, where the conversation was held, to go on with it.
 
     The tool finds it as it is now, or as it was at event N. A conversation that was edited, forked, or held in another
@@ -45,7 +48,7 @@ def resume(store: Path | None, conversation: str, tool: str, only_print: bool) -
 
     at = _AT.fullmatch(conversation)
     with located(store, at[1] if at else conversation) as (backend, found):
-        plan = backend.call(operations.plan_resume(found.id, tool, int(at[2]) if at else 0))
+        plan = backend.call(operations.plan_resume(found.id, tool or "", int(at[2]) if at else 0))
         directory = plan.directory or os.getcwd()
         if not os.path.isdir(directory):
             raise click.ClickException(f"{directory}, where the conversation was held, is gone: make it again first")
@@ -151,7 +154,7 @@ def _put(folder: Path, home: Path, files: Sequence[Path]) -> None:
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except FileExistsError:
             if name == files[0] or not _is_same(path, folder / name, but_for_first=False):
-                raise
+                raise click.ClickException(f"{path} is there already, and says something else: move it away") from None
             # what lies beside a session is named after its content, or the same for all of a directory
             continue
         try:

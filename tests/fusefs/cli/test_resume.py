@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from fusefs.cli.resume import TOOLS
 from fusefs.text.render import FileRenderer
 from store.editing.editor import Editor
 from store.exporting.resume import resuming_of
@@ -69,7 +70,9 @@ def edit(user: User, old: bytes, new: bytes) -> None:
 
 
 def test_every_program_is_tried() -> None:
-    assert {one.tool for format_ in FORMATS for one in format_.resuming} == {*FILES, "aider", "llm", "opencode"}
+    tools = [one.tool for format_ in FORMATS for one in format_.resuming]
+    assert tuple(tools) == TOOLS
+    assert {*tools} == {*FILES, "aider", "llm", "opencode"}
 
 
 def test_a_session_that_is_there_is_taken_as_it_is(user: User, work: Path, session: Path) -> None:
@@ -204,9 +207,7 @@ def test_a_directory_that_is_gone_is_one_line(user: User, work: Path, session: P
 
 
 def test_what_cannot_go_on_is_one_line(user: User, work: Path, session: Path) -> None:
-    assert "is no program that goes on with sessions: choose one of claude-code" in user.fails(
-        "resume", 1, "--in", "nosuch"
-    )
+    assert "'nosuch' is not one of 'claude-code'" in user.fails("resume", 1, "--in", "nosuch", code=2)
     assert "this was edited since" in user.fails("resume", 1, "--in", "llm", "--print")
     document = user.home / "made.trajectory"
     step = {"action": "ls", "observation": "a.py", "response": "I look.", "thought": "I look."}

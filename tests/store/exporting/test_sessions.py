@@ -281,6 +281,16 @@ def test_a_fork_is_its_parents_lines_and_names_it(store: Store, tmp_path: Path, 
         assert branch.metadata["session"] == sessions[1]
 
 
+def test_a_fork_in_the_middle_of_a_call_is_one_that_models_take(store: Store, tmp_path: Path) -> None:
+    conversation = shop(tmp_path).bring(store)
+    at = next(row.number for row in store.records.rows(conversation.head) if row.kind is Kind.TOOL_CALL)
+    fork = Keeper(store).fork(conversation.id, "aside", at=at).context
+    done = export(store, store.library.conversation(fork), tmp_path / "out", "claude-code")
+    check_claude_code(lines_of(done))
+    assert "no result of this call was recorded" in done.files[0].read_text()
+    assert f'"forkedFrom":{{"sessionId":"{conversation.metadata["session"]}"' in done.files[0].read_text()
+
+
 OF_A_COPY = frozenset(("sessionId", "forkedFrom"))
 
 
