@@ -60,7 +60,8 @@ class Place(IntEnum):
     CONTEXT = 16
     FAMILY = 17
     CHANGES = 18
-    PAGE = 19
+    DIFFS = 19
+    PAGE = 20
 
 
 def base(space: Space, view: int) -> int:

@@ -65,7 +65,7 @@ def home() -> Iterator[Path]:
 
 def run(home: Path, script: str) -> str:
     environment = {"HOME": str(home), "PATH": f"{home}/bin:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
-    environment["XDG_RUNTIME_DIR"] = str(home)
+    environment |= {"XDG_RUNTIME_DIR": str(home), "TZ": "UTC"}
     done = subprocess.run(
         ["bash", "-c", script],
         env=environment,

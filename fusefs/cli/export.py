@@ -22,6 +22,8 @@ FORMATS = (
     "pi",
     "oh-my-pi",
     "gemini-cli",
+    "opencode",
+    "aider",
 )
 """The formats of ``store.exporting.export``; repeated here so that help need not import it."""
 

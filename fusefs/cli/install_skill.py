@@ -24,6 +24,7 @@ description: Look up past conversations with AI coding tools (what was asked, de
 - `convfs show CONV` prints one as Markdown; each heading of level 2 is an event with its number. CONV may be words of
   its title.
 - `convfs where FILE` lists the events that read or held a file, also one that is gone.
+- `convfs blame FILE` says of each line which request of which conversation wrote it.
 - `convfs diff CONV@1 CONV@2` compares versions of a conversation; `convfs log CONV` lists them.
 
 Add `--json` for output to parse. If a mount is there (`convfs doctor` says where), the same is in files:

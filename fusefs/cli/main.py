@@ -26,6 +26,7 @@ _GROUPS = {
     "Find": {
         "search": ("search", "Search all conversations."),
         "grep": ("search", "Print the lines that match a pattern."),
+        "blame": ("blame", "Say which request wrote each line of a file."),
         "where": ("where", "List the events that hold a content, a file or a URI."),
     },
     "Mount": {
@@ -41,6 +42,7 @@ _GROUPS = {
     "Bring in and out": {
         "import": ("import_", "Import sessions of AI tools."),
         "watch": ("watch", "Keep importing your sessions as they grow."),
+        "resume": ("resume", "Go on with a conversation in its tool, or in another one."),
         "export": ("export", "Write conversations as files, in any format."),
         "context": ("show", "Print the messages to send to a model."),
     },

@@ -16,6 +16,7 @@ from store.compare import NOTHING, Branch, pairs, unified
 from store.errors import DamageError, NotFound, UsageError
 from store.events.conversation import EventRow
 from store.exporting.event_json import document, shown_events
+from store.filenames import shown_name
 from store.formats.core.times import iso
 from store.ids import Hash
 from store.search.search import Hit, Line
@@ -24,6 +25,7 @@ from store.service.call import Emit, Holder, Table, chunked
 from store.service.operations import OPERATIONS, line_of
 from store.service.upkeep import UPKEEP
 from store.store import Store
+from store.worktree.blame import blame as blamed
 
 _LARGEST = 4 << 20
 """Event files with more bytes than this are not compared line by line."""
@@ -200,6 +202,43 @@ def _line(paths: Paths, holding: Holding) -> HoldingLine:
         holding.name,
         holding.uris,
     )
+
+
+class BlameLine(Struct, frozen=True):
+    """A line of a file, and what it is due to: the event of a conversation, ``PROJECT/NAME``, and the request for that.
+
+    ``conversation`` is "" if none is known to have written it; ``request`` is 0 if none came before. ``time`` is ISO
+    8601 in UTC, "" if it is unknown.
+    """
+
+    text: str
+    conversation: str = ""
+    id: int = 0
+    request: int = 0
+    event: int = 0
+    time: str = ""
+
+
+@SHOWN.telling(432)
+def blame(holder: Holder, emit: Emit[list[BlameLine]], paths: tuple[str, ...], text: str | None = None) -> None:
+    """Hand out the lines of a file that has been called any of ``paths``; of its last known state without a text."""
+    catalogue = holder.store.catalogue
+    called: dict[int, str] = {}
+    told: list[BlameLine] = []
+    for line in blamed(holder.store, paths, text):
+        if (origin := line.origin) is None:
+            told.append(BlameLine(line.text))
+            continue
+        if origin.context not in called:
+            entry = catalogue.entry(origin.context)
+            called[origin.context] = f"{entry.project}/{shown_name(entry)}"
+        told.append(
+            BlameLine(
+                line.text, called[origin.context], origin.context, origin.request, origin.event, iso(origin.time_ms)
+            )
+        )
+    for start in range(0, len(told), _LINES_AT_ONCE):
+        emit(told[start : start + _LINES_AT_ONCE])
 
 
 class HitLine(Struct, frozen=True):

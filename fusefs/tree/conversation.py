@@ -24,7 +24,7 @@ from fusefs.tree.node import (
 )
 from fusefs.tree.outputs import PLACES as OUTPUTS
 from fusefs.tree.outputs import shows_outputs
-from fusefs.tree.paths import CONVERSATIONS, record_name, version_name
+from fusefs.tree.paths import CHANGES, CONVERSATIONS, record_name, version_name
 from fusefs.tree.tree import Tree
 from fusefs.tree.view_node import RowNode, ViewDirectory
 from store.events.conversation import AGENTS, ARTIFACTS, Conversation, EventRow, Version
@@ -94,6 +94,7 @@ _LISTED = {
 _UNLISTED = {
     ".records": Place.RECORDS,
     ".versions": Place.VERSIONS,
+    CHANGES: Place.DIFFS,
     "changes.diff": Place.CHANGES,
     "context.json": Place.CONTEXT,
     "family.svg": Place.FAMILY,

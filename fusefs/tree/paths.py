@@ -63,6 +63,10 @@ ERRORS = "errors"
 NATIVE = "native"
 TRASH = "trash"
 
+CHANGES = "changes"
+IN_CHANGES = "/changes"
+"""Leads the paths of what is below ``changes/``; the view is next. No name has a slash."""
+
 MARKDOWN = ".md"
 """Ends the names of transcripts."""
 

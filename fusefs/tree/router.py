@@ -8,6 +8,7 @@ from fusefs import inodes
 from fusefs.inodes import Place, Space
 from fusefs.text import readme
 from fusefs.tree import control, conversation, links, paths, projects, search
+from fusefs.tree.diffs import Diffs
 from fusefs.tree.documents import ChangesFile, ContextFile, EventsJson, MetadataFile, Transcript
 from fusefs.tree.drawings import (
     Drawings,
@@ -91,6 +92,7 @@ class Router:
         self._searches = search.Searches(tree)
         self._drawings = Drawings(tree)
         self._resources = search.Resources(tree)
+        self._diffs = Diffs(tree)
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
@@ -161,12 +163,14 @@ class Router:
             yield DirEntry(position, name.encode(errors="surrogateescape"), shown)
 
     def _placed(self, ino: int, view_id: int, place: int) -> Node:
-        """Return the drawing or the link at a place of a view."""
+        """Return the drawing, the link or ``changes/`` at a place of a view."""
         tree = self.tree
         if place == Place.FAMILY:
             return family_drawing(self._drawings, ino, view_id)
         if place == Place.PAGE:
             return page_drawing(self._drawings, ino, view_id)
+        if place == Place.DIFFS:
+            return self._diffs.node(ino, view_id)
         entry = tree.store.catalogue.entry(tree.context_at_head(view_id))
         if place == Place.FORK_LINK:
             return conversation.fork_link(tree, entry)
@@ -185,6 +189,8 @@ class Router:
             case (top, name) if top == paths.HTML:
                 is_index = name == paths.INDEX
                 return index_drawing(self._drawings, ino) if is_index else PagesDirectory(tree, ino, path)
+            case (top, view, file) if top == paths.IN_CHANGES:
+                return self._diffs.node(ino, int(view), file)
             case (top, *_) if top == paths.BY_RESOURCE:
                 return search.ResourcesDirectory(tree, ino, path, self._resources)
             case (top, name, *below) if top == paths.SEARCH and (query := search.query_of(name)) is not None:
@@ -242,3 +248,4 @@ class Router:
         """Forget all findings: stored contents have changed."""
         self._searches.forget()
         self._resources.forget()
+        self._diffs.forget()

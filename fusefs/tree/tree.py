@@ -21,7 +21,17 @@ from fusefs.text.render import render_event
 from fusefs.tree.changes import ShownConversation, Stale
 from fusefs.tree.native.paths import Native
 from fusefs.tree.node import Node, Served
-from fusefs.tree.paths import BLOBS, BY_RESOURCE, CONTROL, CONVERSATIONS, MARKDOWN, SEARCH, TRANSCRIPTS, shown_distinct
+from fusefs.tree.paths import (
+    BLOBS,
+    BY_RESOURCE,
+    CONTROL,
+    CONVERSATIONS,
+    IN_CHANGES,
+    MARKDOWN,
+    SEARCH,
+    TRANSCRIPTS,
+    shown_distinct,
+)
 from fusefs.tree.view import View
 from fusefs.tree.waiting import Workers
 from store import visible
@@ -39,7 +49,7 @@ from store.store import Store
 FixedPath = tuple[str, ...]
 """The path of a directory or file that belongs to no conversation."""
 
-_UNCOUNTED: tuple[FixedPath, ...] = ((BY_RESOURCE,), (CONTROL, BLOBS), (SEARCH,))
+_UNCOUNTED: tuple[FixedPath, ...] = ((BY_RESOURCE,), (CONTROL, BLOBS), (SEARCH,), (IN_CHANGES,))
 """Paths with very many others below, which get another number when they are looked up again."""
 _VIEWS_KEPT = 256
 _ANONYMOUS = "/"

@@ -9,11 +9,13 @@ from msgspec import Struct
 from store.errors import UsageError
 from store.events.conversation import Conversation
 from store.events.event import Block
+from store.exporting.aider import Aider
 from store.exporting.dialogue import Loss, Losses
 from store.exporting.event_json import json_file, json_lines, told_events
 from store.exporting.html.page import page
 from store.exporting.jp import Jp
 from store.exporting.messages import anthropic_file, openai_file
+from store.exporting.opencode import Opencode
 from store.exporting.sessions import ClaudeCode, Codex, GeminiCli, OhMyPi, Pi
 from store.exporting.target import ExportJob, OneFile, Stage, Target, file_name
 from store.formats.core.media import suffix_of
@@ -63,6 +65,8 @@ TARGETS: dict[str, Target] = {
         Pi(),
         OhMyPi(),
         GeminiCli(),
+        Opencode(),
+        Aider(),
     )
 }
 """The forms other than that of a conversation's own tool, by name."""

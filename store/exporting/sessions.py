@@ -13,12 +13,13 @@ from functools import partial
 from pathlib import PurePath
 from uuid import UUID, uuid5
 
+from store.errors import ConvfsError
 from store.events.conversation import Conversation
 from store.events.event import Kind, utf8
 from store.exporting.dialogue import Dialogue, Losses, Piece, arguments_object, lost_kind, pieces_of, said, tool_name
 from store.exporting.event_json import encoded
 from store.exporting.messages import parts_of
-from store.exporting.steps import OF_THE_MODEL, Step
+from store.exporting.steps import OF_THE_MODEL, CallIds, Step, steps_of
 from store.exporting.target import ExportJob, Stage, Target
 from store.filenames import safe_name
 from store.formats.claude_code.lens import SYNTHETIC
@@ -33,7 +34,8 @@ from store.formats.pi.lens import NO_MODEL
 from store.formats.pi.lens import answer as pi_answer
 from store.formats.pi.messages import title_slot
 from store.ids import now_ms
-from store.importing.exporter import came_in_files, native_files
+from store.importing.exporter import Identity, came_in_files, has_own_forks, identity, is_fork, native_files
+from store.importing.snapshot import path_text
 
 _NOWHERE = "/"
 _BEFORE_TIME = "1970-01-01T00:00:00.000Z"
@@ -45,12 +47,14 @@ class NewSession:
     def __init__(self, job: ExportJob, tool: str) -> None:
         self.losses = job.losses
         self.dialogue = Dialogue(job.store.library, job.conversation, job.losses)
-        self.id = uuid5(UUID(bytes=job.store.store_id[:16]), f"{tool} {job.conversation.id}")
+        self.id = uuid5(UUID(bytes=job.store.store_id[:16]), f"{tool} {job.conversation.id}{job.copy}")
         self.title = " ".join(job.conversation.title.split())
         self.started = started(job.conversation)
         self.folder = worked_in(job.conversation)
         self.outside: dict[str, bytes] = {}
         """Contents of files that the tool keeps outside of its sessions, by names derived from the content."""
+        self.parent: Identity | None = None
+        """The tool's own session that this one is a fork of."""
         self._time = self.started
         if self.folder is _NOWHERE:
             self.losses.add(f"the directory that was worked in, which is not known: {_NOWHERE} is said")
@@ -70,8 +74,8 @@ class NewSession:
 class SessionTarget(Target):
     """A tool whose sessions are such files.
 
-    A session of the tool's own becomes its own file again. A fork of one becomes a new session: the tool finds sessions
-    by the id in them and in their names, and a fork's records have that of the session that it was made of.
+    A session of the tool's own becomes its own file again, and a fork of one a session that names its parent. Where the
+    tool has no such forks, it becomes a new session.
     """
 
     @property
@@ -94,15 +98,31 @@ class SessionTarget(Target):
     def write(self, job: ExportJob) -> None:
         """Write one file, or those of the tool's own session."""
         folder = PurePath(*map(safe_name, self.folder(job.conversation).parts))
-        is_fork = "exported_as" in job.conversation.metadata
-        if job.conversation.format == self.own and came_in_files(job.conversation) and not is_fork:
+        if self.is_own(job):
             for name, pieces in native_files(job.store, job.conversation):
                 self.put(job.stage, folder, name, pieces)
             return
         session = NewSession(job, self.name)
+        if job.conversation.format == self.own and came_in_files(job.conversation):
+            own = identity(job.store, job.conversation)
+            session.parent = own if job.copy else own.parent
         job.stage.write(folder / self.file_name(session), self.written(session))
         for beside, content in session.outside.items():
             job.stage.share(PurePath(beside), partial(bytes, content))
+
+    def is_own(self, job: ExportJob) -> bool:
+        """Return whether a conversation is a session of the tool's own, and to be exported as that."""
+        conversation = job.conversation
+        if conversation.format != self.own or not came_in_files(conversation) or job.copy:
+            return False
+        if not is_fork(conversation):
+            return True
+        # a fork in the middle of a call is told so that models take it
+        return has_own_forks(conversation) and _is_answered(job)
+
+    def session_id(self, session: NewSession) -> str:
+        """Return the id by which the tool knows a session."""
+        return str(session.id)
 
     def put(self, stage: Stage, folder: PurePath, name: PurePath, pieces: Iterable[bytes]) -> None:
         """Write a file of the tool's own session, whose place is ``folder``."""
@@ -111,6 +131,19 @@ class SessionTarget(Target):
     def written(self, session: NewSession) -> Iterator[bytes]:
         """Yield the bytes of a session's file; content kept elsewhere is in the session's ``outside`` afterwards."""
         return (f"{encoded(line)}\n".encode() for line in self.lines(session))
+
+
+def _is_answered(job: ExportJob) -> bool:
+    """Return whether each call of a conversation has its result."""
+    library, ids = job.store.library, CallIds()
+    rows = library.records.rows(job.conversation.head) if job.conversation.head else ()
+    for row, event in library.viewer.events(rows):
+        for step in () if isinstance(event, ConvfsError) else steps_of(row.number, event):
+            if step.kind is Kind.TOOL_CALL:
+                ids.call(row.number, step.id, step.tool)
+            elif step.kind is Kind.TOOL_RESULT:
+                ids.result(step.id, step.tool)
+    return not ids.waiting
 
 
 def started(conversation: Conversation) -> str:
@@ -142,6 +175,7 @@ class ClaudeCode(SessionTarget):
     def lines(self, session: NewSession) -> Iterator[JsonObject]:
         parent: str | None = None
         message = ""
+        forked = {"forkedFrom": {"sessionId": session.parent.session}} if session.parent else {}
         for step in session.dialogue.steps():
             parts = parts_of(step, session.losses)
             if not parts:
@@ -162,6 +196,7 @@ class ClaudeCode(SessionTarget):
                     **(_claude_code_answer(step, content, message) if message else _claude_code_request(step, content)),
                     "uuid": uuid,
                     "timestamp": session.time(step),
+                    **forked,
                 }
                 parent = uuid
         if session.title:
@@ -212,6 +247,8 @@ class Codex(SessionTarget):
             "instructions": None,
             "source": "cli",
         }
+        if session.parent:
+            meta["forked_from_id"] = session.parent.session
         yield {"timestamp": session.started, "type": "session_meta", "payload": meta}
         for step in session.dialogue.steps():
             time = session.time(step)
@@ -280,6 +317,8 @@ class Pi(SessionTarget):
 
     def lines(self, session: NewSession) -> Iterator[JsonObject]:
         about: JsonObject = {"version": _PI_VERSION, "id": str(session.id), "timestamp": session.started}
+        if session.parent:
+            about["parentSession"] = path_text(session.parent.path)
         yield {"type": "session", **about, "cwd": session.folder}
         parent: str | None = None
         for step, held in _pi_lines(session):

@@ -221,6 +221,11 @@ class CallIds:
         self._waiting[call_id or tool] = own
         return own
 
+    @property
+    def waiting(self) -> bool:
+        """Return whether a call has no result yet."""
+        return bool(self._waiting)
+
     def paired(self, step: Step) -> Step | None:
         """Return a result as that of its call, None where none waits for it."""
         own = self.result(step.id, step.tool)

@@ -66,6 +66,8 @@ class ExportJob(Struct, frozen=True):
     conversation: Conversation
     stage: Stage
     losses: Losses
+    copy: str = ""
+    """Where this is not "", the session gets an id of its own, which follows from this."""
 
 
 class Target(Protocol):

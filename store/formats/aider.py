@@ -18,7 +18,17 @@ from msgspec import structs
 from store.errors import UsageError
 from store.events.event import Kind
 from store.events.usage import Running, Tokens, Usage
-from store.formats.core.format import About, Format, Source, Span, Titled, environment, first_line, without_endings
+from store.formats.core.format import (
+    About,
+    Format,
+    Resuming,
+    Source,
+    Span,
+    Titled,
+    environment,
+    first_line,
+    without_endings,
+)
 from store.formats.core.json_cuts import end_of
 from store.formats.core.look import Look
 from store.formats.core.markdown_lens import MarkdownLens, Passage
@@ -130,6 +140,7 @@ class Aider(Format):
     lenses = (AiderLens(),)
     main_type = AiderLens.type_name
     joints = (b"\n", b"\n\n", b"\n")
+    resuming = (Resuming("aider", ("aider", "--restore-chat-history", "--chat-history-file", "{path}"), beside=True),)
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the history of the repository around ``cwd``, that of ``home``, and the one that aider is told of."""

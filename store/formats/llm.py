@@ -25,7 +25,18 @@ from store.events.usage import Usage
 from store.formats.core import sqlite
 from store.formats.core.blocks import argument_blocks
 from store.formats.core.editing import JsonLens
-from store.formats.core.format import About, Format, Part, Source, Span, Titled, environment, first_line, folders_of
+from store.formats.core.format import (
+    About,
+    Format,
+    Part,
+    Resuming,
+    Source,
+    Span,
+    Titled,
+    environment,
+    first_line,
+    folders_of,
+)
 from store.formats.core.json_cuts import Choice, cut_spans
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in, scalar
 from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Shown
@@ -426,6 +437,7 @@ class LlmLogs(DatabaseFormat):
     name = "llm-logs"
     lenses = (LlmLogsLens(),)
     main_type = LlmLogsLens.type_name
+    resuming = (Resuming("llm", ("llm", "chat", "--conversation", "{session}")),)
     schemas = (
         {"conversations": _NONE, "responses": {"conversation_id", "prompt_json", "response"}},
         {"messages": {"hash", "parent_hash"}, "parts": {"message_hash"}, "threads": _NONE, "turns": _NONE},

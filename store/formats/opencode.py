@@ -23,7 +23,18 @@ from store.events.usage import Tokens, Usage
 from store.formats.core import sqlite
 from store.formats.core.blocks import argument_blocks
 from store.formats.core.editing import JsonLens, Lens, Twins
-from store.formats.core.format import About, Part, Source, Span, Titled, environment, first_line, last_part, told
+from store.formats.core.format import (
+    About,
+    Part,
+    Resuming,
+    Source,
+    Span,
+    Titled,
+    environment,
+    first_line,
+    last_part,
+    told,
+)
 from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object, as_text, decode, object_in
 from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Places, Shown, unknown_record
 from store.formats.core.look import Look, read_head
@@ -397,12 +408,21 @@ def _listed(folder: Path) -> list[Path]:
 _BLANK = b" \t\r\n\0"
 
 
+def _own_folder(home: Path) -> Path:
+    return Path(environment(home).get("XDG_DATA_HOME") or home / ".local" / "share") / "opencode"
+
+
 class Opencode(DatabaseFormat):
     """opencode, by the makers of SST."""
 
     name = "opencode"
     lenses = LENSES
     main_type = OpencodeRowLens.type_name
+    resuming = (
+        Resuming(
+            "opencode", ("opencode", "--session", "{session}"), _own_folder, taking=("opencode", "import", "{path}")
+        ),
+    )
     schemas = (
         {
             "message": {"data", "session_id"},
@@ -415,7 +435,7 @@ class Opencode(DatabaseFormat):
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the databases, or the folder of sessions where there is none: a database takes over the older files."""
         moved = environment(home)
-        data = Path(moved.get("XDG_DATA_HOME") or home / ".local" / "share") / "opencode"
+        data = _own_folder(home)
         databases = sorted(data.glob("opencode*.db"))
         if (named := moved.get("OPENCODE_DB", "")).startswith("/"):
             databases.insert(0, Path(named))

@@ -14,17 +14,22 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path, PurePath
 from typing import NamedTuple
+from uuid import UUID, uuid5
+
+from msgspec import structs
 
 from store.artifacts.names import files_beside
 from store.disk.beneath import Beneath
-from store.errors import Conflict, UsageError
+from store.errors import Conflict, NotFound, UsageError
 from store.events.conversation import Conversation
 from store.filenames import Named, inside, safe_name, shown_name
+from store.formats.core.format import Format
 from store.formats.core.json_view import is_json
 from store.formats.registry import format_named
 from store.importing.assembly import Assembly, Edited, main_as_imported, restored, stored_records
 from store.importing.provenance import ImportedFile, SessionFiles, named_hash, read_as, read_files
 from store.importing.snapshot import path_text, text_path
+from store.index.catalogue import ContextEntry
 from store.store import Store
 
 
@@ -265,8 +270,76 @@ def _files_of_many(store: Store, conversation: Conversation) -> Files:
     yield from _sidecars(store, folder, imported.sidecars)
 
 
+def is_fork(conversation: Conversation | ContextEntry) -> bool:
+    """Return whether a conversation was forked in the store, and is no session of its tool yet."""
+    return "exported_as" in conversation.metadata and not conversation.source
+
+
+class Identity(NamedTuple):
+    """The id of a session, and its file; ``parent`` is that of the session that it was forked from in the store."""
+
+    session: str
+    path: Path
+    parent: "Identity | None" = None
+
+
+def identity(store: Store, entry: Conversation | ContextEntry) -> Identity:
+    """Return the id and the file of a session; a fork that was made in the store has those of its parent, renamed."""
+    if not is_fork(entry):
+        path = text_path(entry.source)
+        return Identity(str(entry.metadata.get("session") or path.stem), path)
+    own = str(uuid5(UUID(bytes=store.store_id[:16]), f"{entry.format} {entry.id}"))
+    forked = entry.metadata.get("forked_from")
+    try:
+        above = store.catalogue.entry(forked["context"] if isinstance(forked, dict) else 0)
+    except NotFound:
+        path = text_path(str(entry.metadata["exported_as"]))
+        return Identity(own, path.with_name(own + path.suffix), Identity("", path))
+    parent = identity(store, above)
+    name = parent.path.name
+    name = name.replace(parent.session, own) if parent.session and parent.session in name else own + parent.path.suffix
+    return Identity(own, parent.path.with_name(name), parent)
+
+
+def has_own_forks(conversation: Conversation) -> bool:
+    """Return whether forks of a conversation are sessions of its tool with files of their own."""
+    format_ = format_named(conversation.format)
+    kept = read_files(conversation.metadata)
+    return type(format_).forked is not Format.forked and kept is not None and not (kept.main or kept.first)
+
+
 def _files_of_one(store: Store, conversation: Conversation, kept: SessionFiles) -> Files:
-    source = text_path(str(conversation.metadata.get("exported_as") or conversation.source))
+    if is_fork(conversation) and has_own_forks(conversation):
+        return _files_of_fork(store, conversation, kept)
+    return _files_as_kept(store, conversation, kept)
+
+
+def _files_of_fork(store: Store, conversation: Conversation, kept: SessionFiles) -> Files:
+    """Yield the files of a fork as a session of its own, which names its parent."""
+    own = identity(store, conversation)
+    assert own.parent is not None
+    parent, path = own.parent.session, path_text(own.parent.path)
+    forked = partial(format_named(conversation.format).forked, session=own.session, parent=parent, path=path)
+    exported = structs.replace(conversation, metadata=conversation.metadata | {"exported_as": own.path.name})
+    (main, pieces), *beside = _files_as_kept(store, exported, kept)
+    yield main, (forked(line) or line for line in _lines_in(pieces))
+    yield from beside
+
+
+def _lines_in(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield lines with their ends."""
+    held: list[bytes] = []
+    for piece in pieces:
+        *lines, rest = piece.split(b"\n")
+        for line in lines:
+            yield b"".join((*held, line, b"\n"))
+            held = []
+        held.append(rest)
+    yield b"".join(held)
+
+
+def _files_as_kept(store: Store, conversation: Conversation, kept: SessionFiles) -> Files:
+    source = text_path(conversation.source or str(conversation.metadata.get("exported_as")))
     folder = _folder(source, kept)
     main = _inside(folder, kept.main or source.name)
     entry = store.catalogue.entry(conversation.id)

@@ -11,6 +11,7 @@ from store.conversations.named import find_named
 from store.editing.editor import Editor, LogLine, version_log
 from store.errors import NotFound, UsageError
 from store.events.conversation import Conversation
+from store.exporting import resume
 from store.exporting.dialogue import Loss
 from store.formats.core.times import iso
 from store.importing.exporter import export_native
@@ -244,6 +245,23 @@ def export_as(
 
     exported = export(holder.store, holder.store.library.conversation(conversation_id), place, format_name, written)
     return ExportedAs([os.fsencode(path) for path in exported.files], list(exported.lost))
+
+
+@OPERATIONS.call(306)
+def plan_resume(holder: Holder, conversation_id: int, tool: str = "", at: int = 0) -> resume.Plan:
+    """Plan how a program goes on with a conversation."""
+    return resume.plan(holder.store, holder.store.library.conversation(conversation_id), tool, at)
+
+
+@OPERATIONS.call(307)
+def stage_resume(
+    holder: Holder, conversation_id: int, folder: bytes, tool: str, at: int = 0, copy: int = 0, cwd: str = ""
+) -> resume.Staged:
+    """Write the session of such a plan into a folder, by an absolute path."""
+    place = Path(os.fsdecode(folder))
+    outside_the_mount(holder, [place])
+    conversation = holder.store.library.conversation(conversation_id)
+    return resume.stage(holder.store, conversation, place, tool, at=at, copy=copy, cwd=cwd)
 
 
 @OPERATIONS.call(268)

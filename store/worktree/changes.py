@@ -10,8 +10,9 @@ from msgspec import Struct, structs
 from store.compare import NOTHING, unified
 from store.conversations.library import Library
 from store.errors import ConvfsError
-from store.events.conversation import Conversation
-from store.worktree.worktree import Changed, Worktree
+from store.events.conversation import Conversation, EventRow
+from store.events.event import Event
+from store.worktree.worktree import Changed, Seen, Worktree
 
 
 class FileChange(Struct, frozen=True):
@@ -31,25 +32,27 @@ def file_changes(library: Library, conversation: Conversation) -> Iterator[FileC
     told if that is known, and line 0 if not.
     """
     made: dict[str, list[Changed]] = {}
-    for change in _changes(library, conversation):
-        runs = made.setdefault(change.path, [])
-        if runs and (joined := _joined(runs[-1], change)):
-            runs[-1] = joined
-        else:
-            runs.append(change)
+    for change in (one for _row, _event, told in replayed(library, conversation) for one in told):
+        if isinstance(change, Changed):
+            runs = made.setdefault(change.path, [])
+            if runs and (joined := _joined(runs[-1], change)):
+                runs[-1] = joined
+            else:
+                runs.append(change)
     for path, runs in made.items():
         diffs = [diff_of(run) for run in runs]
         if text := "".join(diff.text for diff in diffs):
             yield FileChange(path, text, sum(diff.added for diff in diffs), sum(diff.removed for diff in diffs))
 
 
-def _changes(library: Library, conversation: Conversation) -> Iterator[Changed]:
+def replayed(library: Library, conversation: Conversation) -> Iterator[tuple[EventRow, Event, list[Seen | Changed]]]:
+    """Yield the events of a conversation, each with what it read and changed; not those that cannot be read."""
     cwd = conversation.metadata.get("cwd")
     tree = Worktree(cwd if isinstance(cwd, str) else "")
     rows = library.records.rows(conversation.head) if conversation.head else ()
     for row, event in library.viewer.events(rows):
         if not isinstance(event, ConvfsError):
-            yield from (told for told in tree.take(row.number, event) if isinstance(told, Changed))
+            yield row, event, list(tree.take(row.number, event))
 
 
 def _joined(one: Changed, other: Changed) -> Changed | None:

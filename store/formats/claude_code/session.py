@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence, Set
 from functools import lru_cache
 from pathlib import Path
 
+import msgspec
+
 from store.events.event import Kind
 from store.formats.claude_code.lens import ClaudeCodeLens, ElsewhereLens
 from store.formats.claude_code.messages import CALLS, user
@@ -17,6 +19,7 @@ from store.formats.claude_code.notes import OF_THE_SESSION
 from store.formats.core.format import (
     About,
     Format,
+    Resuming,
     Source,
     Titled,
     environment,
@@ -25,10 +28,11 @@ from store.formats.core.format import (
     last_part,
     told,
 )
-from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, decode, is_object
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, decode, is_object, object_in
 from store.formats.core.lens import Nothing
 from store.formats.core.look import Look, companions, head_lines, read_head
 from store.formats.core.removal import CallLink, Tree
+from store.formats.core.splices import with_members
 from store.formats.core.times import milliseconds
 
 _FROM_FIRST = ("cwd", "sessionId", "timestamp", "gitBranch", "version")
@@ -138,6 +142,10 @@ _cut_off_parts = re.compile(rb'"message"\s*:\s*\{\s*(?:"role"\s*:\s*"\w+"\s*,\s*
 _cut_off_line = re.compile(rb'\s*\{.*?(?<!\\)"(?:parentUuid|leafUuid|isSidechain|sessionId)"\s*:', re.DOTALL).match
 
 
+def _own_folder(home: Path) -> Path:
+    return Path(environment(home).get("CLAUDE_CONFIG_DIR") or home / ".claude")
+
+
 class ClaudeCode(Format):
     """Anthropic's Claude Code."""
 
@@ -146,13 +154,14 @@ class ClaudeCode(Format):
     main_type = ClaudeCodeLens.type_name
     volatile = frozenset(("sessionId", "forkedFrom"))
     titling = re.compile(rb'"type"\s*+:\s*+"(?:ai-title|custom-title|summary)"')
+    resuming = (Resuming("claude-code", ("claude", "--resume", "{session}"), _own_folder),)
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield ``~/.claude/projects``, that of ``$CLAUDE_CONFIG_DIR``, and ``~/.config/claude/projects``."""
         return folders_of(self.native_home(home), *(home / name / "projects" for name in (".claude", ".config/claude")))
 
     def native_home(self, home: Path) -> Path:
-        return Path(environment(home).get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"
+        return _own_folder(home) / "projects"
 
     def claim(self, look: Look) -> Source | None:
         """Claim a ``.jsonl`` file by its first lines; one that is empty or damaged by its name and place."""
@@ -229,6 +238,15 @@ class ClaudeCode(Format):
         decoded = decode(record)
         leaf = as_text(as_object(decoded.value).get("leafUuid")) if decoded else ""
         return self.main_type if _holds(source.main, leaf, ()) else ElsewhereLens.type_name
+
+    def forked(self, record: bytes, session: str, parent: str, path: str) -> bytes:
+        line = object_in(record)
+        if "sessionId" not in line:
+            return record
+        added = {"sessionId": msgspec.json.encode(session)}
+        if isinstance(uuid := line.get("uuid"), str):
+            added["forkedFrom"] = msgspec.json.encode({"sessionId": parent, "messageUuid": uuid})
+        return with_members(record, (), frozenset(added), added)
 
     def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
         """Return the other lines, linked past those that are gone; tool calls and their results go together."""

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence, Set
 from functools import lru_cache
 from pathlib import Path
 
+import msgspec
+
 from store.formats.codex.items import is_injected, plain_text
 from store.formats.codex.lens import CodexLens
 from store.formats.codex.records import Said, is_line, is_own, said
@@ -22,6 +24,7 @@ from store.formats.core.format import (
     About,
     Format,
     Part,
+    Resuming,
     Source,
     Span,
     Titled,
@@ -32,9 +35,9 @@ from store.formats.core.format import (
     told,
 )
 from store.formats.core.json_cuts import LITERAL, cut_spans, elements_of
-from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in
 from store.formats.core.look import Look, read_head
-from store.formats.core.splices import without_elements
+from store.formats.core.splices import with_members, without_elements
 from store.formats.core.times import milliseconds
 
 _working_directory = re.compile(r"<cwd>(.*?)</cwd>|Current working directory: (.+)").search
@@ -264,6 +267,10 @@ _cut_off_line = re.compile(
 ).match
 
 
+def _own_folder(home: Path) -> Path:
+    return Path(environment(home).get("CODEX_HOME") or home / ".codex")
+
+
 class Codex(Rollouts):
     """OpenAI's Codex."""
 
@@ -273,6 +280,7 @@ class Codex(Rollouts):
     volatile = frozenset(("timestamp",))
     native_folders = _FOLDERS
     titling = re.compile(_NAMING)
+    resuming = (Resuming("codex", ("codex", "resume", "{session}"), _own_folder),)
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         candidates = (self.native_home(home), home / ".codex")
@@ -280,7 +288,18 @@ class Codex(Rollouts):
 
     def native_home(self, home: Path) -> Path:
         """Return ``~/.codex``, or ``$CODEX_HOME``: sessions move between two folders of it."""
-        return Path(environment(home).get("CODEX_HOME") or home / ".codex")
+        return _own_folder(home)
+
+    def forked(self, record: bytes, session: str, parent: str, path: str) -> bytes:
+        line = object_in(record)
+        about = line.get("payload")
+        if line.get("type") != "session_meta" or not is_object(about):
+            return record
+        own = msgspec.json.encode(session)
+        added = {"id": own, "forked_from_id": msgspec.json.encode(parent)}
+        if "session_id" in about:
+            added["session_id"] = own
+        return with_members(record, ("payload",), frozenset(added), added)
 
     def claim(self, look: Look) -> Source | None:
         """Claim a ``.jsonl`` file by its first lines; one that is empty or damaged by its name and place."""

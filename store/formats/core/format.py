@@ -102,6 +102,22 @@ class ExternalBlob(Struct, frozen=True):
     read: Callable[[], bytes]
 
 
+class Resuming(Struct, frozen=True):
+    """A program that goes on with sessions of a format, called ``tool`` in exports and by ``convfs resume --in``.
+
+    ``words`` are those of its command: ``{session}`` stands for the session's id, ``{path}`` for its file. ``home``
+    returns, for the home of a user, the directory that exports for the program go into; None if it takes none.
+    ``taking`` are the words of the command that takes in a file written for the program, if that needs one.
+    ``beside``: its files lie in the directory that is worked in.
+    """
+
+    tool: str
+    words: tuple[str, ...]
+    home: Callable[[Path], Path] | None = None
+    taking: tuple[str, ...] = ()
+    beside: bool = False
+
+
 class Format(Protocol):
     """One foreign tool. Subclass it: a default left as it is here means that the tool has no such thing."""
 
@@ -140,6 +156,9 @@ class Format(Protocol):
 
     native_folders: Sequence[str] = ()
     """The folders of :meth:`native_home` in which the tool keeps sessions; empty where that is all for them."""
+
+    resuming: Sequence[Resuming] = ()
+    """The programs that go on with these sessions."""
 
     outputs_beside: bool = False
     """True if outputs of tools and agents lie in a directory of the same name beside the session's file."""
@@ -234,6 +253,13 @@ class Format(Protocol):
         directory that the session is exported into.
         """
         return record, {}
+
+    def forked(self, record: bytes, session: str, parent: str, path: str) -> bytes | None:
+        """Return a record as it is in the file of ``session``, a fork of ``parent``, whose file is at ``path``.
+
+        None: the tool has no forks that are files of their own.
+        """
+        return None
 
     def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
         """Return the records of a main file without those whose positions are ``deleted``, so that the tool goes on.

@@ -23,6 +23,7 @@ from store.formats.core.format import (
     About,
     Format,
     Part,
+    Resuming,
     Source,
     Span,
     Titled,
@@ -144,18 +145,23 @@ _LARGEST_DESCRIBING = 1 << 20
 _MARKS = (b'"sessionId"', b'"projectHash"', b'"startTime"')
 
 
+def _own_folder(home: Path) -> Path:
+    return Path(environment(home).get("GEMINI_CLI_HOME") or home) / ".gemini"
+
+
 class GeminiCli(Format):
     """Google's Gemini CLI."""
 
     name = "gemini-cli"
     lenses = (GeminiCliLens(),)
     main_type = GeminiCliLens.type_name
+    resuming = (Resuming("gemini-cli", ("gemini", "--resume", "{session}"), _own_folder),)
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         return folders_of(self.native_home(home), home / ".gemini" / "tmp")
 
     def native_home(self, home: Path) -> Path:
-        return Path(environment(home).get("GEMINI_CLI_HOME") or home) / ".gemini" / "tmp"
+        return _own_folder(home) / "tmp"
 
     def in_lines(self, head: Callable[[], bytes]) -> bool:
         """Return whether a file is lines: it is, unless it begins as a document."""

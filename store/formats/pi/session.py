@@ -9,11 +9,21 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path, PurePosixPath
 
-from store.formats.core.format import About, ExternalBlob, Format, Source, Titled, environment, first_line, folders_of
+from store.formats.core.format import (
+    About,
+    ExternalBlob,
+    Format,
+    Resuming,
+    Source,
+    Titled,
+    environment,
+    first_line,
+    folders_of,
+)
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, decode, is_object, object_in
 from store.formats.core.look import Look, companions
 from store.formats.core.removal import CallLink, Tree
-from store.formats.core.splices import put, spell
+from store.formats.core.splices import put, spell, with_members
 from store.formats.core.times import milliseconds
 from store.formats.pi.images import moved_outside, referenced_blobs
 from store.formats.pi.lens import PiLens
@@ -81,12 +91,24 @@ _ROLES = frozenset(("assistant", "bashExecution", "custom", "hookMessage", "tool
 _cut_off_line = re.compile(rb'\s*+\{"type":"(?:session|message|compaction)",.{0,200}?"(?:parentId|cwd|message)":').match
 
 
+def _folder_of_pi(home: Path) -> Path:
+    return Path(environment(home).get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent")
+
+
+def _folder_of_oh_my_pi(home: Path) -> Path:
+    return home / (environment(home).get("PI_CONFIG_DIR") or ".omp") / "agent"
+
+
 class Pi(Format):
     """pi, and oh-my-pi, which began as a copy of it."""
 
     name = "pi"
     lenses = (PiLens(),)
     main_type = PiLens.type_name
+    resuming = (
+        Resuming("pi", ("pi", "--session", "{path}"), _folder_of_pi),
+        Resuming("oh-my-pi", ("omp", "--resume", "{path}"), _folder_of_oh_my_pi),
+    )
     outputs_beside = True
     titling = re.compile(rb'"type"\s*+:\s*+"(?:title|title_change|session_info)"')
 
@@ -103,9 +125,8 @@ class Pi(Format):
         return folders_of(*candidates)
 
     def native_home(self, home: Path) -> Path | None:
-        moved = environment(home)
-        folder = moved.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent"
-        return Path(moved.get("PI_CODING_AGENT_SESSION_DIR") or Path(folder, "sessions"))
+        moved = environment(home).get("PI_CODING_AGENT_SESSION_DIR")
+        return Path(moved) if moved else _folder_of_pi(home) / "sessions"
 
     def claim(self, look: Look) -> Source | None:
         """Claim a ``.jsonl`` file by its first lines; one that is empty or damaged by its name and place."""
@@ -167,6 +188,12 @@ class Pi(Format):
             titled=Titled.BY_TOOL if title else Titled.BY_REQUEST,
             placed=bool(project),
         )
+
+    def forked(self, record: bytes, session: str, parent: str, path: str) -> bytes:
+        if object_in(record).get("type") != "session":
+            return record
+        added = {"id": spell(session, record), "parentSession": spell(path, record)}
+        return with_members(record, (), frozenset(added), added)
 
     def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
         """Return the other lines, linked past those that are gone; tool calls and their results go together.

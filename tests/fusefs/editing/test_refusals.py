@@ -28,7 +28,7 @@ FILES = {
     "a session in `.convfs/native/`": f"{NATIVE}/here/there.jsonl",
     "scratch": f"{TALK}/scratch",
     "an earlier version": f"{TALK}/.versions/0001-*/events/{FIRST}",
-    "`.records/`, `changes.diff`, `context.json`": f"{TALK}/.records/00001.json",
+    "`.records/`, `changes.diff`, `changes/`, `context.json`": f"{TALK}/.records/00001.json",
     "a transcript": TRANSCRIPT,
     "`README.md`, `.convfs/stats.json`, `html/`": "html/index.html",
 }

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from fusefs.text.render import FileRenderer
 from store.editing.keeper import Keeper
 from store.events.event import Kind
 from store.exporting.event_json import shown_events
 from store.exporting.export import export, names
+from store.importing.likeness import essence
 from store.store import Store
 from tests.store.exporting.talks import Talk, brought_back, lines_of, lost, said, shop, shown
 from tests.store.importing.sessions import by_source, event, imported, jp
@@ -233,6 +235,63 @@ def test_a_fork_becomes_a_session_that_its_tool_finds(store: Store, tmp_path: Pa
         told = str(said(other, again))
         assert "And this?" in told
         assert "That, too." not in told
+
+
+PARENTS = {"claude-code": "forkedFrom", "codex": "forked_from_id", "pi": "parentSession"}
+"""By format: the member by which a session names the one that it is a fork of."""
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["as-the-tool", "native"])
+@pytest.mark.parametrize("form", [*PARENTS])
+def test_a_fork_is_its_parents_lines_and_names_it(store: Store, tmp_path: Path, form: str, native: bool) -> None:
+    (first,) = export(store, shop(tmp_path).bring(store), tmp_path / "first", form).files[:1]
+    imported(store, first)
+    conversation = by_source(store, first)
+    at = next(row.number for row, shown in shown_events(store, conversation) if "That, too." in str(shown))
+    Keeper(store).fork(conversation.id, "aside", at=at - 1)
+    fork = store.library.find("shop", "aside")
+    assert fork is not None
+    deeper = Keeper(store).fork(fork.id, "deeper").context
+    folder = tmp_path / "out"
+    (path,) = export(store, fork, folder, "native" if native else form).files
+    (child,) = export(store, store.library.conversation(deeper), folder, "native" if native else form).files
+    (again,) = export(store, fork, tmp_path / "again", form).files
+    assert again.read_bytes() == path.read_bytes()
+    sessions = [id_in(one.read_bytes()) for one in (first, path, child)]
+    assert len({*sessions}) == 3
+    assert [session in one.name for session, one in zip(sessions, (first, path, child), strict=True)] == [True] * 3
+    for above, own, parent in ((first, path, sessions[0]), (path, child, sessions[1])):
+        lines = own.read_text().splitlines()
+        said = [line for line in lines if PARENTS[form] in line]
+        assert said
+        assert all(parent in line for line in said)
+        # the rest is as it was
+        theirs = above.read_text().splitlines()
+        if form == "claude-code":
+            theirs, lines = ([essence(line.encode(), OF_A_COPY) for line in some] for some in (theirs, lines))
+        else:
+            # the first line is about the session
+            theirs, lines = theirs[1:], lines[1:]
+        assert lines == theirs[: len(lines)]
+    with Store.open(tmp_path / "other", renderer=FileRenderer()) as other:
+        imported(other, first)
+        imported(other, path)
+        branch = by_source(other, path)
+        assert branch.metadata["forked_from"]["context"] == by_source(other, first).id
+        assert branch.metadata["session"] == sessions[1]
+
+
+def test_a_fork_in_the_middle_of_a_call_is_one_that_models_take(store: Store, tmp_path: Path) -> None:
+    conversation = shop(tmp_path).bring(store)
+    at = next(row.number for row in store.records.rows(conversation.head) if row.kind is Kind.TOOL_CALL)
+    fork = Keeper(store).fork(conversation.id, "aside", at=at).context
+    done = export(store, store.library.conversation(fork), tmp_path / "out", "claude-code")
+    check_claude_code(lines_of(done))
+    assert "no result of this call was recorded" in done.files[0].read_text()
+    assert f'"forkedFrom":{{"sessionId":"{conversation.metadata["session"]}"' in done.files[0].read_text()
+
+
+OF_A_COPY = frozenset(("sessionId", "forkedFrom"))
 
 
 def id_in(content: bytes) -> str:
