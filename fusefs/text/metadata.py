@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -72,6 +72,14 @@ def metadata_table(conversation: Conversation) -> dict[str, object]:
 def metadata_text(conversation: Conversation) -> bytes:
     """Return the text of ``metadata.json``."""
     return msgspec.json.format(msgspec.json.encode(metadata_table(conversation)), indent=2) + b"\n"
+
+
+def described(title: str, labels: Sequence[str]) -> list[tuple[int, str]]:
+    """Return the lines of a ``metadata.json`` that have the title and each label, each with its number."""
+    # these are its first keys, and others follow
+    table = {"title": title, "labels": labels, "pinned": False}
+    lines = msgspec.json.format(msgspec.json.encode(table), indent=2).decode().split("\n")
+    return [(at + 1, lines[at]) for at in (1, *range(3, 3 + len(labels)))]
 
 
 def metadata_said(data: bytes) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import re
 import shutil
 import signal
@@ -17,33 +16,9 @@ import pytest
 from fusefs.cli import backend
 from fusefs.cli.main import COMMANDS, cli
 from store.errors import StoreBusy
-from tests.fusefs.cli.user import ROOT, User
+from tests.fusefs.cli.user import ROOT, User, on_a_terminal
 
 ESCAPE_SEQUENCE = "\x1b[31mred\x1b[0m"
-
-
-def on_a_terminal(user: User, *arguments: object) -> str:
-    """Run the command on a terminal, and return all that it shows."""
-    leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fusefs.cli", *map(str, arguments)],
-        env=user.environment | {"COLUMNS": "100", "TERM": "xterm"},
-        cwd=user.home,
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-    )
-    os.close(follower)
-    shown = b""
-    try:
-        while chunk := os.read(leader, 65536):
-            shown += chunk
-    except OSError:
-        # How a terminal says that its other side is gone.
-        pass
-    os.close(leader)
-    assert process.wait(60) == 0, shown
-    return shown.decode()
 
 
 # --- help and usage -----------------------------------------------------------------------------------
