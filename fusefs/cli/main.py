@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from fusefs.cli.examples import examples_of
 from fusefs.cli.output import echo
 
 # By what they are for: name, module, and the line that `convfs --help` shows, so that help need not import them.
@@ -73,6 +74,7 @@ class _Commands(click.Group):
         module = importlib.import_module(f"fusefs.cli.{COMMANDS[cmd_name][0]}")
         command = getattr(module, "import_" if cmd_name == "import" else cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
+        command.epilog = examples_of(cmd_name)
         return command
 
     def resolve_command(

@@ -72,9 +72,10 @@ def server(store: Path | None, *, write: bool) -> MCPServer:
     def search(query: str, limit: int = _HITS) -> str:
         """Search all conversations; the best matches come first.
 
-        Words match in any order; "exact phrases" and /regular expressions/ work; filters are project:NAME, role:user,
-        tool:Bash, uri:PATH, after:2026-03, before:7 (days ago); -word excludes. Each hit is a conversation, the number
-        of an event in it, and lines of that event.
+        Words match in any order; "exact phrases" and /regular expressions/ work; filters are project:NAME, title:WORD,
+        role:user, kind:result, tool:Bash, uri:PATH, model:NAME, branch:NAME, is:subagent, after:2026-03, before:2w
+        (ago); -word excludes, a OR b takes either. Each hit is a conversation, the number of an event in it (0: its
+        title or a label), and lines of that event.
         """
         hits: list[HitLine] = []
         with reach(store_root(store)) as backend:
