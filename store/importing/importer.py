@@ -276,7 +276,7 @@ class _Run(Struct):
             self.report.pruned += 1
             return
         has_parts = type(format_).parts is not Format.parts or type(format_).rendition is not Format.rendition
-        if has_parts and self._import_parts(source, format_):
+        if has_parts and not (known and format_.once_whole) and self._import_parts(source, format_):
             return
         known = known or self.moved.to(format_, source)
         if self.dry_run:
