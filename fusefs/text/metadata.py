@@ -44,7 +44,26 @@ _KEPT_FOR_PROGRAMS = frozenset(
         "updated_ms",
     }
 )
-"""Metadata of a conversation that importing, exporting and editing keep for themselves."""
+"""Metadata of a conversation that importing, exporting and editing keep for themselves,"""
+
+_OF_FILES = frozenset(
+    {
+        "beside",
+        "incomplete",
+        "layout",
+        "missing",
+        "original",
+        "original_of",
+        "rendered",
+        "rewritten",
+        "titled",
+        "written_ns",
+    }
+)
+"""and what the next import needs to know of a session's files."""
+
+_LONGEST_INTERNAL = 2000
+"""The most characters of a value in the extended attribute, which has room for 64 KB."""
 
 
 def metadata_table(conversation: Conversation) -> dict[str, object]:
@@ -65,8 +84,21 @@ def metadata_table(conversation: Conversation) -> dict[str, object]:
         "created": timestamp(conversation.created_ms),
         "updated": timestamp(conversation.updated_ms),
     }
-    shown = (key for key in metadata if key not in _KEPT_FOR_PROGRAMS and not is_output(key))
+    shown = (key for key in metadata if not _is_internal(key))
     return table | {key: metadata[key] for key in shown if key not in table}
+
+
+def _is_internal(key: str) -> bool:
+    return key in _KEPT_FOR_PROGRAMS or key in _OF_FILES or is_output(key)
+
+
+def internals_text(conversation: Conversation) -> str:
+    """Return as JSON what ``metadata.json`` leaves out; long values are told by their size."""
+    kept = {key: value for key, value in conversation.metadata.items() if _is_internal(key) and not is_output(key)}
+    sizes = {key: len(json.dumps(value)) for key, value in kept.items()}
+    return json.dumps(
+        {key: value if sizes[key] <= _LONGEST_INTERNAL else {"size": sizes[key]} for key, value in kept.items()}
+    )
 
 
 def metadata_text(conversation: Conversation) -> bytes:
