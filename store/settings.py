@@ -173,6 +173,12 @@ class GarbageCollection(Struct, frozen=True):
     grace_hours: float = 24.0
 
 
+class Sessions(Struct, frozen=True):
+    """``[sessions]``: in which ``folders`` this user's sessions lie besides those of the tools, from their home on."""
+
+    folders: tuple[str, ...] = ()
+
+
 class PriceSettings(Struct, frozen=True):
     """``[prices.MODEL]``: what a million tokens of MODEL cost, in US dollars, whatever the price that is built in.
 
@@ -196,7 +202,7 @@ class Settings(Struct, frozen=True):
     ``edits``: what an edit of records in their places appends: them and all after them (``branch``), or a patch
     (``overlay``). ``canonical_json``: payloads in JSON that are appended are stored in their canonical form, not as
     they were spelled; what is imported stays as it is. ``conversation``, ``tools`` (by a tool's name), ``retention``,
-    ``sealing``, ``gc`` and ``prices`` (by a model's) are sections.
+    ``sealing``, ``gc``, ``sessions`` and ``prices`` (by a model's) are sections.
     """
 
     inline_limit_bytes: int = 1024
@@ -210,6 +216,7 @@ class Settings(Struct, frozen=True):
     retention: Retention = Retention()
     sealing: Sealing = Sealing()
     gc: GarbageCollection = GarbageCollection()
+    sessions: Sessions = Sessions()
     prices: dict[str, PriceSettings] = {}
 
 

@@ -14,6 +14,8 @@ from store.errors import NotFound, UsageError
 from store.service.operations import ConversationLine, find_conversation
 
 _VERSION = re.compile(r"(?:^|/)\.versions/0*([1-9][0-9]{0,17})-")
+_PATHS = ("/", "./", "../", "~")
+"""The beginnings of what can only be a path."""
 _AT = re.compile(r"(.+)@0*([1-9][0-9]{0,17})", re.DOTALL)
 
 
@@ -102,7 +104,7 @@ def conversation_here(store: Path | None) -> Iterator[tuple[Backend, Conversatio
 def _in_a_mount(text: str) -> tuple[str, Mount] | None:
     path = Path(os.path.abspath(os.path.expanduser(text)))
     mount = convfs_above(path)
-    if mount is None or ("/" not in text and not os.path.lexists(path)):
+    if mount is None or (not text.startswith(_PATHS) and not os.path.lexists(path)):
         # inside a mount, names and ids still name other conversations
         return None
     name = _name_of(path.relative_to(mount.path))

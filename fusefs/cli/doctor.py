@@ -47,7 +47,7 @@ def _checks(chosen: Path | None) -> Iterator[tuple[str, str]]:
     root = store_root(chosen)
     yield from _stale_mounts(root)
     yield from _store(root)
-    yield from _sessions()
+    yield from _sessions(root)
 
 
 def _stale_mounts(root: Path) -> Iterator[tuple[str, str]]:
@@ -96,10 +96,11 @@ def _store(root: Path) -> Iterator[tuple[str, str]]:
         yield "ok", "not mounted"
 
 
-def _sessions() -> Iterator[tuple[str, str]]:
+def _sessions(root: Path) -> Iterator[tuple[str, str]]:
     from store.importing.walk import discover
+    from store.settings import load
 
-    found = discover(Path.home(), Path(os.getcwd()))
+    found = discover(Path.home(), Path(os.getcwd()), load(root)[0].sessions.folders)
     for path in found:
         yield "ok", f"sessions in {path}"
     if not found:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusefs.cli.output import echo, name_column, progress
+from fusefs.cli.output import echo, name_column, progress, write_table
 from fusefs.text.amounts import size_text
+from store import visible
 
 if TYPE_CHECKING:
-    from store.importing.importer import ImportReport
+    from store.importing.importer import Counts, ImportReport, Planned
 
 _FILING_SECONDS = 0.25
 """The time for indexing an import: enough for the sessions that came since the last one."""
@@ -34,7 +35,8 @@ DEMO = Path(__file__).parent / "demo"
 def import_(
     store: Path | None, paths: tuple[Path, ...], format_name: str, dry_run: bool, pruned: bool, demo: bool
 ) -> None:
-    """Import session files, or directories of them. Without a PATH: your own sessions, where the tools keep them.
+    """Import session files, or directories of them. Without a PATH: your own sessions, where the tools keep them, and
+    in the `folders` of the section `sessions` in the store's settings.
 
     Repeating an import costs nothing; a session that grew gets its new records. Pruned sessions are not imported again.
     A file that is certainly of no known tool is skipped; --format reads it as a guess.
@@ -45,7 +47,7 @@ def import_(
     from fusefs.daemon.operations import file_turns
     from store.service.operations import import_sessions
 
-    chosen = _named(paths) if paths else _own_sessions(demo)
+    chosen = _named(paths) if paths else _own_sessions(store_root(store), demo)
     if not chosen:
         return
     asked = import_sessions(tuple(map(os.fsencode, chosen)), format_name, dry_run, pruned=pruned)
@@ -66,7 +68,18 @@ def import_(
             report = backend.call(asked, show)
         if not dry_run:
             backend.call(file_turns(_FILING_SECONDS))
+    if report.planned:
+        write_table(
+            [(_plan(one), one.format, visible.line(one.name), visible.line(one.path)) for one in report.planned]
+        )
     echo(_summary(report, dry_run))
+    if report.tools:
+        write_table(
+            [
+                ("", tool, ", ".join(one for one in _counts(own, dry_run) if one[:2] != "0 "))
+                for tool, own in sorted(report.tools.items())
+            ]
+        )
     for warning in report.warnings:
         echo(f"convfs: warning: {warning}", err=True)
     for error in report.errors:
@@ -88,12 +101,16 @@ def _named(paths: tuple[Path, ...]) -> list[Path]:
     return absolute
 
 
-def _own_sessions(demo: bool) -> list[Path]:
+def _own_sessions(root: Path, demo: bool) -> list[Path]:
     from store.formats.core.format import Source
     from store.importing.walk import discover, walk
+    from store.settings import load
 
+    folders = load(root)[0].sessions.folders
     found = [
-        path for path in discover(Path.home(), Path.cwd()) if any(isinstance(found, Source) for found in walk(path))
+        path
+        for path in discover(Path.home(), Path.cwd(), folders)
+        if any(isinstance(found, Source) for found in walk(path))
     ]
     if found:
         return found
@@ -120,12 +137,23 @@ def _size_of(paths: Sequence[Path]) -> int:
     return total
 
 
-def _summary(report: "ImportReport", dry_run: bool) -> str:
-    counts = [
-        f"{report.imported} {'new' if dry_run else 'imported'}",
-        f"{report.grown} grown",
-        f"{report.unchanged} unchanged",
+def _plan(one: "Planned") -> str:
+    """Return what would become of a file, in words."""
+    if one.new + one.grown == 1:
+        return "new" if one.new else "grown"
+    return ", ".join(f"{count} {what}" for count, what in ((one.new, "new"), (one.grown, "grown")) if count)
+
+
+def _counts(counted: "ImportReport | Counts", dry_run: bool) -> list[str]:
+    return [
+        f"{counted.imported} {'new' if dry_run else 'imported'}",
+        f"{counted.grown} grown",
+        f"{counted.unchanged} unchanged",
     ]
+
+
+def _summary(report: "ImportReport", dry_run: bool) -> str:
+    counts = _counts(report, dry_run)
     if report.pruned:
         counts.append(f"{report.pruned} pruned before (--pruned brings them back)")
     if report.skipped:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from fusefs.cli.examples import examples_of
 from fusefs.cli.output import echo
 
 # By what they are for: name, module, and the line that `convfs --help` shows, so that help need not import them.
@@ -78,6 +79,7 @@ class _Commands(click.Group):
         # what Python calls so itself has a stroke behind it
         command = getattr(module, name, None) or getattr(module, f"{name}_")
         assert isinstance(command, click.Command)
+        command.epilog = examples_of(cmd_name)
         return command
 
     def resolve_command(

@@ -72,9 +72,10 @@ def server(store: Path | None, *, write: bool) -> MCPServer:
     def search(query: str, limit: int = _HITS) -> str:
         """Search all conversations; the best matches come first.
 
-        Words match in any order; "exact phrases" and /regular expressions/ work; filters are project:NAME, role:user,
-        tool:Bash, uri:PATH, after:2026-03, before:7 (days ago); -word excludes. Each hit is a conversation, the number
-        of an event in it, and lines of that event.
+        Words match in any order; "exact phrases" and /regular expressions/ work; filters are project:NAME, title:WORD,
+        role:user, kind:result, tool:Bash, uri:PATH, model:NAME, branch:NAME, is:subagent, after:2026-03, before:2w
+        (ago); -word excludes, a OR b takes either. Each hit is a conversation, the number of an event in it or its
+        title and labels, and lines of these.
         """
         hits: list[HitLine] = []
         with reach(store_root(store)) as backend:
@@ -158,7 +159,8 @@ def _telling(tool: Callable[P, str]) -> Callable[P, str]:
 
 
 def _hit(hit: HitLine) -> list[str]:
-    head = (
-        f"{hit.project}/{hit.name}, event {hit.event} ({hit.kind}{f' {hit.tool}' if hit.tool else ''}), {hit.time[:10]}"
-    )
-    return [head, *(f"    {line.text.strip()[:_LONGEST_LINE]}" for line in hit.lines[:_LINES_OF_A_HIT])]
+    where = f"event {hit.event} ({f'{hit.kind} {hit.tool}'.rstrip()})" if hit.event else "title and labels"
+    return [
+        f"{hit.project}/{hit.name}, {where}, {hit.time[:10]}",
+        *(f"    {line.text.strip()[:_LONGEST_LINE]}" for line in hit.lines[:_LINES_OF_A_HIT]),
+    ]

@@ -7,6 +7,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 import click
@@ -88,6 +89,11 @@ def command_line(*arguments: object) -> str:
 def write_text(text: str) -> None:
     """Write a conversation's text to standard output: unchanged to a pipe, escaped to a terminal."""
     sys.stdout.write(visible.lines(text) if sys.stdout.isatty() else text)
+
+
+def local_time(stamp: str) -> str:
+    """Return a time in ISO 8601 as people read it, where they are: ``2026-03-05 20:31``; "" for ""."""
+    return datetime.fromisoformat(stamp).astimezone().strftime("%Y-%m-%d %H:%M") if stamp else ""
 
 
 def columns(text: str) -> int:

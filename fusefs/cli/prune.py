@@ -12,6 +12,7 @@ import click
 from fusefs.cli.output import agreed, echo, echo_json, write_table
 from fusefs.text.amounts import size_text
 from store import visible
+from store.formats.core.times import SPANS
 
 if TYPE_CHECKING:
     from fusefs.cli.backend import Backend
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([a-zA-Z]*)")
 _SECOND_MS = 1000
-_SPANS = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600, "y": 365 * 24 * 3600}
 _SIZES = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "kib": 1 << 10, "m": 10**6, "mb": 10**6, "mib": 1 << 20}
 _SIZES |= {"g": 10**9, "gb": 10**9, "gib": 1 << 30, "t": 10**12, "tb": 10**12, "tib": 1 << 40}
 
@@ -33,7 +33,7 @@ class Span(click.ParamType[int]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         found = _AMOUNT.fullmatch(str(value).strip())
-        seconds = _SPANS.get(found[2].lower() or "d") if found else None
+        seconds = SPANS.get(found[2].lower() or "d") if found else None
         if found is None or seconds is None:
             self.fail(f"{value} is not a span of time: write 12h, 90d, 2w or 1y", param, ctx)
         return int(float(found[1]) * seconds * _SECOND_MS)

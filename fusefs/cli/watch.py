@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +42,7 @@ def watch(store: Path | None) -> None:
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: ended.set())
-    watching = Watching(partial(_homes, Path.cwd()), partial(_take, root), root, _tell)
+    watching = Watching(_Homes(root, Path.cwd()), partial(_take, root), root, _tell)
     watching.run(ended, lambda: echo("Watching your sessions; Ctrl-C ends.", err=True))
 
 
@@ -64,7 +64,7 @@ def watching(cwd: Path | None, store: Store) -> Iterator[None]:
     def take(paths: Sequence[Path]) -> ImportReport:
         return Importer(store).run(paths, by_hand=False, progress=go_on)
 
-    follower = Watching(partial(_homes, cwd), take, store.root, lambda report: log.info("%s", _line(report)))
+    follower = Watching(_Homes(store.root, cwd), take, store.root, lambda report: log.info("%s", _line(report)))
     thread = threading.Thread(target=_run, args=(follower.run, ended), name="watch", daemon=True)
     thread.start()
     try:
@@ -87,10 +87,23 @@ def _run(run: Callable[[threading.Event], None], ended: threading.Event) -> None
         log.exception("sessions are no longer watched")
 
 
-def _homes(cwd: Path) -> list[Path]:
-    from store.importing.walk import discover
+class _Homes:
+    """The directories in which this user has sessions: those of tools, and those that the store's settings name now."""
 
-    return discover(Path.home(), cwd)
+    def __init__(self, root: Path, cwd: Path) -> None:
+        self._root = root
+        self._cwd = cwd
+        self._folders: Sequence[str] = ()
+
+    def __call__(self) -> list[Path]:
+        from store.errors import UsageError
+        from store.importing.walk import discover
+        from store.settings import load
+
+        # until a file with a mistake in it is mended, what it said before holds
+        with suppress(UsageError):
+            self._folders = load(self._root)[0].sessions.folders
+        return discover(Path.home(), self._cwd, self._folders)
 
 
 def _take(root: Path, paths: Sequence[Path]) -> ImportReport:

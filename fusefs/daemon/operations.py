@@ -1,7 +1,8 @@
 """The calls that need to know how a mount shows conversations: found, searched, shown, compared."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Literal
 
@@ -244,7 +245,8 @@ def blame(holder: Holder, emit: Emit[list[BlameLine]], paths: tuple[str, ...], t
 class HitLine(Struct, frozen=True):
     """An event that was found, as a program reads it; ``path`` is relative to the root of a mount.
 
-    ``time`` is ISO 8601 in UTC. One that has very many lines comes several times, with some of them each.
+    ``time`` is ISO 8601 in UTC. One that has very many lines comes several times, with some of them each. ``event`` is
+    0, and ``kind`` "", where a title or a label was found.
     """
 
     path: str
@@ -277,11 +279,33 @@ def grep(
     holder: Holder, pattern: str, fixed: bool = False, ignore_case: bool = False, words: bool = False, where: str = ""
 ) -> Iterator[list[HitLine]]:
     """Look for a regular expression, or a text if it is ``fixed``; ``where`` has filters of a query."""
-    term = term_of(pattern, fixed=fixed, ignore_case=ignore_case, words=words)
+    term = term_of([pattern], fixed=fixed, ignore_case=ignore_case, words=words)
     return _told(holder.store, holder.store.search.grep(term, where, lines=_LINES_OF_A_HIT))
 
 
-def _told(store: Store, pages: Iterable[list[Hit]]) -> Iterator[list[HitLine]]:
+@SHOWN.pages(423)
+def grep_around(
+    holder: Holder,
+    patterns: tuple[str, ...],
+    fixed: bool = False,
+    ignore_case: bool = False,
+    words: bool = False,
+    where: str = "",
+    invert: bool = False,
+    before: int = 0,
+    after: int = 0,
+    include: tuple[str, ...] = (),
+) -> Iterator[list[HitLine]]:
+    """As ``grep``, for any of some patterns, with so many lines ``before`` and ``after`` each line.
+
+    ``invert``: the lines that match none. ``include``: only in files whose names fit one of these.
+    """
+    term = term_of(patterns, fixed=fixed, ignore_case=ignore_case, words=words, invert=invert)
+    pages = holder.store.search.grep(term, where, lines=_LINES_OF_A_HIT, around=(before, after))
+    return _told(holder.store, pages, include)
+
+
+def _told(store: Store, pages: Iterable[list[Hit]], include: Sequence[str] = ()) -> Iterator[list[HitLine]]:
     """Yield findings as they come; empty pages too, so that a client that has gone is noticed."""
     paths = Paths(store)
     for page in pages:
@@ -289,19 +313,21 @@ def _told(store: Store, pages: Iterable[list[Hit]]) -> Iterator[list[HitLine]]:
         lines = 0
         for hit in page:
             conversation = hit.conversation
-            path = paths.conversation(conversation)
+            path, row = paths.hit(hit), hit.row
+            if include and not any(fnmatchcase(path.rpartition("/")[2], each) for each in include):
+                continue
             for start in range(0, max(len(hit.lines), 1), _LINES_AT_ONCE):
                 some = hit.lines[start : start + _LINES_AT_ONCE]
                 told.append(
                     HitLine(
-                        event_path(path, hit.row, conversation.records),
+                        path,
                         conversation.id,
                         conversation.project,
                         conversation.name,
                         conversation.title,
-                        hit.row.number,
-                        kind_word(hit.row.kind),
-                        hit.row.tool,
+                        row.number if row else 0,
+                        kind_word(row.kind) if row else "",
+                        row.tool if row else "",
                         iso(hit.time_ms),
                         some,
                     )

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -44,7 +44,26 @@ _KEPT_FOR_PROGRAMS = frozenset(
         "updated_ms",
     }
 )
-"""Metadata of a conversation that importing, exporting and editing keep for themselves."""
+"""Metadata of a conversation that importing, exporting and editing keep for themselves,"""
+
+_OF_FILES = frozenset(
+    {
+        "beside",
+        "incomplete",
+        "layout",
+        "missing",
+        "original",
+        "original_of",
+        "rendered",
+        "rewritten",
+        "titled",
+        "written_ns",
+    }
+)
+"""and what the next import needs to know of a session's files."""
+
+_LONGEST_INTERNAL = 2000
+"""The most characters of a value in the extended attribute, which has room for 64 KB."""
 
 
 def metadata_table(conversation: Conversation) -> dict[str, object]:
@@ -65,13 +84,34 @@ def metadata_table(conversation: Conversation) -> dict[str, object]:
         "created": timestamp(conversation.created_ms),
         "updated": timestamp(conversation.updated_ms),
     }
-    shown = (key for key in metadata if key not in _KEPT_FOR_PROGRAMS and not is_output(key))
+    shown = (key for key in metadata if not _is_internal(key))
     return table | {key: metadata[key] for key in shown if key not in table}
+
+
+def _is_internal(key: str) -> bool:
+    return key in _KEPT_FOR_PROGRAMS or key in _OF_FILES or is_output(key)
+
+
+def internals_text(conversation: Conversation) -> str:
+    """Return as JSON what ``metadata.json`` leaves out; long values are told by their size."""
+    kept = {key: value for key, value in conversation.metadata.items() if _is_internal(key) and not is_output(key)}
+    sizes = {key: len(json.dumps(value)) for key, value in kept.items()}
+    return json.dumps(
+        {key: value if sizes[key] <= _LONGEST_INTERNAL else {"size": sizes[key]} for key, value in kept.items()}
+    )
 
 
 def metadata_text(conversation: Conversation) -> bytes:
     """Return the text of ``metadata.json``."""
     return msgspec.json.format(msgspec.json.encode(metadata_table(conversation)), indent=2) + b"\n"
+
+
+def described(title: str, labels: Sequence[str]) -> list[tuple[int, str]]:
+    """Return the lines of a ``metadata.json`` that have the title and each label, each with its number."""
+    # these are its first keys, and others follow
+    table = {"title": title, "labels": labels, "pinned": False}
+    lines = msgspec.json.format(msgspec.json.encode(table), indent=2).decode().split("\n")
+    return [(at + 1, lines[at]) for at in (1, *range(3, 3 + len(labels)))]
 
 
 def metadata_said(data: bytes) -> dict[str, object]:

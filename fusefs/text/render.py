@@ -7,6 +7,7 @@ from blake3 import blake3
 
 from fusefs.text import grammar, transcript
 from fusefs.text.events_json import element_size
+from fusefs.text.metadata import described
 from fusefs.text.resource_names import lines_of, numbered_path, resource_path
 from store.errors import ConvfsError
 from store.events.conversation import Conversation, EventRow, Link, Sizes
@@ -58,6 +59,10 @@ class FileRenderer:
             return ""
         text = grammar.body(event.blocks, transcript.blob_target)
         return text if text.isascii() else utf8(text).decode()
+
+    def described(self, title: str, *labels: str) -> list[tuple[int, str]]:
+        """Return the lines of ``metadata.json`` that have the title and each label, each with its number."""
+        return described(title, labels)
 
     def first_line(self, number: int, event: Event) -> int:
         """Return the line of an event's file that follows its head."""

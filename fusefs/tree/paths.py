@@ -19,6 +19,7 @@ from store.filenames import Named, safe_name, shown_name, unique
 
 if TYPE_CHECKING:
     from store.backlinks import Holding
+    from store.search.search import Hit
     from store.store import Store
 
 
@@ -109,6 +110,11 @@ class Paths:
     @cached_property
     def _trash(self) -> dict[int, str]:
         return {trashed.id: f"{CONTROL}/{TRASH}/{name}" for name, trashed in trash_names(self._store).items()}
+
+    def hit(self, hit: Hit) -> str:
+        """Return the path of the file in which a search found something."""
+        path = self.conversation(hit.conversation)
+        return event_path(path, hit.row, hit.conversation.records) if hit.row else f"{path}/metadata.json"
 
     def holding(self, holding: Holding) -> str:
         """Return the path of the event or the output that holds something, or else of what its conversation tells.

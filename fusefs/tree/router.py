@@ -7,6 +7,7 @@ from operator import itemgetter
 from fusefs import inodes
 from fusefs.inodes import Place, Space
 from fusefs.text import readme
+from fusefs.text.metadata import internals_text
 from fusefs.tree import control, conversation, links, paths, projects, search
 from fusefs.tree.diffs import Diffs
 from fusefs.tree.documents import ChangesFile, ContextFile, EventsJson, MetadataFile, Transcript
@@ -38,6 +39,9 @@ _README = readme.README.encode()
 
 HELD_BY = "held_by"
 """The extended attribute that lists the other holders of a file's contents. It is not listed: it costs work."""
+
+INTERNALS = "internals"
+"""That which has the metadata of a conversation that ``metadata.json`` leaves out. It is not listed, either."""
 
 _FIXED: Mapping[tuple[str, int], Callable[[Tree, int, FixedPath], Node]] = {
     (paths.IMPORT, 0): control.ImportDirectory,
@@ -232,6 +236,8 @@ class Router:
 
     def xattr(self, node: Node, name: str) -> str | None:
         """Return an extended attribute of a node, without the ``user.convfs.`` before its name. May raise Later."""
+        if name == INTERNALS and isinstance(node, conversation.ConversationDirectory):
+            return internals_text(node.view.conversation)
         digest = node.content_hash() if name == HELD_BY else None
         held_by = self._resources.held_by(digest) if digest else ""
         return held_by or node.xattrs().get(name)

@@ -1,6 +1,7 @@
 """Links to what a thread finds: the events that match a query, and the holders of a resource.
 
-``search/QUERY/`` has those of a query, best first, and ``hits.txt``, which says where.
+``search/QUERY/`` has those of a query (and ``metadata.json`` where a title or a label has what is looked for), best
+first, and ``hits.txt``, which says where.
 
 A query's directory is made by looking it up, and nothing is searched for that: only when it is listed, or something in
 it is looked for. Programs that look into every directory for names of their own find none here.
@@ -130,7 +131,7 @@ class Hits(Asked):
         if rank > _MOST:
             self._has_more = True
             return
-        path = event_path(paths.conversation(hit.conversation), hit.row, hit.conversation.records)
+        path = paths.hit(hit)
         name = f"{rank:04}-{cut(shown_name(hit.conversation), _CONVERSATION_MAX)}-{path.rpartition('/')[2]}"
         self._lines += _told(path, hit)
         self.links[safe_name(name)] = (f"../../{path}", hit.time_ms)

@@ -199,6 +199,9 @@ class Renderer(Protocol):
         Searches cover exactly this. It ends in a newline, unless it is empty.
         """
 
+    def described(self, title: str, *labels: str) -> list[tuple[int, str]]:
+        """Return the lines of ``metadata.json`` that have the title and each label, each with its number."""
+
     def first_line(self, number: int, event: Event) -> int:
         """Return the line of event ``number``'s file on which its content begins; the first line is 1."""
 

@@ -1,4 +1,4 @@
-"""Aider: its chat history, one Markdown file a repository.
+"""Aider: its chat history, one Markdown file a repository. Each run of aider is a conversation of its own.
 
 The beginning of a line says whose passage it is. ``> `` begins a line that aider printed, ``#### `` a line of a
 request; both end in two spaces, Markdown's line break. A line ``# aider chat started at …`` begins each run. All else
@@ -10,6 +10,7 @@ thousand on are rounded, so these are too. Which model answers is printed when a
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from store.events.usage import Running, Tokens, Usage
 from store.formats.core.format import (
     About,
     Format,
+    Part,
     Resuming,
     Source,
     Span,
@@ -126,6 +128,7 @@ class AiderLens(MarkdownLens):
         return written.encode()
 
 
+_DESCRIBED_BY = 200
 _HISTORY = ".aider.chat.history.md"
 _begins = re.compile(rb"(?:\xef\xbb\xbf)?\s*+# aider chat started at \d{4}-\d\d-\d\d").match
 _BEGINNING, _SHOWN = STARTED.encode(), len(STARTED)
@@ -141,6 +144,7 @@ class Aider(Format):
     main_type = AiderLens.type_name
     joints = (b"\n", b"\n\n", b"\n")
     resuming = (Resuming("aider", ("aider", "--restore-chat-history", "--chat-history-file", "{path}"), beside=True),)
+    once_whole = True
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the history of the repository around ``cwd``, that of ``home``, and the one that aider is told of."""
@@ -173,8 +177,32 @@ class Aider(Format):
                 yield Span(position, end)
             position = found.end()
 
+    def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part]:
+        """Return each run of aider as a conversation, known by when it began; what stands before the first is one, too.
+
+        A line that may become the first of a run is left out until it is whole.
+        """
+        runs: list[list[int]] = []
+        for at, span in enumerate(spans):
+            begins = bytes(data[span.start : min(span.end, span.start + _SHOWN)])
+            if _BEGINNING.startswith(begins) and b"\n" not in bytes(data[span.end :]):
+                break
+            if not runs or begins == _BEGINNING:
+                runs.append([])
+            runs[-1].append(at)
+        parts: list[Part] = []
+        seen: Counter[str] = Counter()
+        for run in runs:
+            records = [bytes(data[spans[at].start : spans[at].end]) for at in run[:_DESCRIBED_BY]]
+            began = records[0].decode("utf-8", "replace").strip()
+            key = began.removeprefix(STARTED) if began.startswith(STARTED) else _HISTORY
+            seen[key] += 1
+            key = key if seen[key] == 1 else f"{key} {seen[key]}"
+            parts.append(Part(key, run, structs.replace(self.about(source, records), session_id=key)))
+        return parts
+
     def about(self, source: Source, records: Sequence[bytes]) -> About:
-        """Describe a history by the first request in words; it belongs to the repository that it lies in."""
+        """Describe a run by its first request in words; it belongs to the repository that the history lies in."""
         lens = AiderLens()
         passages = [lens.passage(record.decode("utf-8", "replace")) for record in records]
         asked = [passage.text for passage in passages if passage.kind is Kind.USER]

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field, structs
 
 from store.errors import ConvfsError, StoreFailed
 from store.formats.core.format import Format, Source
@@ -100,6 +100,27 @@ def _first(format_: Format, path: Path) -> list[bytes]:
         return [bytes(data[span.start : span.end]) for span in spans if span.end < ends or len(head) <= _LOOKED_AT]
 
 
+class Counts(Struct):
+    """How many conversations of one tool an import brought, or found unchanged."""
+
+    imported: int = 0
+    grown: int = 0
+    unchanged: int = 0
+
+
+class Planned(Struct, frozen=True):
+    """What an import would do with one file: how many conversations of it are ``new``, or have ``grown``.
+
+    ``name`` is that of the conversation, "" for a new one, and for several.
+    """
+
+    path: str
+    format: str
+    new: int
+    grown: int
+    name: str = ""
+
+
 class ImportReport(Struct):
     """The outcome of an import: counts of sessions, but ``skipped`` of files and ``records`` of records.
 
@@ -107,6 +128,7 @@ class ImportReport(Struct):
     ``opaque`` counts records too large to be looked into. ``errors`` lists, a line each, what could not be imported, or
     was left out of a session that was; ``warnings``, a line a session, missing content that it refers to, which stays a
     reference, or that much of its text is in no event. ``conversations`` are the names of the new and changed ones.
+    ``tools`` are the counts by format; ``planned`` is what a dry run would have brought.
     """
 
     imported: int = 0
@@ -120,6 +142,8 @@ class ImportReport(Struct):
     conversations: list[str] = []
     warnings: list[str] = []
     pruned: int = 0
+    tools: dict[str, Counts] | UnsetType = UNSET
+    planned: list[Planned] | UnsetType = UNSET
 
 
 class Importer:
@@ -158,7 +182,7 @@ class Importer:
             run.show_arrived()
         finally:
             run.release()
-        return run.report
+        return structs.replace(run.report, tools=run.tools, planned=run.planned if dry_run else UNSET)
 
 
 class _Run(Struct):
@@ -173,7 +197,9 @@ class _Run(Struct):
     group: Group
     moved: _Moved
     report: ImportReport = field(default_factory=ImportReport)
-    waiting: dict[Path, tuple[Done, Unseen]] = {}
+    tools: dict[str, Counts] = {}
+    planned: list[Planned] = []
+    waiting: dict[Path, tuple[Source, Done, Unseen]] = {}
     """The outcomes of the sessions that wait for their commit, by path."""
     holds: bool = False
     arrived: set[bytes] = set()
@@ -196,7 +222,8 @@ class _Run(Struct):
             elif isinstance(found, Unreadable):
                 report.errors.append(f"{path_text(found.path)}: {found.reason}")
             else:
-                report.unchanged += 1
+                known = self._known(found.path) or self._file(found.path)
+                self._unchanged(known.format if known else "")
         if nothing:
             names = ", ".join(format_.name for format_ in self.formats)
             report.errors.append(f"{path_text(path)}: holds no session of {names}")
@@ -207,9 +234,9 @@ class _Run(Struct):
 
     def _commit_waiting(self) -> None:
         waiting, self.waiting = self.waiting, {}
-        for (path, (done, unseen)), error in zip(waiting.items(), self.group.commit(), strict=True):
+        for (path, (source, done, unseen)), error in zip(waiting.items(), self.group.commit(), strict=True):
             if error is None:
-                self._came(done, unseen)
+                self._came(source, done, unseen)
             else:
                 self._failed(path, error)
 
@@ -243,24 +270,27 @@ class _Run(Struct):
     def _import(self, source: Source, format_: Format) -> None:
         known = self._known(source.path)
         if self._as_it_was(source.path, known) is not None:
-            self.report.unchanged += 1
+            self._unchanged(source.format)
             return
         if known is None and not self.pruned and self.store.catalogue.pruned("source", path_text(source.path)):
             self.report.pruned += 1
             return
         has_parts = type(format_).parts is not Format.parts or type(format_).rendition is not Format.rendition
-        if has_parts and self._import_parts(source, format_):
+        if has_parts and not (known and format_.once_whole) and self._import_parts(source, format_):
             return
         known = known or self.moved.to(format_, source)
         if self.dry_run:
-            self._count(Done(changed=True, new=known is None))
+            self._count(source, Done(changed=True, new=known is None))
+            name = f"{known.project}/{known.name}" if known and known.name else ""
+            counts = (int(known is None), int(known is not None))
+            self.planned.append(Planned(path_text(source.path), source.format, *counts, name))
             return
         session = SessionImport(self.store, self.group, format_, source, known)
         done = session.run(self.progress)
         if session.records.ended:
-            self.waiting[source.path] = done, session.records.unseen
+            self.waiting[source.path] = source, done, session.records.unseen
         else:
-            self._came(done, session.records.unseen)
+            self._came(source, done, session.records.unseen)
 
     def _import_parts(self, source: Source, format_: Format) -> bool:
         """Import a file of many conversations; return whether it is one."""
@@ -276,9 +306,12 @@ class _Run(Struct):
         if not found and known is None and format_.claim(Look(source.path)) is None:
             self.report.errors.append(f"{path}: holds nothing that can be read as {format_.name}")
         elif not found and not file.left_out:
-            self.report.unchanged += 1
+            self._unchanged(source.format)
         for done in found:
-            self._count(done)
+            self._count(source, done)
+        if self.dry_run and (changed := [done.new for done in found if done.changed]):
+            counts = (changed.count(True), changed.count(False))
+            self.planned.append(Planned(path, source.format, *counts))
         self._warn(path, file.unseen)
         return True
 
@@ -287,16 +320,23 @@ class _Run(Struct):
             self.holds = False
             self.store.importing.release()
 
-    def _came(self, done: Done, unseen: Unseen) -> None:
-        self._count(done)
+    def _came(self, source: Source, done: Done, unseen: Unseen) -> None:
+        self._count(source, done)
         self._warn(f"{done.project}/{done.name}", unseen)
 
     def _warn(self, who: str, unseen: Unseen) -> None:
         if told := unseen.told:
             self.report.warnings.append(f"{who}: {told}")
 
-    def _count(self, done: Done) -> None:
-        report = self.report
+    def _unchanged(self, tool: str) -> None:
+        self.report.unchanged += 1
+        self._of_tool(tool).unchanged += 1
+
+    def _of_tool(self, tool: str) -> Counts:
+        return self.tools.setdefault(tool, Counts())
+
+    def _count(self, source: Source, done: Done) -> None:
+        report, own = self.report, self._of_tool(source.format)
         report.records += done.records
         report.opaque += done.opaque
         report.bytes_read += done.bytes_read
@@ -305,14 +345,16 @@ class _Run(Struct):
             more = f" ({len(done.missing)} such)" if len(done.missing) > 1 else ""
             report.warnings.append(f"{done.project}/{done.name}: {done.missing[0]}{more}")
         if not done.changed:
-            report.unchanged += 1
+            self._unchanged(source.format)
             return
         if not self.dry_run:
             report.conversations.append(f"{done.project}/{done.name}")
         if done.new:
             report.imported += 1
+            own.imported += 1
         else:
             report.grown += 1
+            own.grown += 1
 
     def _failed(self, path: Path, error: Exception) -> None:
         if isinstance(error, StoreFailed):

@@ -143,10 +143,15 @@ class _Bounds:
         return self._real[folder]
 
 
-def discover(home: Path, cwd: Path) -> list[Path]:
-    """Return the directories in which this user's tools keep sessions, except those in a mounted store."""
+def discover(home: Path, cwd: Path, folders: Sequence[str] = ()) -> list[Path]:
+    """Return the directories in which this user's tools keep sessions, except those in a mounted store.
+
+    ``folders`` are further ones, from ``home`` on (``~`` is that, too); those that do not exist are left out.
+    """
     mounts = own_mounts()
-    found = (path for format_ in FORMATS for path in format_.homes(home, cwd))
+    found = [path for format_ in FORMATS for path in format_.homes(home, cwd)]
+    more = (home / re.sub(r"\A~(?=/|\Z)/*", "", folder) for folder in folders)
+    found += [path for path in more if path.exists() and path not in found]
     return [path for path in found if not leads_into(Path(os.path.abspath(path)), mounts)]
 
 

@@ -209,6 +209,10 @@ class Catalogue:
             return self._entries("name IS NOT NULL ORDER BY project, name LIMIT ?", count)
         return self._entries("project = ? AND name > ? ORDER BY name LIMIT ?", project, after, count)
 
+    def titles(self) -> list[tuple[int, str]]:
+        """Return (id, title) of all conversations: there may be very many."""
+        return [*self._query("SELECT id, title FROM contexts WHERE name IS NOT NULL")]
+
     def heads_in(self, project: str) -> list[tuple[int, int, int]]:
         """Return (id, tip, records) of the conversations of a project: there may be very many."""
         rows = self._query(f"SELECT {_HEAD} FROM contexts WHERE project = ? AND name IS NOT NULL", (project,))

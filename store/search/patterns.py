@@ -4,21 +4,22 @@ Python's engine may take longer for some expressions on some lines than anybody 
 while, and cannot be told to stop. So such an expression runs in a process of its own (``store.search.terms``). That
 runs this file, which therefore imports nothing of ours.
 
-Input: ``ignore case u8 | length u32 | pattern``, then texts: ``length u64 | text``. Output for each text: ``count
-u64``, then ``count`` line numbers ``u64``. All little-endian, all text UTF-8.
+Input: ``ignore case u8 | spans u8 | count u32``, ``count`` times ``length u64 | pattern``, then texts: ``length u64 |
+text``. Output for each text: ``count u64``, then ``count`` numbers ``u64``: of lines; or, if ``spans`` is 1, the
+beginnings and ends of matches. All little-endian, all text UTF-8.
 """
 
 import re
 import sys
 import warnings
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from re import _constants as ops  # type: ignore[attr-defined]  # no public module takes a pattern apart
 from re import _parser  # type: ignore[attr-defined]  # as above
 from struct import Struct
 from typing import Any
 
-BEGINNING = Struct("<BI")
+BEGINNING = Struct("<BBI")
 LENGTH = Struct("<Q")
 
 Operation = tuple[Any, Any]
@@ -37,7 +38,7 @@ class Pattern:
         self.parsed: Iterable[Operation] = parsed(pattern)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self._pattern = re.compile(pattern, re.MULTILINE | (re.IGNORECASE if ignore_case else 0))
+            self.compiled = re.compile(pattern, re.MULTILINE | (re.IGNORECASE if ignore_case else 0))
         self._by_line = _of_a_line_alone(self.parsed)
 
     @property
@@ -49,7 +50,7 @@ class Pattern:
         """Return the lines that have a match, counted from 0, each once, in order."""
         if not self._by_line and (found := self._in_whole(text)) is not None:
             return found
-        search = self._pattern.search
+        search = self.compiled.search
         lines = text.split("\n")
         if not lines[-1]:
             lines.pop()
@@ -59,7 +60,7 @@ class Pattern:
         """Return the lines that have a match; None if a match goes over several, so that this does not tell."""
         found: list[int] = []
         line = start = 0
-        for match in self._pattern.finditer(text):
+        for match in self.compiled.finditer(text):
             begin, end = match.span()
             if begin == len(text) and text[-1:] in ("\n", ""):
                 break
@@ -70,6 +71,30 @@ class Pattern:
             if not found or found[-1] != line:
                 found.append(line)
         return found
+
+
+def lines_of(patterns: Sequence[Pattern], text: str) -> list[int]:
+    """Return the lines that have a match of one of some patterns, counted from 0, each once, in order."""
+    if len(patterns) == 1:
+        return patterns[0].lines(text)
+    return sorted({line for pattern in patterns for line in pattern.lines(text)})
+
+
+def spans_of(patterns: Sequence[re.Pattern[str]], line: str) -> list[int]:
+    """Return where the matches in a line begin and end, one after the other: at each place the longest one.
+
+    Empty matches are none.
+    """
+    found: list[int] = []
+    at = 0
+    while matches := [match.span() for pattern in patterns if (match := pattern.search(line, at))]:
+        start, end = min(matches, key=lambda span: (span[0], -span[1]))
+        if end > start:
+            found += (start, end)
+        at = max(end, start + 1)
+        if at > len(line):
+            break
+    return found
 
 
 def parsed(pattern: str) -> Iterable[Operation]:
@@ -119,10 +144,13 @@ def _parts(argument: object) -> list[Iterable[Operation]]:
 
 def _main() -> None:
     read, write = sys.stdin.buffer.read, sys.stdout.buffer.write
-    ignore_case, length = BEGINNING.unpack(read(BEGINNING.size))
-    pattern = Pattern(read(length).decode(), ignore_case=bool(ignore_case))
+    ignore_case, spans, count = BEGINNING.unpack(read(BEGINNING.size))
+    said = [read(*LENGTH.unpack(read(LENGTH.size))).decode() for _ in range(count)]
+    patterns = [Pattern(pattern, ignore_case=bool(ignore_case)) for pattern in said]
+    compiled = [pattern.compiled for pattern in patterns]
     while head := read(LENGTH.size):
-        found = array("Q", pattern.lines(read(LENGTH.unpack(head)[0]).decode()))
+        text = read(*LENGTH.unpack(head)).decode()
+        found = array("Q", spans_of(compiled, text) if spans else lines_of(patterns, text))
         write(LENGTH.pack(len(found)) + found.tobytes())
         sys.stdout.buffer.flush()
 

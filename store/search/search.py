@@ -1,7 +1,9 @@
 """Search: the hits of queries, and the holders of content. Candidates come from an index that follows the store,
 and each is checked before it is called a hit.
 
-**What is searched** is the content of every event's file (``Renderer.content``), of every conversation as it now is.
+**What is searched** is the content of every event's file (``Renderer.content``), of every conversation as it now is,
+and the titles and labels of conversations, as ``metadata.json`` shows them. Where a title is the beginning of the first
+request, that tells of it; such a title comes last, and only where nothing else of its conversation was found.
 
 **Exact.** The index says which documents can be hits; their texts say which ones are. Documents that are not in the
 index yet are looked at without it.
@@ -32,8 +34,9 @@ from msgspec.structs import replace
 
 from store.conversations.library import Library
 from store.errors import ConvfsError, NotFound, UsageError
-from store.events.conversation import EventRow
+from store.events.conversation import NAMING, EventRow
 from store.events.event import Event, Kind
+from store.formats.core.format import Titled
 from store.ids import now_ms, turn_of
 from store.index.catalogue import ContextEntry
 from store.index.database import Database
@@ -56,22 +59,23 @@ _LATE = 512
 _Placed = tuple[TurnPlace, ContextEntry]
 
 
-class Line(Struct, frozen=True):
-    """A line of an event's file; ``number`` counts from 1, from the first of the file's head on."""
+class Line(Struct, frozen=True, omit_defaults=True):
+    """A line of a file; ``number`` counts from 1. ``context``: it stands near one that was asked for."""
 
     number: int
     text: str
+    context: bool = False
 
 
 class Hit(Struct, frozen=True):
-    """An event of a conversation that meets a query.
+    """An event of a conversation that meets a query; or its ``metadata.json``, if ``row`` is None.
 
     ``time_ms`` is when it happened or, if it does not say so, when it came into the store. ``lines`` are those that
     meet the whole query, or else some of it, in order, at most as many as were wanted; none if only filters were given.
     """
 
     conversation: ContextEntry
-    row: EventRow
+    row: EventRow | None
     time_ms: int
     lines: tuple[Line, ...]
 
@@ -87,15 +91,14 @@ class Scope:
 
     @property
     def some(self) -> bool:
-        return bool(self._query.projects or self._query.labels)
+        return bool(self._query.conversation)
 
     def _meant(self, context: int) -> ContextEntry | None:
         try:
             entry = self._library.catalogue.entry(context)
         except NotFound:
             return None
-        fits = all(one.fits(entry.project) for one in self._query.projects)
-        return entry if entry.name and fits and all(one.fits(*entry.labels) for one in self._query.labels) else None
+        return entry if entry.name and self._query.means(entry) else None
 
     def documents(self, db: Database) -> set[int] | None:
         """Return the documents to look at, and perhaps some more; None: too many to say."""
@@ -114,30 +117,99 @@ class Scope:
 
     def _tips(self) -> list[tuple[int, int]] | None:
         catalogue, query = self._library.catalogue, self._query
-        if any(not one.negated for one in query.projects):
-            projects = [name for name in catalogue.projects() if all(one.fits(name) for one in query.projects)]
+        if asked := query.of("project"):
+            projects = [name for name in catalogue.projects() if all(one.fits(name) for one in asked)]
             return [(tip, records) for project in projects for _id, tip, records in catalogue.heads_in(project) if tip]
-        if any(not one.negated for one in query.labels):
+        if asked := query.of("label"):
             # of several, one will do
-            asked = next(one for one in query.labels if not one.negated)
-            labels = [label for label in catalogue.labels() if asked.fits(label)]
+            labels = [label for label in catalogue.labels() if asked[0].fits(label)]
             heads = [catalogue.head(called.id) for label in labels for called in catalogue.labelled(label)]
             return [head for head in heads if head and head[0]]
+        if any(not one.negated for one in query.conversation):
+            return [(entry.head, entry.records) for entry in catalogue.page() if entry.head and query.means(entry)]
         return None
 
 
-class Finder:
-    """One query. ``lines`` is the most lines that are told of a hit."""
+class _Seen:
+    """Something that may meet a query: an event, or a conversation's title and labels (``kind`` None)."""
 
-    def __init__(self, follower: Follower, holders: Holders, query: Query, lines: int) -> None:
+    def __init__(self, text: str, row: EventRow | None = None, event: Event | None = None) -> None:
+        self.text = Text(text)
+        self._kind = row and row.kind
+        self._values: dict[str, list[str]] = {"tool": [row.tool] if row else [], "uri": [], "model": []}
+        if event is not None:
+            model = event.header.get("model")
+            self._values["uri"] = [resource.uri for resource in event.resources]
+            self._values["model"] = [model] if isinstance(model, str) else []
+
+    def meets(self, query: Query) -> bool:
+        """Return whether it meets the filters that look at an event."""
+        if self._kind is None:
+            return not query.of_events
+        if query.kinds is not None and self._kind not in query.kinds:
+            return False
+        return all(one.fits(*self._values[one.key]) for one in query.event)
+
+    def lines(self, query: Query) -> "_Found | None":
+        """Return where it meets a query, as far as can be told without its conversation and time; None if nowhere."""
+        if not self.meets(query) or any(True for term in query.without for _line in term.lines(self.text)):
+            return None
+        lines: list[set[int]] = []
+        for term in query.terms:
+            lines.append(set(term.lines(self.text)))
+            if not lines[-1]:
+                return None
+        choices: list[list[Query]] = []
+        for choice in query.either:
+            met = [(each, found) for each in choice if (found := self.lines(each)) is not None]
+            if not met:
+                return None
+            choices.append([each for each, _found in met])
+            if told := set[int]().union(*(one for _each, found in met for one in found.lines)):
+                lines.append(told)
+        return _Found(lines, choices)
+
+
+class _Found(Struct, frozen=True):
+    """The lines that meet each part of a query that is text; of each row of ``either``, what may be met."""
+
+    lines: list[set[int]]
+    choices: list[list[Query]]
+
+    @property
+    def together(self) -> set[int]:
+        """The lines that have all that was asked for."""
+        return set.intersection(*self.lines) if self.lines else set()
+
+    def told(self, most: int) -> list[int]:
+        """Return the lines to tell of."""
+        return sorted(self.together or set[int]().union(*self.lines))[:most]
+
+    def holds(self, query: Query, entry: ContextEntry, time_ms: int) -> bool:
+        """Return whether a conversation and a time fit, too."""
+        return query.in_time(time_ms) and all(
+            any(each.means(entry) and each.in_time(time_ms) for each in choice) for choice in self.choices
+        )
+
+
+class Finder:
+    """One query. ``lines`` is the most lines that are told of a hit, ``around`` how many before and after each, too."""
+
+    def __init__(
+        self, follower: Follower, holders: Holders, query: Query, lines: int, around: tuple[int, int] = (0, 0)
+    ) -> None:
         self._follower = follower
         self._holders = holders
         self._query = query
         self._lines = lines
+        self._before, self._after = around
         self._scope = Scope(follower.library, query)
 
     def pages(self) -> Iterator[list[Hit]]:
-        """Yield the hits, best first, a page at a time, which may be empty; nothing is held between two pages."""
+        """Yield the hits in events, best first, a page at a time, which may be empty.
+
+        Nothing is held between two pages.
+        """
         follower = self._follower
         follower.follow()
         last, unfiled = follower.db.number("placed"), follower.unfiled_turns()
@@ -149,6 +221,34 @@ class Finder:
             yield self._best([[t for t in turns if t not in late and turn_of(t) <= last] for turns in page])
         if len(unfiled) > _LATE:
             yield from self._late(unfiled)
+
+    def named(self, *, by_request: bool) -> list[Hit]:
+        """Return the conversations whose title or labels meet the query, the last changed first.
+
+        ``by_request``: those whose title is the beginning of the first request, and no label meets it; else the others.
+        """
+        query, catalogue = self._query, self._follower.library.catalogue
+        if query.of_events or not (query.terms or query.either):
+            return []
+        labels: dict[int, list[str]] = {}
+        for label in catalogue.labels():
+            for called in catalogue.labelled(label):
+                labels.setdefault(called.id, []).append(label)
+        hits: list[Hit] = []
+        for context, title in catalogue.titles():
+            values = [title, *labels.get(context, ())]
+            if _Seen(_one_each(values)).lines(query) is None or (entry := self._scope.entry(context)) is None:
+                continue
+            values = [entry.title, *entry.labels]
+            found = _Seen(_one_each(values)).lines(query)
+            if found is None or not found.lines or not found.holds(query, entry, entry.updated_ms):
+                continue
+            told = found.told(self._lines)
+            if (told == [0] and _is_request(entry)) == by_request:
+                shown = self._follower.renderer.described(*values)
+                hits.append(Hit(entry, None, entry.updated_ms, tuple(Line(*shown[at]) for at in told)))
+        hits.sort(key=lambda hit: (hit.time_ms, hit.conversation.id), reverse=True)
+        return hits
 
     def _late(self, unfiled: Sequence[int]) -> Iterator[list[Hit]]:
         for ids in batched(unfiled[::-1], _LATE):
@@ -205,7 +305,7 @@ class Finder:
     def _meant(self) -> set[int] | None:
         """Return all documents that meet the conditions, and perhaps some more; None: too many to say."""
         meant = self._scope.documents(self._follower.db)
-        uris = [one for one in self._query.uris if not one.negated]
+        uris = self._query.of("uri")
         if not uris:
             return meant
         held = self._follower.documents_with(uris[0].fits)
@@ -244,48 +344,61 @@ class Finder:
 
         Except for the time, this also holds for turns that show the same: ``alone`` says that there are none.
         """
-        query, (_turn, row) = self._query, shown
-        if row.kind is Kind.RECORD or (query.kinds is not None and row.kind not in query.kinds):
+        _turn, row = shown
+        if row.kind is Kind.RECORD or (self._query.kinds is not None and row.kind not in self._query.kinds):
             return False
-        return all(one.fits(row.tool) for one in query.tools) and (not alone or query.in_time(_time_of(shown)))
+        tools = (one for one in self._query.event if one.key == "tool")
+        return all(one.fits(row.tool) for one in tools) and (not alone or self._query.in_time(_time_of(shown)))
 
     def _look(
         self, event: Event, shown: ShownTurn, turns: Sequence[int]
     ) -> Iterator[tuple[tuple[int, ...], list[Hit]]]:
         """Yield the places of an event that meets the query, and how good it is, the best first."""
-        query = self._query
-        uris = [resource.uri for resource in event.resources]
-        if not all(one.fits(*uris) for one in query.uris):
+        query, row = self._query, shown[1]
+        seen = _Seen(self._follower.text(row, event), row, event)
+        found = seen.lines(query)
+        if found is None:
             return
-        text = Text(self._follower.text(shown[1], event))
-        if any(True for term in query.without for _line in term.lines(text)):
-            return
-        lines: list[list[int]] = []
-        for term in query.terms:
-            lines.append(list(term.lines(text)))
-            if not lines[-1]:
-                return
-        together = set(lines[0]).intersection(*lines[1:]) if lines else set()
-        told = sorted(together or set().union(*lines))[: self._lines]
-        hits = self._hits(event, text, told, shown, turns)
+        hits = self._hits(event, seen.text, found, shown, turns)
         if hits:
-            phrase = query.phrase is not None and query.phrase.whole(text)
-            whole = all(term.whole(text) for term in query.terms)
-            yield (-rank_of(shown[1].kind), not phrase, not whole, not together, -hits[0].time_ms), hits
+            phrase = query.phrase is not None and query.phrase.whole(seen.text)
+            whole = all(term.whole(seen.text) for term in query.terms)
+            yield (-rank_of(row.kind), not phrase, not whole, not found.together, -hits[0].time_ms), hits
 
-    def _hits(self, event: Event, text: Text, told: Sequence[int], shown: ShownTurn, turns: Sequence[int]) -> list[Hit]:
+    def _hits(self, event: Event, text: Text, found: _Found, shown: ShownTurn, turns: Sequence[int]) -> list[Hit]:
         """Return the places of an event that meets the query, the last changed conversation first."""
         placed = sorted(self._placed(turns), key=lambda place: (place[1].updated_ms, place[1].id), reverse=True)
         rows = {shown[0].turn_id: shown}
         rows |= {one[0].turn_id: one for one in self._readable([turn for turn in turns if turn not in rows])}
+        told = self._told(text, found.told(self._lines))
         hits: list[Hit] = []
         for place, entry in placed:
             row = rows.get(place.turn)
-            if row is not None and self._query.in_time(time_ms := _time_of(row)):
+            if row is not None and found.holds(self._query, entry, time_ms := _time_of(row)):
                 first = self._follower.renderer.first_line(place.number, event)
-                lines = tuple(Line(first + line, text.lines[line]) for line in told)
+                lines = tuple(Line(first + line, text.lines[line], context) for line, context in told)
                 hits.append(Hit(entry, row[1], time_ms, lines))
         return hits
+
+    def _told(self, text: Text, lines: Sequence[int]) -> list[tuple[int, bool]]:
+        """Return some lines and those around them, and whether each is only around one."""
+        shown = dict.fromkeys(lines, False)
+        if self._before or self._after:
+            last = len(text.lines)
+            for line in lines:
+                for near in range(max(line - self._before, 0), min(line + self._after + 1, last)):
+                    shown.setdefault(near, True)
+        return sorted(shown.items())
+
+
+def _one_each(values: Iterable[str]) -> str:
+    """Return values as text that has a line of each."""
+    return "".join(f"{' '.join(value.splitlines())}\n" for value in values)
+
+
+def _is_request(entry: ContextEntry) -> bool:
+    naming = entry.metadata.get(NAMING)
+    return isinstance(naming, dict) and naming.get("title") in (Titled.PROVISIONALLY, Titled.BY_REQUEST)
 
 
 def _time_of(shown: ShownTurn) -> int:
@@ -310,24 +423,34 @@ class Search(Follower):
 
     def pages(self, query: str, limit: int | None = None, *, lines: int = 100) -> Iterator[list[Hit]]:
         """As :meth:`run`, as many at a time as are looked at at once; some pages may be empty."""
-        return self._pages(parse(query, now_ms()), limit, lines)
+        return _first(self._pages(Finder(self, self.holders, parse(query, now_ms()), lines)), limit)
 
-    def grep(self, term: Term, where: str = "", *, lines: int = 100) -> Iterator[list[Hit]]:
-        """As :meth:`pages`, for one term and the filters of a query."""
+    def grep(
+        self, term: Term, where: str = "", *, lines: int = 100, around: tuple[int, int] = (0, 0)
+    ) -> Iterator[list[Hit]]:
+        """As :meth:`pages`, for one term and the filters of a query, in events alone; see :class:`Finder`."""
         filters = parse(where, now_ms()) if where.strip() else Query()
-        if filters.terms or filters.without:
+        if filters.terms or filters.without or any(each.terms for choice in filters.either for each in choice):
             raise UsageError(f"{where}: a pattern is followed by filters alone (project:, role:, after:)")
-        return self._pages(replace(filters, terms=(term,)), None, lines)
+        return Finder(self, self.holders, replace(filters, terms=(term,)), lines, around).pages()
 
-    def _pages(self, query: Query, limit: int | None, lines: int) -> Iterator[list[Hit]]:
-        left = limit
-        for page in Finder(self, self.holders, query, lines).pages():
-            yield page[:left]
-            if left is not None and (left := left - len(page)) <= 0:
-                return
+    def _pages(self, finder: Finder) -> Iterator[list[Hit]]:
+        found: set[int] = set()
+        for page in chain([finder.named(by_request=False)], finder.pages()):
+            found.update(hit.conversation.id for hit in page)
+            yield page
+        yield [hit for hit in finder.named(by_request=True) if hit.conversation.id not in found]
 
     @property
     def unfiled(self) -> int:
         """The number of turns that the index does not have."""
         self.follow()
         return len(self.unfiled_turns())
+
+
+def _first(pages: Iterator[list[Hit]], limit: int | None) -> Iterator[list[Hit]]:
+    left = limit
+    for page in pages:
+        yield page[:left]
+        if left is not None and (left := left - len(page)) <= 0:
+            return

@@ -8,12 +8,13 @@ import sys
 import time
 import weakref
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from store.errors import UsageError
 from store.search import patterns
-from store.search.needs import fold, literal, needs_of
-from store.search.patterns import BEGINNING, LENGTH, Pattern
+from store.search.needs import ANYTHING, Every, fold, literal, needs_of, one_of
+from store.search.patterns import BEGINNING, LENGTH, Pattern, lines_of, spans_of
 
 _SECONDS = 5.0
 """The most time for one text; a hundred times what the largest shown text takes if nothing is wrong."""
@@ -24,16 +25,20 @@ MOST_CHARACTERS = 10_000
 
 
 class Apart:
-    """Finds the lines of texts that match a pattern. For one thread at a time; the process ends with this object."""
+    """Finds the lines of texts that match a pattern, or the ``spans`` of matches in a line.
 
-    def __init__(self, pattern: str, *, ignore_case: bool, seconds: float = _SECONDS) -> None:
-        self._pattern = pattern
+    For one thread at a time; the process ends with this object.
+    """
+
+    def __init__(self, *patterns: str, ignore_case: bool, spans: bool = False, seconds: float = _SECONDS) -> None:
+        self._patterns = patterns
         self._ignore_case = ignore_case
+        self._spans = spans
         self._seconds = seconds
         self._process: subprocess.Popen[bytes] | None = None
 
-    def lines(self, text: str) -> "array[int]":
-        """Return the lines, counted from 0, in order. UsageError if that takes too long."""
+    def find(self, text: str) -> "array[int]":
+        """Return the lines, counted from 0, in order, or where matches begin and end; UsageError if it takes long."""
         process = self._process or self._start()
         data = text.encode()
         assert process.stdin is not None
@@ -47,7 +52,8 @@ class Apart:
             self._process = None
             _end(process)
             raise UsageError(
-                f"/{self._pattern}/ takes too long on some line: have it repeat less, or search for words"
+                f"/{'/ or /'.join(self._patterns)}/ takes too long on some line: have it repeat less, or search for "
+                "words"
             ) from error
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -59,9 +65,10 @@ class Apart:
             cwd="/",
         )
         weakref.finalize(self, _end, process)
-        pattern = self._pattern.encode()
+        encoded = [pattern.encode() for pattern in self._patterns]
         assert process.stdin is not None
-        process.stdin.write(BEGINNING.pack(self._ignore_case, len(pattern)) + pattern)
+        process.stdin.write(BEGINNING.pack(self._ignore_case, self._spans, len(encoded)))
+        process.stdin.write(b"".join(LENGTH.pack(len(pattern)) + pattern for pattern in encoded))
         return process
 
     def _read(self, process: subprocess.Popen[bytes], size: int, until: float) -> bytes:
@@ -122,6 +129,7 @@ class Literal:
         """The need of a text that can have it."""
         self._text = fold(text) if ignore_case else text
         self._word = re.compile(rf"(?<!\w){re.escape(self._text)}(?!\w)")
+        self._plain = re.compile(re.escape(text), re.IGNORECASE if ignore_case else 0)
         self._ignore_case = ignore_case
 
     def lines(self, text: Text) -> Iterator[int]:
@@ -136,44 +144,91 @@ class Literal:
                 return
             line += 1
 
+    def spans(self, line: str) -> list[tuple[int, int]]:
+        """Return where it begins and ends in a line; nothing where only case folding makes a longer text equal."""
+        return _pairs(spans_of([self._plain], line))
+
     def whole(self, text: Text) -> bool:
         """Return whether it is there without being part of a longer word."""
         return self._word.search(text.folded if self._ignore_case else text.plain) is not None
 
 
 class Regex:
-    """A regular expression of Python's, found within lines. Raises UsageError if it is invalid."""
+    """A regular expression of Python's, or one of several, found within lines. Raises UsageError if it is invalid."""
 
-    def __init__(self, pattern: str, *, ignore_case: bool) -> None:
-        try:
-            found = Pattern(pattern, ignore_case=ignore_case)
-            self.need = needs_of(found.parsed)
-        except (re.error, ValueError, OverflowError, RecursionError) as error:
-            raise UsageError(f"/{pattern}/ is no regular expression: {error}") from error
-        self._lines = found.lines if found.quick else Apart(pattern, ignore_case=ignore_case).lines
+    def __init__(self, *patterns: str, ignore_case: bool) -> None:
+        found: list[Pattern] = []
+        needs: list[Every] = []
+        for pattern in patterns:
+            try:
+                found.append(Pattern(pattern, ignore_case=ignore_case))
+                needs.append(needs_of(found[-1].parsed))
+            except (re.error, ValueError, OverflowError, RecursionError) as error:
+                raise UsageError(f"/{pattern}/ is no regular expression: {error}") from error
+        self.need = one_of(needs)
+        self._lines: Callable[[str], Iterable[int]] = partial(lines_of, found)
+        self._spans: Callable[[str], Iterable[int]] = partial(spans_of, [one.compiled for one in found])
+        if not all(one.quick for one in found):
+            self._lines = Apart(*patterns, ignore_case=ignore_case).find
+            self._spans = Apart(*patterns, ignore_case=ignore_case, spans=True).find
 
     def lines(self, text: Text) -> Iterator[int]:
         """As of a :class:`Literal`. UsageError where it takes too long."""
         return iter(self._lines(text.plain))
+
+    def spans(self, line: str) -> list[tuple[int, int]]:
+        """Return where matches begin and end in a line. UsageError where it takes too long."""
+        return _pairs(self._spans(line))
 
     def whole(self, text: Text) -> bool:
         """Return true: the author of an expression says where words end."""
         return True
 
 
-Term = Literal | Regex
+class Inverse:
+    """The lines that a term does not match."""
+
+    def __init__(self, term: Literal | Regex) -> None:
+        self.need = ANYTHING
+        self._term = term
+
+    def lines(self, text: Text) -> Iterator[int]:
+        """As of a :class:`Literal`."""
+        matched = set(self._term.lines(text))
+        return (line for line in range(len(text.lines)) if line not in matched)
+
+    def spans(self, line: str) -> list[tuple[int, int]]:
+        """Return where the term itself is, as ``grep -vo`` does of the lines around."""
+        return self._term.spans(line)
+
+    def whole(self, text: Text) -> bool:
+        """Return true: no word is looked for."""
+        return True
 
 
-def term_of(pattern: str, *, fixed: bool, ignore_case: bool, words: bool) -> Term:
-    """Return a term as ``grep`` takes it: a text if it is ``fixed``, in whole words if asked for. Raises UsageError."""
-    if not pattern:
+Term = Literal | Regex | Inverse
+
+
+def term_of(patterns: Sequence[str], *, fixed: bool, ignore_case: bool, words: bool, invert: bool = False) -> Term:
+    """Return a term as ``grep`` takes it: any of some patterns. Raises UsageError.
+
+    They are texts if they are ``fixed``, in whole words if asked for; ``invert``: the lines without them.
+    """
+    if not all(patterns):
         raise UsageError("nothing to search for: every line has the empty pattern")
-    if len(pattern) > MOST_CHARACTERS:
-        raise UsageError(f"a pattern of {len(pattern)} characters is too long: {MOST_CHARACTERS} are the most")
-    if fixed and not words:
-        return Literal(pattern, ignore_case=ignore_case)
-    pattern = re.escape(pattern) if fixed else pattern
-    return Regex(rf"(?<!\w)(?:{pattern})(?!\w)" if words else pattern, ignore_case=ignore_case)
+    if (size := sum(map(len, patterns))) > MOST_CHARACTERS:
+        raise UsageError(f"a pattern of {size} characters is too long: {MOST_CHARACTERS} are the most")
+    if fixed and not words and len(patterns) == 1:
+        term: Literal | Regex = Literal(patterns[0], ignore_case=ignore_case)
+    else:
+        said = [re.escape(pattern) if fixed else pattern for pattern in patterns]
+        term = Regex(*(rf"(?<!\w)(?:{one})(?!\w)" if words else one for one in said), ignore_case=ignore_case)
+    return Inverse(term) if invert else term
+
+
+def _pairs(ends: Iterable[int]) -> list[tuple[int, int]]:
+    each = iter(ends)
+    return [*zip(each, each, strict=True)]
 
 
 def has_capitals(pattern: str) -> bool:

@@ -10,7 +10,7 @@ open, in two pieces.
 
 ``store-0.5.json`` is what ``reading`` got out of that store with the code of 0.5. Left out is what was changed on
 purpose since: where Codex' files stand among the native ones, and pages of HTML. Nor does it hold what depends on
-the day or the place.
+the day or the place. Adapted to it is a ``metadata.json`` that had told of a session's files.
 """
 
 import json

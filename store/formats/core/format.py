@@ -163,6 +163,9 @@ class Format(Protocol):
     outputs_beside: bool = False
     """True if outputs of tools and agents lie in a directory of the same name beside the session's file."""
 
+    once_whole: bool = False
+    """True if a file of many conversations came in as one before :meth:`parts` told them; that one goes on as it is."""
+
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the directories in which the tool keeps this user's sessions (only ones that exist)."""
         return iter(())

@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+SPANS = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600, "y": 365 * 24 * 3600}
+"""The seconds of the units in which people give spans of time: ``12h``, ``90d``, ``2w``, ``1y``."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 86_400_000
 """The milliseconds of a day."""

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import re
 import shutil
 import signal
@@ -17,33 +16,9 @@ import pytest
 from fusefs.cli import backend
 from fusefs.cli.main import COMMANDS, cli
 from store.errors import StoreBusy
-from tests.fusefs.cli.user import ROOT, User
+from tests.fusefs.cli.user import ROOT, User, on_a_terminal
 
 ESCAPE_SEQUENCE = "\x1b[31mred\x1b[0m"
-
-
-def on_a_terminal(user: User, *arguments: object) -> str:
-    """Run the command on a terminal, and return all that it shows."""
-    leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fusefs.cli", *map(str, arguments)],
-        env=user.environment | {"COLUMNS": "100", "TERM": "xterm"},
-        cwd=user.home,
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-    )
-    os.close(follower)
-    shown = b""
-    try:
-        while chunk := os.read(leader, 65536):
-            shown += chunk
-    except OSError:
-        # How a terminal says that its other side is gone.
-        pass
-    os.close(leader)
-    assert process.wait(60) == 0, shown
-    return shown.decode()
 
 
 # --- help and usage -----------------------------------------------------------------------------------
@@ -95,7 +70,9 @@ def test_a_command_that_does_not_exist_is_told_with_the_one_that_was_meant(user:
 
 def test_import_finds_this_users_own_sessions(user: User) -> None:
     user.session("shop", "a", "Fix the login bug", "Done.")
-    assert user.run("import") == "Conversations: 1 imported, 0 grown, 0 unchanged (2 records, 396 B read).\n"
+    told, by_tool = user.run("import").splitlines()
+    assert told == "Conversations: 1 imported, 0 grown, 0 unchanged (2 records, 396 B read)."
+    assert by_tool.split() == ["claude-code", "1", "imported"]
     (line,) = user.list()
     assert {"id", "name", "project", "title", "source", "events", "created", "updated", "path"} <= line.keys()
     assert line["title"] == "Fix the login bug"
@@ -122,6 +99,51 @@ def test_a_dry_run_imports_nothing(user: User) -> None:
     assert not user.store.exists()
     user.run("import")
     assert "1 unchanged" in user.run("import", "--dry-run")
+
+
+def test_a_dry_run_lists_what_it_would_do(user: User) -> None:
+    grown = user.session("shop", "a", "One")
+    user.run("import")
+    user.session("shop", "a", "And more")
+    new = user.session("blog", "b", "Two")
+    several = user.home / "conversations.json"
+    chats = [
+        {"uuid": str(at), "name": "", "chat_messages": [{"uuid": f"m{at}", "sender": "human", "text": "Hi"}]}
+        for at in range(2)
+    ]
+    several.write_text(json.dumps(chats))
+    [known] = user.list()
+    name = f"{known['project']}/{known['name']}"
+    assert [" ".join(line.split()) for line in user.run("import", "--dry-run", user.home).splitlines()] == [
+        f"2 new claude-ai {several}",
+        f"new claude-code {new}",
+        f"grown claude-code {name} {grown}",
+        "Conversations: 3 new, 1 grown, 0 unchanged. Nothing was imported: a dry run.",
+        "claude-ai 2 new",
+        "claude-code 1 new, 1 grown",
+    ]
+    assert len(user.list()) == 1
+
+
+def test_what_was_imported_is_counted_by_tool(user: User) -> None:
+    user.session("shop", "a", "One")
+    user.session("shop", "b", "Two")
+    told = user.run("import").splitlines()
+    assert [line.split() for line in told[1:]] == [["claude-code", "2", "imported"]]
+    assert user.run("import").splitlines()[1].split() == ["claude-code", "2", "unchanged"]
+
+
+def test_folders_to_look_in_are_a_setting(user: User) -> None:
+    for folder, name in (("work/sessions", "a"), ("old", "b"), ("unnamed", "c")):
+        path = user.session("shop", name, f"In {folder}")
+        (user.home / folder).mkdir(parents=True)
+        shutil.move(path, user.home / folder / path.name)
+    user.store.mkdir(parents=True)
+    folders = json.dumps(["work/sessions", "~/old", "/no/such", "~nobody"])
+    (user.store / "convfs.toml").write_text(f"[sessions]\nfolders = {folders}\n")
+    assert "2 imported" in user.run("import")
+    assert {line["title"] for line in user.list()} == {"In work/sessions", "In old"}
+    assert f"sessions in {user.home}/old\n" in user.convfs("doctor").stdout
 
 
 def test_sessions_are_imported_from_where_they_are_named(user: User, tmp_path: Path) -> None:

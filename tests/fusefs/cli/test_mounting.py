@@ -18,6 +18,7 @@ from store.paths import MOUNTS
 from store.service import address
 from store.service.client import Client
 from store.service.operations import stop
+from tests.forked import run
 from tests.fusefs.cli.mounted import SECONDS, holder, runs, user_on_disk, wait_until
 from tests.fusefs.cli.user import User, serving
 
@@ -174,6 +175,25 @@ def test_a_conversation_may_be_named_by_any_of_its_paths(user: User, mnt: Path) 
     for path in paths:
         assert user.run("show", path) == whole
     assert "convfs ls" in user.fails("show", mnt / "conversations")
+
+
+def test_a_conversation_may_be_named_wherever_one_stands(user: User, mnt: Path) -> None:
+    (line,) = user.list()
+    user.session("mill", "b", "Grind")
+    user.run("import")
+    (other,) = [one for one in user.list() if one["id"] != line["id"]]
+    name = f"{other['project']}/{other['name']}"
+    whole = user.run("show", other["id"])
+    inside = Path(line["path"])
+    for place in (mnt, mnt / "conversations", inside.parent, inside, inside / "events", mnt / "search", mnt / "recent"):
+        for text in (name, other["name"], other["id"]):
+            done = run("fusefs.cli", "show", text, directory=place, environment=user.environment, timeout=SECONDS)
+            assert (done.returncode, done.stdout, done.stderr) == (0, whole, ""), (place, text)
+    # a path that is there is that
+    done = run(
+        "fusefs.cli", "log", name, directory=mnt / "conversations", environment=user.environment, timeout=SECONDS
+    )
+    assert done.returncode == 0
 
 
 def test_stats_say_where_the_socket_and_the_mount_are(user: User, mnt: Path) -> None:

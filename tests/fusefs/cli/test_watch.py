@@ -47,6 +47,24 @@ def events(user: User) -> int:
     return sum(line["events"] for line in user.list())
 
 
+def test_folders_that_settings_name_are_watched_at_once(user: User) -> None:
+    path = user.session("shop", NAME, "one")
+    settings = user.store / "convfs.toml"
+    with watching(user):
+        until(lambda: user.store.exists() and events(user) == 1)
+        (user.home / "more").mkdir()
+        user.session("mill", NAME.replace("1", "2"), "two").rename(user.home / "more/a.jsonl")
+        other = user.home / "more/b.jsonl"
+        settings.write_text('[sessions]\nfolders = ["more"]\n')
+        until(lambda: events(user) == 2)
+        # a mistake in the settings ends nothing
+        settings.write_text("[sessions\n")
+        user.session("shop", NAME, "three")
+        other.write_text(path.read_text().replace(NAME, NAME.replace("1", "3")))
+        settings.write_text("")
+        until(lambda: events(user) >= 4)
+
+
 def test_sessions_come_in_while_they_are_watched(user: User) -> None:
     with watching(user) as watcher:
         user.session("shop", NAME, "one", "two")

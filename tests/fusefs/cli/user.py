@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -101,3 +102,27 @@ def serving(user: User, *arguments: object, store: Path | None = None) -> Iterat
         finally:
             if daemon.poll() is None:
                 daemon.kill()
+
+
+def on_a_terminal(user: User, *arguments: object, **environment: str) -> str:
+    """Run the command on a terminal, and return all that it shows."""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fusefs.cli", *map(str, arguments)],
+        env=user.environment | {"COLUMNS": "100", "TERM": "xterm"} | environment,
+        cwd=user.home,
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+    )
+    os.close(follower)
+    shown = b""
+    try:
+        while chunk := os.read(leader, 65536):
+            shown += chunk
+    except OSError:
+        # How a terminal says that its other side is gone.
+        pass
+    os.close(leader)
+    assert process.wait(60) == 0, shown
+    return shown.decode()

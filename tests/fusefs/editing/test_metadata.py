@@ -46,6 +46,8 @@ def test_every_way_of_saving(talk: Talk, script: str) -> None:
     assert told(talk)["title"] == "Another"
     assert "# Another\n" in talk.transcript
     assert os.getxattr(talk.root, "user.convfs.title") == b"Another"
+    assert "own_title" in json.loads(os.getxattr(talk.root, "user.convfs.internals"))
+    assert "user.convfs.internals" not in os.listxattr(talk.root)
     assert (talk.root / "metadata.json").stat().st_mode == mode
     after = heads_length(talk)
     assert before < after < before + 200

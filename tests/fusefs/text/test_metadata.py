@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusefs.text.metadata import metadata_changes, metadata_said, metadata_table, metadata_text
+from fusefs.text.metadata import internals_text, metadata_changes, metadata_said, metadata_table, metadata_text
 from fusefs.text.parse import ParseError
 from store.events.conversation import Conversation
+from store.importing.provenance import Imported, ImportedFile
 
 PLAIN = Conversation(7, "webshop", "fix", "Fix it", "jp", "/s", 3, 4, 2, 1_772_739_114_356, 1_772_739_115_000, 5, 6, {})
 TALK = msgspec.structs.replace(
@@ -41,6 +42,15 @@ def test_what_may_be_changed_comes_first() -> None:
     table = json.loads(metadata_text(TALK))
     assert (table["labels"], table["pinned"], table["forked_from"]) == (["bug", "später"], True, {"context": 1})
     assert "cursor" not in table
+
+
+def test_what_only_imports_need_is_left_out() -> None:
+    kept = {field.encode_name: 1 for kind in (Imported, ImportedFile) for field in msgspec.structs.fields(kind)}
+    talk = msgspec.structs.replace(TALK, metadata=TALK.metadata | kept | {"cwd": "/x", "layout": "y" * 5000})
+    table = metadata_table(talk)
+    assert not table.keys() & kept.keys()
+    assert table["cwd"] == "/x"
+    assert json.loads(internals_text(talk)) == kept | {"layout": {"size": 5002}}
 
 
 @pytest.mark.parametrize("conversation", [PLAIN, TALK])

@@ -44,6 +44,25 @@ def test_links_lead_to_the_events_best_first(talks: Mounted) -> None:
     assert talks.shell("grep -h Where search/roses/0*") == "Where are the roses?\n"
 
 
+def test_titles_and_labels_lead_to_what_says_them(talks: Mounted) -> None:
+    third = talks.root / "conversations/project/third"
+    told = (third / "metadata.json").read_text()
+    assert '"labels": []' in told
+    title = '  "title": "A \\"quince\\"",'
+    lines = [title if line.startswith('  "title"') else line for line in told.splitlines()]
+    labels = '"labels": [\n    "jam",\n    "quinces"\n  ]'
+    # spelled as it is drawn: a file stays as it was saved
+    (third / "metadata.json").write_text("\n".join(lines).replace('"labels": []', labels) + "\n")
+    until(lambda: listed(talks, "quince") == ["0001-third-metadata.json", "hits.txt"])
+    hits = (talks.root / "search/quince/hits.txt").read_text().splitlines()
+    assert [hit.split(":")[1] for hit in hits] == ["2", "5"]
+    now = (talks.root / "search/quince/0001-third-metadata.json").read_text().splitlines()
+    for hit in hits:
+        path, number, text = hit.split(":", 2)
+        assert (path, text) == ("conversations/project/third/metadata.json", now[int(number) - 1])
+    assert listed(talks, "is:subagent OR label:jam that") == ["0001-third-00001-user.md", "hits.txt"]
+
+
 def test_what_was_never_listed_is_found_too(talks: Mounted) -> None:
     assert "In the" in (talks.root / "search/garden/0001-first-00002-assistant.md").read_text()
     assert not (talks.root / "search/garden/0002-first-00002-assistant.md").exists()

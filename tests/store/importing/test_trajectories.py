@@ -8,6 +8,8 @@ import pytest
 from store.conversations.contexts import Append
 from store.editing.editor import DELETED, Editor
 from store.events.event import Event, Kind
+from store.formats.aider import Aider
+from store.formats.core.format import Format
 from store.formats.registry import lens_for
 from store.store import Store
 from tests.store.importing.sessions import by_source, exported, imported, native, payloads
@@ -157,22 +159,49 @@ HISTORY = (
 )
 
 
+AGAIN = HISTORY.replace("19:31:54", "20:01:02").replace("Fix the login", "Add a test")
+
+
 @pytest.mark.parametrize("step", [1, 7, 40])
 def test_a_history_that_grows_is_as_if_it_had_come_at_once(store: Store, tmp_path: Path, step: int) -> None:
-    """Whatever of a line is there when it is imported."""
+    """Whatever of a line is there when it is imported. Each run of aider is a conversation."""
     path = tmp_path / "shop" / ".aider.chat.history.md"
     path.parent.mkdir()
-    for end in range(1, len(HISTORY) + step, step):
-        path.write_text(HISTORY[:end])
+    whole = HISTORY + AGAIN
+    for end in range(1, len(whole) + step, step):
+        path.write_text(whole[:end])
         imported(store, path)
-        assert native(store, path) == path.read_bytes()
-    assert [payload.decode() for payload in payloads(store, path)] == [
-        "# aider chat started at 2026-03-05 19:31:54",
-        "> Aider v0.86.1  \n> Main model: m  ",
-        "#### Fix the login  \n#### now  ",
-        "It returns nothing.\n\n```py\nx = 1\n```",
-        "> Tokens: 3k sent  \n>  \n> ^C again to exit  ",
-    ]
+        if store.catalogue.page():
+            assert native(store, path) == path.read_bytes()
+    talks = {
+        entry.title: [store.contents.payload(turn.turn_id).decode() for turn in store.turns.path_to_root(entry.head)]
+        for entry in store.catalogue.page()
+    }
+    assert talks == {
+        title: [
+            f"# aider chat started at 2026-03-05 {time}",
+            "> Aider v0.86.1  \n> Main model: m  ",
+            f"#### {title}  \n#### now  ",
+            "It returns nothing.\n\n```py\nx = 1\n```",
+            "> Tokens: 3k sent  \n>  \n> ^C again to exit  ",
+        ]
+        for title, time in (("Fix the login", "19:31:54"), ("Add a test", "20:01:02"))
+    }
+
+
+def test_a_history_that_was_one_conversation_goes_on_as_one(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / ".aider.chat.history.md"
+    path.write_text(HISTORY)
+    with monkeypatch.context() as before:
+        # as it was before runs were told apart
+        before.setattr(Aider, "parts", Format.parts)
+        imported(store, path)
+    path.write_text(HISTORY + AGAIN)
+    assert imported(store, path).grown == 1
+    assert [entry.records for entry in store.catalogue.page()] == [10]
+    assert native(store, path) == path.read_bytes()
 
 
 def test_a_folder_of_events_grows_by_files(store: Store, tmp_path: Path) -> None:

@@ -96,6 +96,85 @@ def test_filters_say_where_to_look(store: Store, search: Search) -> None:
             pass
 
 
+def test_filters_of_conversations(store: Store, search: Search) -> None:
+    told: dict[str, dict[str, object]] = {
+        "one": {"title": "Log in", "format": "codex", "branch": "main"},
+        "two": {"title": "Log out", "format": "claude-code", "branch": "fix/login", "parent_session": "s"},
+        "three": {"title": "", "pinned": True, "forked_from": {"context": 1}},
+    }
+    for name, metadata in told.items():
+        context = store.contexts.create(metadata={"project": "p", "name": name, **metadata}).context
+        store.contexts.append_many(context, [Append(said(f"a bolt of {name}"), TYPE)])
+    for _ in range(2):
+        assert searched(search, "title:log").keys() == {"one/1", "two/1"}
+        assert searched(search, 'bolt title:"LOG IN"').keys() == {"one/1"}
+        assert searched(search, "bolt -title:log").keys() == {"three/1"}
+        assert searched(search, "format:c*").keys() == {"one/1", "two/1"}
+        assert searched(search, "bolt format:codex").keys() == {"one/1"}
+        assert searched(search, "branch:fix/*").keys() == {"two/1"}
+        assert searched(search, "is:subagent").keys() == {"two/1"}
+        assert searched(search, "bolt -is:subagent").keys() == {"one/1", "three/1"}
+        assert searched(search, "is:pinned is:fork").keys() == {"three/1"}
+        assert searched(search, "is:archived") == {}
+        assert searched(search, "bolt branch:main OR is:fork").keys() == {"one/1", "three/1"}
+        assert searched(search, "branch:main OR three").keys() == {"one/1", "three/1"}
+        assert searched(search, "one OR two -is:subagent").keys() == {"one/1"}
+        while search.step():
+            pass
+
+
+def test_one_of_several(store: Store, search: Search) -> None:
+    texts = ["a lock\na key", "a key", "a bolt\nand a lock", "nothing"]
+    conversation(store, [*(said(text) for text in texts), called("Read", "c"), returned("a bolt", "c")])
+    for _ in range(2):
+        assert searched(search, "key OR bolt").keys() == {"talk/1", "talk/2", "talk/3", "talk/6"}
+        found = searched(search, "lock key OR bolt")
+        assert {place: len(lines) for place, lines in found.items()} == {"talk/1": 2, "talk/3": 2}
+        assert searched(search, "lock OR nothing key OR nothing").keys() == {"talk/1", "talk/4"}
+        assert searched(search, "/k.y/ OR tool:Read -nothing").keys() == {"talk/1", "talk/2", "talk/5", "talk/6"}
+        assert searched(search, "bolt -lock OR role:tool").keys() == {"talk/6"}
+        assert searched(search, "key OR after:2999").keys() == {"talk/1", "talk/2"}
+        assert searched(search, "key OR lock before:1") == {}
+        while search.step():
+            pass
+
+
+def test_titles_and_labels_are_found(store: Store, search: Search) -> None:
+    made: dict[str, dict[str, object]] = {
+        "set": {"title": 'The "old" lock'},
+        "asked": {"title": "Where is the lock", "naming": {"title": 2}},
+        "gone": {"title": "A lock that is gone", "naming": {"title": 2}},
+        "labelled": {"title": "Other", "labels": ["door", "lock"]},
+        "removed": {"title": "A lock", "trashed_ms": 5},
+    }
+    for name, metadata in made.items():
+        context = store.contexts.create(metadata={"project": "p", "name": name, **metadata}).context
+        store.contexts.append_many(context, [Append(said("Where is the lock" if name == "asked" else "x"), TYPE)])
+
+    def found(query: str) -> list[tuple[str, int | None, list[tuple[int, str]]]]:
+        return [
+            (hit.conversation.name, hit.row and hit.row.number, [(line.number, line.text) for line in hit.lines])
+            for hit in search.run(query)
+        ]
+
+    for _ in range(2):
+        assert found("lock") == [
+            ("labelled", None, [(5, '    "lock"')]),
+            ("set", None, [(2, '  "title": "The \\"old\\" lock",')]),
+            ("asked", 1, [(5, "Where is the lock")]),
+            ("gone", None, [(2, '  "title": "A lock that is gone",')]),
+        ]
+        assert [name for name, *_ in found("old OR door")] == ["labelled", "set"]
+        assert found("lock role:user")[0][0] == "asked"
+        assert found("lock label:door") == [("labelled", None, [(5, '    "lock"')])]
+        assert [name for name, *_ in found("lock -old")] == ["labelled", "asked", "gone"]
+        assert found("title:old") == [("set", 1, [])]
+        assert found("trashed OR labels OR title") == []
+        assert len(list(search.run("lock", 2))) == 2
+        while search.step():
+            pass
+
+
 def test_the_best_comes_first(store: Store, search: Search) -> None:
     records = [
         said("bye by reset"),

@@ -81,17 +81,17 @@ def test_what_might_take_for_ever_is_run_apart_and_ended() -> None:
     apart = Apart("(a+)+$", ignore_case=False, seconds=0.3)
     began = time.monotonic()
     with pytest.raises(UsageError, match="takes too long"):
-        apart.lines(text)
+        apart.find(text)
     assert time.monotonic() - began < 30
     # another text may be searched again
-    assert list(apart.lines("fine a\n\nbaa")) == [0, 2]
+    assert list(apart.find("fine a\n\nbaa")) == [0, 2]
 
 
 @given(EXPRESSIONS, st.lists(TEXTS, max_size=4), st.booleans())
 def test_apart_as_here(pattern: str, texts: list[str], ignore_case: bool) -> None:
     apart = Apart(pattern, ignore_case=ignore_case)
     for text in texts:
-        assert list(apart.lines(text)) == Pattern(pattern, ignore_case=ignore_case).lines(text)
+        assert list(apart.find(text)) == Pattern(pattern, ignore_case=ignore_case).lines(text)
 
 
 def test_no_expression_at_all() -> None:
