@@ -41,6 +41,7 @@ _GROUPS = {
         "import": ("import_", "Import sessions of AI tools."),
         "watch": ("watch", "Keep importing your sessions as they grow."),
         "export": ("export", "Write conversations as files, in any format."),
+        "share": ("share", "Write one file for others to read, without secrets."),
         "context": ("show", "Print the messages to send to a model."),
     },
     "Change": {

@@ -255,3 +255,31 @@ def exported_names(holder: Holder, conversation_id: int, format_name: str) -> li
         os.fsencode(name)
         for name in names(holder.store, holder.store.library.conversation(conversation_id), format_name)
     ]
+
+
+class Shared(Struct, frozen=True):
+    """What was taken out of a shared file, or is in it unseen; and what a file of its form does not say."""
+
+    taken: list[Loss]
+    lost: list[Loss]
+
+
+@OPERATIONS.telling(490)
+def share(
+    holder: Holder,
+    emit: Emit[bytes],
+    conversation_id: int,
+    format_name: str,
+    first: int = 1,
+    last: int = 0,
+    replace: tuple[tuple[str, str], ...] = (),
+    paths: bool = True,
+    home: str = "",
+    images: bool = True,
+) -> Shared:
+    """Hand out, in pieces, one file for others to read, of the events ``first`` to ``last`` (0: the last of all)."""
+    from store.redaction.sharing import Private, share
+
+    conversation = holder.store.library.conversation(conversation_id)
+    private = Private(replace, paths, home, images)
+    return Shared(*share(holder.store, conversation, format_name, private, emit, first, last))

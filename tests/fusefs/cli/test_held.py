@@ -55,6 +55,7 @@ SAME = [
     ["diff", "1@1", "1"],
     ["diff", "1", "nosuch"],
     ["context", "1"],
+    ["share", "1@1-2", "-o", "out/shared.md"],
     ["prune", "--older-than", "9999d", "--yes"],
     ["gc", "--dry-run"],
     ["seal", "--dry-run"],
