@@ -23,6 +23,7 @@ _GROUPS = {
         "stats": ("stats", "Show what the store holds and what answers cost."),
     },
     "Find": {
+        "browse": ("browse", "Look through everything on the terminal."),
         "search": ("search", "Search all conversations."),
         "grep": ("search", "Print the lines that match a pattern."),
         "where": ("where", "List the events that hold a content, a file or a URI."),

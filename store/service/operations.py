@@ -134,6 +134,19 @@ def list_conversations(holder: Holder, project: str = "") -> Iterator[list[Conve
             yield [line_of(holder, conversation) for conversation in page]
 
 
+@OPERATIONS.pages(491)
+def latest(
+    holder: Holder, words: tuple[str, ...] = (), limit: int = 100, skipped: int = 0
+) -> Iterator[list[ConversationLine]]:
+    """List up to ``limit`` conversations with all ``words`` in title, project or name, the last changed first.
+
+    The first ``skipped`` of them are left out.
+    """
+    library = holder.store.library
+    found = library.catalogue.matching(words, limit, skipped)
+    yield [line_of(holder, library.conversation(entry.id)) for entry in found]
+
+
 @OPERATIONS.call(259)
 def find_conversation(holder: Holder, name: str) -> ConversationLine:
     """Find a conversation by ``PROJECT/NAME``, a name that stands in one project only, or an id."""
