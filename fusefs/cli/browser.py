@@ -28,8 +28,8 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
-from fusefs.cli.browse import LISTED, PROMPT, Source, clipped, row_of
 from fusefs.cli.main import COMMANDS, explain
+from fusefs.cli.source import LISTED, PROMPT, Source, clipped, row_of
 from store import visible
 from store.service.operations import ConversationLine
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fusefs.cli.browse import Source
 from fusefs.cli.main import COMMANDS, main
+from fusefs.cli.source import Source
 from tests.fusefs.cli.mounted import mounted_if, user_on_disk
 from tests.fusefs.cli.user import User, serving
 from tests.fusefs.tree.mounting import until
