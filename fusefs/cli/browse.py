@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from store.service.operations import ConversationLine
 
 
-@click.command(short_help="Look through the conversations on the terminal.")
+@click.command(short_help="Look through everything on the terminal.")
 @click.argument("query", nargs=-1)
 @click.pass_obj
 def browse(store: Path | None, query: tuple[str, ...]) -> None:
