@@ -76,7 +76,8 @@ def share(
         raise UsageError(f"{conversation.name} has no event from {first} to {last or 'its end'}")
     copy.prepare()
     losses = Losses()
-    job = ExportJob(store, copy.head(conversation, events), Stage(None), losses, first, last, copy.change)
+    told = copy.head(conversation, events)
+    job = ExportJob(store, told, Stage(None), losses, first=first, last=last, change=copy.change)
     for piece in FORMS[form](job):
         # once more, whatever it was drawn from
         write(copy.secrets.removed(piece))

@@ -204,7 +204,7 @@ def test_a_conversation_is_resumed_in_its_tool(shop: User) -> None:
     shop.run("import")
     terminal = Terminal(shop, "mower", PATH=f"{program.parent}:{os.environ['PATH']}")
     try:
-        terminal.sees("Oil the mower", "r resume")
+        terminal.sees("1 user: Oil the mower", "r resume")
         terminal.press("r")
         terminal.until((shop.home / "resumed").exists)
     finally:
