@@ -155,6 +155,9 @@ class _Copy:
                 rf"(?<=[/\\]){re.escape(owner)}(?![\w.@+-])|(?:(?<=-home-)|(?<=-Users-)){dashed}(?![A-Za-z0-9])"
             )
             self._rules.append(self._replacing(named, _USER, f"path with the name of {owner} → {_USER}"))
+            elsewhere = re.compile(rf"(?<!\w){re.escape(owner)}(?!\w)")
+            # a name may be a word, too: whoever shares it decides
+            self._rules.append(self._replacing(elsewhere, owner, f"mention of {owner} elsewhere: kept"))
 
     def head(self, conversation: Conversation, events: int) -> Conversation:
         """Return a conversation for the head of a file that has so many events."""

@@ -95,6 +95,19 @@ def test_paths_are_kept_if_asked(store: Store, talk: Conversation) -> None:
     assert not any("→ ~" in loss.what or "→ user" in loss.what for loss in taken)
 
 
+def test_names_that_are_no_part_of_a_path_are_kept_and_said(store: Store, tmp_path: Path) -> None:
+    talk = Talk(tmp_path)
+    talk.user("ada wrote /home/ada/x")
+    conversation = talk.bring(store)
+    text, taken = shared(store, conversation)
+    assert "ada wrote ~/x" in text
+    assert any("of ada elsewhere: kept (event 1)" in loss.line() for loss in taken)
+    text, taken = shared(store, conversation, replace=(("ada wrote", "A. wrote"),))
+    assert "A. wrote ~/x" in text
+    # the name of the conversation has it still
+    assert not any("elsewhere" in loss.what and loss.events for loss in taken)
+
+
 def test_a_secret_is_found_in_any_spelling(store: Store, tmp_path: Path) -> None:
     talk = Talk(tmp_path)
     talk.says(f"The key is {GITHUB}.")
