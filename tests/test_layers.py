@@ -55,7 +55,7 @@ ALLOWED = {
     "trio": ("store.service", "fusefs"),
     "pyfuse3": ("fusefs",),
     "mcp": ("fusefs.cli.mcp",),
-    "textual": ("fusefs.cli.browser",),
+    "textual": ("fusefs.cli.browser", "fusefs.cli.panes"),
     "click": ("fusefs.cli",),
     "rich": ("fusefs.cli",),
     "platformdirs": ("fusefs.cli",),
