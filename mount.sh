@@ -135,7 +135,7 @@ is_ready() {
 
 # What is in a venv that works is kept: building pyfuse3 takes a while.
 fill_venv() {
-    local clear=$1 python=$2 extra='[http,mcp]'
+    local clear=$1 python=$2 extra='[browse,http,mcp]'
     [ "$dev" = 0 ] || extra='[dev]'
     if [ -n "$clear" ] || ! is_new_enough "$venv/bin/python"; then
         rm -f "$venv/.convfs" "$venv/.convfs-dev"

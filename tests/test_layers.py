@@ -60,6 +60,7 @@ ALLOWED = {
     "mcp": ("fusefs.cli.mcp",),
     "hypercorn": ("store.web.server",),
     "starlette": ("store.web.app",),
+    "textual": ("fusefs.cli.browser", "fusefs.cli.panes"),
     "click": ("fusefs.cli",),
     "rich": ("fusefs.cli",),
     "platformdirs": ("fusefs.cli",),

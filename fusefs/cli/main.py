@@ -25,6 +25,7 @@ _GROUPS = {
         "stats": ("stats", "Show what the store holds and what answers cost."),
     },
     "Find": {
+        "browse": ("browse", "Look through everything on the terminal."),
         "search": ("search", "Search all conversations."),
         "grep": ("search", "Print the lines that match a pattern."),
         "blame": ("blame", "Say which request wrote each line of a file."),
@@ -45,6 +46,7 @@ _GROUPS = {
         "watch": ("watch", "Keep importing your sessions as they grow."),
         "resume": ("resume", "Go on with a conversation in its tool, or in another one."),
         "export": ("export", "Write conversations as files, in any format."),
+        "share": ("share", "Write one file for others to read, without secrets."),
         "context": ("show", "Print the messages to send to a model."),
     },
     "Change": {

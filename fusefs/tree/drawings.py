@@ -25,7 +25,6 @@ from fusefs.tree.projects import ProjectDirectory, ProjectsDirectory
 from fusefs.tree.tree import Tree
 from fusefs.tree.waiting import Later, Work
 from store.errors import NotFound
-from store.exporting.event_json import shown_events
 from store.exporting.html.index import index
 from store.exporting.html.page import page, too_large
 from store.filenames import shown_name
@@ -174,7 +173,7 @@ def page_drawing(drawings: Drawings, ino: int, view_id: int) -> DrawnFile:
         rows = store.records.rows(conversation.head) if conversation.head else ()
         if sum(row.payload_size for row in rows) > _LARGEST_PAGE:
             return too_large(conversation, f"../{INDEX}")
-        return b"".join(page(store, conversation, shown_events(store, conversation), f"../{INDEX}"))
+        return b"".join(page(store, conversation, f"../{INDEX}"))
 
     return DrawnFile(drawings, ino, draw, conversation)
 

@@ -43,12 +43,12 @@ def shown_events(store: Store, conversation: Conversation, first: int = 1, last:
 
 def told_events(job: ExportJob) -> Iterator[_Shown]:
     """Yield the same for a conversation being exported, and record what they leave out as lost."""
-    for row, event in shown_events(job.store, job.conversation):
+    for row, event in shown_events(job.store, job.conversation, job.first, job.last):
         if isinstance(event, ConvfsError):
             job.losses.add(DAMAGED, row.number)
         elif row.payload_size > LARGEST_VIEWED:
             job.losses.add(TOO_LARGE, row.number)
-        yield row, event
+        yield (row, event) if job.change is None or isinstance(event, ConvfsError) else job.change(row, event)
 
 
 def document(head: object, events: Iterable[_Shown]) -> Iterator[str]:

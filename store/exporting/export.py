@@ -12,7 +12,7 @@ from store.events.event import Block
 from store.exporting.aider import Aider
 from store.exporting.dialogue import Loss, Losses
 from store.exporting.event_json import json_file, json_lines, told_events
-from store.exporting.html.page import page
+from store.exporting.html.page import page_file
 from store.exporting.jp import Jp
 from store.exporting.messages import anthropic_file, openai_file
 from store.exporting.opencode import Opencode
@@ -54,7 +54,7 @@ TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
         Markdown(),
-        OneFile("html", ".html", lambda job: page(job.store, job.conversation, told_events(job))),
+        OneFile("html", ".html", page_file),
         OneFile("json", ".json", json_file),
         OneFile("jsonl", ".jsonl", json_lines),
         OneFile("openai", ".openai.json", openai_file),

@@ -7,7 +7,8 @@ from typing import Protocol
 from msgspec import Struct
 
 from store.disk.beneath import Beneath
-from store.events.conversation import Conversation
+from store.events.conversation import Conversation, EventRow
+from store.events.event import Event
 from store.exporting.dialogue import Losses
 from store.filenames import shown_name
 from store.store import Store
@@ -59,8 +60,14 @@ class Stage:
             self._written(len(piece))
 
 
+Change = Callable[[EventRow, Event], tuple[EventRow, Event]]
+
+
 class ExportJob(Struct, frozen=True):
-    """The export of one conversation."""
+    """The export of one conversation, or of its events ``first`` to ``last`` (0: the last of all).
+
+    ``change`` returns what is told instead of an event; None: each is told as it is.
+    """
 
     store: Store
     conversation: Conversation
@@ -68,6 +75,9 @@ class ExportJob(Struct, frozen=True):
     losses: Losses
     copy: str = ""
     """Where this is not "", the session gets an id of its own, which follows from this."""
+    first: int = 1
+    last: int = 0
+    change: Change | None = None
 
 
 class Target(Protocol):

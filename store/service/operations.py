@@ -135,6 +135,19 @@ def list_conversations(holder: Holder, project: str = "") -> Iterator[list[Conve
             yield [line_of(holder, conversation) for conversation in page]
 
 
+@OPERATIONS.pages(491)
+def latest(
+    holder: Holder, words: tuple[str, ...] = (), limit: int = 100, skipped: int = 0
+) -> Iterator[list[ConversationLine]]:
+    """List up to ``limit`` conversations with all ``words`` in title, project or name, the last changed first.
+
+    The first ``skipped`` of them are left out.
+    """
+    library = holder.store.library
+    found = library.catalogue.matching(words, limit, skipped)
+    yield [line_of(holder, library.conversation(entry.id)) for entry in found]
+
+
 @OPERATIONS.call(259)
 def find_conversation(holder: Holder, name: str) -> ConversationLine:
     """Find a conversation by ``PROJECT/NAME``, a name that stands in one project only, or an id."""
@@ -273,3 +286,31 @@ def exported_names(holder: Holder, conversation_id: int, format_name: str) -> li
         os.fsencode(name)
         for name in names(holder.store, holder.store.library.conversation(conversation_id), format_name)
     ]
+
+
+class Shared(Struct, frozen=True):
+    """What was taken out of a shared file, or is in it unseen; and what a file of its form does not say."""
+
+    taken: list[Loss]
+    lost: list[Loss]
+
+
+@OPERATIONS.telling(490)
+def share(
+    holder: Holder,
+    emit: Emit[bytes],
+    conversation_id: int,
+    format_name: str,
+    first: int = 1,
+    last: int = 0,
+    replace: tuple[tuple[str, str], ...] = (),
+    paths: bool = True,
+    home: str = "",
+    images: bool = True,
+) -> Shared:
+    """Hand out, in pieces, one file for others to read, of the events ``first`` to ``last`` (0: the last of all)."""
+    from store.redaction.sharing import Private, share
+
+    conversation = holder.store.library.conversation(conversation_id)
+    private = Private(replace, paths, home, images)
+    return Shared(*share(holder.store, conversation, format_name, private, emit, first, last))

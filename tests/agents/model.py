@@ -24,10 +24,11 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Call:
-    """A tool that the model asks for."""
+    """A tool that the model asks for; ``namespace`` is where Codex has the tools of a server."""
 
     name: str
     arguments: Json
+    namespace: str = ""
 
 
 @dataclass(frozen=True)
@@ -318,6 +319,8 @@ class _Responses(_Protocol):
     def _item(self, step: Step, own: str) -> Json:
         if isinstance(step, Call):
             said = {"name": step.name, "arguments": json.dumps(step.arguments)}
+            if step.namespace:
+                said["namespace"] = step.namespace
             return {"type": "function_call", "id": f"fc_{own}", "call_id": f"call_{own}", "status": "completed", **said}
         content = [{"type": "output_text", "text": _text(step), "annotations": []}]
         return {

@@ -8,10 +8,12 @@ from store import visible
 from store.errors import ConvfsError
 from store.events.conversation import Conversation, EventRow
 from store.events.event import Block, Event, Kind, utf8
+from store.exporting.event_json import shown_events, told_events
 from store.exporting.html.cards import Card, binary, captioned, pre
 from store.exporting.html.frame import PAGE_STYLE, THEMES, head
 from store.exporting.html.text import Ink, clean, html_of, language_of
 from store.exporting.steps import OF_THE_MODEL, Requests, Spoken, Step, spoken_by
+from store.exporting.target import Change, ExportJob
 from store.formats.core.times import iso, local
 from store.store import Store
 from store.worktree.worktree import Changed, Seen, Worktree
@@ -25,9 +27,21 @@ _MOST_WAITING = 64
 Shown = Iterable[tuple[EventRow, Event | ConvfsError]]
 
 
-def page(store: Store, conversation: Conversation, events: Shown, index: str = "") -> Iterator[bytes]:
-    """Yield the pieces of the page of a conversation; ``index`` is the address of a list of all, if there is one."""
+def page_file(job: ExportJob) -> Iterator[bytes]:
+    """Yield the pieces of the page of a conversation that is exported."""
+    asked = _requests(job.store, job.conversation, job.first, job.last, job.change)
+    return _page(job.conversation, list(asked), told_events(job))
+
+
+def page(store: Store, conversation: Conversation, index: str) -> Iterator[bytes]:
+    """Yield the pieces of the page of a conversation; ``index`` is the address of a list of all."""
     requests = list(_requests(store, conversation))
+    return _page(conversation, requests, shown_events(store, conversation), index)
+
+
+def _page(
+    conversation: Conversation, requests: list[tuple[int, str]], events: Shown, index: str = ""
+) -> Iterator[bytes]:
     cwd = conversation.metadata.get("cwd")
     yield utf8(_opening(conversation, requests, index))
     flow = _Flow({number for number, _text in requests}, cwd if isinstance(cwd, str) else "")
@@ -55,10 +69,15 @@ def _opening(conversation: Conversation, requests: list[tuple[int, str]], index:
     return f'{title}{_navigation(requests, index)}<main id="main">\n'
 
 
-def _requests(store: Store, conversation: Conversation) -> Iterator[tuple[int, str]]:
-    """Yield the requests of a conversation: the number of the event, and how its text begins."""
-    rows = [*store.records.rows(conversation.head)] if conversation.head else []
-    asked = {row.number: event for row, event in store.viewer.events([row for row in rows if row.kind is Kind.USER])}
+def _requests(
+    store: Store, conversation: Conversation, first: int = 1, last: int = 0, change: Change | None = None
+) -> Iterator[tuple[int, str]]:
+    """Yield the requests of a conversation, as they are told: the number of the event, and how its text begins."""
+    rows = [*store.records.rows(conversation.head)[first - 1 : last or None]] if conversation.head else []
+    asked = {
+        row.number: event if change is None or isinstance(event, ConvfsError) else change(row, event)[1]
+        for row, event in store.viewer.events([row for row in rows if row.kind is Kind.USER])
+    }
     requests = Requests()
     texts: dict[int, str] = {}
     for row in rows:

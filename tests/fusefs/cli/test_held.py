@@ -60,6 +60,7 @@ SAME = [
     ["diff", "1@1", "1"],
     ["diff", "1", "nosuch"],
     ["context", "1"],
+    ["share", "1@1-2", "-o", "out/shared.md"],
     ["prune", "--older-than", "9999d", "--yes"],
     ["gc", "--dry-run"],
     ["seal", "--dry-run"],
@@ -75,7 +76,7 @@ ALONE = [["fsck"], ["reindex"], ["serve"], ["mount", "elsewhere"]]
 ABOUT = [["doctor"], ["stats", "--json"]]
 """What says who holds it."""
 
-ELSEWHERE = {"watch", "install-service", "completion", "install-skill", "mcp"}
+ELSEWHERE = {"watch", "install-service", "completion", "install-skill", "mcp", "browse"}
 """What goes on until it is told to end, and what needs no store: these have tests of their own."""
 
 
