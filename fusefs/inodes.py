@@ -60,6 +60,8 @@ class Place(IntEnum):
     CONTEXT = 16
     FAMILY = 17
     CHANGES = 18
+    SUBAGENTS = 19
+    TRANSCRIPTS = 20
 
 
 def base(space: Space, view: int) -> int:

@@ -195,7 +195,8 @@ class Settings(Struct, frozen=True):
     mount looks for a next request before it sleeps (0: not at all); costs a little processor time, saves waking up.
     ``edits``: what an edit of records in their places appends: them and all after them (``branch``), or a patch
     (``overlay``). ``canonical_json``: payloads in JSON that are appended are stored in their canonical form, not as
-    they were spelled; what is imported stays as it is. ``conversation``, ``tools`` (by a tool's name), ``retention``,
+    they were spelled; what is imported stays as it is. ``list_all``: listings show warm-ups of tools, and sessions in
+    which nobody speaks, among the conversations. ``conversation``, ``tools`` (by a tool's name), ``retention``,
     ``sealing``, ``gc`` and ``prices`` (by a model's) are sections.
     """
 
@@ -205,6 +206,7 @@ class Settings(Struct, frozen=True):
     poll_microseconds: int = 50
     edits: Literal["branch", "overlay"] = "branch"
     canonical_json: bool = False
+    list_all: bool = False
     conversation: ConversationSettings = ConversationSettings()
     tools: dict[str, ToolSettings] = {}
     retention: Retention = Retention()

@@ -37,6 +37,7 @@ _KEPT_FOR_PROGRAMS = frozenset(
         "main",
         "naming",
         "native_gone",
+        "own_place",
         "own_title",
         "part",
         "sidecars",

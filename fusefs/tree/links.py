@@ -1,49 +1,33 @@
 """``by-date/``, ``by-label/`` and ``recent/``: symbolic links into ``conversations/``."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Generic, TypeVar
 
 from fusefs import inodes
 from fusefs.inodes import Place, Space
 from fusefs.tree.node import LONG, SHORT, Attributes, Item, Link, Listing
-from fusefs.tree.paths import CONVERSATIONS, shown_distinct
+from fusefs.tree.paths import Paths, shown_distinct
 from fusefs.tree.tree import FixedPath, Tree
 from fusefs.tree.view_node import BranchesDirectory, FixedDirectory
+from store.conversations.places import distinct
 from store.events.conversation import Conversation
-from store.filenames import Named, safe_name, shown_name, unique
+from store.filenames import Named
 from store.index.catalogue import Called, ContextEntry
 
 RECENT_COUNT = 50
 """The number of conversations in ``recent/``."""
-
-_NAME_LIMIT = 230
 
 N = TypeVar("N", bound=Named)
 
 _DEPTHS_AND_TIMEOUTS = {Place.DAY_LINK: (4, LONG), Place.LABEL_LINK: (2, 0.0), Place.RECENT_LINK: (1, SHORT)}
 
 
-def link_names(conversations: Iterable[N]) -> dict[str, N]:
-    """Return the conversations by the names of their links, oldest id first.
-
-    A link is called as its conversation; a name that another project's conversation has already is followed by ``@``
-    and the project.
-    """
-    names: dict[str, N] = {}
-    for conversation in sorted(conversations, key=lambda conversation: conversation.id):
-        name = shown_name(conversation)
-        if name in names:
-            name = unique(safe_name(f"{name}@{conversation.project}", limit=_NAME_LIMIT), names)
-        names[name] = conversation
-    return names
-
-
 def make_link(tree: Tree, place: Place, conversation: Conversation | ContextEntry) -> Link:
     """Return the link of a conversation in one of the directories here."""
     depth, timeout = _DEPTHS_AND_TIMEOUTS[place]
     ino = inodes.base(Space.PLACE, tree.view_id(conversation.id)) + place
-    target = f"{'../' * depth}{CONVERSATIONS}/{tree.project_name(conversation.project)}/{shown_name(conversation)}"
+    target = "../" * depth + Paths(tree.store).conversation(conversation)
     # one link stands in the directories of all labels
     is_label = place is Place.LABEL_LINK
     links = len(conversation.labels) if is_label else 1
@@ -73,9 +57,10 @@ class LinksDirectory(FixedDirectory, Listing, Generic[N]):
 
     def items(self) -> Mapping[str, Item]:
         if self._items_of != self.tree.changes:
-            self._names = link_names(self._conversations())
+            self._names = distinct(self._conversations())
             self._items = {name: self._item(conversation) for name, conversation in self._names.items()}
-            self._items_of = self.tree.changes
+            # what is not measured yet may turn out to be left out
+            self._items_of = -1 if self.tree.store.catalogue.unmeasured() else self.tree.changes
         return self._items
 
     def _item(self, conversation: N) -> Item:

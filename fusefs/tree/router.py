@@ -34,8 +34,10 @@ _FIXED: Mapping[tuple[str, int], Callable[[Tree, int, FixedPath], Node]] = {
     (paths.RECENT, 0): links.RecentDirectory,
     (paths.CONVERSATIONS, 0): projects.ProjectsDirectory,
     (paths.CONVERSATIONS, 1): projects.ProjectDirectory,
+    (paths.CONVERSATIONS, 2): projects.AsideDirectory,
     (paths.TRANSCRIPTS, 0): projects.ProjectsDirectory,
     (paths.TRANSCRIPTS, 1): projects.TranscriptsDirectory,
+    (paths.TRANSCRIPTS, 2): projects.AsideTranscripts,
     (paths.BY_LABEL, 0): links.LabelsDirectory,
     (paths.BY_LABEL, 1): links.LabelDirectory,
     (paths.BY_DATE, 0): links.DatesDirectory,
@@ -69,6 +71,8 @@ _PLACES: Mapping[int, Callable[[Tree, int, int], Node]] = {
     Place.NATIVE: SessionFile,
     Place.CHANGES: ChangesFile,
     Place.CONTEXT: ContextFile,
+    Place.SUBAGENTS: projects.SubagentsDirectory,
+    Place.TRANSCRIPTS: projects.SubagentTranscripts,
 }
 """Nodes that there are once in every view, but for links and drawings."""
 

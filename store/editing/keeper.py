@@ -1,7 +1,7 @@
 """Keeping conversations in order: making and forking them, their names, titles and labels, the trash."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -10,7 +10,7 @@ import msgspec
 from store.commit.request import ContextHead, Request
 from store.conversations import branch
 from store.errors import NotFound, UsageError
-from store.events.conversation import CALLED, NAMING, called_before, labels_of, outputs_of
+from store.events.conversation import CALLED, NAMING, OWN_PLACE, called_before, labels_of, outputs_of
 from store.ids import now_ms, tip_of
 from store.index.catalogue import ContextEntry
 from store.settings import OVERRIDING, Rules, overridden
@@ -75,15 +75,19 @@ class Keeper:
             metadata["imported_head"] = turn
         return self._make(project, name, metadata, tip_of(turn, head.patch), "fork")
 
-    def rename(self, context: int, project: str, name: str) -> None:
-        """Give a conversation another name, or move it to another project."""
+    def rename(self, context: int, project: str, name: str, *, own_place: bool | None = None) -> None:
+        """Give a conversation another name, or move it to another project.
+
+        ``own_place`` takes a subagent's out of the one that started it, or puts it back there (False).
+        """
         entry = self._entry(context)
         if "trashed_ms" in entry.metadata:
             raise UsageError(f"{name} cannot be the name of what is in the trash: bring it back first")
         _check_name(project)
         _check_name(name)
-        if (entry.project, entry.name) != (project, name):
-            self._set(context, {"project": project, "name": name, NAMING: None}, (project, name))
+        changes: dict[str, object] = {"project": project, "name": name, **_placed(entry.metadata, own_place)}
+        if NAMING in entry.metadata or any(entry.metadata.get(key) != value for key, value in changes.items()):
+            self._set(context, changes | {NAMING: None}, (project, name))
 
     def forget_name(self, context: int, project: str, name: str) -> None:
         """Remove a former name of a conversation, so that it is no longer found by it."""
@@ -131,20 +135,36 @@ class Keeper:
     def remove(self, context: int) -> None:
         """Move a conversation to the trash: it disappears from listings, and its name is free."""
         if "trashed_ms" not in self._entry(context).metadata:
-            self._set(context, {"trashed_ms": now_ms()})
+            self._set_all([*self._inside(context), context], {"trashed_ms": now_ms()})
 
-    def bring_back(self, context: int, *, project: str = "", name: str = "") -> None:
-        """Restore a conversation from the trash, exactly as it was, or under another name if one is given."""
+    def bring_back(self, context: int, *, project: str = "", name: str = "", own_place: bool | None = None) -> None:
+        """Restore a conversation from the trash, exactly as it was, or under another name if one is given.
+
+        Subagents' that are in it there come along; ``own_place`` is as of :meth:`rename`.
+        """
         metadata = self._entry(context).metadata
         if "trashed_ms" not in metadata:
             return
-        changes: dict[str, object] = {"trashed_ms": None}
+        inside = self._inside(context)
+        changes: dict[str, object] = {"trashed_ms": None, **_placed(metadata, own_place)}
         for key, value in (("project", project), ("name", name)):
             if value:
                 _check_name(value)
                 changes |= {key: value, NAMING: None}
         whole = {**metadata, **changes}
         self._set(context, changes, (str(whole.get("project", "")), str(whole.get("name", ""))))
+        self._set_all(inside, {"trashed_ms": None})
+
+    def _inside(self, context: int) -> list[int]:
+        """Return the conversations of subagents in one, and of those in these, innermost first."""
+        found = [entry.id for entry in self._store.catalogue.subagents(context)]
+        return [*(inner for one in found for inner in self._inside(one)), *found]
+
+    def _set_all(self, contexts: Sequence[int], changes: dict[str, object]) -> None:
+        requests = [Request(context, changes=msgspec.json.encode(changes)) for context in contexts]
+        self._store.writer.submit_all(requests)
+        for error in (request.error for request in requests if request.error is not None):
+            raise error
 
     def _entry(self, context: int) -> ContextEntry:
         return self._store.catalogue.entry(context)
@@ -162,6 +182,11 @@ class Keeper:
 
     def _set(self, context: int, changes: dict[str, object], name: tuple[str, str] | None = None) -> None:
         self._store.writer.submit(Request(context, changes=msgspec.json.encode(changes), name=name))
+
+
+def _placed(metadata: Mapping[str, object], own_place: bool | None) -> dict[str, object]:
+    """Return the change to the metadata of a subagent's conversation that a person puts somewhere; None: nowhere."""
+    return {} if own_place is None or "parent_session" not in metadata else {OWN_PLACE: own_place or None}
 
 
 def _check_name(name: str) -> None:

@@ -96,6 +96,9 @@ NAMING = "naming"
 It has a number for each part of the name; it is absent once somebody has named the conversation.
 """
 
+OWN_PLACE = "own_place"
+"""The key of metadata for a subagent's conversation that a person has taken out of the one that started it."""
+
 CALLED = "called"
 """The key of metadata for the earlier projects and names of a conversation, before its session had better ones."""
 

@@ -129,11 +129,13 @@ _MANY_A_SECOND = 2000
 
 @contextmanager
 def measuring(store: Store) -> Iterator[None]:
-    """Measure new records of ``store`` while the block runs."""
+    """Measure new records of ``store`` while the block runs; first those that tell which conversations are listed."""
     if store.viewer.renderer is None:
         yield
         return
     changed = _Changed()
+    for context in store.catalogue.unmeasured():
+        changed.put(context)
     with _following(store, "measuring", changed, partial(_measure, store, changed)):
         yield
 
