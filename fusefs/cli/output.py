@@ -90,6 +90,16 @@ def write_text(text: str) -> None:
     sys.stdout.write(visible.lines(text) if sys.stdout.isatty() else text)
 
 
+def local_time(time: str) -> str:
+    """Return a time in UTC, in ISO 8601, as the clocks of this machine showed it: ``2026-03-05 20:31:54``."""
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(time).astimezone().isoformat(" ", "seconds")[:19]
+    except (ValueError, OverflowError):
+        return time[:19].replace("T", " ")
+
+
 def columns(text: str) -> int:
     """Return the width of ``text`` on a terminal, in columns."""
     if text.isascii():

@@ -16,6 +16,7 @@ states stay in `.versions/`: nothing you do here loses a conversation.
         metadata.json               title, labels, times, sizes, source
         forks/                      links to the conversations that branched off this one
         artifacts/0.bash.log        full outputs of tools; agents/0-Explore.md has those of agents
+        subagents/NAME/             conversations of subagents that it started; their transcripts: transcripts/.../NAME/
     transcripts/PROJECT/NAME.md     the same conversation as one Markdown file
     by-date/2026/03/05/             links to the conversations that began on that day (UTC)
     by-label/LABEL/                 links to the conversations with that label

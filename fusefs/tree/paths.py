@@ -55,6 +55,8 @@ BY_RESOURCE = "by-resource"
 RECENT = "recent"
 SEARCH = "search"
 README = "README.md"
+IGNORE = ".ignore"
+"""Tells ripgrep and others which hidden directories to search."""
 CONTROL = ".convfs"
 TOP = (README, BY_DATE, BY_LABEL, CONVERSATIONS, IMPORT, RECENT, SEARCH, TRANSCRIPTS)
 """The names in the root, as they are listed; all but the first are of directories."""

@@ -19,12 +19,14 @@ from fusefs.tree.resources import ResourceDirectory, ResourceFile
 from fusefs.tree.tree import FixedPath, Tree
 from fusefs.tree.view import Folder
 from fusefs.tree.view_node import ViewNode
+from store.conversations.places import ASIDE
 from store.errors import NotFound
 from store.filenames import shown_name
 from store.ids import Hash
 from store.paths import SETTINGS
 
-_README = readme.README.encode()
+_TEXTS = {paths.README: readme.README.encode(), paths.IGNORE: f"!{ASIDE}/\n".encode()}
+"""The files in the root that always say the same."""
 
 HELD_BY = "held_by"
 """The extended attribute that lists the other holders of a file's contents. It is not listed: it costs work."""
@@ -172,8 +174,8 @@ class Router:
         if (make := _FIXED.get((path[0], len(path) - 1))) is not None:
             return make(tree, ino, path)
         match path:
-            case (top,) if top == paths.README:
-                return DerivedFile(ino, lambda: (len(_README), tree.mounted_ms), lambda: Bytes(_README), direct=False)
+            case (top,) if (text := _TEXTS.get(top)) is not None:
+                return DerivedFile(ino, lambda: (len(text), tree.mounted_ms), lambda: Bytes(text), direct=False)
             case (top, *_) if top == paths.BY_RESOURCE:
                 return search.ResourcesDirectory(tree, ino, path, self._resources)
             case (top, name, *below) if top == paths.SEARCH and (query := search.query_of(name)) is not None:

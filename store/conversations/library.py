@@ -139,11 +139,15 @@ class Library:
         """
         return self._complete(self.catalogue.page(project, after=after, limit=limit, among=among))
 
-    def nested(self, conversation: Conversation) -> Iterator[Conversation]:
-        """Yield a conversation, and those of its subagents, each followed by those that it started itself."""
+    def nested(self, conversation: Conversation, *, every: bool) -> Iterator[Conversation]:
+        """Yield a conversation, and those of its subagents, each followed by those that it started itself.
+
+        Unless ``every``, without what listings leave out.
+        """
         yield conversation
         for subagent in self._complete(self.catalogue.subagents(conversation.id)):
-            yield from self.nested(subagent)
+            if every or not self.catalogue.place(subagent.id)[1]:
+                yield from self.nested(subagent, every=every)
 
     def find(self, project: str, name: str) -> Conversation | None:
         """Return the conversation ``project/name``, or the one that was called so before its session told better."""

@@ -240,13 +240,13 @@ class Catalogue:
         return "FALSE" if self._list_all and among is Among.BESIDE else among
 
     def place(self, context_id: int) -> tuple[int, bool]:
-        """Return the conversation that one is in, 0 for none, and whether it is beside those that listings show."""
+        """Return the conversation that one is in, 0 for none, and whether listings leave it out wherever it is."""
         rows = self._rows("asides", "context = ?", context_id)
         if not rows:
             return 0, False
         _context, parent, kind = rows[0]
-        beside = f"SELECT 1 FROM contexts WHERE id = ? AND {self._chosen(Among.BESIDE)}"
-        return parent, kind != 0 and self._one(beside, (context_id,)) is not None
+        quiet = f"SELECT 1 FROM asides JOIN contexts ON id = context WHERE id = ? AND {_QUIET}"
+        return parent, kind != 0 and not self._list_all and self._one(quiet, (context_id,)) is not None
 
     def subagents(self, context_id: int) -> list[ContextEntry]:
         """Return the conversations of subagents that are in another, oldest first."""

@@ -51,14 +51,17 @@ class ConversationLine(Struct, frozen=True):
     labels: list[str]
     pinned: bool
     archived: bool
-    parent: int = 0
-    """The conversation that a subagent's is in."""
+
+
+class NestedLine(ConversationLine, frozen=True):
+    """A conversation, and the one that it is in if it is a subagent's (0: none)."""
+
+    parent: int
 
 
 def line_of(holder: Holder, conversation: Conversation) -> ConversationLine:
     """Return a conversation as ``ls`` shows it; its path is absolute where the holder mounts the store."""
-    catalogue = holder.store.catalogue
-    inside = "/".join(("conversations", *Places(catalogue).of(conversation)))
+    inside = "/".join(("conversations", *Places(holder.store.catalogue).of(conversation)))
     return ConversationLine(
         id=conversation.id,
         name=conversation.name,
@@ -73,7 +76,6 @@ def line_of(holder: Holder, conversation: Conversation) -> ConversationLine:
         labels=conversation.labels,
         pinned=conversation.metadata.get("pinned") is True,
         archived=conversation.metadata.get("archived") is True,
-        parent=catalogue.place(conversation.id)[0],
     )
 
 
@@ -136,15 +138,22 @@ def list_conversations(holder: Holder, project: str = "") -> Iterator[list[Conve
             yield [line_of(holder, conversation) for conversation in page]
 
 
-@OPERATIONS.pages(430)
-def list_nested(holder: Holder, project: str = "", every: bool = False) -> Iterator[list[ConversationLine]]:
+@OPERATIONS.pages(289)
+def list_nested(holder: Holder, project: str = "", every: bool = False) -> Iterator[list[NestedLine]]:
     """List conversations, each followed by those of its subagents; ``every``: also what listings leave out."""
     library = holder.store.library
     among = Among.ALL if every else Among.LISTED
+    for context in library.catalogue.unmeasured():
+        # that tells whether it is listed
+        library.conversation(context)
     for one in _projects(holder, project):
         after = ""
         while page := library.conversations(one, after=after, limit=_PAGE, among=among):
-            yield [line_of(holder, each) for conversation in page for each in library.nested(conversation)]
+            nested = (each for conversation in page for each in library.nested(conversation, every=every))
+            yield [
+                NestedLine(**structs.asdict(line_of(holder, each)), parent=library.catalogue.place(each.id)[0])
+                for each in nested
+            ]
             after = page[-1].name
 
 
