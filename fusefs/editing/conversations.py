@@ -14,10 +14,10 @@ from fusefs.tree.events import EventsDirectory
 from fusefs.tree.links import LabelDirectory, LabelsDirectory, make_link
 from fusefs.tree.node import Directory, Link, Node
 from fusefs.tree.outputs import OutputsDirectory
-from fusefs.tree.paths import BY_LABEL, CONVERSATIONS
+from fusefs.tree.paths import BY_LABEL, CONVERSATIONS, TRANSCRIPTS
 from fusefs.tree.projects import FormerName, ProjectDirectory, ProjectsDirectory, SubagentsDirectory
 from fusefs.tree.resources import ResourceDirectory
-from fusefs.tree.view_node import ViewNode
+from fusefs.tree.view_node import FixedDirectory, ViewNode
 from store.conversations.places import distinct
 from store.editing.editor import Editor
 from store.filenames import LONGEST_SHOWN, safe_name
@@ -199,6 +199,32 @@ class Conversations:
         change = self._editor.bring_back if "trashed_ms" in entry.metadata else self._editor.rename
         change(context, project=project, name=new_name(name), own_place=own_place)
         self._tree.renew(source.view_id)
+
+    def move_project(
+        self, source: ProjectDirectory, new: Directory, name: bytes, there: ProjectDirectory | None
+    ) -> None:
+        """Give a project another name; or move it into another one, which all its conversations go to."""
+        if there is not None:
+            # it may have been one before, or be one without conversations
+            self._check_empty(there)
+        match new:
+            case ProjectsDirectory() if new.key == source.key == CONVERSATIONS:
+                to = new_name(name)
+            case ProjectDirectory() if new.key == source.key == CONVERSATIONS:
+                to = new.project
+            case _:
+                raise FUSEError(errno.EPERM)
+        self._editor.move_project(source.project, to)
+        if isinstance(new, ProjectsDirectory):
+            self._desk.scratch.move(source, to)
+            for top in (CONVERSATIONS, TRANSCRIPTS):
+                for node in self._tree.move((top, source.project), (top, to)):
+                    if isinstance(node, FixedDirectory):
+                        node.path = (top, to, *node.path[2:])
+            self._tree.new_projects.add(to)
+            self._tree.new_projects.discard(source.project)
+        self._tree.changes += 1
+        self._tree.forget_projects()
 
     def _is_inside(self, directory: Directory, context: int) -> bool:
         """Return whether a directory is that for the subagents of the session that started one."""

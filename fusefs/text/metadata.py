@@ -35,6 +35,7 @@ _KEPT_FOR_PROGRAMS = frozenset(
         "first",
         "imported_head",
         "main",
+        "moved_from",
         "naming",
         "native_gone",
         "own_place",

@@ -10,7 +10,8 @@ import msgspec
 from store.commit.request import ContextHead, Request
 from store.conversations import branch
 from store.errors import NotFound, UsageError
-from store.events.conversation import CALLED, NAMING, OWN_PLACE, called_before, labels_of, outputs_of
+from store.events.conversation import CALLED, MOVED_FROM, NAMING, OWN_PLACE, called_before, labels_of, outputs_of
+from store.filenames import unique
 from store.ids import now_ms, tip_of
 from store.index.catalogue import ContextEntry
 from store.settings import OVERRIDING, Rules, overridden
@@ -19,6 +20,8 @@ from store.store import Store
 _LONGEST_NAME = 255
 _LONGEST_TITLE = 1000
 _MOST_LABELS = 1000
+MOST_NAMES = 16
+"""The most former names that a conversation keeps."""
 _UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _FORKED = (
     "title",
@@ -86,8 +89,31 @@ class Keeper:
         _check_name(project)
         _check_name(name)
         changes: dict[str, object] = {"project": project, "name": name, **_placed(entry.metadata, own_place)}
+        if entry.project != project and MOVED_FROM in entry.metadata:
+            # it does not tell any more where the others of its project are
+            changes[MOVED_FROM] = None
         if NAMING in entry.metadata or any(entry.metadata.get(key) != value for key, value in changes.items()):
             self._set(context, changes | {NAMING: None}, (project, name))
+
+    def move_project(self, project: str, to: str) -> None:
+        """Give a project another name, or all its conversations to another one; later sessions of it go there, too."""
+        _check_name(to)
+        catalogue = self._store.catalogue
+        requests, entries = [], catalogue.page(project)
+        own = {name for entry in entries for before, name in called_before(entry.metadata) if before == to}
+        taken = catalogue.names_like(to, "") - own
+        for entry in entries:
+            name = unique(entry.name, taken)
+            taken.add(name)
+            before = entry.metadata.get(MOVED_FROM)
+            moved = [
+                *(one for one in (before if isinstance(before, list) else ()) if one not in (project, to)),
+                project,
+            ]
+            called = [one for one in called_before(entry.metadata) if one != (to, name)][-MOST_NAMES:]
+            changes = {"project": to, "name": name, MOVED_FROM: moved, CALLED: [*called, (project, entry.name)]}
+            requests.append(Request(entry.id, changes=msgspec.json.encode(changes), name=(to, name)))
+        self._submit(requests)
 
     def forget_name(self, context: int, project: str, name: str) -> None:
         """Remove a former name of a conversation, so that it is no longer found by it."""
@@ -161,7 +187,9 @@ class Keeper:
         return [*(inner for one in found for inner in self._inside(one)), *found]
 
     def _set_all(self, contexts: Sequence[int], changes: dict[str, object]) -> None:
-        requests = [Request(context, changes=msgspec.json.encode(changes)) for context in contexts]
+        self._submit([Request(context, changes=msgspec.json.encode(changes)) for context in contexts])
+
+    def _submit(self, requests: Sequence[Request]) -> None:
         self._store.writer.submit_all(requests)
         for error in (request.error for request in requests if request.error is not None):
             raise error

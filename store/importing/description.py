@@ -6,8 +6,10 @@ from collections.abc import Mapping, Set
 
 from msgspec import structs
 
+from store.editing.keeper import MOST_NAMES
 from store.events.conversation import CALLED, NAMING, called_before
 from store.formats.core.format import About, Source, Titled
+from store.importing.projects import project_for
 from store.importing.snapshot import path_text
 from store.index.catalogue import ContextEntry
 from store.index.frames import day_of
@@ -48,7 +50,8 @@ def name_conversation(
     keep: tuple[str, str] = ("", ""),
 ) -> tuple[str, str]:
     """Return a project and a name that none has, nor any ``waiting``; ``keep``, if it differs by a number only."""
-    project = project_name(about.project or source.path.parent.name)
+    project = project_for(store.catalogue, store.settings.projects, about)
+    project = project_name(project or source.path.parent.name)
     words = slug(about.title) or slug(about.session_id) or slug(source.path.stem) or "conversation"
     if project == keep[0] and re.fullmatch(rf"{re.escape(_stem(started_ms, words))}(-\d+)?", keep[1]):
         return keep
@@ -77,7 +80,6 @@ def _cut(text: str, size: int) -> str:
 
 
 _ENOUGH: dict[str, int] = {"day": 1, "project": 2, "title": Titled.BY_REQUEST}
-_MOST_NAMES = 16
 
 
 def told_by(about: About) -> dict[str, object]:
@@ -107,12 +109,15 @@ def news(
         return told
     told[NAMING] = {key: max(now[key], naming.get(key, 0)) for key in now}
     # better values from before stay
-    kept = {key: getattr(known, key) for key in ("project", "title") if now[key] < naming.get(key, 0)}
-    about, started = structs.replace(about, **kept), about.started_ms or known.created_ms
+    if now["title"] < naming.get("title", 0):
+        about = structs.replace(about, title=known.title)
+    if now["project"] <= naming.get("project", 0):
+        about = structs.replace(about, project=known.project, extra={})
+    started = about.started_ms or known.created_ms
     project, name = name_conversation(store, about, source, started, names, keep=(known.project, known.name))
     if (project, name) != (known.project, known.name):
         names.add((project, name))
-        called = [*called_before(known.metadata), (known.project, known.name)][-_MOST_NAMES:]
+        called = [*called_before(known.metadata), (known.project, known.name)][-MOST_NAMES:]
         told |= {"project": project, "name": name, CALLED: [one for one in called if one != (project, name)]}
     return told
 
