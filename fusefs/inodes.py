@@ -62,6 +62,9 @@ class Place(IntEnum):
     CHANGES = 18
     SUBAGENTS = 19
     TRANSCRIPTS = 20
+    BRANCH_LINK = 21
+    TOOL_LINK = 22
+    MODEL_LINK = 23
 
 
 def base(space: Space, view: int) -> int:

@@ -20,6 +20,7 @@ states stay in `.versions/`: nothing you do here loses a conversation.
     transcripts/PROJECT/NAME.md     the same conversation as one Markdown file
     by-date/2026/03/05/             links to the conversations that began on that day (UTC)
     by-label/LABEL/                 links to the conversations with that label
+    by-branch/ by-model/ by-tool/   the same by branch of a repository, by model, and by tool
     recent/                         links to the most recently changed conversations
     search/QUERY/                   links to the events that match a query, and hits.txt with the matching lines
     import/                         imports session files, or directories of them, that are copied into it

@@ -1,6 +1,6 @@
 """Look-ups of conversations in the index: by project and name, by day, by last change, by source."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -18,6 +18,8 @@ _HEAD = "id, head, records, updated_ms, imported, head_sum"
 _COLUMNS = (
     f"{_HEAD}, id, created_ms, project, name, title, format, source, day, trashed_ms, rank, described_ms, metadata, sum"
 )
+
+_BRANCH = "CASE json_type(metadata, '$.branch') WHEN 'text' THEN json_extract(metadata, '$.branch') END"
 
 _SILENT = "EXISTS (SELECT 1 FROM measures m WHERE m.context = contexts.id AND m.head = contexts.head AND said = 0)"
 _QUIET = f"(kind = {WARM_UP} OR kind = {UNTITLED} AND {_SILENT})"
@@ -336,6 +338,31 @@ class Catalogue:
             (label,),
         )
         return [Called(self._db.checked("labels", row[:3])[1], row[3], row[4]) for row in rows]
+
+    def tools(self) -> list[str]:
+        """Return the formats that conversations are of, of those that listings show."""
+        return self._values("format")
+
+    def of_tool(self, tool: str) -> list[ContextEntry]:
+        """Return the conversations of a format that listings show."""
+        return self._entries(f"name IS NOT NULL AND format = ? AND {self._listed} ORDER BY id", tool)
+
+    def branches(self) -> list[str]:
+        """Return the branches of version control that conversations were on, of those that listings show."""
+        return self._values(_BRANCH)
+
+    def on_branch(self, branch: str) -> list[ContextEntry]:
+        """Return the conversations on a branch that listings show."""
+        return self._entries(f"name IS NOT NULL AND {_BRANCH} = ? AND {self._listed} ORDER BY id", branch)
+
+    def listed(self, context_ids: Iterable[int]) -> list[ContextEntry]:
+        """Return those of some conversations that listings show."""
+        some = ",".join(map(str, context_ids))
+        return self._entries(f"id IN ({some}) AND name IS NOT NULL AND {self._listed} ORDER BY id")
+
+    def _values(self, column: str) -> list[str]:
+        where = f"name IS NOT NULL AND {column} != '' AND {self._listed}"
+        return [row[0] for row in self._query(f"SELECT DISTINCT {column} FROM contexts WHERE {where} ORDER BY 1")]
 
     def projects(self) -> list[str]:
         """Return the projects that have conversations, by name."""
