@@ -18,7 +18,7 @@ from fusefs.tree.tree import Tree
 from fusefs.tree.view_node import BranchesDirectory, FixedDirectory, ViewDirectory
 from store.conversations.places import ASIDE, subagents_in
 from store.errors import NotFound
-from store.events.conversation import Conversation
+from store.events.conversation import Conversation, called_before
 from store.filenames import shown_name
 from store.index.catalogue import Among, ContextEntry
 
@@ -287,7 +287,15 @@ class SubagentsDirectory(ViewDirectory, ConversationsDirectory, Entries):
         if name == CONTROL:
             return _control(self.tree, self._of.count("/") + 2)
         found = self.named().get(name)
-        return None if found is None else self.known(found, name)
+        return self._called_before(name) if found is None else self.known(found, name)
+
+    def _called_before(self, name: str) -> int | None:
+        """Return a link to the conversation here that had a name before; its transcript has one in the project."""
+        for now, conversation in self.named().items():
+            if any(name == called for _project, called in called_before(conversation.metadata)):
+                key = ("/called", str(conversation.id), name)
+                return self.tree.made(key, lambda ino, now=now, at=conversation.updated_ms: Link(ino, now, at, 0.0))  # type: ignore[misc]  # the values of now
+        return None
 
     def entries(self, after: int) -> Iterator[DirEntry]:
         for name, conversation in self.named().items():

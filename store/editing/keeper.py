@@ -9,7 +9,8 @@ import msgspec
 
 from store.commit.request import ContextHead, Request
 from store.conversations import branch
-from store.errors import NotFound, UsageError
+from store.conversations.names import MOST_NAMES, free_name, slug, stem
+from store.errors import Conflict, NotFound, UsageError
 from store.events.conversation import CALLED, MOVED_FROM, NAMING, OWN_PLACE, called_before, labels_of, outputs_of
 from store.filenames import unique
 from store.ids import now_ms, tip_of
@@ -20,8 +21,6 @@ from store.store import Store
 _LONGEST_NAME = 255
 _LONGEST_TITLE = 1000
 _MOST_LABELS = 1000
-MOST_NAMES = 16
-"""The most former names that a conversation keeps."""
 _UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _FORKED = (
     "title",
@@ -124,7 +123,8 @@ class Keeper:
         """Change the description of a conversation: ``title``, ``labels``, ``pinned``, ``archived``, and its own values
         for settings (``store.settings``); None removes.
 
-        A title that was given here stays, whatever the tool later calls its session. UsageError for any other key,
+        A title that was given here stays, whatever the tool later calls its session, and the name follows it if it was
+        made of a title. UsageError for any other key,
         and for values that do not fit.
         """
         with self._store.contexts.labelling:
@@ -205,8 +205,33 @@ class Keeper:
         return self._store.writer.submit(request).head
 
     def _describe(self, context: int, changes: Mapping[str, object]) -> None:
-        if changed := self.described(context, changes):
-            self._set(context, changed)
+        changed = self.described(context, changes)
+        while changed:
+            renamed = self._renamed(context, changed)
+            try:
+                self._set(
+                    context, changed | renamed, (str(renamed["project"]), str(renamed["name"])) if renamed else None
+                )
+            except Conflict:
+                # another conversation has just taken that name
+                continue
+            break
+
+    def _renamed(self, context: int, changed: Mapping[str, object]) -> dict[str, object]:
+        """Return the change of name that goes with a new title, unless the name was not made of the old one."""
+        entry = self._entry(context)
+        words, named_after = slug(str(changed.get("title") or "")), stem(entry.created_ms, slug(entry.title))
+        made = NAMING in entry.metadata or re.fullmatch(rf"{re.escape(named_after)}(-\d+)?", entry.name)
+        if not words or not entry.name or not made:
+            return {}
+        is_so_called = re.compile(rf"{re.escape(stem(entry.created_ms, words))}(-\d+)?").fullmatch
+        if is_so_called(entry.name):
+            return {}
+        before = called_before(entry.metadata)
+        own = [name for project, name in before if project == entry.project and is_so_called(name)]
+        name = own[0] if own else free_name(self._store.catalogue, entry.project, entry.created_ms, words)
+        called = [*(one for one in before if one != (entry.project, name)), (entry.project, entry.name)]
+        return {"project": entry.project, "name": name, CALLED: called[-MOST_NAMES:]}
 
     def _set(self, context: int, changes: dict[str, object], name: tuple[str, str] | None = None) -> None:
         self._store.writer.submit(Request(context, changes=msgspec.json.encode(changes), name=name))
