@@ -66,10 +66,10 @@ class ConversationsDirectory(Directory):
     def prefix(self) -> str:
         """The path of the directory that they are in; for transcripts, of the one that their conversations are in."""
 
-    def entry(self, conversation: ContextEntry | Conversation, name: str) -> DirEntry:
-        """Return the entry of a conversation that is here under a name."""
+    def entry(self, conversation: ContextEntry | Conversation, name: str, prefix: str) -> DirEntry:
+        """Return the entry of a conversation that is here under a name; ``prefix`` is the own one."""
         view_id = self.tree.view_id(conversation.id)
-        own = self._call(view_id, name)
+        own = self._call(view_id, name, prefix)
         is_file = self.shown is Place.TRANSCRIPT
         draw = self._transcript(own, view_id, conversation) if is_file else None
         attributes = draw or conversation_attributes(own, conversation.updated_ms)
@@ -88,13 +88,13 @@ class ConversationsDirectory(Directory):
     def known(self, conversation: ContextEntry, name: str) -> int:
         """Return the number of a conversation that is looked up here by its name."""
         view_id = self.tree.view_id(conversation.id)
-        self._call(view_id, name)
+        self._call(view_id, name, self.prefix)
         return self.tree.place(view_id, self.shown)
 
-    def _call(self, view_id: int, name: str) -> int:
+    def _call(self, view_id: int, name: str, prefix: str) -> int:
         """Return the own number of a conversation here, and record the name that the kernel is told."""
         own = inodes.base(Space.PLACE, view_id) + self.shown
-        self.tree.called[own] = (self.ino, name + self.ending, f"{self.prefix}/{name}")
+        self.tree.called[own] = (self.ino, name + self.ending, f"{prefix}/{name}")
         return own
 
 
@@ -151,7 +151,7 @@ class _Paged(FixedDirectory, ConversationsDirectory, Entries):
         return None
 
     def entries(self, after: int) -> Iterator[DirEntry]:
-        name = ""
+        name, prefix = "", self.prefix
         catalogue = self.tree.store.catalogue
         if after >= _LAST:
             return
@@ -166,7 +166,7 @@ class _Paged(FixedDirectory, ConversationsDirectory, Entries):
         while page := self._page(name):
             with_more = catalogue.with_subagents([conversation.id for conversation in page]) if self.ending else ()
             for conversation in page:
-                yield self.entry(conversation, shown_name(conversation))
+                yield self.entry(conversation, shown_name(conversation), prefix)
                 if conversation.id in with_more:
                     yield from self._inside([conversation.id])
             name = page[-1].name
@@ -298,9 +298,10 @@ class SubagentsDirectory(ViewDirectory, ConversationsDirectory, Entries):
         return None
 
     def entries(self, after: int) -> Iterator[DirEntry]:
+        prefix = self.prefix
         for name, conversation in self.named().items():
             if _position(conversation.id) > after:
-                yield self.entry(conversation, name)
+                yield self.entry(conversation, name, prefix)
 
 
 class SubagentTranscripts(SubagentsDirectory):
