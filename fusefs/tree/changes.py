@@ -7,7 +7,7 @@ from typing import NamedTuple
 from fusefs import inodes
 from fusefs.inodes import Place, Space
 from fusefs.text.event_names import event_name
-from fusefs.tree.paths import CONVERSATIONS, MARKDOWN, Paths
+from fusefs.tree.paths import MARKDOWN, Paths
 from store.errors import NotFound
 from store.events.conversation import EventRow
 from store.events.event import Kind
@@ -59,7 +59,7 @@ def still_at(store: Store, conversation: Named, path: str) -> bool:
     """Return whether a path leads to a conversation: its own, or one that it had until its session told a better."""
     if Paths(store).conversation(conversation) == path:
         return True
-    project, _, name = path.removeprefix(f"{CONVERSATIONS}/").partition("/")
+    _top, project, *_names, name = path.split("/")
     found = store.catalogue.called_before(project, name)
     return found is not None and found.id == conversation.id
 
