@@ -62,6 +62,11 @@ class Place(IntEnum):
     CHANGES = 18
     DIFFS = 19
     PAGE = 20
+    SUBAGENTS = 21
+    TRANSCRIPTS = 22
+    BRANCH_LINK = 23
+    TOOL_LINK = 24
+    MODEL_LINK = 25
 
 
 def base(space: Space, view: int) -> int:

@@ -19,7 +19,7 @@ import trio
 from fusefs import inodes
 from fusefs.editing.inode import Kernel
 from fusefs.inodes import Lookups, Place, Space
-from fusefs.tree.changes import CONTENT_PLACES, ShownConversation, Stale, stale_since, still_called
+from fusefs.tree.changes import CONTENT_PLACES, ShownConversation, Stale, stale_since, still_at
 from fusefs.tree.tree import Tree
 from store.errors import ConvfsError
 from store.events.conversation import Change, EventRow
@@ -207,8 +207,8 @@ class Prefetch:
 # -- taking back what changed ------------------------------------------------------------------------------------------
 
 
-_Called = tuple[int, Stale, str, str]
-"""A context, an entry by which the kernel knows it, and the project and name that this was of."""
+_Called = tuple[int, Stale, str]
+"""A context, an entry by which the kernel knows it, and the path that it had then."""
 
 _EVERYTHING = Stale(0)
 """Stands for all that the kernel knows."""
@@ -237,6 +237,8 @@ class Invalidations:
         self._tree = tree
         self._lookups = kernel.lookups
         self._changed = kernel.changed
+        self._described: set[int] = set()
+        """Conversations whose metadata has changed: subagents may be in others now."""
         self._settling: set[int] = set()
         """The files that the kernel has been told of, and that are not noted as settled yet."""
         self._view_changed = changed
@@ -248,10 +250,16 @@ class Invalidations:
     def start(self) -> None:
         """Begin; called in the loop that answers requests."""
         self._token = trio.lowlevel.current_trio_token()
-        self._tree.store.observers.add(lambda change: self._changed.put(change.context_id))
+        self._tree.store.observers.add(self._note)
         self._tree.store.forgetting.append(lambda: self._changed.put(_EVERYTHING))
         self._thread.start()
         self._flow.start()
+
+    def _note(self, change: Change) -> None:
+        """Record a change; called by the thread that has made it durable."""
+        if change.described:
+            self._described.add(change.context_id)
+        self._changed.put(change.context_id)
 
     def end(self) -> None:
         """Stop the thread after its current task; called when the loop has ended, before the mount does.
@@ -268,6 +276,7 @@ class Invalidations:
             # a conversation once, however often it has changed
             contexts = list(dict.fromkeys(one for one in changed if isinstance(one, int)))
             try:
+                contexts += self._moved_with(contexts)
                 if _EVERYTHING in changed:
                     for known in self._in_loop(self._take_everything):
                         invalidate(known)
@@ -292,6 +301,13 @@ class Invalidations:
         changed += [self._changed.get() for _ in range(self._changed.qsize())]
         return changed
 
+    def _moved_with(self, contexts: Sequence[int]) -> list[int]:
+        """Return the conversations of subagents that stand elsewhere if what has changed does."""
+        described = self._described.intersection(contexts)
+        self._described -= described
+        started_by = self._tree.store.catalogue.started_by
+        return [one for context in sorted(described) for one in started_by(context) if one not in contexts]
+
     def _follow(self, contexts: Sequence[int]) -> None:
         looked_into, stale, called = self._in_loop(self._take, contexts)
         for context_id in looked_into:
@@ -305,8 +321,8 @@ class Invalidations:
             stale += more
         for one in stale:
             invalidate(one)
-        for context_id, entry, project, name in called:
-            if not self._is_called(context_id, project, name):
+        for context_id, entry, path in called:
+            if not self._is_at(context_id, path):
                 invalidate(entry)
         differ: list[Stale] = []
         for earlier in shown:
@@ -318,11 +334,11 @@ class Invalidations:
             for one in self._in_loop(lambda: list(filter(None, map(self._tree.as_known, differ)))):
                 invalidate(one)
 
-    def _is_called(self, context_id: int, project: str, name: str) -> bool:
+    def _is_at(self, context_id: int, path: str) -> bool:
         try:
             now = self._tree.store.catalogue.entry(context_id)
             # an earlier name that still leads to it need not be looked up anew
-            return still_called(self._tree.store, now, project, name)
+            return still_at(self._tree.store, now, path)
         except ConvfsError:
             return False
 

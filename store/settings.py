@@ -201,8 +201,11 @@ class Settings(Struct, frozen=True):
     mount looks for a next request before it sleeps (0: not at all); costs a little processor time, saves waking up.
     ``edits``: what an edit of records in their places appends: them and all after them (``branch``), or a patch
     (``overlay``). ``canonical_json``: payloads in JSON that are appended are stored in their canonical form, not as
-    they were spelled; what is imported stays as it is. ``conversation``, ``tools`` (by a tool's name), ``retention``,
-    ``sealing``, ``gc``, ``sessions`` and ``prices`` (by a model's) are sections.
+    they were spelled; what is imported stays as it is. ``list_all``: listings show warm-ups of tools, and sessions
+    in which nobody speaks, among the conversations. ``projects``: the sessions of a project, by name: their
+    directories or some above them (``*`` as in a shell), their remotes, or the projects that they would be of.
+    ``conversation``, ``tools`` (by a tool's name), ``retention``, ``sealing``, ``gc``, ``sessions`` and ``prices`` (by
+    a model's) are sections.
     """
 
     inline_limit_bytes: int = 1024
@@ -211,6 +214,8 @@ class Settings(Struct, frozen=True):
     poll_microseconds: int = 50
     edits: Literal["branch", "overlay"] = "branch"
     canonical_json: bool = False
+    list_all: bool = False
+    projects: dict[str, tuple[str, ...]] = {}
     conversation: ConversationSettings = ConversationSettings()
     tools: dict[str, ToolSettings] = {}
     retention: Retention = Retention()

@@ -89,7 +89,7 @@ class Store:
             """Sees payloads as events, and measures them."""
             self.records = Records(self.views, self.viewer, self.turns, self.settings.row_cache_bytes // ROW_BYTES)
             """The records of branches, and the rows that they are drawn from."""
-            self.catalogue = Catalogue(index.db, writer.settle)
+            self.catalogue = Catalogue(index.db, writer.settle, list_all=self.settings.list_all)
             """Contexts, found by name, day and source."""
             self.library = Library(self.catalogue, self.turns, self.contents, self.views, self.viewer, self.records)
             """Conversations with their sums."""

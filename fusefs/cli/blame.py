@@ -1,13 +1,12 @@
 """``convfs blame``."""
 
 import os
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from fusefs.cli.output import columns, echo_json, write_text
+from fusefs.cli.output import columns, echo_json, local_time, write_text
 
 if TYPE_CHECKING:
     from fusefs.daemon.operations import BlameLine
@@ -40,7 +39,7 @@ def blame(store: Path | None, file: str, as_json: bool) -> None:
     width, digits = max(map(columns, who), default=0), len(str(len(lines)))
     for number, (line, named) in enumerate(zip(lines, who, strict=True), 1):
         padding = " " * (width - columns(named))
-        write_text(f"{named}{padding} ({_local(line.time):16} {number:{digits}}) {line.text}\n")
+        write_text(f"{named}{padding} ({local_time(line.time):16} {number:{digits}}) {line.text}\n")
 
 
 def _text(path: str) -> str | None:
@@ -52,8 +51,3 @@ def _text(path: str) -> str | None:
     if b"\0" in data:
         raise click.UsageError(f"{path} is no text: name a file of lines")
     return data.decode(errors="replace")
-
-
-def _local(time: str) -> str:
-    """Return a time in UTC as people say it: to the minute, and as this machine's clock has it."""
-    return f"{datetime.fromisoformat(time).astimezone():%Y-%m-%d %H:%M}" if time else ""

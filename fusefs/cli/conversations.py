@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fusefs.cli.backend import Backend, reach, store_root
@@ -107,21 +107,36 @@ def _in_a_mount(text: str) -> tuple[str, Mount] | None:
     if mount is None or (not text.startswith(_PATHS) and not os.path.lexists(path)):
         # inside a mount, names and ids still name other conversations
         return None
-    name = _name_of(path.relative_to(mount.path))
+    name = _name_of(mount.path, path.relative_to(mount.path))
     if name is None:
         # Elsewhere in a mount, links lead to conversations.
         real = Path(os.path.realpath(path))
-        name = _name_of(real.relative_to(mount.path)) if real.is_relative_to(mount.path) else None
+        name = _name_of(mount.path, real.relative_to(mount.path)) if real.is_relative_to(mount.path) else None
     return (name, mount) if name else None
 
 
-def _name_of(inside: Path) -> str | None:
+def _name_of(root: Path, inside: Path) -> str | None:
     match inside.parts:
+        case ("conversations", _project, ".aside", _name, *_) | ("conversations", _project, _, "subagents", _name, *_):
+            return _id_of(root, inside)
         case ("conversations", project, name, *_):
             return f"{project}/{name}"
+        case ("transcripts", project, ".aside", name):
+            return _id_of(root, Path("conversations", project, ".aside", name.removesuffix(".md")))
+        case ("transcripts", project, *names, name) if names:
+            below = [part for one in (*names[1:], name.removesuffix(".md")) for part in ("subagents", one)]
+            return _id_of(root, Path("conversations", project, names[0], *below))
         case ("transcripts", project, name):
             return f"{project}/{name.removesuffix('.md')}"
         case ("html", project, name):
             return f"{project}/{name.removesuffix('.html')}"
         case _:
             return None
+
+
+def _id_of(root: Path, inside: Path) -> str | None:
+    """Return the id of the innermost conversation that a path is in."""
+    for folder in (inside, *inside.parents):
+        with suppress(OSError):
+            return os.getxattr(root / folder, "user.convfs.context").decode()
+    return None

@@ -6,7 +6,7 @@ from pathlib import Path, PurePath
 import click
 
 from fusefs.cli.completion import complete_conversation
-from fusefs.cli.output import echo, echo_json, write_table
+from fusefs.cli.output import echo, echo_json, local_time, write_table
 from store import visible
 
 _VERSION = re.compile(r"0*([1-9][0-9]{0,17})(?:-|$)")
@@ -32,7 +32,7 @@ def log(store: Path | None, conversation: str, as_json: bool) -> None:
     if as_json:
         echo_json(lines)
         return
-    rows = [(str(line.version), line.time[:19].replace("T", " "), visible.line(line.action)) for line in lines]
+    rows = [(str(line.version), local_time(line.time, "seconds"), visible.line(line.action)) for line in lines]
     write_table([("VERSION", "TIME", "ACTION"), *rows])
 
 

@@ -91,9 +91,12 @@ def write_text(text: str) -> None:
     sys.stdout.write(visible.lines(text) if sys.stdout.isatty() else text)
 
 
-def local_time(stamp: str) -> str:
-    """Return a time in ISO 8601 as people read it, where they are: ``2026-03-05 20:31``; "" for ""."""
-    return datetime.fromisoformat(stamp).astimezone().strftime("%Y-%m-%d %H:%M") if stamp else ""
+def local_time(time: str, timespec: str = "minutes") -> str:
+    """Return a time in ISO 8601 as the clocks of this machine showed it: ``2026-03-05 20:31``; "" for ""."""
+    try:
+        return datetime.fromisoformat(time).astimezone().replace(tzinfo=None).isoformat(" ", timespec) if time else ""
+    except (ValueError, OverflowError):
+        return time.replace("T", " ")[: 19 if timespec == "seconds" else 16]
 
 
 def columns(text: str) -> int:

@@ -12,11 +12,11 @@ import click
 
 from fusefs.cli.completion import complete_conversation
 from fusefs.cli.export import FORMATS
-from fusefs.cli.output import columns, echo, json_array, widths_of, write_json, write_table, write_text
+from fusefs.cli.output import columns, echo, json_array, local_time, widths_of, write_json, write_table, write_text
 from store import visible
 
 if TYPE_CHECKING:
-    from store.service.operations import ConversationLine
+    from store.service.operations import NestedLine
 
 
 @click.command(short_help="Print the content behind a URL in a conversation.")
@@ -98,28 +98,34 @@ def context(store: Path | None, conversation: str, last: int | None, format_name
 
 @click.command(short_help="List the conversations.")
 @click.argument("project", default="")
+@click.option("--all", "every", is_flag=True, help="Also warm-ups of tools, and sessions in which nobody speaks.")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects, for programs.")
 @click.pass_obj
-def ls(store: Path | None, project: str, as_json: bool) -> None:
-    """List the conversations, or those of one PROJECT."""
+def ls(store: Path | None, project: str, every: bool, as_json: bool) -> None:
+    """List the conversations, or those of one PROJECT.
+
+    Those of subagents are below the one that started them. Days are local; times in JSON are UTC.
+    """
     from fusefs.cli.backend import reach, store_root
-    from store.service.operations import list_conversations
+    from store.service.operations import list_nested
 
     with reach(store_root(store)) as backend:
         if as_json:
             with json_array() as write:
-                backend.call(list_conversations(project), write)
+                backend.call(list_nested(project, every), write)
             return
-        lines: list[ConversationLine] = []
-        backend.call(list_conversations(project), lines.extend)
+        lines: list[NestedLine] = []
+        backend.call(list_nested(project, every), lines.extend)
     _table(lines)
 
 
-def _table(lines: list[ConversationLine]) -> None:
+def _table(lines: list[NestedLine]) -> None:
     rows = [("ID", "UPDATED", "EVENTS", "NAME")]
-    rows += [
-        (str(one.id), one.updated[:10], str(one.events), visible.line(f"{one.project}/{one.name}")) for one in lines
-    ]
+    depths: dict[int, int] = {}
+    for one in lines:
+        depths[one.id] = depth = depths[one.parent] + 1 if one.parent in depths else 0
+        name = "  " * depth + visible.line(f"{one.project}/{one.name}")
+        rows.append((str(one.id), local_time(one.updated)[:10], str(one.events), name))
     room = shutil.get_terminal_size().columns - sum(widths_of(rows)) - 8 if sys.stdout.isatty() else None
     titles = ["TITLE", *(_fit(visible.line(line.title), room) for line in lines)]
     write_table([(*row, title) for row, title in zip(rows, titles, strict=True)])

@@ -11,13 +11,14 @@ from fusefs.inodes import Place
 from fusefs.tree.control import TrashDirectory
 from fusefs.tree.conversation import ConversationDirectory, ForksDirectory, fork_name
 from fusefs.tree.events import EventsDirectory
-from fusefs.tree.links import LabelDirectory, LabelsDirectory, link_names, make_link
+from fusefs.tree.links import LabelDirectory, LabelsDirectory, make_link
 from fusefs.tree.node import Directory, Link, Node
 from fusefs.tree.outputs import OutputsDirectory
-from fusefs.tree.paths import BY_LABEL, CONVERSATIONS
-from fusefs.tree.projects import FormerName, ProjectDirectory, ProjectsDirectory
+from fusefs.tree.paths import BY_LABEL, CONVERSATIONS, TRANSCRIPTS
+from fusefs.tree.projects import FormerName, ProjectDirectory, ProjectsDirectory, SubagentsDirectory
 from fusefs.tree.resources import ResourceDirectory
-from fusefs.tree.view_node import ViewNode
+from fusefs.tree.view_node import FixedDirectory, ViewNode
+from store.conversations.places import distinct
 from store.editing.editor import Editor
 from store.filenames import LONGEST_SHOWN, safe_name
 from store.index.catalogue import Called
@@ -57,7 +58,7 @@ class Labels:
             self._refuse(
                 path, f"{target.decode(errors='replace')} is no conversation: link to {CONVERSATIONS}/PROJECT/NAME"
             )
-        links = link_names([*directory.names().values(), conversation])
+        links = distinct([*directory.names().values(), conversation])
         named = next(named for named, linked in links.items() if linked.id == conversation.id)
         if name.decode(errors="replace") not in (named, f"{named}@{conversation.project}"):
             self._refuse(path, f"a link to this conversation must be called {named}")
@@ -74,12 +75,20 @@ class Labels:
             path = [part for part in target.decode().split("/") if part not in ("", ".")]
         except UnicodeDecodeError:
             return None
-        if path[-3:-2] == [CONVERSATIONS]:
-            project = self._tree.projects().get(path[-2])
-            directory = None if project is None else self._desk.router.fixed(CONVERSATIONS, project)
-            if isinstance(directory, ProjectDirectory) and (found := directory.find(path[-1])) is not None:
-                return Called(found.id, found.project, found.name)
-        return None
+        if CONVERSATIONS not in path:
+            return None
+        _conversations, *names = path[len(path) - 1 - path[::-1].index(CONVERSATIONS) :]
+        node: Node | None = self._desk.router.fixed(CONVERSATIONS)
+        for name in names:
+            if isinstance(node, ProjectDirectory) and (found := node.find(name)) is not None:
+                # also by the place that it had before it was in another
+                node = self._desk.router.place(self._tree.view_id(found.id), Place.CONVERSATION)
+            else:
+                node = self._desk.router.find(node, name) if isinstance(node, Directory) else None
+        if not isinstance(node, ConversationDirectory) or node.view.version is not None:
+            return None
+        found = self._tree.store.catalogue.entry(node.view.conversation.id)
+        return Called(found.id, found.project, found.name)
 
     def unlink(self, directory: LabelDirectory, name: bytes) -> None:
         """Remove the label of a directory from the conversation that a link in it leads to."""
@@ -178,15 +187,50 @@ class Conversations:
         """Give a conversation another name or project, or bring it back from the trash."""
         if not self._desk.targets.is_head(source.view_id):
             raise FUSEError(errno.EROFS)
-        if not isinstance(new, ProjectDirectory) or new.key != CONVERSATIONS:
-            raise FUSEError(errno.EPERM)
         context = self._desk.records.context(source.view_id)
-        self._stays(old)
-        if isinstance(old, TrashDirectory):
-            self._editor.bring_back(context, project=new.project, name=new_name(name))
+        entry = self._tree.store.catalogue.entry(context)
+        if isinstance(new, ProjectDirectory) and new.key == CONVERSATIONS:
+            project, own_place = new.project, True
+        elif self._is_inside(new, context):
+            project, own_place = str(entry.metadata.get("project", "")), False
         else:
-            self._editor.rename(context, new.project, new_name(name))
+            raise FUSEError(errno.EPERM)
+        self._stays(old)
+        change = self._editor.bring_back if "trashed_ms" in entry.metadata else self._editor.rename
+        change(context, project=project, name=new_name(name), own_place=own_place)
         self._tree.renew(source.view_id)
+
+    def move_project(
+        self, source: ProjectDirectory, new: Directory, name: bytes, there: ProjectDirectory | None
+    ) -> None:
+        """Give a project another name; or move it into another one, which all its conversations go to."""
+        if there is not None:
+            # it may have been one before, or be one without conversations
+            self._check_empty(there)
+        match new:
+            case ProjectsDirectory() if new.key == source.key == CONVERSATIONS:
+                to = new_name(name)
+            case ProjectDirectory() if new.key == source.key == CONVERSATIONS:
+                to = new.project
+            case _:
+                raise FUSEError(errno.EPERM)
+        self._editor.move_project(source.project, to)
+        if isinstance(new, ProjectsDirectory):
+            self._desk.scratch.move(source, to)
+            for top in (CONVERSATIONS, TRANSCRIPTS):
+                for node in self._tree.move((top, source.project), (top, to)):
+                    if isinstance(node, FixedDirectory):
+                        node.path = (top, to, *node.path[2:])
+            self._tree.new_projects.add(to)
+            self._tree.new_projects.discard(source.project)
+        self._tree.changes += 1
+        self._tree.forget_projects()
+
+    def _is_inside(self, directory: Directory, context: int) -> bool:
+        """Return whether a directory is that for the subagents of the session that started one."""
+        if not isinstance(directory, SubagentsDirectory) or directory.number != Place.SUBAGENTS:
+            return False
+        return context in self._tree.store.catalogue.started_by(directory.view.conversation.id)
 
     def forget_name(self, link: FormerName) -> None:
         """Drop a former name of a conversation, so that another conversation may have it."""
@@ -203,6 +247,8 @@ class Conversations:
                 self._removals.drop(node.view_id)
                 self._desk.outputs.drop(node.view_id)
                 self._stays(parent)
+                if isinstance(parent, SubagentsDirectory):
+                    self._tree.emptied.add(parent.view_id)
                 self._editor.remove(self._desk.records.context(node.view_id))
                 self.vanishing.show(node.view_id)
                 self._tree.renew(node.view_id)
@@ -211,6 +257,9 @@ class Conversations:
             ):
                 self._check_empty(node)
                 self.vanishing.hide(node, node)
+            case SubagentsDirectory() if node.number == Place.SUBAGENTS:
+                self._check_empty(node)
+                self._tree.emptied.discard(node.view_id)
             case ProjectDirectory() if node.key == CONVERSATIONS:
                 self._check_empty(node)
                 self._tree.new_projects.discard(node.project)

@@ -31,7 +31,7 @@ from fusefs.tree.links import LabelDirectory
 from fusefs.tree.native.files import NativeDirectory, SessionFile, SidecarFile
 from fusefs.tree.node import Directory, Link, Node
 from fusefs.tree.outputs import OutputFile, OutputsDirectory
-from fusefs.tree.projects import FormerName
+from fusefs.tree.projects import FormerName, ProjectDirectory
 from fusefs.tree.resources import ResourceFile
 from fusefs.tree.view_node import ViewNode
 from store.disk import files
@@ -58,6 +58,7 @@ class Named(Enum):
     FOLDER = (NativeDirectory,)
     CONVERSATION = (ConversationDirectory,)
     FORMER = (FormerName,)
+    PROJECT = (ProjectDirectory,)
     LINK = (Link,)
     LABEL = (LabelDirectory,)
     OTHER = ()
@@ -507,6 +508,8 @@ _ROWS: tuple[tuple[Sequence[Named], Sequence[Where], Sequence[Named], Rename], .
     ((Named.FOLDER,), _BELOW_TOOLS, (*_NOTHING, Named.FOLDER), Gestures._rename_folder),
     ((Named.CONVERSATION,), _ANYWHERE, _NOTHING, lambda self, at, to: self.conversations.move(
         at.node, at.directory, to.directory, to.name)),
+    ((Named.PROJECT,), _ANYWHERE, (*_NOTHING, Named.PROJECT), lambda self, at, to: self.conversations.move_project(
+        at.node, to.directory, to.name, to.node)),
     ((Named.LINK, Named.LABEL), _ANYWHERE, _NOTHING, lambda self, at, to: self.conversations.labels.move(
         at.node, at.directory, at.name, to.directory, to.name)),
 )  # fmt: skip

@@ -25,7 +25,7 @@ from fusefs.tree.events import EventsDirectory
 from fusefs.tree.native.files import NativeDirectory
 from fusefs.tree.node import SHORT, Attributes, DirEntry, Entries, File, Node, OpenContent
 from fusefs.tree.outputs import OutputsDirectory
-from fusefs.tree.paths import HTML, IMPORT
+from fusefs.tree.paths import CONVERSATIONS, HTML, IMPORT, TRANSCRIPTS
 from fusefs.tree.projects import ProjectDirectory, ProjectsDirectory
 from fusefs.tree.resources import ResourceDirectory
 from fusefs.tree.tree import Tree
@@ -305,6 +305,13 @@ class Scratch:
             case ProjectsDirectory():
                 return _spelled(directory.key)
         return None
+
+    def move(self, directory: ProjectDirectory, to: str) -> None:
+        """Take along what is in the directories of a project that gets another name, unless there is something."""
+        for key in (CONVERSATIONS, TRANSCRIPTS):
+            old, new = (self.root / os.fsdecode(_spelled(f"{key}/{project}")) for project in (directory.project, to))
+            if old.is_dir() and not new.exists():
+                old.rename(new)
 
     def _view_key(self, directory: Node, context: int) -> bytes:
         match directory:

@@ -33,7 +33,7 @@ from fusefs.tree.view import View
 from fusefs.tree.view_node import ViewNode
 from store.editing.editor import Editor
 from store.errors import Conflict, NotFound, UsageError
-from store.events.conversation import Conversation, ResourceRow
+from store.events.conversation import Conversation, ResourceRow, called_before
 from store.ids import hash_bytes
 
 EVENT_KEY = "event/"
@@ -293,6 +293,9 @@ class MetadataTarget(WholeTarget):
         conversation = self.conversation
         _check(state, conversation)
         shown, said = metadata_table(conversation), metadata_said(data)
+        if (said.get("project"), said.get("name")) in called_before(conversation.metadata):
+            # a new title has renamed it since the writer read the file
+            said |= {"project": conversation.project, "name": conversation.name}
         changes = metadata_changes(shown, said, data)
         editor = Editor(self.tree.store)
         for key, value in changes.items():

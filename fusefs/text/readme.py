@@ -16,10 +16,12 @@ states stay in `.versions/`: nothing you do here loses a conversation.
         metadata.json               title, labels, times, sizes, source
         forks/                      links to the conversations that branched off this one
         artifacts/0.bash.log        full outputs of tools; agents/0-Explore.md has those of agents
+        subagents/NAME/             conversations of subagents that it started; their transcripts: transcripts/.../NAME/
     transcripts/PROJECT/NAME.md     the same conversation as one Markdown file
     html/index.html                 a list of all conversations for a browser; it leads to html/PROJECT/NAME.html
     by-date/2026/03/05/             links to the conversations that began on that day (UTC)
     by-label/LABEL/                 links to the conversations with that label
+    by-branch/ by-model/ by-tool/   the same by branch of a repository, by model, and by tool
     recent/                         links to the most recently changed conversations
     search/QUERY/                   links to the events that match a query, and hits.txt with the matching lines
     import/                         imports session files, or directories of them, that are copied into it

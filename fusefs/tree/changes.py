@@ -7,11 +7,11 @@ from typing import NamedTuple
 from fusefs import inodes
 from fusefs.inodes import Place, Space
 from fusefs.text.event_names import event_name
-from fusefs.tree.paths import MARKDOWN
+from fusefs.tree.paths import MARKDOWN, Paths
 from store.errors import NotFound
 from store.events.conversation import EventRow
 from store.events.event import Kind
-from store.filenames import Named, shown_name
+from store.filenames import Named
 from store.ids import Hash
 from store.store import Store
 
@@ -33,9 +33,8 @@ class ShownConversation(NamedTuple):
     context: int
     view: int
     head: int
-    project_name: str
-    name: str
-    project: int
+    path: str
+    folder: int
     transcripts: int
 
 
@@ -52,21 +51,23 @@ def stale_since(store: Store, old: ShownConversation) -> Iterator[Stale]:
         return
     if old.head and not store.turns.goes_on(old.head, conversation.head):
         yield from _stale_events(store, old, conversation.head)
-    if not still_called(store, conversation, old.project_name, old.name):
+    if not still_at(store, conversation, old.path):
         yield from _stale_names(old)
 
 
-def still_called(store: Store, conversation: Named, project: str, name: str) -> bool:
-    """Return whether a name leads to a conversation: its own, or one that it had until its session told a better."""
-    if (conversation.project, shown_name(conversation)) == (project, name):
+def still_at(store: Store, conversation: Named, path: str) -> bool:
+    """Return whether a path leads to a conversation: its own, or one that it had until its session told a better."""
+    if Paths(store).conversation(conversation) == path:
         return True
+    _top, project, *_names, name = path.split("/")
     found = store.catalogue.called_before(project, name)
     return found is not None and found.id == conversation.id
 
 
 def _stale_names(old: ShownConversation) -> Iterator[Stale]:
-    yield Stale(old.project, old.name.encode())
-    yield Stale(old.transcripts, (old.name + MARKDOWN).encode())
+    name = old.path.rpartition("/")[2]
+    yield Stale(old.folder, name.encode())
+    yield Stale(old.transcripts, (name + MARKDOWN).encode())
 
 
 def _stale_events(store: Store, old: ShownConversation, head: int) -> Iterator[Stale]:

@@ -42,7 +42,7 @@ class RootDirectory(NamesDirectory):
     links = 2 + len(paths.TOP) - 1
 
     def lookup(self, name: str) -> int | None:
-        return self.below(name) if name in (*self.names, paths.BY_RESOURCE, paths.CONTROL) else None
+        return self.below(name) if name in (*self.names, paths.BY_RESOURCE, paths.CONTROL, paths.IGNORE) else None
 
 
 class ImportDirectory(NamesDirectory):

@@ -24,9 +24,10 @@ from fusefs.tree.node import (
 )
 from fusefs.tree.outputs import PLACES as OUTPUTS
 from fusefs.tree.outputs import shows_outputs
-from fusefs.tree.paths import CHANGES, CONVERSATIONS, record_name, version_name
+from fusefs.tree.paths import CHANGES, CONVERSATIONS, Paths, record_name, version_name
 from fusefs.tree.tree import Tree
 from fusefs.tree.view_node import RowNode, ViewDirectory
+from store.conversations.places import SUBAGENTS
 from store.events.conversation import AGENTS, ARTIFACTS, Conversation, EventRow, Version
 from store.filenames import shown_name
 from store.index.catalogue import ContextEntry
@@ -83,6 +84,7 @@ _LINKS = 5
 """Of a conversation's directory: itself twice, ``events``, ``forks`` and ``resources``; few have the others."""
 
 _LISTED = {
+    SUBAGENTS: Place.SUBAGENTS,
     AGENTS.directory: Place.AGENTS,
     ARTIFACTS.directory: Place.ARTIFACTS,
     "events": Place.EVENTS,
@@ -99,7 +101,7 @@ _UNLISTED = {
     "context.json": Place.CONTEXT,
     "family.svg": Place.FAMILY,
 }
-_OF_THE_HEAD = (Place.FAMILY, Place.VERSIONS, *OUTPUTS)
+_OF_THE_HEAD = (Place.FAMILY, Place.SUBAGENTS, Place.VERSIONS, *OUTPUTS)
 """Places that earlier versions do not have."""
 
 
@@ -121,7 +123,7 @@ class ConversationDirectory(ViewDirectory, Listing):
     def parent(self) -> int:
         view, tree = self.view, self.tree
         if view.version is None:
-            return tree.ino((CONVERSATIONS, view.conversation.project))
+            return tree.folders(view.conversation)[0]
         return inodes.base(Space.PLACE, tree.view_id(view.conversation.id)) + Place.VERSIONS
 
     def attributes(self) -> Attributes:
@@ -145,14 +147,26 @@ class ConversationDirectory(ViewDirectory, Listing):
         place = _LISTED.get(name) or _UNLISTED.get(name)
         if place is None or (place in _OF_THE_HEAD and self.view.version is not None):
             return None
+        if place is Place.SUBAGENTS and not self._has_subagents and self.view_id not in self.tree.emptied:
+            return None
         return self.tree.place(self.view_id, place)
+
+    @property
+    def _has_subagents(self) -> bool:
+        view = self.view
+        return view.version is None and bool(self.tree.store.catalogue.with_subagents([view.conversation.id]))
 
     def items(self) -> Mapping[str, Item]:
         return {
             name: Item(position, self.tree.place(self.view_id, place))
             for position, (name, place) in enumerate(_LISTED.items(), 1)
-            if place not in OUTPUTS or shows_outputs(self.tree, self.view, OUTPUTS[place])
+            if self._shows(place)
         }
+
+    def _shows(self, place: Place) -> bool:
+        if place is Place.SUBAGENTS:
+            return self._has_subagents
+        return place not in OUTPUTS or shows_outputs(self.tree, self.view, OUTPUTS[place])
 
 
 _NUMBER = re.compile(r"[0-9]{4,18}(?=-)")
@@ -194,7 +208,10 @@ def fork_name(name: str) -> tuple[str, int]:
 def fork_link(tree: Tree, fork: Conversation | ContextEntry) -> Link:
     """Return the link to a fork in the ``forks/`` of the conversation that it branched off."""
     ino = inodes.base(Space.PLACE, tree.view_id(fork.id)) + Place.FORK_LINK
-    return Link(ino, f"../../../{tree.project_name(fork.project)}/{shown_name(fork)}", fork.created_ms, SHORT)
+    paths, source = Paths(tree.store), fork.metadata.get("forked_from")
+    parent = tree.store.catalogue.by_id(int(source.get("context", 0))) if isinstance(source, dict) else None
+    depth = paths.conversation(parent).count("/") + 1 if parent else 3
+    return Link(ino, "../" * depth + paths.conversation(fork).removeprefix(f"{CONVERSATIONS}/"), fork.created_ms, SHORT)
 
 
 class ForksDirectory(ViewDirectory, Listing):

@@ -40,8 +40,6 @@ _LARGEST_PAGE = 64 << 20
 """Conversations with more bytes than this are not drawn as a page: it is held in memory."""
 _COUNT_SECONDS = 3.0
 """The time spent on counting the rest; later requests find more."""
-_TO_THE_ROOT = "../../../"
-"""The root, relative to ``family.svg``: a conversation's directory is in one of a project, or in the trash."""
 
 
 class Drawing(Struct):
@@ -230,6 +228,8 @@ def _family_drawn(store: Store, context: int) -> bytes:
     versions = {version.number: version for version in store.catalogue.versions(context)}
     places = Paths(store)
     paths: dict[tuple[int, int], str] = {}
+    # the way from the drawing to the root
+    root = "../" * (places.conversation(store.catalogue.entry(context)).count("/") + 1)
     for line in found.lines:
         version = versions.get(line.version)
         try:
@@ -238,5 +238,5 @@ def _family_drawn(store: Store, context: int) -> bytes:
             # it was removed just now
             continue
         if path and (version is not None or not line.version):
-            paths[line.context, line.version] = f"{_TO_THE_ROOT}{path}/"
+            paths[line.context, line.version] = f"{root}{path}/"
     return family_svg(found, paths)

@@ -1,49 +1,40 @@
-"""``by-date/``, ``by-label/`` and ``recent/``: symbolic links into ``conversations/``."""
+"""``by-date/``, ``by-label/``, ``by-tool/``, ``by-branch/`` and ``recent/``: symbolic links into ``conversations/``."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Generic, TypeVar
 
 from fusefs import inodes
 from fusefs.inodes import Place, Space
 from fusefs.tree.node import LONG, SHORT, Attributes, Item, Link, Listing
-from fusefs.tree.paths import CONVERSATIONS, shown_distinct
+from fusefs.tree.paths import Paths, shown_distinct
 from fusefs.tree.tree import FixedPath, Tree
 from fusefs.tree.view_node import BranchesDirectory, FixedDirectory
+from store.conversations.places import distinct
 from store.events.conversation import Conversation
-from store.filenames import Named, safe_name, shown_name, unique
+from store.filenames import Named
 from store.index.catalogue import Called, ContextEntry
 
 RECENT_COUNT = 50
 """The number of conversations in ``recent/``."""
 
-_NAME_LIMIT = 230
-
 N = TypeVar("N", bound=Named)
 
-_DEPTHS_AND_TIMEOUTS = {Place.DAY_LINK: (4, LONG), Place.LABEL_LINK: (2, 0.0), Place.RECENT_LINK: (1, SHORT)}
-
-
-def link_names(conversations: Iterable[N]) -> dict[str, N]:
-    """Return the conversations by the names of their links, oldest id first.
-
-    A link is called as its conversation; a name that another project's conversation has already is followed by ``@``
-    and the project.
-    """
-    names: dict[str, N] = {}
-    for conversation in sorted(conversations, key=lambda conversation: conversation.id):
-        name = shown_name(conversation)
-        if name in names:
-            name = unique(safe_name(f"{name}@{conversation.project}", limit=_NAME_LIMIT), names)
-        names[name] = conversation
-    return names
+_DEPTHS_AND_TIMEOUTS = {
+    Place.BRANCH_LINK: (2, SHORT),
+    Place.DAY_LINK: (4, LONG),
+    Place.LABEL_LINK: (2, 0.0),
+    Place.MODEL_LINK: (2, SHORT),
+    Place.RECENT_LINK: (1, SHORT),
+    Place.TOOL_LINK: (2, SHORT),
+}
 
 
 def make_link(tree: Tree, place: Place, conversation: Conversation | ContextEntry) -> Link:
     """Return the link of a conversation in one of the directories here."""
     depth, timeout = _DEPTHS_AND_TIMEOUTS[place]
     ino = inodes.base(Space.PLACE, tree.view_id(conversation.id)) + place
-    target = f"{'../' * depth}{CONVERSATIONS}/{tree.project_name(conversation.project)}/{shown_name(conversation)}"
+    target = "../" * depth + Paths(tree.store).conversation(conversation)
     # one link stands in the directories of all labels
     is_label = place is Place.LABEL_LINK
     links = len(conversation.labels) if is_label else 1
@@ -59,7 +50,7 @@ class LinksDirectory(FixedDirectory, Listing, Generic[N]):
         super().__init__(tree, ino, path)
         self._names: dict[str, N] = {}
         self._items: dict[str, Item] = {}
-        self._items_of = -1
+        self._items_of: object = None
 
     @abstractmethod
     def _conversations(self) -> Sequence[N]: ...
@@ -72,11 +63,17 @@ class LinksDirectory(FixedDirectory, Listing, Generic[N]):
         return self._names
 
     def items(self) -> Mapping[str, Item]:
-        if self._items_of != self.tree.changes:
-            self._names = link_names(self._conversations())
+        if self._items_of != self._stamp:
+            self._names = distinct(self._conversations())
             self._items = {name: self._item(conversation) for name, conversation in self._names.items()}
-            self._items_of = self.tree.changes
+            # what is not measured yet may turn out to be left out
+            self._items_of = None if self.tree.store.catalogue.unmeasured() else self._stamp
         return self._items
+
+    @property
+    def _stamp(self) -> object:
+        """What is in it stays the same for as long as this does."""
+        return self.tree.changes
 
     def _item(self, conversation: N) -> Item:
         ino = inodes.base(Space.PLACE, self.tree.view_id(conversation.id)) + self.link
@@ -104,19 +101,56 @@ class DayDirectory(RecentDirectory):
         return self.tree.store.catalogue.by_day("-".join(self.path[1:]))
 
 
+class ToolDirectory(RecentDirectory):
+    """``by-tool/TOOL/``: the conversations that a tool has written."""
+
+    link = Place.TOOL_LINK
+
+    def _conversations(self) -> Sequence[ContextEntry]:
+        return self.tree.store.catalogue.of_tool(self.path[1])
+
+
+class BranchDirectory(RecentDirectory):
+    """``by-branch/BRANCH/``: the conversations on a branch of a repository."""
+
+    link = Place.BRANCH_LINK
+
+    def _conversations(self) -> Sequence[ContextEntry]:
+        return self.tree.store.catalogue.on_branch(self.path[1])
+
+
+class ModelDirectory(RecentDirectory):
+    """``by-model/MODEL/``: the conversations that a model has answered in, as far as its answers are counted."""
+
+    link = Place.MODEL_LINK
+
+    @property
+    def _stamp(self) -> object:
+        return self.tree.changes, self.tree.store.insight.counted
+
+    def _conversations(self) -> Sequence[ContextEntry]:
+        store = self.tree.store
+        return store.catalogue.listed(store.insight.answered_by(self.path[1]))
+
+
 class GroupsDirectory(BranchesDirectory):
     """A directory of directories of links. What is in it is looked for anew after a change."""
 
     def __init__(self, tree: Tree, ino: int, path: FixedPath) -> None:
         super().__init__(tree, ino, path)
         self._branches: dict[str, str] = {}
-        self._branches_of = -1
+        self._branches_of: object = None
 
     def branches(self) -> Mapping[str, str]:
-        if self._branches_of != self.tree.changes:
+        if self._branches_of != self._stamp:
             self._branches = self._groups()
-            self._branches_of = self.tree.changes
+            self._branches_of = self._stamp
         return self._branches
+
+    @property
+    def _stamp(self) -> object:
+        """What is in it stays the same for as long as this does."""
+        return self.tree.changes
 
     @abstractmethod
     def _groups(self) -> dict[str, str]: ...
@@ -131,6 +165,31 @@ class DatesDirectory(GroupsDirectory):
 
     def items(self) -> Mapping[str, Item]:
         return {name: Item(int(name), self.below(name)) for name in self.branches()}
+
+
+class ToolsDirectory(GroupsDirectory):
+    """``by-tool/``: a directory a tool."""
+
+    def _groups(self) -> dict[str, str]:
+        return shown_distinct(self.tree.store.catalogue.tools())
+
+
+class ModelsDirectory(GroupsDirectory):
+    """``by-model/``: a directory a model."""
+
+    @property
+    def _stamp(self) -> object:
+        return self.tree.store.insight.counted
+
+    def _groups(self) -> dict[str, str]:
+        return shown_distinct(self.tree.store.insight.models())
+
+
+class WorkBranchesDirectory(GroupsDirectory):
+    """``by-branch/``: a directory a branch."""
+
+    def _groups(self) -> dict[str, str]:
+        return shown_distinct(self.tree.store.catalogue.branches())
 
 
 class LabelsDirectory(GroupsDirectory):
@@ -150,12 +209,12 @@ class LabelsDirectory(GroupsDirectory):
     def make(self, label: str) -> int:
         """Make the directory of a label that no conversation has yet; return its inode number."""
         self.made.add(label)
-        self._branches_of = -1
+        self._branches_of = None
         return self.below(label)
 
     def remove(self, label: str) -> None:
         self.made.discard(label)
-        self._branches_of = -1
+        self._branches_of = None
 
 
 class LabelDirectory(LinksDirectory[Called]):

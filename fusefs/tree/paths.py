@@ -7,15 +7,16 @@ call a conversation anything, and one name that no file can have would make its 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fusefs.text.event_names import event_name, number_width
 from fusefs.text.grammar import timestamp
+from store.conversations.places import ASIDE, SUBAGENTS, Places, subagents_in
 from store.events.conversation import Conversation, EventRow, Version
 from store.events.event import Kind
-from store.filenames import Named, safe_name, shown_name, unique
+from store.filenames import Named, safe_name, unique
 
 if TYPE_CHECKING:
     from store.backlinks import Holding
@@ -51,13 +52,31 @@ TRANSCRIPTS = "transcripts"
 HTML = "html"
 IMPORT = "import"
 BY_DATE = "by-date"
+BY_BRANCH = "by-branch"
 BY_LABEL = "by-label"
+BY_MODEL = "by-model"
+BY_TOOL = "by-tool"
 BY_RESOURCE = "by-resource"
 RECENT = "recent"
 SEARCH = "search"
 README = "README.md"
+IGNORE = ".ignore"
+"""Tells ripgrep and others which hidden directories to search."""
 CONTROL = ".convfs"
-TOP = (README, BY_DATE, BY_LABEL, CONVERSATIONS, HTML, IMPORT, RECENT, SEARCH, TRANSCRIPTS)
+TOP = (
+    README,
+    BY_BRANCH,
+    BY_DATE,
+    BY_LABEL,
+    BY_MODEL,
+    BY_TOOL,
+    CONVERSATIONS,
+    HTML,
+    IMPORT,
+    RECENT,
+    SEARCH,
+    TRANSCRIPTS,
+)
 """The names in the root, as they are listed; all but the first are of directories."""
 BLOBS = "blobs"
 ERRORS = "errors"
@@ -84,6 +103,7 @@ class Paths:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._found: dict[int, str] = {}
+        self._places = Places(store.catalogue, self._folder)
 
     def conversation(self, conversation: Named, version: Version | None = None) -> str:
         """Return the path of a conversation's directory, or of that of an earlier version.
@@ -93,15 +113,15 @@ class Paths:
         path = self._found.get(conversation.id)
         if path is None:
             in_project = conversation.name != ""
-            path = self._in_project(conversation) if in_project else self._trash.get(conversation.id, "")
+            path = self._in_projects(conversation) if in_project else self._trash.get(conversation.id, "")
             self._found[conversation.id] = path
         return path if version is None or not path else f"{path}/.versions/{version_name(version)}"
 
-    def _in_project(self, conversation: Named) -> str:
-        project = conversation.project
-        if safe_name(project) != project:
-            project = self._projects[project]
-        return f"{CONVERSATIONS}/{project}/{shown_name(conversation)}"
+    def _in_projects(self, conversation: Named) -> str:
+        return "/".join((CONVERSATIONS, *self._places.of(conversation)))
+
+    def _folder(self, project: str) -> str:
+        return project if safe_name(project) == project else self._projects[project]
 
     @cached_property
     def _projects(self) -> dict[str, str]:
@@ -109,7 +129,16 @@ class Paths:
 
     @cached_property
     def _trash(self) -> dict[int, str]:
-        return {trashed.id: f"{CONTROL}/{TRASH}/{name}" for name, trashed in trash_names(self._store).items()}
+        within: dict[int, str] = {}
+
+        def add(named: Mapping[str, Named], folder: str) -> None:
+            for name, trashed in named.items():
+                within[trashed.id] = f"{folder}/{name}"
+                inside = subagents_in(self._store.catalogue, trashed.id)
+                add(inside, f"{within[trashed.id]}/{SUBAGENTS}")
+
+        add(trash_names(self._store), f"{CONTROL}/{TRASH}")
+        return within
 
     def hit(self, hit: Hit) -> str:
         """Return the path of the file in which a search found something."""
@@ -133,6 +162,13 @@ class Paths:
         return event_path(path, row, records)
 
 
+def transcript_path(conversation: str) -> str:
+    """Return the path of a conversation's transcript, by that of its directory: subagents' are beside the parent's."""
+    _top, *parts = conversation.split("/")
+    named = 3 if parts[1] == ASIDE else 2
+    return "/".join((TRANSCRIPTS, *parts[:named], *parts[named + 1 :: 2])) + MARKDOWN
+
+
 def event_path(conversation: str, row: EventRow, records: int) -> str:
     """Return the path of an event's file in a conversation with a known path and number of records."""
     return f"{conversation}/events/{event_name(row, records)}"
@@ -150,8 +186,10 @@ def record_name(number: int, records: int) -> str:
 
 
 def trash_names(store: Store) -> dict[str, Conversation]:
-    """Return the contents of the trash by the names of its directories."""
+    """Return the contents of the trash by the names of its directories; subagents' may be in others."""
     names: dict[str, Conversation] = {}
     for trashed in store.library.trash():
+        if store.catalogue.place(trashed.id)[0]:
+            continue
         names[unique(safe_name(trashed.name), names)] = trashed
     return names

@@ -30,12 +30,14 @@ from fusefs.tree.resources import ResourceDirectory, ResourceFile
 from fusefs.tree.tree import FixedPath, Tree
 from fusefs.tree.view import Folder
 from fusefs.tree.view_node import ViewNode
+from store.conversations.places import ASIDE
 from store.errors import NotFound
 from store.filenames import shown_name
 from store.ids import Hash
 from store.paths import SETTINGS
 
-_README = readme.README.encode()
+_TEXTS = {paths.README: readme.README.encode(), paths.IGNORE: f"!{ASIDE}/\n".encode()}
+"""The files in the root that always say the same."""
 
 HELD_BY = "held_by"
 """The extended attribute that lists the other holders of a file's contents. It is not listed: it costs work."""
@@ -48,11 +50,19 @@ _FIXED: Mapping[tuple[str, int], Callable[[Tree, int, FixedPath], Node]] = {
     (paths.RECENT, 0): links.RecentDirectory,
     (paths.CONVERSATIONS, 0): projects.ProjectsDirectory,
     (paths.CONVERSATIONS, 1): projects.ProjectDirectory,
+    (paths.CONVERSATIONS, 2): projects.AsideDirectory,
     (paths.TRANSCRIPTS, 0): projects.ProjectsDirectory,
     (paths.TRANSCRIPTS, 1): projects.TranscriptsDirectory,
     (paths.HTML, 0): HtmlDirectory,
+    (paths.TRANSCRIPTS, 2): projects.AsideTranscripts,
     (paths.BY_LABEL, 0): links.LabelsDirectory,
     (paths.BY_LABEL, 1): links.LabelDirectory,
+    (paths.BY_BRANCH, 0): links.WorkBranchesDirectory,
+    (paths.BY_BRANCH, 1): links.BranchDirectory,
+    (paths.BY_MODEL, 0): links.ModelsDirectory,
+    (paths.BY_MODEL, 1): links.ModelDirectory,
+    (paths.BY_TOOL, 0): links.ToolsDirectory,
+    (paths.BY_TOOL, 1): links.ToolDirectory,
     (paths.BY_DATE, 0): links.DatesDirectory,
     (paths.BY_DATE, 1): links.DatesDirectory,
     (paths.BY_DATE, 2): links.DatesDirectory,
@@ -84,6 +94,8 @@ _PLACES: Mapping[int, Callable[[Tree, int, int], Node]] = {
     Place.NATIVE: SessionFile,
     Place.CHANGES: ChangesFile,
     Place.CONTEXT: ContextFile,
+    Place.SUBAGENTS: projects.SubagentsDirectory,
+    Place.TRANSCRIPTS: projects.SubagentTranscripts,
 }
 """Nodes that there are once in every view, but for links and drawings."""
 
@@ -188,8 +200,8 @@ class Router:
         if (make := _FIXED.get((path[0], len(path) - 1))) is not None:
             return make(tree, ino, path)
         match path:
-            case (top,) if top == paths.README:
-                return DerivedFile(ino, lambda: (len(_README), tree.mounted_ms), lambda: Bytes(_README), direct=False)
+            case (top,) if (text := _TEXTS.get(top)) is not None:
+                return DerivedFile(ino, lambda: (len(text), tree.mounted_ms), lambda: Bytes(text), direct=False)
             case (top, name) if top == paths.HTML:
                 is_index = name == paths.INDEX
                 return index_drawing(self._drawings, ino) if is_index else PagesDirectory(tree, ino, path)

@@ -21,13 +21,13 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from fusefs.text.resource_names import resource_path
-from fusefs.tree.links import link_names
 from fusefs.tree.node import DIRECTORY, UNCOUNTED, Attributes, Bytes, DerivedFile, Directory, Lazy, Link, OpenListing
 from fusefs.tree.paths import Paths, event_path
 from fusefs.tree.tree import FixedPath, Tree
 from fusefs.tree.view_node import FixedDirectory, NamesDirectory
 from fusefs.tree.waiting import Asked, Lately
 from store.backlinks import Backlinks
+from store.conversations.places import distinct
 from store.events.event import Kind
 from store.filenames import cut, safe_name, shown_name, unique
 from store.ids import Hash, now_ms
@@ -257,7 +257,7 @@ def _holders(store: Store, parts: Parts, uris: Sequence[str], names: Collection[
         if holding.row is not None and holding.row.kind is not Kind.RECORD and holding.conversation.name
     ]
     held = {conversation.id: conversation for conversation, _row in holdings}
-    called = {conversation.id: name for name, conversation in link_names(held.values()).items()}
+    called = {conversation.id: name for name, conversation in distinct(held.values()).items()}
     paths = Paths(store)
     above = "../" * (len(parts) + 1)
     taken = set(names)

@@ -27,9 +27,9 @@ from fusefs.tree.paths import (
     CONTROL,
     CONVERSATIONS,
     IN_CHANGES,
-    MARKDOWN,
     SEARCH,
     TRANSCRIPTS,
+    Paths,
     shown_distinct,
 )
 from fusefs.tree.view import View
@@ -37,11 +37,12 @@ from fusefs.tree.waiting import Workers
 from store import visible
 from store.commit.open_texts import OpenText
 from store.conversations.chain import Chain
+from store.conversations.places import ASIDE
 from store.conversations.records import ROW_BYTES
 from store.errors import NotFound
 from store.events.conversation import EventRow, Outputs
 from store.events.event import Event, Kind
-from store.filenames import safe_name, shown_name
+from store.filenames import Named, safe_name
 from store.ids import now_ms
 from store.paths import SCRATCH
 from store.store import Store
@@ -300,8 +301,11 @@ class Tree:
         self._views: OrderedDict[int, View] = OrderedDict()
         self._viewed_records = 0
         self._most_viewed = store.settings.row_cache_bytes // ROW_BYTES
-        self.called: dict[int, tuple[str, str]] = {}
-        """By inode of a conversation's directory or transcript: the project and the name that the kernel was told."""
+        self.called: dict[int, tuple[int, str, str]] = {}
+        """By inode of a conversation's directory or transcript, as the kernel was told: the directory and the name that
+        it has there, and the path of the conversation."""
+        self.emptied: set[int] = set()
+        """The views of conversations whose last subagent was removed, and whose directory for these was not yet."""
         self._shown: dict[int, list[ShownConversation]] = {}
         self.served: Mapping[int, Served] = {}
         """Files shown as they were written, not as drawn, by inode: those being written, and those just saved."""
@@ -419,15 +423,20 @@ class Tree:
         stale = stale._replace(ino=self.known.get(stale.ino, stale.ino))
         return None if stale.ino in self.served else stale
 
-    def entries_of(self, view_id: int) -> list[tuple[Stale, str, str]]:
-        """Return the entries by which the kernel knows a conversation, with the project and the name they were of."""
-        found = []
-        for place, top, ending in ((Place.CONVERSATION, CONVERSATIONS, ""), (Place.TRANSCRIPT, TRANSCRIPTS, MARKDOWN)):
-            called = self.called.get(inodes.base(Space.PLACE, view_id) + place)
-            if called is not None:
-                project, name = called
-                found.append((Stale(self.ino((top, project)), (name + ending).encode()), project, name))
-        return found
+    def entries_of(self, view_id: int) -> list[tuple[Stale, str]]:
+        """Return the entries by which the kernel knows a conversation, with the path that it had then."""
+        own = inodes.base(Space.PLACE, view_id)
+        known = (self.called.get(own + place) for place in (Place.CONVERSATION, Place.TRANSCRIPT))
+        return [(Stale(folder, name.encode()), path) for folder, name, path in filter(None, known)]
+
+    def folders(self, conversation: Named) -> tuple[int, int]:
+        """Return the inode numbers of the directories that a conversation's own and its transcript are in."""
+        parent, beside = self.store.catalogue.place(conversation.id)
+        if parent:
+            own = inodes.base(Space.PLACE, self.view_id(parent))
+            return own + Place.SUBAGENTS, own + Place.TRANSCRIPTS
+        within = (conversation.project, ASIDE) if beside else (conversation.project,)
+        return self.ino((CONVERSATIONS, *within)), self.ino((TRANSCRIPTS, *within))
 
     def has_vanished(self, ino: int) -> bool:
         """Return whether a file or directory is hidden because it is being removed."""
@@ -510,10 +519,8 @@ class Tree:
             context_id,
             view_id,
             conversation.head,
-            conversation.project,
-            shown_name(conversation),
-            self.ino((CONVERSATIONS, conversation.project)),
-            self.ino((TRANSCRIPTS, conversation.project)),
+            Paths(self.store).conversation(conversation),
+            *self.folders(conversation),
         )
         before_it = self._shown.setdefault(view_id, [])
         if shown not in before_it:

@@ -8,14 +8,14 @@ from operator import attrgetter, itemgetter
 import msgspec
 
 from store.conversations import branch
+from store.conversations.places import called_in_trash
 from store.conversations.records import Records
 from store.conversations.turns import Contents, Turns
 from store.conversations.viewer import Viewer
 from store.errors import DamageError
 from store.events.conversation import Conversation, EventRow
-from store.events.event import Kind
 from store.ids import patch_of, tip_of, turn_of
-from store.index.catalogue import Catalogue, ContextEntry, Superseded
+from store.index.catalogue import Among, Catalogue, ContextEntry, Superseded
 from store.index.views import Measure, Run, Views
 
 Stretch = tuple[int, int, int]
@@ -131,10 +131,23 @@ class Library:
         """The successors of turns that edits have superseded."""
 
     def conversations(
-        self, project: str | None = None, *, after: str = "", limit: int | None = None
+        self, project: str | None = None, *, after: str = "", limit: int | None = None, among: Among | None = None
     ) -> list[Conversation]:
-        """Return the conversations of a project, or of all, by name; within a project from beyond name ``after``."""
-        return self._complete(self.catalogue.page(project, after=after, limit=limit))
+        """Return the conversations of a project, or of all, by name; within a project from beyond name ``after``.
+
+        Only some of them if ``among`` says which.
+        """
+        return self._complete(self.catalogue.page(project, after=after, limit=limit, among=among))
+
+    def nested(self, conversation: Conversation, *, every: bool) -> Iterator[Conversation]:
+        """Yield a conversation, and those of its subagents, each followed by those that it started itself.
+
+        Unless ``every``, without what listings leave out.
+        """
+        yield conversation
+        for subagent in self._complete(self.catalogue.subagents(conversation.id)):
+            if every or not self.catalogue.place(subagent.id)[1]:
+                yield from self.nested(subagent, every=every)
 
     def find(self, project: str, name: str) -> Conversation | None:
         """Return the conversation ``project/name``, or the one that was called so before its session told better."""
@@ -147,12 +160,7 @@ class Library:
 
     def trash(self) -> list[Conversation]:
         """Return the conversations in the trash, latest first, with the project and name that each had."""
-        return [
-            msgspec.structs.replace(
-                trashed, project=str(trashed.metadata.get("project", "")), name=str(trashed.metadata.get("name", ""))
-            )
-            for trashed in self._complete(self.catalogue.trash())
-        ]
+        return list(map(called_in_trash, self._complete(self.catalogue.trash())))
 
     def _complete(self, entries: Sequence[ContextEntry]) -> list[Conversation]:
         known = self.views.measures([entry.id for entry in entries])
@@ -165,7 +173,7 @@ class Library:
                 measure, unsure = self._measured(entry, measure)
             except DamageError:
                 # a damaged turn concerns readers of this conversation, not listings of it
-                measure, unsure = Measure(entry.head, 0, 0, 0), True
+                measure, unsure = Measure(entry.head), True
         named = (entry.id, entry.project, entry.name, entry.title, entry.format, entry.source)
         counts = (entry.head, entry.records, measure.events)
         sums = (entry.created_ms, entry.updated_ms, measure.transcript_size, measure.json_size)
@@ -195,16 +203,10 @@ class Library:
         Returns the sums, and whether they are unsure.
         """
         if self.viewer.renderer is None:
-            return Measure(entry.head, 0, 0, 0), False
-        events = transcript = json = 0
+            return Measure(entry.head), False
         before = self._length_before(known, entry.head)
-        if known is not None and before:
-            events, transcript, json = known.events, known.transcript_size, known.json_size
         rows = self._rows_after(entry.head, before)
-        events += sum(1 for row in rows if row.kind is not Kind.RECORD)
-        transcript += sum(row.section_size for row in rows)
-        json += sum(row.json_size for row in rows)
-        measure = Measure(entry.head, events, transcript, json)
+        measure = (known if known is not None and before else Measure(0)).at(entry.head, rows)
         unsure = any(row.unsure for row in rows)
         if not unsure:
             self.views.add((), (), [(entry.id, measure)])

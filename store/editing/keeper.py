@@ -1,7 +1,7 @@
 """Keeping conversations in order: making and forking them, their names, titles and labels, the trash."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -9,8 +9,10 @@ import msgspec
 
 from store.commit.request import ContextHead, Request
 from store.conversations import branch
-from store.errors import NotFound, UsageError
-from store.events.conversation import CALLED, NAMING, called_before, labels_of, outputs_of
+from store.conversations.names import MOST_NAMES, free_name, slug, stem
+from store.errors import Conflict, NotFound, UsageError
+from store.events.conversation import CALLED, MOVED_FROM, NAMING, OWN_PLACE, called_before, labels_of, outputs_of
+from store.filenames import unique
 from store.ids import now_ms, tip_of
 from store.index.catalogue import ContextEntry
 from store.settings import OVERRIDING, Rules, overridden
@@ -75,15 +77,42 @@ class Keeper:
             metadata["imported_head"] = turn
         return self._make(project, name, metadata, tip_of(turn, head.patch), "fork")
 
-    def rename(self, context: int, project: str, name: str) -> None:
-        """Give a conversation another name, or move it to another project."""
+    def rename(self, context: int, project: str, name: str, *, own_place: bool | None = None) -> None:
+        """Give a conversation another name, or move it to another project.
+
+        ``own_place`` takes a subagent's out of the one that started it, or puts it back there (False).
+        """
         entry = self._entry(context)
         if "trashed_ms" in entry.metadata:
             raise UsageError(f"{name} cannot be the name of what is in the trash: bring it back first")
         _check_name(project)
         _check_name(name)
-        if (entry.project, entry.name) != (project, name):
-            self._set(context, {"project": project, "name": name, NAMING: None}, (project, name))
+        changes: dict[str, object] = {"project": project, "name": name, **_placed(entry.metadata, own_place)}
+        if entry.project != project and MOVED_FROM in entry.metadata:
+            # it does not tell any more where the others of its project are
+            changes[MOVED_FROM] = None
+        if NAMING in entry.metadata or any(entry.metadata.get(key) != value for key, value in changes.items()):
+            self._set(context, changes | {NAMING: None}, (project, name))
+
+    def move_project(self, project: str, to: str) -> None:
+        """Give a project another name, or all its conversations to another one; later sessions of it go there, too."""
+        _check_name(to)
+        catalogue = self._store.catalogue
+        requests, entries = [], catalogue.page(project)
+        own = {name for entry in entries for before, name in called_before(entry.metadata) if before == to}
+        taken = catalogue.names_like(to, "") - own
+        for entry in entries:
+            name = unique(entry.name, taken)
+            taken.add(name)
+            before = entry.metadata.get(MOVED_FROM)
+            moved = [
+                *(one for one in (before if isinstance(before, list) else ()) if one not in (project, to)),
+                project,
+            ]
+            called = [one for one in called_before(entry.metadata) if one != (to, name)][-MOST_NAMES:]
+            changes = {"project": to, "name": name, MOVED_FROM: moved, CALLED: [*called, (project, entry.name)]}
+            requests.append(Request(entry.id, changes=msgspec.json.encode(changes), name=(to, name)))
+        self._submit(requests)
 
     def forget_name(self, context: int, project: str, name: str) -> None:
         """Remove a former name of a conversation, so that it is no longer found by it."""
@@ -94,7 +123,8 @@ class Keeper:
         """Change the description of a conversation: ``title``, ``labels``, ``pinned``, ``archived``, and its own values
         for settings (``store.settings``); None removes.
 
-        A title that was given here stays, whatever the tool later calls its session. UsageError for any other key,
+        A title that was given here stays, whatever the tool later calls its session, and the name follows it if it was
+        made of a title. UsageError for any other key,
         and for values that do not fit.
         """
         with self._store.contexts.labelling:
@@ -131,20 +161,38 @@ class Keeper:
     def remove(self, context: int) -> None:
         """Move a conversation to the trash: it disappears from listings, and its name is free."""
         if "trashed_ms" not in self._entry(context).metadata:
-            self._set(context, {"trashed_ms": now_ms()})
+            self._set_all([*self._inside(context), context], {"trashed_ms": now_ms()})
 
-    def bring_back(self, context: int, *, project: str = "", name: str = "") -> None:
-        """Restore a conversation from the trash, exactly as it was, or under another name if one is given."""
+    def bring_back(self, context: int, *, project: str = "", name: str = "", own_place: bool | None = None) -> None:
+        """Restore a conversation from the trash, exactly as it was, or under another name if one is given.
+
+        Subagents' that are in it there come along; ``own_place`` is as of :meth:`rename`.
+        """
         metadata = self._entry(context).metadata
         if "trashed_ms" not in metadata:
             return
-        changes: dict[str, object] = {"trashed_ms": None}
+        inside = self._inside(context)
+        changes: dict[str, object] = {"trashed_ms": None, **_placed(metadata, own_place)}
         for key, value in (("project", project), ("name", name)):
             if value:
                 _check_name(value)
                 changes |= {key: value, NAMING: None}
         whole = {**metadata, **changes}
         self._set(context, changes, (str(whole.get("project", "")), str(whole.get("name", ""))))
+        self._set_all(inside, {"trashed_ms": None})
+
+    def _inside(self, context: int) -> list[int]:
+        """Return the conversations of subagents in one, and of those in these, innermost first."""
+        found = [entry.id for entry in self._store.catalogue.subagents(context)]
+        return [*(inner for one in found for inner in self._inside(one)), *found]
+
+    def _set_all(self, contexts: Sequence[int], changes: dict[str, object]) -> None:
+        self._submit([Request(context, changes=msgspec.json.encode(changes)) for context in contexts])
+
+    def _submit(self, requests: Sequence[Request]) -> None:
+        self._store.writer.submit_all(requests)
+        for error in (request.error for request in requests if request.error is not None):
+            raise error
 
     def _entry(self, context: int) -> ContextEntry:
         return self._store.catalogue.entry(context)
@@ -157,11 +205,41 @@ class Keeper:
         return self._store.writer.submit(request).head
 
     def _describe(self, context: int, changes: Mapping[str, object]) -> None:
-        if changed := self.described(context, changes):
-            self._set(context, changed)
+        changed = self.described(context, changes)
+        while changed:
+            renamed = self._renamed(context, changed)
+            try:
+                self._set(
+                    context, changed | renamed, (str(renamed["project"]), str(renamed["name"])) if renamed else None
+                )
+            except Conflict:
+                # another conversation has just taken that name
+                continue
+            break
+
+    def _renamed(self, context: int, changed: Mapping[str, object]) -> dict[str, object]:
+        """Return the change of name that goes with a new title, unless the name was not made of the old one."""
+        entry = self._entry(context)
+        words, named_after = slug(str(changed.get("title") or "")), stem(entry.created_ms, slug(entry.title))
+        made = NAMING in entry.metadata or re.fullmatch(rf"{re.escape(named_after)}(-\d+)?", entry.name)
+        if not words or not entry.name or not made:
+            return {}
+        is_so_called = re.compile(rf"{re.escape(stem(entry.created_ms, words))}(-\d+)?").fullmatch
+        if is_so_called(entry.name):
+            return {}
+        before = called_before(entry.metadata)
+        own = [name for project, name in before if project == entry.project and is_so_called(name)]
+        name = own[0] if own else free_name(self._store.catalogue, entry.project, entry.created_ms, words)
+        called = [*(one for one in before if one != (entry.project, name)), (entry.project, entry.name)]
+        return {"project": entry.project, "name": name, CALLED: called[-MOST_NAMES:]}
 
     def _set(self, context: int, changes: dict[str, object], name: tuple[str, str] | None = None) -> None:
         self._store.writer.submit(Request(context, changes=msgspec.json.encode(changes), name=name))
+
+
+def _placed(metadata: Mapping[str, object], own_place: bool | None) -> dict[str, object]:
+    """Return the change to the metadata of a subagent's conversation that a person puts somewhere; None: nowhere."""
+    return {} if own_place is None or "parent_session" not in metadata else {OWN_PLACE: own_place or None}
 
 
 def _check_name(name: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from msgspec import field
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from store.conversations import branch
 from store.conversations.chain import Chain, Recorded
@@ -60,11 +60,11 @@ class _Measurer:
         if whole:
             known = views.measures([context]).get(context)
             if base.length == 0:
-                known = Measure(0, 0, 0, 0)
+                known = Measure(0)
             elif known is not None and known.head != base.head.tip:
                 known = None
             if known is not None:
-                sums.append((context, self._sum(known)))
+                sums.append((context, known.at(self._now.head.tip, self._rows, self._replaced)))
         views.add(self._rows, self._resources)
         for some in _batches(self._moves):
             views.add((), (), (), some)
@@ -168,11 +168,6 @@ class _Measurer:
             payload = store.contents.payload(turn.turn_id)
         return store.viewer.lens(turn).view(payload, before)
 
-    def _sum(self, known: Measure) -> Measure:
-        gone, come = _sums(self._replaced), _sums(self._rows)
-        sums = zip(astuple(known)[1:], gone, come, strict=True)
-        return Measure(self._now.head.tip, *(was - less + more for was, less, more in sums))
-
 
 def _batches(moves: list[_Move]) -> Iterator[list[_Move]]:
     """Yield moves in batches small enough that no other thread waits long to file something."""
@@ -188,12 +183,6 @@ def _batches(moves: list[_Move]) -> Iterator[list[_Move]]:
             size += part
     if some:
         yield some
-
-
-def _sums(rows: list[EventRow]) -> Iterator[int]:
-    yield sum(1 for row in rows if row.kind is not Kind.RECORD)
-    yield sum(row.section_size for row in rows)
-    yield sum(row.json_size for row in rows)
 
 
 class _Asked(Recorded, frozen=True):

@@ -96,6 +96,12 @@ NAMING = "naming"
 It has a number for each part of the name; it is absent once somebody has named the conversation.
 """
 
+OWN_PLACE = "own_place"
+"""The key of metadata for a subagent's conversation that a person has taken out of the one that started it."""
+
+MOVED_FROM = "moved_from"
+"""The key of metadata for the projects that a conversation was in when they were moved."""
+
 CALLED = "called"
 """The key of metadata for the earlier projects and names of a conversation, before its session had better ones."""
 

@@ -17,6 +17,7 @@ from pathlib import Path, PurePath
 import msgspec
 
 from store.conversations.chain import Recorded
+from store.conversations.names import slug
 from store.conversations.viewer import LARGEST_VIEWED
 from store.errors import ConvfsError, UsageError
 from store.events.conversation import EventRow
@@ -32,7 +33,6 @@ from store.formats.core.times import iso
 from store.formats.jp import Jp as JpFormat
 from store.formats.jp import JpConfigLens, pair, plain_text, read_content, stamp
 from store.importing.assembly import batches
-from store.importing.description import slug
 from store.importing.provenance import named_hash, read_files
 from store.importing.snapshot import text_path
 

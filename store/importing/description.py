@@ -1,42 +1,17 @@
 """Names and metadata of new conversations, as their sessions describe them: ``2026-03-05-fix-the-login-bug``."""
 
 import re
-import unicodedata
 from collections.abc import Mapping, Set
 
 from msgspec import structs
 
+from store.conversations.names import MOST_NAMES, free_name, project_name, slug, stem
 from store.events.conversation import CALLED, NAMING, called_before
 from store.formats.core.format import About, Source, Titled
+from store.importing.projects import project_for
 from store.importing.snapshot import path_text
 from store.index.catalogue import ContextEntry
-from store.index.frames import day_of
 from store.store import Store
-from store.visible import UNSEEN
-
-_LONGEST_SLUG = 60
-_LONGEST_SLUG_BYTES = 180
-_LONGEST_PROJECT_BYTES = 100
-_apostrophe = re.compile(r"(?<=[^\W\d])['\u2019](?=[^\W\d])").sub
-_UNFIT = re.compile(rf"[/{UNSEEN}\ud800-\udfff]+")
-"""Characters that no name may hold: separators of paths and lines, controls, marks that turn the direction of text."""
-
-
-def slug(title: str) -> str:
-    """Return a title as lower-case words joined by hyphens, letters of any script kept; "" if it has none."""
-    spelled = _apostrophe("", unicodedata.normalize("NFC", title.lower()).replace("_", " "))
-    words = re.findall(r"\w+", spelled)
-    short = ""
-    for word in words:
-        if len(short) + 1 + len(word) > _LONGEST_SLUG:
-            break
-        short = f"{short}-{word}" if short else word
-    return _cut(short or "".join(words)[:_LONGEST_SLUG], _LONGEST_SLUG_BYTES).rstrip("-")
-
-
-def project_name(name: str) -> str:
-    """Return a project's name made safe as the name of a directory."""
-    return _cut(_UNFIT.sub("-", name).strip(" ."), _LONGEST_PROJECT_BYTES) or "unnamed"
 
 
 def name_conversation(
@@ -48,36 +23,15 @@ def name_conversation(
     keep: tuple[str, str] = ("", ""),
 ) -> tuple[str, str]:
     """Return a project and a name that none has, nor any ``waiting``; ``keep``, if it differs by a number only."""
-    project = project_name(about.project or source.path.parent.name)
+    project = project_for(store.catalogue, store.settings.projects, about)
+    project = project_name(project or source.path.parent.name)
     words = slug(about.title) or slug(about.session_id) or slug(source.path.stem) or "conversation"
-    if project == keep[0] and re.fullmatch(rf"{re.escape(_stem(started_ms, words))}(-\d+)?", keep[1]):
+    if project == keep[0] and re.fullmatch(rf"{re.escape(stem(started_ms, words))}(-\d+)?", keep[1]):
         return keep
-    return project, free_name(store, project, started_ms, words, waiting)
-
-
-def free_name(
-    store: Store, project: str, started_ms: int, words: str, waiting: Set[tuple[str, str]] = frozenset()
-) -> str:
-    """Return a name within ``project`` that no conversation has: ``2026-03-05-WORDS``, or that with a number."""
-    stem = _stem(started_ms, words)
-    taken = store.catalogue.names_like(project, stem)
-    name, count = stem, 1
-    while name in taken or (project, name) in waiting:
-        count += 1
-        name = f"{stem}-{count}"
-    return name
-
-
-def _stem(started_ms: int, words: str) -> str:
-    return f"{day_of(started_ms) or 'undated'}-{words}"
-
-
-def _cut(text: str, size: int) -> str:
-    return text.encode()[:size].decode("utf-8", "ignore")
+    return project, free_name(store.catalogue, project, started_ms, words, waiting)
 
 
 _ENOUGH: dict[str, int] = {"day": 1, "project": 2, "title": Titled.BY_REQUEST}
-_MOST_NAMES = 16
 
 
 def told_by(about: About) -> dict[str, object]:
@@ -107,12 +61,15 @@ def news(
         return told
     told[NAMING] = {key: max(now[key], naming.get(key, 0)) for key in now}
     # better values from before stay
-    kept = {key: getattr(known, key) for key in ("project", "title") if now[key] < naming.get(key, 0)}
-    about, started = structs.replace(about, **kept), about.started_ms or known.created_ms
+    if now["title"] < naming.get("title", 0):
+        about = structs.replace(about, title=known.title)
+    if now["project"] <= naming.get("project", 0):
+        about = structs.replace(about, project=known.project, extra={})
+    started = about.started_ms or known.created_ms
     project, name = name_conversation(store, about, source, started, names, keep=(known.project, known.name))
     if (project, name) != (known.project, known.name):
         names.add((project, name))
-        called = [*called_before(known.metadata), (known.project, known.name)][-_MOST_NAMES:]
+        called = [*called_before(known.metadata), (known.project, known.name)][-MOST_NAMES:]
         told |= {"project": project, "name": name, CALLED: [one for one in called if one != (project, name)]}
     return told
 

@@ -267,14 +267,7 @@ class Appender:
         first = request.written[0].turn_id if request.written else 0
         rows = measured.rows(first)
         if self.sums is not None:
-            sums = self.sums
-            added = Measure(
-                request.head.tip,
-                sums.events + sum(1 for row in rows if row.kind is not Kind.RECORD),
-                sums.transcript_size + sum(row.section_size for row in rows),
-                sums.json_size + sum(row.json_size for row in rows),
-            )
-            self.sums = None if any(row.unsure for row in rows) else added
+            self.sums = None if any(row.unsure for row in rows) else self.sums.at(request.head.tip, rows)
         return rows, measured.resources(first)
 
     def _take(self, record: _Record) -> None:

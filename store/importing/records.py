@@ -392,7 +392,7 @@ class RecordIntake:
 
     def _sums(self, after: int) -> Measure | None:
         if after == 0:
-            return Measure(0, 0, 0, 0)
+            return Measure(0)
         if self._known is None or branch.position(self.runs, after) != self.head:
             return None
         sums = self._store.views.measures([self._known.id]).get(self._known.id)

@@ -1,6 +1,7 @@
 """Look-ups of conversations in the index: by project and name, by day, by last change, by source."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
 
 import msgspec
 from msgspec import Struct
@@ -8,13 +9,31 @@ from msgspec import Struct
 from store import visible
 from store.errors import NotFound
 from store.events.conversation import Version, labels_of
+from store.index.asides import UNTITLED, WARM_UP
 from store.index.database import Database, Row
-from store.index.frames import PINNED, USUAL, origin
+from store.index.frames import PINNED, USUAL
+from store.index.origins import mark_of, origin
 
 _HEAD = "id, head, records, updated_ms, imported, head_sum"
 _COLUMNS = (
     f"{_HEAD}, id, created_ms, project, name, title, format, source, day, trashed_ms, rank, described_ms, metadata, sum"
 )
+
+_BRANCH = "CASE json_type(metadata, '$.branch') WHEN 'text' THEN json_extract(metadata, '$.branch') END"
+
+_SILENT = "EXISTS (SELECT 1 FROM measures m WHERE m.context = contexts.id AND m.head = contexts.head AND said = 0)"
+_QUIET = f"(kind = {WARM_UP} OR kind = {UNTITLED} AND {_SILENT})"
+
+
+class Among(StrEnum):
+    """Which conversations to return: those that listings show, or those that have a place beside these. In SQL.
+
+    Beside them are warm-ups, and sessions in which nobody speaks. Subagents that are in their parents are neither.
+    """
+
+    LISTED = f"NOT EXISTS (SELECT 1 FROM asides WHERE asides.context = contexts.id AND (parent != 0 OR {_QUIET}))"
+    BESIDE = f"EXISTS (SELECT 1 FROM asides WHERE asides.context = contexts.id AND parent = 0 AND {_QUIET})"
+    ALL = "NOT EXISTS (SELECT 1 FROM asides WHERE asides.context = contexts.id AND parent != 0)"
 
 
 class ContextEntry(Struct, frozen=True):
@@ -88,12 +107,14 @@ class Catalogue:
     """Contexts, found by name, day, source and other marks, without what they are drawn as.
 
     Reads the ``contexts`` and ``versions`` tables, which ``settle`` brings up to the last commit before each look-up.
-    All methods raise DamageError where these are damaged.
+    All methods raise DamageError where these are damaged. ``list_all``: listings show warm-ups and the like, too.
     """
 
-    def __init__(self, db: Database, settle: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, db: Database, settle: Callable[[], None] = lambda: None, *, list_all: bool = False) -> None:
         self._db = db
         self._settle = settle
+        self._listed = Among.ALL if list_all else Among.LISTED
+        self._list_all = list_all
 
     def _query(self, query: str, parameters: Sequence[object] = ()) -> list[Row]:
         self._settle()
@@ -202,12 +223,58 @@ class Catalogue:
         """Return the contexts in whose metadata, as it is written in JSON, a text stands; reads all metadata."""
         return self._entries("instr(metadata, ?) ORDER BY id", text)
 
-    def page(self, project: str | None = None, *, after: str = "", limit: int | None = None) -> list[ContextEntry]:
-        """Return the conversations of a project, or of all, by name; within a project from beyond name ``after``."""
+    def page(
+        self, project: str | None = None, *, after: str = "", limit: int | None = None, among: Among | None = None
+    ) -> list[ContextEntry]:
+        """Return the conversations of a project, or of all, by name; within a project from beyond name ``after``.
+
+        Only some of them if ``among`` says which.
+        """
         count = -1 if limit is None else limit
+        which = "" if among is None else f"AND {self._chosen(among)}"
         if project is None:
-            return self._entries("name IS NOT NULL ORDER BY project, name LIMIT ?", count)
-        return self._entries("project = ? AND name > ? ORDER BY name LIMIT ?", project, after, count)
+            return self._entries(f"name IS NOT NULL {which} ORDER BY project, name LIMIT ?", count)
+        return self._entries(f"project = ? AND name > ? {which} ORDER BY name LIMIT ?", project, after, count)
+
+    def _chosen(self, among: Among) -> str:
+        if among is Among.LISTED:
+            return self._listed
+        return "FALSE" if self._list_all and among is Among.BESIDE else among
+
+    def place(self, context_id: int) -> tuple[int, bool]:
+        """Return the conversation that one is in, 0 for none, and whether listings leave it out wherever it is."""
+        rows = self._rows("asides", "context = ?", context_id)
+        if not rows:
+            return 0, False
+        _context, parent, kind = rows[0]
+        quiet = f"SELECT 1 FROM asides JOIN contexts ON id = context WHERE id = ? AND {_QUIET}"
+        return parent, kind != 0 and not self._list_all and self._one(quiet, (context_id,)) is not None
+
+    def subagents(self, context_id: int) -> list[ContextEntry]:
+        """Return the conversations of subagents that are in another, oldest first."""
+        inside = "SELECT context FROM asides WHERE parent = ? AND parent != 0"
+        return self._entries(f"id IN ({inside}) ORDER BY id", context_id)
+
+    def with_subagents(self, context_ids: Sequence[int]) -> set[int]:
+        """Return those of some conversations that subagents are in."""
+        marks = ",".join("?" * len(context_ids))
+        rows = self._query(f"SELECT DISTINCT parent FROM asides WHERE parent != 0 AND parent IN ({marks})", context_ids)
+        return {row[0] for row in rows}
+
+    def started_by(self, context_id: int) -> list[int]:
+        """Return the conversations of subagents that a session started, wherever they are; by id."""
+        found = self.by_id(context_id)
+        mark = mark_of("agent", found.metadata, "session") if found else ""
+        rows = self._rows("origins", "origin = ? ORDER BY context", mark) if mark else []
+        return [context for _origin, context in rows]
+
+    def unmeasured(self) -> list[int]:
+        """Return the conversations of which only a measure can tell whether listings show them, and that have none."""
+        rows = self._query(
+            f"SELECT c.id FROM asides a JOIN contexts c ON c.id = a.context WHERE kind = {UNTITLED}"
+            " AND NOT EXISTS (SELECT 1 FROM measures m WHERE m.context = c.id AND m.head = c.head)"
+        )
+        return [row[0] for row in rows]
 
     def titles(self) -> list[tuple[int, str]]:
         """Return (id, title) of all conversations: there may be very many."""
@@ -232,12 +299,15 @@ class Catalogue:
         return self._entries("trashed_ms != 0 ORDER BY trashed_ms DESC, id DESC")
 
     def by_day(self, day: str) -> list[ContextEntry]:
-        """Return the conversations that began on ``day`` (``2026-03-05``)."""
-        return self._entries("day = ? AND name IS NOT NULL ORDER BY project, name", day)
+        """Return the conversations that began on ``day`` (``2026-03-05``), of those that listings show."""
+        return self._entries(f"day = ? AND name IS NOT NULL AND {self._listed} ORDER BY project, name", day)
 
     def recent(self, count: int) -> list[ContextEntry]:
-        """Return the conversations that are pinned, then those that changed last, newest first; none of the archive."""
-        latest = "name IS NOT NULL AND rank = {} ORDER BY updated_ms DESC, id DESC LIMIT ?"
+        """Return the conversations that are pinned, then those that changed last, newest first; none of the archive.
+
+        Of those that listings show.
+        """
+        latest = f"name IS NOT NULL AND rank = {{}} AND {self._listed} ORDER BY updated_ms DESC, id DESC LIMIT ?"
         pinned = self._entries(latest.format(PINNED), count)
         return pinned + self._entries(latest.format(USUAL), count - len(pinned))
 
@@ -273,6 +343,31 @@ class Catalogue:
         )
         return [Called(self._db.checked("labels", row[:3])[1], row[3], row[4]) for row in rows]
 
+    def tools(self) -> list[str]:
+        """Return the formats that conversations are of, of those that listings show."""
+        return self._values("format")
+
+    def of_tool(self, tool: str) -> list[ContextEntry]:
+        """Return the conversations of a format that listings show."""
+        return self._entries(f"name IS NOT NULL AND format = ? AND {self._listed} ORDER BY id", tool)
+
+    def branches(self) -> list[str]:
+        """Return the branches of version control that conversations were on, of those that listings show."""
+        return self._values(_BRANCH)
+
+    def on_branch(self, branch: str) -> list[ContextEntry]:
+        """Return the conversations on a branch that listings show."""
+        return self._entries(f"name IS NOT NULL AND {_BRANCH} = ? AND {self._listed} ORDER BY id", branch)
+
+    def listed(self, context_ids: Iterable[int]) -> list[ContextEntry]:
+        """Return those of some conversations that listings show."""
+        some = ",".join(map(str, context_ids))
+        return self._entries(f"id IN ({some}) AND name IS NOT NULL AND {self._listed} ORDER BY id")
+
+    def _values(self, column: str) -> list[str]:
+        where = f"name IS NOT NULL AND {column} != '' AND {self._listed}"
+        return [row[0] for row in self._query(f"SELECT DISTINCT {column} FROM contexts WHERE {where} ORDER BY 1")]
+
     def projects(self) -> list[str]:
         """Return the projects that have conversations, by name."""
         # a skip scan: one look-up a project, however many conversations it has
@@ -283,11 +378,11 @@ class Catalogue:
         return found
 
     def days(self, prefix: str = "") -> list[str]:
-        """Return the years (``""``), months (``"2026"``) or days (``"2026-03"``) on which conversations began."""
+        """Return the years (``""``), months (``"2026"``) or days (``"2026-03"``) on which those conversations began."""
         length = {0: 4, 4: 7, 7: 10}.get(len(prefix), 10)
         rows = self._query(
             "SELECT DISTINCT substr(day, 1, ?) FROM contexts"
-            " WHERE day >= ? AND day < ? AND day != '' AND name IS NOT NULL ORDER BY 1",
+            f" WHERE day >= ? AND day < ? AND day != '' AND name IS NOT NULL AND {self._listed} ORDER BY 1",
             (length, prefix, prefix + "\x7f"),
         )
         return [row[0] for row in rows]

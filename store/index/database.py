@@ -37,7 +37,7 @@ import msgspec
 from store.disk import durable
 from store.errors import ConvfsError, DamageError, StoreFailed, StoreFull
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
 TABLES = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -95,6 +95,13 @@ CREATE TABLE origins (
     origin TEXT NOT NULL, context INTEGER NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (origin, context)
 ) WITHOUT ROWID;
 
+-- Conversations that are not listed among others: parent is the one that a subagent's is in (0: none); for kind, see
+-- store.index.asides.
+CREATE TABLE asides (
+    context INTEGER PRIMARY KEY, parent INTEGER NOT NULL, kind INTEGER NOT NULL, sum INTEGER NOT NULL
+);
+CREATE INDEX asides_by_parent ON asides (parent) WHERE parent != 0;
+
 -- Of contexts that were deleted, what imports would find them by; and each under the name "".
 CREATE TABLE pruned (
     origin TEXT NOT NULL, context INTEGER NOT NULL, time_ms INTEGER NOT NULL, sum INTEGER NOT NULL,
@@ -150,7 +157,7 @@ CREATE TABLE resources (
 ) WITHOUT ROWID;
 CREATE TABLE measures (
     context INTEGER PRIMARY KEY, head INTEGER NOT NULL, events INTEGER NOT NULL,
-    transcript_size INTEGER NOT NULL, json_size INTEGER NOT NULL, sum INTEGER NOT NULL
+    transcript_size INTEGER NOT NULL, json_size INTEGER NOT NULL, said INTEGER NOT NULL, sum INTEGER NOT NULL
 );
 """
 
@@ -161,6 +168,7 @@ DERIVED_FROM_LOGS = (
     "contexts",
     "labels",
     "origins",
+    "asides",
     "pruned",
     "pruned_versions",
     "versions",

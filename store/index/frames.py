@@ -9,10 +9,12 @@ import msgspec
 import store.disk.head_format as heads
 from store.disk.head_format import GONE, NOTES
 from store.errors import DamageError
-from store.events.conversation import CALLED, called_before, labels_of
+from store.events.conversation import labels_of
 from store.ids import HASH_SIZE, patch_of, tip_of, turn_of
+from store.index.asides import file_aside
 from store.index.database import Row, holds, put, sum_of
 from store.index.notes import file_notes
+from store.index.origins import mark_of, origin, origins_of, pruned_origins
 
 PINNED, USUAL, ARCHIVED = 1, 0, -1
 
@@ -33,46 +35,24 @@ def _file_marks(
     put(sql, table, [(mark, context) for mark in now if mark not in before])
 
 
-def origin(kind: str, *names: str) -> str:
-    """Return what is filed for a context: ``kind`` says what the names are.
-
-    ``layout``: the path of a file of many conversations. ``part``: a format, and the id of a conversation in such a
-    file. ``session``: a format, and the tool's id of a session. ``begins``: a format, and a digest of a record at a
-    conversation's beginning. ``source``: the path of a session. ``called``: a project and a name that it had.
-    """
-    return "\0".join((kind, *names))
-
-
-def origins_of(metadata: Mapping[str, object]) -> list[str]:
-    """Return the marks that a context is found by; a fork is not found by those of its parent."""
-    if isinstance(path := metadata.get("layout_of"), str):
-        return [origin("layout", path)]
-    if "source" not in metadata or not isinstance(tool := metadata.get("format"), str):
-        return []
-    ids = [(kind, metadata.get(kind)) for kind in ("part", "session")]
-    begins = metadata.get("begins")
-    ids += [("begins", key) for key in (dict.fromkeys(begins) if isinstance(begins, list) else ())]
-    found = [origin(kind, tool, own) for kind, own in ids if isinstance(own, str) and own]
-    return found + [origin("called", *names) for names in called_before(metadata)]
-
-
-def _pruned_origins(metadata: Mapping[str, object]) -> list[str]:
-    """Return the marks to remember of a deleted context, so that no import takes it for a new one."""
-    found = origins_of({key: value for key, value in metadata.items() if key not in ("begins", CALLED)})
-    source = metadata.get("source")
-    if isinstance(source, str) and "part" not in metadata:
-        found.append(origin("source", source))
-    return found
-
-
-_OF_CONTEXT = ("labels", "origins", "versions", "superseded", "keys", "open_turns", "pruned_versions", "measures")
+_OF_CONTEXT = (
+    "labels",
+    "origins",
+    "asides",
+    "versions",
+    "superseded",
+    "keys",
+    "open_turns",
+    "pruned_versions",
+    "measures",
+)
 """Tables that have a column ``context``, and whose rows go with it."""
 _OF_TURN = ("views", "resources")
 
 
 def delete(sql: sqlite3.Connection, context: int, time_ms: int, metadata: Mapping[str, object]) -> None:
     """Drop all that is filed of a context, and remember what it was found by: ``metadata`` is what was said of it."""
-    names = dict.fromkeys((origin(""), *_pruned_origins(metadata)))
+    names = dict.fromkeys((origin(""), *pruned_origins(metadata)))
     put(sql, "pruned", [(name, context, time_ms) for name in names])
     for table in _OF_CONTEXT:
         sql.execute(f"DELETE FROM {table} WHERE context = ?", (context,))
@@ -194,7 +174,9 @@ def _apply(sql: sqlite3.Connection, frame: heads.HeadFrame) -> None:
         put(sql, "superseded", [(context, frame.seq, *turns) for turns in body.turns])
     elif isinstance(body, heads.Deleted):
         row = _one(sql, "contexts", _DESCRIBED, context)
-        delete(sql, context, body.time_ms, msgspec.json.decode(row[-1]) if row else {})
+        metadata = msgspec.json.decode(row[-1]) if row else {}
+        delete(sql, context, body.time_ms, metadata)
+        _file_subagents(sql, metadata)
     elif isinstance(body, heads.VersionsPruned):
         prune_versions(sql, context, body.last)
     elif isinstance(body, heads.Reclaimed):
@@ -288,9 +270,24 @@ def _apply_metadata(sql: sqlite3.Connection, context: int, body: heads.Metadata)
     labels = labels_of(before) if name else [], labels_of(metadata) if described[3] else []
     _file_marks(sql, "labels", "name", context, *labels)
     _file_marks(sql, "origins", "origin", context, origins_of(before), origins_of(metadata))
+    file_aside(sql, context, metadata)
+    if any(before.get(key) != metadata.get(key) for key in _PARENTAL):
+        _file_subagents(sql, before, metadata)
     if (updated := _time(changed.get("updated_ms"))) and (moved := _head_of(sql, context)) is not None:
         _context, head, records, _updated, imported = moved
         _set_head(sql, context, head, records, updated, imported)
+
+
+_PARENTAL = ("format", "name", "project", "session", "source", "trashed_ms")
+"""The keys of a conversation's metadata that decide whether subagents are in it."""
+
+
+def _file_subagents(sql: sqlite3.Connection, *sessions: Mapping[str, object]) -> None:
+    """File anew where the subagents of a session stand, which is or was described so."""
+    for mark in sorted({mark_of("agent", metadata, "session") for metadata in sessions} - {""}):
+        for (context,) in sql.execute("SELECT context FROM origins WHERE origin = ?", (mark,)).fetchall():
+            if (row := _one(sql, "contexts", _DESCRIBED, context)) is not None:
+                file_aside(sql, context, msgspec.json.decode(row[-1]))
 
 
 def _described(metadata: dict[str, object], created: int, time_ms: int) -> tuple[str | int | None, ...]:

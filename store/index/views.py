@@ -1,9 +1,12 @@
 """Measures of events in the index: a row a record, its resources, and a conversation's sums."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from store.events.conversation import EventRow, ResourceRow
 from store.events.event import Kind
@@ -34,13 +37,30 @@ Run = tuple[int, int]
 """Consecutive turns of a branch: the first turn's id and how many there are."""
 
 
+SAYING = frozenset(Kind) - {Kind.RECORD, Kind.SYSTEM, Kind.CONFIG, Kind.NOTE}
+"""The kinds of events that make a conversation of a session: what people and models say, and what tools do."""
+
+
 class Measure(Struct, frozen=True):
-    """The sums over a conversation's rows at ``head``."""
+    """The sums over a conversation's rows at ``head``; ``said`` counts those of :data:`SAYING`."""
 
     head: int
-    events: int
-    transcript_size: int
-    json_size: int
+    events: int = 0
+    transcript_size: int = 0
+    json_size: int = 0
+    said: int = 0
+
+    def at(self, head: int, more: Sequence[EventRow], less: Sequence[EventRow] = ()) -> Measure:
+        """Return the sums at ``head``, which has some rows more, and some less."""
+        sums = zip(astuple(self)[1:], _sums(more), _sums(less), strict=True)
+        return Measure(head, *(known + come - gone for known, come, gone in sums))
+
+
+def _sums(rows: Sequence[EventRow]) -> Iterator[int]:
+    yield sum(1 for row in rows if row.kind is not Kind.RECORD)
+    yield sum(row.section_size for row in rows)
+    yield sum(row.json_size for row in rows)
+    yield sum(1 for row in rows if row.kind in SAYING)
 
 
 class Views:
@@ -78,7 +98,7 @@ class Views:
         sizes = attrgetter("tool", "parent", "time_ms", "file_size", "section_size", "json_size", "payload_size")
         views = [(row.turn, int(row.kind), *sizes(row), int(row.deleted)) for row in rows if not row.unsure]
         held = [(r.turn, r.seq, r.uri, r.mime, r.size, r.hash) for r in resources if r.turn not in unsure]
-        sums = [(context, m.head, m.events, m.transcript_size, m.json_size) for context, m in measures]
+        sums = [(context, m.head, m.events, m.transcript_size, m.json_size, m.said) for context, m in measures]
         self._file(views, held, list(moves), sums)
 
     @held_if_full

@@ -53,6 +53,19 @@ class Insight(Derived):
             if progress is not None:
                 progress(self._opened().ledger.last, self.files.turns.count)
 
+    @property
+    def counted(self) -> int:
+        """The last turn that is counted."""
+        return self._opened().ledger.last
+
+    def models(self) -> list[str]:
+        """Return the models that have answered, as far as answers are counted."""
+        return [row[0] for row in self.db.query("SELECT DISTINCT model FROM accounts WHERE model != '' ORDER BY 1")]
+
+    def answered_by(self, model: str) -> list[int]:
+        """Return the conversations that a model has answered in, as far as answers are counted."""
+        return [row[0] for row in self.db.query("SELECT DISTINCT context FROM accounts WHERE model = ?", (model,))]
+
     def report(self) -> StatsReport:
         """Return a report on everything counted so far."""
         parts = self._opened()

@@ -21,6 +21,7 @@ import msgspec
 
 from store.commit.request import Request
 from store.conversations.chain import Recorded
+from store.conversations.names import free_name, project_name, slug
 from store.conversations.viewer import LARGEST_VIEWED
 from store.errors import Conflict, ConvfsError
 from store.events.conversation import Change
@@ -28,7 +29,6 @@ from store.events.event import Event, Kind
 from store.formats import cxdb
 from store.formats.core.format import first_line
 from store.ids import now_ms
-from store.importing.description import free_name, project_name, slug
 from store.index.catalogue import ContextEntry
 from store.retention.pruner import RuleJob
 from store.service.upkeep import Collecting, SealingJob
@@ -129,11 +129,13 @@ _MANY_A_SECOND = 2000
 
 @contextmanager
 def measuring(store: Store) -> Iterator[None]:
-    """Measure new records of ``store`` while the block runs."""
+    """Measure new records of ``store`` while the block runs; first those that tell which conversations are listed."""
     if store.viewer.renderer is None:
         yield
         return
     changed = _Changed()
+    for context in store.catalogue.unmeasured():
+        changed.put(context)
     with _following(store, "measuring", changed, partial(_measure, store, changed)):
         yield
 
@@ -227,7 +229,7 @@ class _Naming:
             project = project_name(str(entry.metadata.get("project") or changes.get("project") or _PROJECT))
             title = str(entry.metadata.get("title") or changes.get("title") or "")
             words = slug(title) or f"context-{entry.id}"
-            name = free_name(self._store, project, entry.created_ms, words, names)
+            name = free_name(self._store.catalogue, project, entry.created_ms, words, names)
         except ConvfsError as error:
             _log.warning("context %d gets no name: %s", entry.id, error)
             return None

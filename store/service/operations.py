@@ -8,6 +8,7 @@ from typing import TypedDict
 from msgspec import Struct, structs
 
 from store.conversations.named import find_named
+from store.conversations.places import Places
 from store.editing.editor import Editor, LogLine, version_log
 from store.errors import NotFound, UsageError
 from store.events.conversation import Conversation
@@ -16,9 +17,11 @@ from store.exporting.dialogue import Loss
 from store.formats.core.times import iso
 from store.importing.exporter import export_native
 from store.importing.importer import Importer, ImportReport
+from store.index.catalogue import Among
 from store.service.call import Emit, Holder, Table
 from store.service.calls import pages_of
 
+_PAGE = 200
 _TOLD_AFTER = 1 << 20
 """Bytes written between two items of progress."""
 
@@ -51,9 +54,15 @@ class ConversationLine(Struct, frozen=True):
     archived: bool
 
 
+class NestedLine(ConversationLine, frozen=True):
+    """A conversation, and the one that it is in if it is a subagent's (0: none)."""
+
+    parent: int
+
+
 def line_of(holder: Holder, conversation: Conversation) -> ConversationLine:
     """Return a conversation as ``ls`` shows it; its path is absolute where the holder mounts the store."""
-    inside = f"conversations/{conversation.project}/{conversation.name}"
+    inside = "/".join(("conversations", *Places(holder.store.catalogue).of(conversation)))
     return ConversationLine(
         id=conversation.id,
         name=conversation.name,
@@ -125,12 +134,7 @@ def own(holder: Holder) -> Own:
 @OPERATIONS.pages(258)
 def list_conversations(holder: Holder, project: str = "") -> Iterator[list[ConversationLine]]:
     """List the conversations of a project, or of all ("")."""
-    projects = holder.store.catalogue.projects()
-    if project:
-        if project not in projects:
-            raise NotFound(f"no project is called {project}: `convfs ls` lists all conversations")
-        projects = [project]
-    for one in projects:
+    for one in _projects(holder, project):
         for page in pages_of(holder.store, one):
             yield [line_of(holder, conversation) for conversation in page]
 
@@ -146,6 +150,32 @@ def latest(
     library = holder.store.library
     found = library.catalogue.matching(words, limit, skipped)
     yield [line_of(holder, library.conversation(entry.id)) for entry in found]
+
+
+@OPERATIONS.pages(289)
+def list_nested(holder: Holder, project: str = "", every: bool = False) -> Iterator[list[NestedLine]]:
+    """List conversations, each followed by those of its subagents; ``every``: also what listings leave out."""
+    library = holder.store.library
+    among = Among.ALL if every else Among.LISTED
+    for context in library.catalogue.unmeasured():
+        # that tells whether it is listed
+        library.conversation(context)
+    for one in _projects(holder, project):
+        after = ""
+        while page := library.conversations(one, after=after, limit=_PAGE, among=among):
+            nested = (each for conversation in page for each in library.nested(conversation, every=every))
+            yield [
+                NestedLine(**structs.asdict(line_of(holder, each)), parent=library.catalogue.place(each.id)[0])
+                for each in nested
+            ]
+            after = page[-1].name
+
+
+def _projects(holder: Holder, project: str) -> list[str]:
+    projects = holder.store.catalogue.projects()
+    if project and project not in projects:
+        raise NotFound(f"no project is called {project}: `convfs ls` lists all conversations")
+    return [project] if project else projects
 
 
 @OPERATIONS.call(259)

@@ -25,8 +25,8 @@ from store.errors import ConvfsError, DamageError
 from store.ids import Hash, patch_of, turn_of, type_tag
 from store.index.beside import remove_database
 from store.index.database import Row, held_if_full, holds
-from store.index.frames import origin
 from store.index.index import BlobPlace, Index
+from store.index.origins import origin
 
 RECOVERED = "recover"
 """The action of a version that a conversation is in again after it had been lost from the log."""

@@ -22,13 +22,13 @@ from fusefs.editing.native.writer import PATIENCE_SECONDS, QUIET_SECONDS, SETTLE
 from fusefs.editing.scratch import ScratchFile
 from fusefs.tree.native.files import NativeDirectory
 from fusefs.tree.native.paths import KEY, Parts
+from store.conversations.names import free_name
 from store.disk import durable
 from store.editing.keeper import Keeper
 from store.errors import ConvfsError, StoreBusy, UsageError
 from store.formats.core.format import Format, Source
 from store.formats.core.look import Look, read_head
 from store.formats.registry import format_named
-from store.importing.description import free_name
 from store.importing.importer import Importer, ImportReport
 from store.importing.native import is_one_file
 from store.importing.snapshot import path_text
@@ -189,7 +189,7 @@ class NewSessions:
         except UsageError:
             project = str(known.metadata.get("project", ""))
             words = str(known.metadata.get("name", ""))
-            self._keeper.bring_back(known.id, name=free_name(self._store, project, known.created_ms, words))
+            self._keeper.bring_back(known.id, name=free_name(self._store.catalogue, project, known.created_ms, words))
 
     def _become(self, ino: int, new: NewSession, job: Begin, entry: ContextEntry) -> None:
         """Make the file a conversation's, which has its bytes up to where the job ended."""

@@ -197,7 +197,7 @@ class Rollouts(Format):
                         request = asked
         stem = _named(source.path.name.removesuffix(".json").removesuffix(".jsonl"))
         session = as_text(meta.get("id")) or (stem[5] if stem else source.path.stem)
-        branch, version = as_object(meta.get("git")).get("branch"), meta.get("cli_version")
+        git, version = as_object(meta.get("git")), meta.get("cli_version")
         project, named = last_part(directory), _indexed_name(source.path, session) or name
         return About(
             title=first_line(named or request.rpartition(_OF_IDE)[2] or request),
@@ -205,7 +205,13 @@ class Rollouts(Format):
             project=project or (_PROJECT if any(above.name in _FOLDERS for above in source.path.parents) else ""),
             started_ms=milliseconds(meta.get("timestamp")) or _time_in_name(stem) or begun,
             session_id=session,
-            extra=told(cwd=directory, branch=branch, tool_version=version, **_agent(meta)),
+            extra=told(
+                cwd=directory,
+                branch=git.get("branch"),
+                repository=git.get("repository_url"),
+                tool_version=version,
+                **_agent(meta),
+            ),
             forked_from=as_text(meta.get("forked_from_id")),
             titled=Titled.BY_USER if named else Titled.BY_REQUEST,
             placed=bool(project),

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,20 @@ def here(user: User, request: pytest.FixtureRequest) -> Iterator[User]:
     user.run("import")
     with mounted_if(user, request.param == "mounted"):
         yield user
+
+
+def test_people_see_local_times_and_programs_utc(user: User) -> None:
+    user.session("garden", "one", "What to plant?")
+    user.run("import")
+    utc = json.loads(user.run("log", "1", "--json"))[0]["time"]
+    updated = json.loads(user.run("ls", "--json"))[0]["updated"]
+    for zone, hours in (("UTC", 0), ("XST-13", 13)):
+        user.environment["TZ"] = zone
+        shown, listed = user.run("log", "1").splitlines()[1], user.run("ls").splitlines()[1]
+        then, day = (datetime.fromisoformat(time) + timedelta(hours=hours) for time in (utc, updated))
+        assert then.strftime("%Y-%m-%d %H:%M:%S") in shown
+        assert day.strftime("%Y-%m-%d") in listed
+    assert json.loads(user.run("log", "1", "--json"))[0]["time"] == utc
 
 
 def test_log_fork_and_restore(here: User) -> None:

@@ -8,7 +8,7 @@ from fusefs.editing.gestures import RENAMES, UNLINKS, Named, Where
 
 ON_DISK = {Named.SCRATCH, Named.SPECIAL, Named.SCRATCH_FOLDER}
 SAVED = {Named.SAVED, Named.RESOURCE}
-DIRECTORIES = {Named.SCRATCH_FOLDER, Named.FOLDER, Named.CONVERSATION, Named.LABEL}
+DIRECTORIES = {Named.SCRATCH_FOLDER, Named.FOLDER, Named.CONVERSATION, Named.PROJECT, Named.LABEL}
 
 
 def moves(source: Named) -> set[tuple[Where, Named]]:
@@ -39,6 +39,7 @@ MOVES = {
     Named.FOLDER: set(product((Where.TOOL, Where.TOOLS), (Named.NOTHING, Named.FOLDER))),
     Named.CONVERSATION: anywhere(Named.NOTHING),
     Named.FORMER: set(),
+    Named.PROJECT: anywhere(Named.NOTHING, Named.PROJECT),
     Named.LINK: anywhere(Named.NOTHING),
     Named.LABEL: anywhere(Named.NOTHING),
     Named.OTHER: set(),

@@ -37,6 +37,8 @@ DIRECTORIES = {
     "a conversation": TALK,
     "a project": "conversations/project",
     "a scratch directory": f"{TALK}/folder",
+    "`subagents/`": f"{TALK}/subagents",
+    "`.aside/`": "conversations/project/.aside",
     "`forks/`": f"{TALK}/forks",
     "`resources/`": f"{TALK}/resources/src",
     "a label": "by-label/todo",
@@ -149,7 +151,11 @@ TABLES = [
 @pytest.fixture
 def mount(store_path: Path) -> Iterator[Mounted]:
     with new_store(store_path) as store:
-        add(store, LINES)
+        started = store.contexts.set_metadata
+        started(add(store, LINES), {"source": "/s/talk.jsonl", "session": "s"})
+        started(add(store, SAID, name="inside"), {"source": "/s/inside.jsonl", "parent_session": "s"})
+        warm_up = {"source": "/s/ready.jsonl", "title": "Warmup", "agent": "a", "naming": {}}
+        started(add(store, SAID, name="ready"), warm_up)
     with mounted(store_path) as mount:
         talk = mount.root / TALK
         (talk / "events" / FIRST).write_bytes(changed(talk / "events" / FIRST))
@@ -165,7 +171,7 @@ def mount(store_path: Path) -> Iterator[Mounted]:
         (mount.root / NATIVE / "here").mkdir(parents=True)
         (mount.root / NATIVE / "here" / "there.jsonl").write_text("".join(f"{line}\n" for line in LINES))
         until(lambda: not list((store_path / "scratch" / ".growing").glob("*/*")))
-        until(lambda: len(list((mount.root / "conversations").glob("*/*"))) == 3)
+        until(lambda: len(list((mount.root / "conversations").glob("*/*"))) == 4)
         yield mount
 
 

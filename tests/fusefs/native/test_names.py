@@ -41,8 +41,9 @@ def test_an_old_name_leads_to_the_conversation_for_whoever_has_it(store_path: Pa
         file = mount.root / CLAUDE
         file.parent.mkdir()
         file.write_text(f"{MODE}\n")
-        [before] = shown(mount)
-        assert before.startswith("home-dev-project/")
+        # nobody speaks in it yet
+        assert shown(mount) == ["home-dev-project/.aside"]
+        before = f"home-dev-project/{os.listdir(mount.root / 'conversations/home-dev-project/.aside')[0]}"
         old = mount.root / "conversations" / before
         transcript = mount.root / "transcripts" / f"{before}.md"
         assert transcript.exists()
@@ -91,12 +92,13 @@ def test_who_names_it_while_it_has_its_first_name_names_it_for_good(mount: Mount
     file = mount.root / CLAUDE
     file.parent.mkdir()
     file.write_text(f"{MODE}\n")
-    [before] = shown(mount)
+    [before] = mount.root.glob("conversations/*/.aside/*")
     if by_title:
-        mount.shell(f"""sed -i 's/"title": .*/"title": "Mine",/' 'conversations/{before}/metadata.json'""")
+        mount.shell(f"""sed -i 's/"title": .*/"title": "Mine",/' '{before}/metadata.json'""")
     else:
-        mount.shell(f"mkdir conversations/mine; mv conversations/{before} conversations/mine/own")
+        mount.shell(f"mkdir conversations/mine; mv {before} conversations/mine/own")
     with file.open("a") as writing:
         writing.write(f"{user('Buy milk.')}\n")
     until(lambda: len(list(mount.root.glob("conversations/*/*/events/*"))) == 1)
-    assert shown(mount) == [before if by_title else "mine/own"]
+    [name] = shown(mount)
+    assert name == f"home-dev-project/{before.name[:10]}-mine" if by_title else name == "mine/own"

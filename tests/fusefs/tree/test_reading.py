@@ -51,8 +51,11 @@ def test_every_size_is_exact_before_and_after_reading(mount: Mounted) -> None:
 def test_the_root_lists_what_people_need_and_nothing_that_costs(mount: Mounted) -> None:
     assert sorted(os.listdir(mount.root)) == [
         "README.md",
+        "by-branch",
         "by-date",
         "by-label",
+        "by-model",
+        "by-tool",
         "conversations",
         "html",
         "import",

@@ -14,9 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fusefs.text.render import FileRenderer
+from store.conversations.names import project_name, slug
 from store.editing.keeper import Keeper
 from store.events.event import Kind
-from store.importing.description import project_name, slug
 from store.importing.exporter import export_native
 from store.importing.importer import Importer
 from store.store import Store
@@ -199,7 +199,7 @@ def test_who_names_a_conversation_has_named_it_for_good(store: Store, tmp_path: 
         with path.open("ab") as file:
             file.write(b'{"type":"custom-title","customTitle":"Better","sessionId":"x"}\n')
         imported(store, path)
-    assert names(store) == ["mine/own", "shop/2026-03-05-better", "shop/2026-03-05-question-1"]
+    assert names(store) == ["mine/own", "shop/2026-03-05-better", "shop/2026-03-05-own"]
     assert store.library.find("shop", "2026-03-05-question-0") is None
     # also after the index was made anew
     copy = tmp_path / "copy"
