@@ -29,6 +29,7 @@ from store.exporting.html.index import index
 from store.exporting.html.page import page, too_large
 from store.filenames import shown_name
 from store.ids import now_ms
+from store.index.catalogue import Among
 from store.insight.family import family
 from store.insight.report import StatsReport
 from store.store import Store
@@ -156,7 +157,7 @@ def index_drawing(drawings: Drawings, ino: int) -> DrawnFile:
     def draw() -> bytes:
         shown = {project: name for name, project in shown_distinct(store.catalogue.projects()).items()}
         return index(
-            store.library.conversations(),
+            store.library.conversations(among=Among.LISTED),
             lambda one: f"{quote(shown.get(one.project, one.project))}/{quote(shown_name(one))}{PAGE}",
         )
 
