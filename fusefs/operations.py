@@ -20,7 +20,7 @@ from fusefs.editing.gestures import Gestures
 from fusefs.editing.inode import LARGEST_SCRATCH, Handle, OrphanFile, Role
 from fusefs.editing.scratch import ScratchFile, ScratchLink, ScratchNode
 from fusefs.handler import handler
-from fusefs.inodes import MAX_NUMBER, Place
+from fusefs.inodes import FIRST_DERIVED, MAX_NUMBER, Place
 from fusefs.kernel import Prefetch
 from fusefs.tree.changes import Stale
 from fusefs.tree.conversation import LABEL_ATTRIBUTE, ConversationDirectory
@@ -238,7 +238,8 @@ class Operations(pyfuse3.Operations):
         if isinstance(bound, ScratchFile):
             # while it has a name
             content = bound.open()
-        if inode in self.tree.unsettled:
+        if inode in self.tree.unsettled or inode & MAX_NUMBER >= FIRST_DERIVED:
+            # what it follows from may have changed
             answer.keep_cache = False
         self.prefetch.opening(inode)
         self._files[handle] = OpenFile(inode, content)

@@ -87,7 +87,7 @@ def actions_of(call: Step, result: Step, cwd: str = "") -> list[Action]:
     if named in _MANY:
         named = {"view": "view", "create": "create", "str_replace": "edit"}.get(as_text(given.get("command")), "")
     if named in _READERS:
-        return _resources(result.resources) or list(_read(given, result.text, folder))
+        return reads_of(result.resources) or list(_read(given, result.text, folder))
     if named in _WRITERS:
         path, text = _path(given, folder), _first(given, _TEXT)
         return [Write(path, text)] if path and text is not None else []
@@ -125,8 +125,8 @@ def _number(given: Mapping[str, object], *names: str) -> int:
 _fragment = re.compile(r"L(\d+)-(\d+)").fullmatch
 
 
-def _resources(resources: Sequence[Resource]) -> list[Action]:
-    """Return the files that a result holds as resources; a fragment of the URI says which lines of it."""
+def reads_of(resources: Sequence[Resource]) -> list[Action]:
+    """Return the files that an event holds as resources; a fragment of the URI says which lines of it."""
     found: list[Action] = []
     for resource in resources:
         parts = urlsplit(resource.uri)
