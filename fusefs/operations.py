@@ -31,6 +31,7 @@ from fusefs.tree.outputs import OutputFile
 from fusefs.tree.router import Router
 from fusefs.tree.tree import Tree
 from fusefs.tree.view_node import ViewNode
+from fusefs.tree.waiting import Later
 from store.errors import DamageError, Missing
 from store.filenames import NAME_MAX
 
@@ -170,8 +171,13 @@ class Operations(pyfuse3.Operations):
         opened.waiting = None
         try:
             self._reply(opened, token, chain(waiting, opened.entries))
+        except Later:
+            # the replies so far must go out, since they were counted; the rest is listed anew
+            opened.position, reached = -1, opened.position
+            if reached == start_id:
+                raise
         except Exception:
-            # the replies so far must go out, since they were counted; the error comes with the next request
+            # the same, and the error comes with the next request
             opened.entries = iter(())
             if opened.position == start_id:
                 raise

@@ -6,7 +6,7 @@ from functools import partial
 from fusefs import inodes
 from fusefs.inodes import FIRST_DERIVED, Place, Space
 from fusefs.text import resource_names
-from fusefs.tree.node import DERIVED_FILE, DIRECTORY, FILE, SHORT, Attributes, Item, Listing
+from fusefs.tree.node import DERIVED_FILE, DIRECTORY, FILE, SHORT, UNCOUNTED, Attributes, Item, Listing
 from fusefs.tree.tree import Tree
 from fusefs.tree.view import Folder, ResourceTree
 from fusefs.tree.view_node import NumberedNode, ServedFile, ViewNode
@@ -54,6 +54,9 @@ class ResourceDirectory(ResourceNode, Listing):
         return folder
 
     def attributes(self) -> Attributes:
+        if not self.path:
+            # whoever lists a conversation need not wait for what is in here
+            return Attributes(self.ino, DIRECTORY, 0, self.view.time_ms, UNCOUNTED, SHORT)
         return self._attributes(self._folder)
 
     def _attributes(self, item: Folder | ResourceRow) -> Attributes:
