@@ -135,12 +135,17 @@ class KnownFile(ResourceFile):
         return super().attributes_of(row)._replace(mode=DERIVED_FILE)
 
     def draw(self, offset: int, size: int) -> bytes:
-        if self._work is None:
-            view, row = self.view, self.row
+        if self._data is None and self._work is None:
+            view, row, files = self.view, self.row, self.tree.store.known_files
             assert isinstance(row, FileRow)
-            content = self.tree.store.known_files.content
-            self._work = self.tree.workers.begin(partial(content, view.conversation.id, view.head, row, view.known))
-        return self._work.result()[offset : offset + size]
+            asked = view.conversation.id, view.head, row, view.known
+            self._data = files.content_at_once(*asked)
+            if self._data is None:
+                self._work = self.tree.workers.begin(partial(files.content, *asked))
+        if self._work is not None:
+            self._data, self._work = self._work.result(), None
+        assert self._data is not None
+        return self._data[offset : offset + size]
 
 
 def resource_file(tree: Tree, ino: int, view_id: int, number: int) -> ResourceFile:

@@ -61,6 +61,8 @@ def draw_elements(store: Store, rows: Sequence[EventRow]) -> Iterator[tuple[Even
 
 
 _REMEMBERED = 4
+_LOOK_SECONDS = 0.03
+"""The time in which all others may wait until it is known which files a conversation knew."""
 
 Draw = Callable[[int, int], Iterator[bytes]]
 """Yields the pieces ``[first, beyond)``, in order. Raises ConvfsError where one cannot be drawn."""
@@ -283,7 +285,8 @@ class View:
     @property
     def is_known(self) -> bool:
         """Return whether it can be told at once which files the conversation knew."""
-        return "known" in vars(self) or self.store.known_files.is_known(self.conversation.id, self.head)
+        context, head = self.conversation.id, self.head
+        return "known" in vars(self) or self.store.known_files.is_known(context, head, _LOOK_SECONDS)
 
     @cached_property
     def resources(self) -> ResourceTree:

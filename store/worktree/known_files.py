@@ -138,6 +138,18 @@ def _is_of(own: str, uri: str) -> bool:
     return path == other and bool(lines) == bool(some)
 
 
+def _resting(row: FileRow, rows: Iterable[ResourceRow]) -> set[int]:
+    """Return the events that a file most likely rests on: those that are known to have read or changed it."""
+    path = row.uri.partition("#")[0]
+    return {
+        number
+        for one in rows
+        if isinstance(one, FileRow) and row.since <= one.asked and one.number <= row.number
+        if one.uri.partition("#")[0] == path
+        for number in (one.asked, one.number)
+    }
+
+
 def _mime(uri: str) -> str:
     return mime_of(uri.partition("#")[0])
 
@@ -163,9 +175,15 @@ class KnownFiles(Derived):
 
     # -- one conversation ------------------------------------------------------------------------------------------
 
-    def is_known(self, context: int, head: int) -> bool:
-        """Return whether :meth:`rows` answers without looking at events."""
-        return not head or head in self._others or self._known_head(context) == head
+    def is_known(self, context: int, head: int, seconds: float = 0.0) -> bool:
+        """Return whether :meth:`rows` answers without looking at events; look at some for ``seconds`` before."""
+        known = not head or head in self._others or self._known_head(context) == head
+        if known or not seconds or not self._filing.acquire(blocking=False):
+            return known
+        try:
+            return self._replayed(context, head, time.monotonic() + seconds).tip == head
+        finally:
+            self._filing.release()
 
     def rows(self, context: int, head: int) -> list[FileRow]:
         """Return the files that a conversation knew up to ``head``, which may be an earlier one, in order."""
@@ -189,23 +207,31 @@ class KnownFiles(Derived):
     def content(self, context: int, head: int, row: FileRow, rows: Iterable[ResourceRow]) -> bytes:
         """Return the content of a file; ``rows`` are all of its conversation. DamageError if it cannot be had again."""
         with self._filing:
-            if (data := self._contents.get(row.hash)) is not None:
-                return data
-            path = row.uri.partition("#")[0]
-            few = {
-                number
-                for one in rows
-                if isinstance(one, FileRow) and row.since <= one.asked and one.number <= row.number
-                if one.uri.partition("#")[0] == path
-                for number in (one.asked, one.number)
-            }
             # edits of which nothing came, and files that had other names, are among all events only
-            for numbers in (few, range(row.since, row.number + 1)):
-                events = self.library.records.rows(head)
-                found = dict(self._take(_Replay(self._cwd(context)), [events[at - 1] for at in sorted(numbers)]))
-                if row.hash in found:
-                    return found[Hash(row.hash)]
+            for numbers in (_resting(row, rows), range(row.since, row.number + 1)):
+                if (data := self._again(context, head, row, numbers)) is not None:
+                    return data
         raise DamageError(f"{row.uri} as of event {row.number} can no longer be put together")
+
+    def content_at_once(self, context: int, head: int, row: FileRow, rows: Iterable[ResourceRow]) -> bytes | None:
+        """Return the content of a file as :meth:`content` does, None if that might take long."""
+        data = self._contents.get(row.hash)
+        if data is not None or len(numbers := _resting(row, rows)) > _AT_ONCE:
+            return data
+        if not self._filing.acquire(blocking=False):
+            return None
+        try:
+            return self._again(context, head, row, numbers)
+        finally:
+            self._filing.release()
+
+    def _again(self, context: int, head: int, row: FileRow, numbers: Iterable[int]) -> bytes | None:
+        """Put a content together from events of these numbers; None if something else comes of them."""
+        if (data := self._contents.get(row.hash)) is not None:
+            return data
+        events = self.library.records.rows(head)
+        some = [events[number - 1] for number in sorted(numbers)]
+        return dict(self._take(_Replay(self._cwd(context)), some)).get(Hash(row.hash))
 
     def forget(self) -> None:
         """Forget what is remembered: contents have changed."""
