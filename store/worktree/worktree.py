@@ -68,6 +68,12 @@ class Worktree:
                 self._calls[self._ids.call(number, step.id, step.tool)] = step
             elif step.kind is Kind.TOOL_RESULT and (own := self._ids.result(step.id, step.tool)):
                 call = self._calls.pop(own)
+                if told := _written(event.native):
+                    before, written = told
+                    if before is not None:
+                        yield from self._before(number, call.number, written.path, before)
+                    yield from self._act(number, call.number, written)
+                    continue
                 for action in actions_of(call, step, self._cwd):
                     if isinstance(action, Edit) and original is not None:
                         yield from self._before(number, call.number, action.path, original)
@@ -106,6 +112,15 @@ class Worktree:
             case Delete():
                 del self._files[path]
                 yield Changed(path, number, before, None, ends=True, call=call)
+
+
+def _written(record: object) -> tuple[str | None, Write] | None:
+    """Return what OpenHands' record of an edit has of the file, before it and after."""
+    told = as_object(as_object(record).get("extras"))
+    path, before, after = (told.get(key) for key in ("path", "old_content", "new_content"))
+    if not isinstance(path, str) or not isinstance(after, str):
+        return None
+    return before if isinstance(before, str) else None, Write(path, after)
 
 
 def _is_corrected(record: object) -> bool:

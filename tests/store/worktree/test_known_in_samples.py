@@ -55,7 +55,7 @@ class Talk:
     def is_read(self, row: FileRow) -> bool:
         """Return whether an event read a file as a whole: its result is made of nothing else."""
         [shown] = self.store.views.rows([(row.turn, 1)], row.number)
-        changing = ("write", "edit", "patch", "create", "modify")
+        changing = ("write", "edit", "patch", "create", "insert", "modify")
         return row.since == row.asked and not any(word in shown.tool.lower() for word in changing)
 
     def asked_for(self, row: FileRow) -> tuple[int, int]:
