@@ -34,6 +34,12 @@ class Read(Struct, frozen=True):
     first: int = 1
     total: int = 0
 
+    @property
+    def lines(self) -> str:
+        """The lines as the fragment of a URI, ``#L10-20``; "" if they are all."""
+        last = self.first + self.text.count("\n")
+        return "" if self.first == 1 and last == self.total else lines_of(self.text, self.first)
+
 
 class Write(Struct, frozen=True):
     """The whole content that a file was given."""
@@ -109,6 +115,12 @@ def actions_of(call: Step, result: Step, cwd: str = "") -> list[Action]:
     if named == "exec":
         return list(_script(as_text(given.get("input")), result.blocks, folder))
     return []
+
+
+def lines_of(text: str, first: int) -> str:
+    """Return the lines of a file, from ``first`` on, as the fragment of a URI; an empty last one does not count."""
+    last = first + text.removesuffix("\n").count("\n")
+    return f"#L{first}-{last}"
 
 
 def absolute(path: str, cwd: str) -> str:

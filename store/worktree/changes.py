@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 from store.compare import NOTHING, unified
 from store.conversations.library import Library
 from store.errors import ConvfsError
-from store.events.conversation import Conversation
+from store.events.conversation import Conversation, cwd_of
 from store.worktree.worktree import Changed, Worktree
 
 
@@ -44,8 +44,7 @@ def file_changes(library: Library, conversation: Conversation) -> Iterator[FileC
 
 
 def _changes(library: Library, conversation: Conversation) -> Iterator[Changed]:
-    cwd = conversation.metadata.get("cwd")
-    tree = Worktree(cwd if isinstance(cwd, str) else "")
+    tree = Worktree(cwd_of(conversation.metadata))
     rows = library.records.rows(conversation.head) if conversation.head else ()
     for row, event in library.viewer.events(rows):
         if not isinstance(event, ConvfsError):

@@ -19,7 +19,7 @@ from store import paths
 from store.conversations.library import Library
 from store.disk.file_header import HEADER_SIZE, Damage
 from store.errors import ConvfsError, DamageError, NotFound, StoreFailed, UsageError
-from store.events.conversation import EventRow, ResourceRow
+from store.events.conversation import EventRow, ResourceRow, cwd_of
 from store.events.event import Event, Kind, utf8
 from store.formats.core.media import file_uri, mime_of
 from store.ids import Hash, hash_bytes, patch_of, tip_of, turn_of
@@ -27,6 +27,7 @@ from store.index.database import Database, Row, Schema, held_if_full, put
 from store.upkeep.derived import Derived
 from store.upkeep.idle import SLICE_SECONDS
 from store.upkeep.recovery import Files
+from store.worktree.actions import lines_of
 from store.worktree.worktree import Changed, Seen, Worktree
 
 _LOG = logging.getLogger(__name__)
@@ -125,8 +126,7 @@ def _states(told: Seen | Changed) -> Iterator[_State]:
         return
     is_whole = told.whole == told.text
     if not is_whole:
-        last = told.first + told.text.removesuffix("\n").count("\n")
-        yield _State(f"{uri}#L{told.first}-{last}", utf8(told.text), told.call, told.call)
+        yield _State(uri + lines_of(told.text, told.first), utf8(told.text), told.call, told.call)
     if told.whole is not None:
         yield _State(uri, utf8(told.whole), told.call, told.since, again=not is_whole)
 
@@ -252,8 +252,7 @@ class KnownFiles(Derived):
 
     def _cwd(self, context: int) -> str:
         entry = self.library.catalogue.by_id(context)
-        cwd = entry.metadata.get("cwd") if entry else None
-        return cwd if isinstance(cwd, str) else ""
+        return cwd_of(entry.metadata) if entry else ""
 
     def _replayed(self, context: int, head: int, until: float = inf) -> _Replay:
         """Return the replay of a conversation up to ``head``; or, once it is ``until``, some of the way there."""
