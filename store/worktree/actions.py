@@ -96,7 +96,9 @@ def actions_of(call: Step, result: Step, cwd: str = "") -> list[Action]:
     folder = as_text(given.get("workdir")) or as_text(given.get("cwd")) or cwd
     if shown := _window(result.text, folder):
         return [shown]
-    if (is_many := named in _MANY) and (asked := as_text(given.get("command"))):
+    if is_many := named in _MANY:
+        # OpenHands' records of a view leave out what it was
+        asked = as_text(given.get("command")) or ("view" if "start" in given else "")
         named = {"view": "view", "create": "create", "str_replace": "edit"}.get(asked, "")
     if named in _READERS:
         numbered = is_many or call.tool == "Read"
@@ -214,6 +216,9 @@ def _read(given: Mapping[str, object], text: str, cwd: str, *, numbered: bool = 
     if not path or _cut.search(text):
         return
     first = max(_number(given, "offset", "start_line"), 1)
+    if _number(given, "start") > 0 or _number(given, "end") > 0:
+        # some tools count from 0, others from 1
+        numbered = True
     if found := _gemini(text):
         yield Read(path, text[found.end() :], int(found[1]), int(found[2]))
     elif shown := _unnumbered(text):

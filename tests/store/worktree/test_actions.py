@@ -169,6 +169,7 @@ def test_a_command_that_does_more_tells_nothing(command: str) -> None:
         ),
         ("str_replace_editor", {"command": "view", "path": "/a.py"}, "     1\tx\n<response clipped><NOTE>more</NOTE>"),
         ("read", {"filePath": "/a"}, "<path>/a</path>\n<type>directory</type>\n<entries>\nb\n</entries>"),
+        ("read", {"path": "/a.py", "start": 3, "end": 4}, "x\n"),
         ("exec", {"input": "await Promise.all([tools.exec_command({}), tools.exec_command({})])"}, "x\n"),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 
 from fusefs.text.render import FileRenderer
 from fusefs.text.resource_names import resource_paths
+from store.conversations.contexts import Append
 from store.editing.editor import Editor
 from store.errors import DamageError
 from store.ids import hash_bytes
@@ -113,6 +114,46 @@ def test_what_the_record_of_an_edit_holds_is_known(store: Store, talk: Talk, tmp
     imported(store, talk, tmp_path)
     # what somebody made of the second edit is not told
     assert known(store) == {"beds@00002.txt": ROSES.replace("mint", "basil"), "beds.txt": ROSES}
+
+
+def test_attached_lines_are_no_whole(store: Store, talk: Talk, tmp_path: Path) -> None:
+    talk.write("/garden/else.txt", "")
+    for file in (
+        {"filePath": BEDS, "content": "roses\nthyme", "startLine": 1, "numLines": 2, "totalLines": 9},
+        {"filePath": BEDS, "content": ROSES, "startLine": 1, "numLines": 9, "totalLines": 9},
+    ):
+        attachment = {"type": "file", "filename": BEDS, "content": {"type": "text", "file": file}}
+        line = {"type": "attachment", "uuid": f"a{len(talk.lines)}", "sessionId": "s", "attachment": attachment}
+        talk.lines.append(json.dumps(line))
+    talk.edit(BEDS, "mint", "basil")
+    imported(store, talk, tmp_path)
+    assert known(store) == {
+        "else.txt": "",
+        "beds@00003.L1-2.txt": "roses\nthyme",
+        "beds@00004.txt": ROSES,
+        "beds.txt": ROSES.replace("mint", "basil"),
+    }
+
+
+def test_openhands_records_hold_both_states(store: Store) -> None:
+    about = {"source": "agent", "tool_call_metadata": {"function_name": "str_replace_editor", "tool_call_id": "c"}}
+    extras = {"path": BEDS, "old_content": ROSES, "new_content": ROSES.replace("mint", "basil")}
+    diff = "--- a\n+++ b\n@@ -5 +5 @@\n-mint\n+basil"
+    shown = "Here's the result of running `cat -n` on it:\n     1\troses\n     2\tthyme\n"
+    records = [
+        {"id": 1, "action": "edit", "args": {"path": BEDS, "start": 1, "end": -1}, **about},
+        {"id": 2, "cause": 1, "observation": "edit", "content": diff, "extras": extras, **about},
+        {"id": 3, "action": "read", "args": {"path": BEDS, "start": 0, "end": -1, "view_range": [1, 2]}, **about},
+        {"id": 4, "cause": 3, "observation": "read", "content": shown, "extras": {"path": BEDS}, **about},
+    ]
+    context = store.contexts.create(metadata={"project": "p", "name": "n"}).context
+    appends = [Append(json.dumps(one).encode(), "openhands.event.v1") for one in records]
+    store.contexts.append_many(context, appends)
+    assert known(store, context) == {
+        "beds@00002-0.txt": ROSES,
+        "beds.txt": ROSES.replace("mint", "basil"),
+        "beds@00004.L1-2.txt": "roses\nthyme",
+    }
 
 
 def test_a_conversation_that_goes_on_is_not_begun_anew(store: Store, talk: Talk, tmp_path: Path) -> None:
