@@ -61,6 +61,7 @@ _OTHERS_KEPT = 8
 _CONTENT_BYTES = 32 << 20
 _TELLING = frozenset((Kind.TOOL_CALL, Kind.TOOL_RESULT))
 _NOTHING = (-1, -1)
+_BREATH_SECONDS = 0.001
 
 
 class FileRow(ResourceRow, frozen=True, gc=False):
@@ -166,12 +167,19 @@ class KnownFiles(Derived):
         self._held = 0
         """The bytes of these contents."""
         self._done = _NOTHING
+        """The lengths of the logs when there was nothing left to do."""
+        self._ending = False
 
     def _own(self) -> dict[str, str | int]:
         renderer = self.library.viewer.renderer
         if renderer is None:
             raise UsageError("this store was opened without a renderer: nothing is known of files")
         return {"renderer": renderer.version, "known_by": _VERSION}
+
+    def close(self) -> None:
+        # whoever looks at a long conversation is not waited for
+        self._ending = True
+        super().close()
 
     # -- one conversation ------------------------------------------------------------------------------------------
 
@@ -261,6 +269,8 @@ class KnownFiles(Derived):
             replay = _Replay(self._cwd(context))
         rows = self.library.records.rows(head)
         while replay.records < len(rows) and time.monotonic() < until:
+            if self._ending:
+                raise StoreFailed("the store has been closed")
             some = rows[replay.records : replay.records + _AT_ONCE]
             for _content in self._take(replay, some):
                 pass
@@ -316,7 +326,7 @@ class KnownFiles(Derived):
     def step(self) -> bool:
         """Look at a few events of conversations that have changed; return whether there are more."""
         seen = (self.files.turns.count, self.files.heads.length)
-        if seen == self._done:
+        if seen == self._done and self._db is not None:
             return False
         try:
             if self._look(time.monotonic() + SLICE_SECONDS):
@@ -346,8 +356,9 @@ class KnownFiles(Derived):
 
     def _all(self) -> Database:
         """Return the database once everything is in it."""
-        while self._look(inf):
-            pass
+        while self._look(time.monotonic() + SLICE_SECONDS):
+            # others may want to look at one of them now
+            time.sleep(_BREATH_SECONDS)
         return self.db
 
     def _look(self, until: float) -> bool:
