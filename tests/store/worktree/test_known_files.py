@@ -135,6 +135,33 @@ def test_attached_lines_are_no_whole(store: Store, talk: Talk, tmp_path: Path) -
     }
 
 
+def test_a_session_of_codex_reads_in_a_shell(store: Store, tmp_path: Path) -> None:
+    lines: list[dict[str, object]] = [
+        {"type": "session_meta", "payload": {"id": "0199a213-81c0-7800-8aa1-bbab2a035a53", "cwd": "/garden"}},
+        said_in_codex("message", role="user", content=[{"type": "input_text", "text": "What grows?"}]),
+    ]
+    patch = "*** Begin Patch\n*** Update File: beds.txt\n@@\n sage\n-mint\n+basil\n*** End Patch"
+    results = [(["bash", "-lc", "sed -n '4,5p' beds.txt"], "sage\nmint\n"), (["cat", "beds.txt"], ROSES)]
+    for number, (command, output) in enumerate([*results, (["apply_patch", patch], "Success."), *results[:1]]):
+        given = json.dumps({"command": command})
+        lines.append(said_in_codex("function_call", name="shell", arguments=given, call_id=f"c{number}"))
+        told = json.dumps({"output": output, "metadata": {"exit_code": 0}})
+        lines.append(said_in_codex("function_call_output", call_id=f"c{number}", output=told))
+    session = tmp_path / "rollout-2026-03-05T12-00-00-0199a213-81c0-7800-8aa1-bbab2a035a53.jsonl"
+    stamp = {"timestamp": "2026-03-05T12:00:00.000Z"}
+    session.write_text("".join(f"{json.dumps(stamp | line)}\n" for line in lines))
+    Importer(store).run([session])
+    assert known(store) == {
+        "beds@00010.L4-5.txt": "sage\nmint",
+        "beds@00006.txt": ROSES,
+        "beds.txt": ROSES.replace("mint", "basil"),
+    }
+
+
+def said_in_codex(what: str, **fields: object) -> dict[str, object]:
+    return {"type": "response_item", "payload": {"type": what, **fields}}
+
+
 def test_openhands_records_hold_both_states(store: Store) -> None:
     about = {"source": "agent", "tool_call_metadata": {"function_name": "str_replace_editor", "tool_call_id": "c"}}
     extras = {"path": BEDS, "old_content": ROSES, "new_content": ROSES.replace("mint", "basil")}
