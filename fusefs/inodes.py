@@ -19,6 +19,8 @@ K = TypeVar("K", bound=Hashable)
 NUMBER_BITS = 26
 VIEW_BITS = 24
 MAX_NUMBER = (1 << NUMBER_BITS) - 1
+FIRST_DERIVED = 1 << (NUMBER_BITS - 1)
+"""The first number of a file in ``resources/`` that no record holds, but that follows from several."""
 FIRST_HANDED_OUT_VIEW = 1 << (VIEW_BITS - 1)
 
 ROOT = 1

@@ -20,7 +20,7 @@ from fusefs.editing.gestures import Gestures
 from fusefs.editing.inode import LARGEST_SCRATCH, Handle, OrphanFile, Role
 from fusefs.editing.scratch import ScratchFile, ScratchLink, ScratchNode
 from fusefs.handler import handler
-from fusefs.inodes import MAX_NUMBER, Place
+from fusefs.inodes import FIRST_DERIVED, MAX_NUMBER, Place
 from fusefs.kernel import Prefetch
 from fusefs.tree.changes import Stale
 from fusefs.tree.conversation import LABEL_ATTRIBUTE, ConversationDirectory
@@ -31,6 +31,7 @@ from fusefs.tree.outputs import OutputFile
 from fusefs.tree.router import Router
 from fusefs.tree.tree import Tree
 from fusefs.tree.view_node import ViewNode
+from fusefs.tree.waiting import Later
 from store.errors import DamageError, Missing
 from store.filenames import NAME_MAX
 
@@ -170,8 +171,13 @@ class Operations(pyfuse3.Operations):
         opened.waiting = None
         try:
             self._reply(opened, token, chain(waiting, opened.entries))
+        except Later:
+            # the replies so far must go out, since they were counted; the rest is listed anew
+            opened.position, reached = -1, opened.position
+            if reached == start_id:
+                raise
         except Exception:
-            # the replies so far must go out, since they were counted; the error comes with the next request
+            # the same, and the error comes with the next request
             opened.entries = iter(())
             if opened.position == start_id:
                 raise
@@ -238,7 +244,8 @@ class Operations(pyfuse3.Operations):
         if isinstance(bound, ScratchFile):
             # while it has a name
             content = bound.open()
-        if inode in self.tree.unsettled:
+        if inode in self.tree.unsettled or inode & MAX_NUMBER >= FIRST_DERIVED:
+            # what it follows from may have changed
             answer.keep_cache = False
         self.prefetch.opening(inode)
         self._files[handle] = OpenFile(inode, content)

@@ -2,11 +2,12 @@
 
 Holders are events of conversations, events of earlier versions, and outputs beside conversations. The tables of the
 search have the turns that hold a content, and the conversations with these turns at their heads
-(``store.search.holders``). For conversations that no longer have any of them, the last version that had one is looked
-up: that takes longer the more conversations were ever edited.
+(``store.search.holders``). Files that a conversation knew though no record holds them are found in conversations as
+they are now (``store.worktree.known_files``). For conversations that no longer have any of them, the last version that
+had one is looked up: that takes longer the more conversations were ever edited.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Literal
 
@@ -20,6 +21,7 @@ from store.index.catalogue import ContextEntry
 from store.search.holders import TurnPlace
 from store.search.reader import TurnReader
 from store.store import Store
+from store.worktree.known_files import FileRow
 
 _AT_ONCE = 256
 _MOST_PARTS = 10_000
@@ -51,12 +53,18 @@ class Backlinks:
         self._store = store
         self._reading = TurnReader(store.library)
         self._holders = store.search.holders
+        self._known = store.known_files
+
+    def uris(self, limit: int, prefix: str = "") -> list[str]:
+        """Return the first ``limit`` URIs of resources and files that begin with ``prefix``, in order."""
+        return sorted({*self._holders.uris(limit, prefix), *self._known.uris(limit, prefix)})[:limit]
 
     def of_content(self, digest: Hash, *, earlier: bool = True) -> Iterator[Holding]:
         """Yield the holders of a content; without ``earlier``, only conversations as they are now."""
         payloads = self._holders.turns_of(digest)
         contents = sorted(set(self._holders.turns_with(digest)).difference(payloads))
-        yield from self._held([("payload", payloads), ("content", contents)], earlier, digest=digest)
+        known = self._known.with_content(digest)
+        yield from self._held([("payload", payloads), ("content", contents)], known, earlier, digest=digest)
         yield from self._beside(digest)
 
     def of_uris(self, uris: Iterable[str], *, earlier: bool = True) -> Iterator[Holding]:
@@ -64,25 +72,30 @@ class Backlinks:
 
         Those of some lines of a file (``#L10-20``) are found by the file's URI.
         """
-        wanted = frozenset(found for uri in uris for found in (uri, *self._holders.uris(_MOST_PARTS, f"{uri}#L")))
+        wanted = frozenset(found for uri in uris for found in (uri, *self.uris(_MOST_PARTS, f"{uri}#L")))
         turns = {turn for uri in wanted for turn in self._holders.turns_with_uri(uri)}
-        yield from self._held([("content", sorted(turns))], earlier, uris=wanted)
+        known = [found for uri in wanted for found in self._known.with_uri(uri)]
+        yield from self._held([("content", sorted(turns))], known, earlier, uris=wanted)
 
     def _held(
         self,
         turns: Sequence[tuple[Relation, Sequence[int]]],
+        known: Iterable[tuple[int, FileRow]],
         earlier: bool,
         *,
         digest: Hash | None = None,
         uris: frozenset[str] = frozenset(),
     ) -> Iterator[Holding]:
         there: set[int] = set()
+        files: dict[TurnPlace, list[str]] = {}
+        for context, file in known:
+            files.setdefault(TurnPlace(context, file.number, file.turn), []).append(file.uri)
         for relation, some in turns:
-            places = sorted(self._holders.places(some), key=attrgetter("context", "number"))
-            for place, row in self._rows(places):
+            places = {*self._holders.places(some), *(files if relation == "content" else ())}
+            for place, row in self._rows(sorted(places, key=attrgetter("context", "number"))):
                 there.add(place.context)
                 entry = self._store.catalogue.entry(place.context)
-                yield Holding(entry, relation, row, uris=self._uris(row, digest, uris))
+                yield Holding(entry, relation, row, uris=self._uris(row, digest, uris, files.get(place, ())))
         for relation, some in turns if earlier else ():
             yield from (
                 Holding(entry, relation, row, version, uris=self._uris(row, digest, uris))
@@ -99,10 +112,12 @@ class Backlinks:
                 if not isinstance(shown, ConvfsError) and not shown[1].deleted:
                     yield place, shown[1]
 
-    def _uris(self, row: EventRow, digest: Hash | None, wanted: frozenset[str]) -> tuple[str, ...]:
+    def _uris(
+        self, row: EventRow, digest: Hash | None, wanted: frozenset[str], known: Collection[str] = ()
+    ) -> tuple[str, ...]:
         held = self._store.views.resources([(row.turn, 1)], row.number)
         uris = (one.uri for one in held if one.uri in wanted or one.hash == digest)
-        return tuple(dict.fromkeys(uris))
+        return tuple(dict.fromkeys([*uris, *known]))
 
     def _earlier(self, turns: Sequence[int], there: set[int]) -> Iterator[tuple[ContextEntry, Version, EventRow]]:
         """Yield earlier places of turns: the last version with any, of each conversation that is not ``there``."""

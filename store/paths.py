@@ -25,6 +25,7 @@ KEPT_INDEX: Final = "index.kept-"
 """Followed by a number."""
 SEARCH: Final = "search.db"
 INSIGHT: Final = "insight.db"
+WORKTREE: Final = "worktree.db"
 GC_INDEX: Final = "gc.db"
 FSCK_INDEX: Final = "fsck.db"
 DATABASE_PARTS: Final = ("", "-wal", "-shm")

@@ -39,6 +39,7 @@ from store.upkeep.recovery import cannot_open, earlier, open_files
 from store.upkeep.rewrite import Rewriting
 from store.upkeep.sealer import Sealer
 from store.upkeep.stats import Stats, collect
+from store.worktree.known_files import KnownFiles
 
 
 class Store:
@@ -106,6 +107,8 @@ class Store:
             # services
             self.search = Search(files, self.library)
             self.insight = Insight(files, self.library, self.settings)
+            self.known_files = KnownFiles(files, self.library)
+            """The files that conversations knew."""
             self.deliveries = Deliveries(self.library, self.settings)
 
             # upkeep
@@ -120,6 +123,7 @@ class Store:
                 self.turns.patches.forget,
                 self.records.at_hand.clear,
                 self.deliveries.forget,
+                self.known_files.forget,
             ]
             """The functions to call when contents were changed for good: each clears a cache of contents."""
             self.importing = threading.Lock()
@@ -177,6 +181,7 @@ class Store:
         try:
             self.search.close()
             self.insight.close()
+            self.known_files.close()
             self.checkpointer.close()
             clean = not self.files.read_only
         finally:

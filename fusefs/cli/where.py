@@ -69,7 +69,7 @@ def _asked(what: str, store: Path | None) -> "tuple[Invocation[list[HoldingLine]
         from store.formats.core.media import file_uri
 
         content = _content(path) if path.is_file() and path.stat().st_size else ""
-        return holders(content, tuple(dict.fromkeys((file_uri(str(path)), str(path), what)))), store
+        return holders(content, tuple(dict.fromkeys((file_uri(str(path)), str(path), what, file_uri(what))))), store
     return holders(uris=(what,)), store
 
 

@@ -32,7 +32,7 @@ from fusefs.tree.native.files import NativeDirectory, SessionFile, SidecarFile
 from fusefs.tree.node import Directory, Link, Node
 from fusefs.tree.outputs import OutputFile, OutputsDirectory
 from fusefs.tree.projects import FormerName, ProjectDirectory
-from fusefs.tree.resources import ResourceFile
+from fusefs.tree.resources import KnownFile, ResourceFile
 from fusefs.tree.view_node import ViewNode
 from store.disk import files
 from store.errors import UsageError
@@ -52,6 +52,7 @@ class Named(Enum):
     """Links and pipes of the disk."""
     SAVED = (EventFile, EventsJson, MetadataFile)
     RESOURCE = (ResourceFile,)
+    KNOWN = (KnownFile,)
     OUTPUT = (OutputFile,)
     SESSION = (SessionFile,)
     SIDECAR = (SidecarFile,)
@@ -307,6 +308,13 @@ class Gestures:
         self._hide(node)
         self._look_again(node, at.name)
 
+    def _unlink_known(self, at: Name) -> None:
+        if not self.desk.targets.is_head(at.node.view_id):
+            raise FUSEError(refusal(at.node))
+        if not self.conversations.vanishing.begun(at.node.view_id):
+            raise FUSEError(errno.EPERM)
+        self._hide(at.node)
+
     def rmdir(self, directory: Directory, name: bytes) -> None:
         """Remove an empty directory."""
         node = self._meant(self.find(directory, name))
@@ -479,6 +487,7 @@ UNLINKS: dict[Named, Unlink] = {
     Named.SPECIAL: Gestures._unlink_scratch,
     Named.SAVED: Gestures._unlink_saved,
     Named.RESOURCE: Gestures._unlink_saved,
+    Named.KNOWN: Gestures._unlink_known,
     Named.OUTPUT: lambda self, at: self.desk.outputs.remove(at.node),
     Named.SESSION: lambda self, at: self.desk.native.remove(at.node),
     Named.SIDECAR: lambda self, at: self.desk.native.remove_sidecar(at.node.tool, at.node.parts),

@@ -163,7 +163,7 @@ class EventCommits:
     def drawn_from(self, view_id: int, numbers: Collection[int]) -> list[int]:
         """Return the computed inode numbers of the files that show some records: events, and what they hold."""
         events, resources = inodes.base(Space.EVENT, view_id), inodes.base(Space.RESOURCE, view_id)
-        held = self.tree.view(view_id).resources.rows
+        held = self.tree.view(view_id).held
         return [
             *(events + number for number in numbers),
             *(resources + at for at, row in enumerate(held, 1) if row.number in numbers),

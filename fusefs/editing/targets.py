@@ -28,7 +28,7 @@ from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.documents import EventsJson, MetadataFile
 from fusefs.tree.events import EventFile, EventsDirectory
 from fusefs.tree.node import Bytes, Directory, Lazy, Node, OpenContent
-from fusefs.tree.resources import ResourceDirectory, ResourceFile
+from fusefs.tree.resources import KnownFile, ResourceDirectory, ResourceFile
 from fusefs.tree.view import View
 from fusefs.tree.view_node import ViewNode
 from store.editing.editor import Editor
@@ -344,14 +344,14 @@ class ResourceTarget(Target):
     @property
     def row(self) -> ResourceRow:
         """Return the index's row for it. Raises NotFound if the event no longer holds it."""
-        for row in self.view.resources.rows:
+        for row in self.view.held:
             if (row.number, row.seq) == (self._event, self._seq):
                 return row
         raise NotFound(f"event {self._event} no longer holds this file")
 
     @property
     def ino(self) -> int:
-        return inodes.base(Space.RESOURCE, self.view_id) + self.view.resources.number(self.row)
+        return inodes.base(Space.RESOURCE, self.view_id) + self.view.held.index(self.row) + 1
 
     @property
     def _path(self) -> str:
@@ -407,7 +407,9 @@ class Targets:
 
     def of(self, node: Node | None) -> Target | None:
         """Return the target of a node; None if it cannot be saved, as in earlier versions."""
-        if not isinstance(node, EventFile | EventsJson | MetadataFile | ResourceFile) or not self.is_head(node.view_id):
+        if not isinstance(node, EventFile | EventsJson | MetadataFile | ResourceFile) or isinstance(node, KnownFile):
+            return None
+        if not self.is_head(node.view_id):
             return None
         if isinstance(node, EventFile):
             return EventTarget(self._records, node.view_id, node.number)

@@ -13,7 +13,7 @@ from store.errors import ConvfsError
 from store.events.conversation import Conversation, EventRow, Link, Sizes
 from store.events.event import Block, Event, Kind, utf8
 
-RENDERER_VERSION = 3
+RENDERER_VERSION = 4
 """Raised whenever any event, section or element would be drawn with another size."""
 
 _RESOURCES = "../resources/"

@@ -26,7 +26,7 @@ from fusefs.tree.native.files import NativeDirectory, SessionFile, SidecarFile
 from fusefs.tree.native.paths import SIDECARS
 from fusefs.tree.node import FIRST_POSITION, Bytes, DerivedFile, Directory, DirEntry, Entries, Lazy, Listing, Node
 from fusefs.tree.outputs import OutputFile, OutputsDirectory
-from fusefs.tree.resources import ResourceDirectory, ResourceFile
+from fusefs.tree.resources import ResourceDirectory, resource_file
 from fusefs.tree.tree import FixedPath, Tree
 from fusefs.tree.view import Folder
 from fusefs.tree.view_node import ViewNode
@@ -128,10 +128,10 @@ class Router:
         if space == Space.RECORD:
             return conversation.RecordFile(tree, ino, view_id)
         if space == Space.RESOURCE:
-            found = tree.view(view_id).resources.by_number(number)
+            found = tree.resources(view_id).by_number(number)
             if isinstance(found, Folder):
                 return ResourceDirectory(tree, ino, view_id, found.path)
-            return ResourceFile(tree, ino, view_id, number)
+            return resource_file(tree, ino, view_id, number)
         if space == Space.OUTPUT:
             key = tree.outputs.numbers.key(number)
             if key is None or key.view_id != view_id:

@@ -220,7 +220,7 @@ class Uris:
     def __init__(self, store: Store) -> None:
         self.folders: dict[Parts, dict[str, tuple[str, ...]]] = {(): {}}
         """The names in each directory, and the URIs whose path each of these is."""
-        uris = store.search.holders.uris(limit=_MOST_URIS + 1)
+        uris = Backlinks(store).uris(limit=_MOST_URIS + 1)
         self.is_whole = len(uris) <= _MOST_URIS
         for uri in uris[:_MOST_URIS]:
             *above, name = resource_path(uri).split("/")

@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -32,8 +33,8 @@ from fusefs.tree.paths import (
     Paths,
     shown_distinct,
 )
-from fusefs.tree.view import View
-from fusefs.tree.waiting import Workers
+from fusefs.tree.view import ResourceTree, View
+from fusefs.tree.waiting import Work, Workers
 from store import visible
 from store.commit.open_texts import OpenText
 from store.conversations.chain import Chain
@@ -46,6 +47,7 @@ from store.filenames import Named, safe_name
 from store.ids import now_ms
 from store.paths import SCRATCH
 from store.store import Store
+from store.worktree.known_files import FileRow
 
 FixedPath = tuple[str, ...]
 """The path of a directory or file that belongs to no conversation."""
@@ -323,6 +325,7 @@ class Tree:
         """The tools' own files."""
         self.workers = Workers()
         """Threads for what takes long."""
+        self._looking: dict[tuple[int, int], Work[list[FileRow]]] = {}
         self.unsettled: set[int] = set()
         """Inodes of files that have changed, of which the kernel has not been told yet."""
         self.space = SpaceTaken(store.root)
@@ -470,6 +473,20 @@ class Tree:
                 _id, dropped = self._views.popitem(last=False)
                 self._viewed_records -= dropped.records
         return view
+
+    def resources(self, view_id: int) -> ResourceTree:
+        """Return the files in ``resources/`` of a view. Raises Later while a thread looks for them."""
+        view = self.view(view_id)
+        context, head = key = view.conversation.id, view.head
+        if not view.is_known or key in self._looking:
+            if key not in self._looking:
+                look = partial(self.store.known_files.rows, context, head)
+                self._looking[key] = self.workers.begin(look)
+            work = self._looking[key]
+            if work.await_done():
+                del self._looking[key]
+            work.result()
+        return view.resources
 
     def view_at_hand(self, view_id: int) -> View | None:
         """Return a view if it is there already and current."""

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from fusefs import inodes
-from fusefs.inodes import Space
+from fusefs.inodes import FIRST_DERIVED, Space
 from fusefs.text import event_names, events_json, resource_names, transcript
 from fusefs.text.metadata import metadata_text
 from fusefs.text.render import render_event
@@ -22,6 +22,7 @@ from store.errors import ConvfsError, DamageError, NotFound
 from store.events.conversation import Conversation, EventRow, ResourceRow, Version
 from store.events.event import Event, Kind
 from store.store import Store
+from store.worktree.known_files import FileRow
 
 T = TypeVar("T", bound=Sized)
 
@@ -60,6 +61,8 @@ def draw_elements(store: Store, rows: Sequence[EventRow]) -> Iterator[tuple[Even
 
 
 _REMEMBERED = 4
+_LOOK_SECONDS = 0.03
+"""The time in which all others may wait until it is known which files a conversation knew."""
 
 Draw = Callable[[int, int], Iterator[bytes]]
 """Yields the pieces ``[first, beyond)``, in order. Raises ConvfsError where one cannot be drawn."""
@@ -133,19 +136,24 @@ class Folder(Struct):
 class ResourceTree:
     """The directories of ``resources/`` in one view, made from the paths of its resources.
 
-    A resource's number counts from 1 in the order in which events brought them, and a directory's counts on from the
-    highest possible downwards, so that numbers stay what they are while a conversation grows.
+    A resource's number counts from 1 in the order in which events brought them, that of a file which only follows from
+    events from the middle on, and a directory's counts on from the highest possible downwards, so that numbers stay
+    what they are while a conversation grows.
     """
 
-    def __init__(self, rows: Sequence[ResourceRow]) -> None:
-        self.rows = rows
-        self._numbers = {(row.turn, row.seq): number for number, row in enumerate(self.rows, 1)}
+    def __init__(self, held: Sequence[ResourceRow], derived: Sequence[FileRow] = ()) -> None:
+        self.held = held
+        """Those that records hold."""
+        self._derived = derived
+        self.rows = [*held, *derived]
+        self._numbers = {(row.turn, row.seq): number for number, row in enumerate(held, 1)}
+        self._numbers |= {(row.turn, row.seq): number for number, row in enumerate(derived, FIRST_DERIVED)}
         root = Folder("", inodes.MAX_NUMBER)
         self.folders = {"": root}
         self._folders_by_number = {root.number: root}
         paths = resource_names.resource_paths(self.rows)
         self._listed = {self.number(row): path for path, row in paths.items()}
-        for path, row in sorted(paths.items(), key=lambda item: self.number(item[1])):
+        for path, row in sorted(paths.items(), key=lambda item: (item[1].number, item[1].seq)):
             folder, _, name = path.rpartition("/")
             self._folder(folder).files[name] = row
 
@@ -160,8 +168,10 @@ class ResourceTree:
 
     def by_number(self, number: int) -> Folder | ResourceRow:
         """Return the folder or row of that number. Raises NotFound."""
-        if 0 < number <= len(self.rows):
-            return self.rows[number - 1]
+        if 0 < number <= len(self.held):
+            return self.held[number - 1]
+        if 0 <= number - FIRST_DERIVED < len(self._derived):
+            return self._derived[number - FIRST_DERIVED]
         if number in self._folders_by_number:
             return self._folders_by_number[number]
         raise NotFound(f"there is no resource {number}")
@@ -263,8 +273,25 @@ class View:
     # -- resources/ ------------------------------------------------------------------------------------------------
 
     @cached_property
+    def held(self) -> list[ResourceRow]:
+        """The resources that records hold, in order."""
+        return self.store.records.resources(self.head) if self.head else []
+
+    @cached_property
+    def known(self) -> list[FileRow]:
+        """The files that the conversation knew, in order; it may take long to tell: see :meth:`Tree.resources`."""
+        return self.store.known_files.rows(self.conversation.id, self.head)
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether it can be told at once which files the conversation knew."""
+        context, head = self.conversation.id, self.head
+        return "known" in vars(self) or self.store.known_files.is_known(context, head, _LOOK_SECONDS)
+
+    @cached_property
     def resources(self) -> ResourceTree:
-        return ResourceTree(self.store.records.resources(self.head) if self.head else [])
+        there = {(row.turn, row.seq) for row in self.held}
+        return ResourceTree(self.held, [row for row in self.known if (row.turn, row.seq) not in there])
 
     # -- files of the whole ----------------------------------------------------------------------------------------
 

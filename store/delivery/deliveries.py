@@ -4,6 +4,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from store.conversations.library import Library
 from store.delivery.answers import Answer, Offered, ReferencesSaved
 from store.delivery.ledger import DeliveredContent, Ledger
@@ -35,6 +37,7 @@ class _Known:
         for _step in sent.steps():
             pass
         self.ledger: Ledger = sent.ledger
+        self._files = sent.files
         self.requests: Requests = dialogue.requests
         self._calls: CallIds = dialogue.calls
         self._is_plain = dialogue.is_plain
@@ -65,11 +68,12 @@ class _Known:
         exchange = self.requests.exchange(row.number)
         for step in steps_of(row.number, event):
             if step.kind is Kind.TOOL_CALL:
-                self._calls.call(row.number, step.id, step.tool)
+                own = self._calls.call(row.number, step.id, step.tool)
+                self._files.take(structs.replace(step, id=own))
             elif step.kind is not Kind.TOOL_RESULT:
                 delivered(step, exchange, self.ledger, _anything, ReferencesSaved())
             elif paired := self._calls.paired(step):
-                delivered(paired, exchange, self.ledger, _anything, ReferencesSaved())
+                delivered(self._files.take(paired), exchange, self.ledger, _anything, ReferencesSaved())
         return True
 
 

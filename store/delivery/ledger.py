@@ -17,6 +17,8 @@ from store.formats.core.twins import standing_in
 from store.ids import Hash, hash_bytes
 from store.settings import Rules
 
+_NEWLINE = "\n"
+
 
 class DeliveredContent(Struct, frozen=True):
     """A resource: its URI as given, the BLAKE3 of its bytes, and their number."""
@@ -75,9 +77,20 @@ def _told(step: Step, block: Block, resources: list[Resource]) -> tuple[Resource
     for resource in resources:
         if resource.uri in own or not isinstance(resource.content, str):
             continue
-        if (around := standing_in(block.text or "", resource.content)) is not None:
+        text = block.text or ""
+        around = standing_in(text, resource.content)
+        if around is None and not resource.path:
+            # no record says so: it was found in the text, without the frame around it
+            around = _framed(text, resource.content)
+        if around is not None:
             return resource, *around
     return None
+
+
+def _framed(text: str, said: str) -> tuple[str, str] | None:
+    """Return what stands before and after the lines of ``said`` in ``text``; None unless they are there once."""
+    before, found, after = f"\n{text}\n".partition(f"\n{said.strip(_NEWLINE)}\n")
+    return (before.strip(_NEWLINE), after.strip(_NEWLINE)) if found and said.strip() and said not in after else None
 
 
 class Delivery(Struct, frozen=True):

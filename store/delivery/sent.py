@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct, structs
 
 from store.delivery.answers import ReferencesSaved
+from store.delivery.files import FilesRead
 from store.delivery.ledger import Delivery, Ledger, contents_of
 from store.errors import UsageError
 from store.events.event import Block, Compaction, Kind, utf8
@@ -142,6 +143,7 @@ class Sent:
         self.prompt = dialogue.prompt
         self.ledger = Ledger(rules)
         self.saved = ReferencesSaved()
+        self.files = FilesRead(dialogue.cwd)
         self._dialogue = dialogue
         self._left = Left(dialogue, last)
         self._is_sent = is_sent
@@ -150,7 +152,7 @@ class Sent:
         """Yield the steps, with references in place of contents that were sent before."""
         for step in self._left.steps():
             exchange = self._dialogue.requests.exchange(step.number)
-            yield delivered(step, exchange, self.ledger, self._is_sent, self.saved)
+            yield delivered(self.files.take(step), exchange, self.ledger, self._is_sent, self.saved)
 
 
 def delivered(step: Step, exchange: int, ledger: Ledger, is_sent: IsSent, saved: ReferencesSaved) -> Step:

@@ -121,6 +121,12 @@ def labels_of(metadata: Mapping[str, object]) -> list[str]:
     return list(dict.fromkeys(label for label in labels if isinstance(label, str) and label))
 
 
+def cwd_of(metadata: Mapping[str, object]) -> str:
+    """Return the directory that a conversation's tools worked in, "" where that is not told."""
+    cwd = metadata.get("cwd")
+    return cwd if isinstance(cwd, str) else ""
+
+
 class EventRow(Struct, frozen=True, gc=False):
     """A row of the index: one record of a conversation, described without its payload.
 

@@ -50,7 +50,8 @@ _TEXTS = {
 }
 """Actions that only say something, and the arguments that hold it, the main one first."""
 _CALL: Places = {"id": ("tool_call_metadata", "tool_call_id"), "tool": ("tool_call_metadata", "function_name")}
-_FILES = frozenset(("edit", "read", "write"))
+_FILES = frozenset(("read", "write"))
+_numbered = re.compile(r"Here's the result of running `cat -n`").match
 _MOST_FORGOTTEN = 1 << 20
 """Events that a summary takes the place of, whatever numbers it tells."""
 
@@ -116,7 +117,7 @@ def _observation(record: JsonObject, what: str, before: Before, into: Gathered) 
     if what == "error":
         into.header["is_error"] = True
     file = as_text(extras.get("path"))
-    if what in _FILES and file.startswith("/") and content:
+    if what in _FILES and file.startswith("/") and content and not _numbered(content):
         into.resources.append(Resource(file_uri(file), mime_of(file), content, ("content",)))
     return Kind.TOOL_RESULT
 

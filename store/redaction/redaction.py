@@ -359,14 +359,15 @@ def _originals(store: Store) -> set[Hash]:
 
 
 def _renew_derived(store: Store) -> None:
-    """Empty the search index and the counts, and erase old indexes and the leftovers of killed processes."""
+    """Empty the derived databases, and erase old indexes and the leftovers of killed processes."""
     before = store.root.glob(f"{paths.KEPT_INDEX}*")
     kept = [path.name for path in before if path.name.removeprefix(paths.KEPT_INDEX).isdecimal()]
     for name in (paths.GC_INDEX, paths.FSCK_INDEX, paths.OLD_INDEX, *kept):
         erase_database(store.root / name)
     if store.viewer.renderer is None:
-        for name in (paths.SEARCH, paths.INSIGHT):
+        for name in (paths.SEARCH, paths.INSIGHT, paths.WORKTREE):
             erase_database(store.root / name)
     else:
         store.search.renew()
         store.insight.renew()
+        store.known_files.renew()

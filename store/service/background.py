@@ -284,6 +284,7 @@ def in_background(store: Store) -> Iterator[Idle]:
             idle.add(RuleJob(store), _PRUNE_SECONDS)
         idle.add(store.search, _INDEX_SECONDS)
         idle.add(store.insight, _COUNT_SECONDS)
+        idle.add(store.known_files, _INDEX_SECONDS)
     idle.start()
     try:
         yield idle

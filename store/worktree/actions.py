@@ -8,6 +8,7 @@ that failed and a text that was cut in its middle give no action: better none th
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
-from store.events.event import Resource
+from store.events.event import Block, Resource
 from store.exporting.steps import Step
 from store.formats.core.json_view import as_object, as_text, is_object
 from store.worktree.patches import Change, parse_patch
@@ -32,6 +33,12 @@ class Read(Struct, frozen=True):
     text: str
     first: int = 1
     total: int = 0
+
+    @property
+    def lines(self) -> str:
+        """The lines as the fragment of a URI, ``#L10-20``; "" if they are all."""
+        last = self.first + self.text.count("\n")
+        return "" if self.first == 1 and last == self.total else lines_of(self.text, self.first)
 
 
 class Write(Struct, frozen=True):
@@ -67,14 +74,17 @@ _PATH = ("file_path", "filePath", "path", "absolute_path", "notebook_path", "fil
 _TEXT = ("content", "file_text", "contents", "text")
 _OLD = ("old_string", "oldString", "oldText", "old_str", "old", "search")
 _NEW = ("new_string", "newString", "newText", "new_str", "new", "replace")
+_PATCH = ("input", "patch", "patchText")
 
 _READERS = frozenset(("fs_read_file", "open", "read", "read_file", "read_file_v2", "readfile", "view"))
 _WRITERS = frozenset(("create", "create_file", "fs_create_file", "write", "write_file", "write_to_file", "writefile"))
-_EDITORS = frozenset(("edit", "edit_file", "fs_modify_file", "multiedit", "replace", "search_replace", "str_replace"))
+_EDITORS = frozenset(
+    ("edit", "edit_file", "fs_modify_file", "multiedit", "replace", "search_replace", "str_replace", "strreplacefile")
+)
 _PATCHERS = frozenset(("apply_patch", "patch"))
 SHELLS = frozenset(("bash", "exec_command", "execute_bash", "local_shell", "run_shell_command", "shell"))
 _MANY = frozenset(("str_replace_based_edit_tool", "str_replace_editor", "text_editor"))
-"""Tools with a command of their own: view, create, str_replace, insert."""
+"""Tools with a command of their own: view, create, str_replace, and others that say too little."""
 
 
 def actions_of(call: Step, result: Step, cwd: str = "") -> list[Action]:
@@ -83,19 +93,28 @@ def actions_of(call: Step, result: Step, cwd: str = "") -> list[Action]:
         return []
     given, named = as_object(call.arguments), own_name(call.tool).lower()
     folder = as_text(given.get("workdir")) or as_text(given.get("cwd")) or cwd
-    if named in _MANY:
-        named = {"view": "view", "create": "create", "str_replace": "edit"}.get(as_text(given.get("command")), "")
+    if shown := _window(result.text, folder):
+        return [shown]
+    if is_many := named in _MANY:
+        # OpenHands' records of a view leave out what it was
+        asked = as_text(given.get("command")) or ("view" if "start" in given else "")
+        named = {"view": "view", "create": "create", "str_replace": "edit"}.get(asked, "")
     if named in _READERS:
-        return _resources(result.resources) or list(_read(given, result.text, folder))
+        numbered = is_many or call.tool == "Read"
+        return reads_of(result.resources) or list(_read(given, result.text, folder, numbered=numbered))
+    if named == "read_many_files":
+        return [Read(absolute(path, folder), text, 1, text.count("\n") + 1) for path, text in _several(result.text)]
     if named in _WRITERS:
         path, text = _path(given, folder), _first(given, _TEXT)
         return [Write(path, text)] if path and text is not None else []
     if named in _EDITORS:
         return list(_edits(given, folder))
     if named in _PATCHERS:
-        return list(_patched(as_text(given.get("input")) or as_text(given.get("patch")), folder))
+        return list(_patched(_first(given, _PATCH) or "", folder))
     if named in SHELLS:
         return list(_shell(command_of(given), result.text, folder))
+    if named == "exec":
+        return list(_script(as_text(given.get("input")), result.blocks, folder))
     return []
 
 
@@ -107,6 +126,12 @@ def own_name(tool: str) -> str:
 def command_of(given: Mapping[str, object]) -> object:
     """Return the command among the arguments of a shell: a text, or a list of words."""
     return given.get("command", given.get("cmd", given.get("input")))
+
+
+def lines_of(text: str, first: int) -> str:
+    """Return the lines of a file, from ``first`` on, as the fragment of a URI; an empty last one does not count."""
+    last = first + text.removesuffix("\n").count("\n")
+    return f"#L{first}-{last}"
 
 
 def absolute(path: str, cwd: str) -> str:
@@ -134,8 +159,8 @@ def _number(given: Mapping[str, object], *names: str) -> int:
 _fragment = re.compile(r"L(\d+)-(\d+)").fullmatch
 
 
-def _resources(resources: Sequence[Resource]) -> list[Action]:
-    """Return the files that a result holds as resources; a fragment of the URI says which lines of it."""
+def reads_of(resources: Sequence[Resource]) -> list[Action]:
+    """Return the files that an event holds as resources; a fragment of the URI says which lines of it."""
     found: list[Action] = []
     for resource in resources:
         parts = urlsplit(resource.uri)
@@ -153,7 +178,10 @@ _numbered = re.compile(r" *(\d+)(?:→|\t|:|\| ?)(.*)")
 _more = re.compile(
     r"\n\n\[(?:Showing lines \d+-\d+ of (?P<total>\d+)[^\]\n]*|(?P<more>\d+) more lines in file[^\]\n]*)\]\s*\Z"
 )
-_cut = re.compile(r"\.\.\. ?\d+ (?:tokens|characters|lines) truncated|…\d+ (?:tokens|chars) truncated…|\[truncated\]")
+_cut = re.compile(
+    r"\.\.\. ?\d+ (?:tokens|characters|lines) truncated|…\d+ (?:tokens|chars) truncated…|\[truncated\]"
+    r"|<response clipped>"
+)
 _lines_in_all = re.compile(r"\((\d+) lines total\)|End of file - total (\d+) lines")
 _gemini = re.compile(
     r"IMPORTANT: The file content has been truncated\.\nStatus: Showing lines (\d+)-\d+ of (\d+) total lines\.\n.*?\n"
@@ -165,18 +193,53 @@ _starting = re.compile(r"\.\.\. \(starting from line #(\d+)\) \.\.\.\n").match
 _ending = re.compile(r"\n?\.\.\. \(truncated after line #\d+\) \.\.\.$").search
 
 
-def _read(given: Mapping[str, object], text: str, cwd: str) -> Iterator[Read]:
-    """Yield the lines that a tool's result shows, without the frame that the tool puts around them."""
+_RANGE = ("end_line", "limit", "line_end", "n_lines", "offset", "start_line", "view_range")
+_CUT_IN_SILENCE = 1000
+"""The fewest lines at which a tool ends without a word that there are more."""
+_in_window = re.compile(r"\[File: ([^\n]+?) \(\d+ lines total\)\]\r?\n").match
+_file_in = re.compile(
+    r"^--- (/[^\n]+) ---\n\n(.*?)\n\n(?=--- (?:/[^\n]+|End of content) ---$)", re.DOTALL | re.MULTILINE
+)
+_no_file = re.compile(r"<(?:content|entries|error|files?|file_content|path|system-reminder|tool_use_error)\b").match
+
+
+def _window(text: str, cwd: str) -> Read | None:
+    """Return the part of a file in the window that SWE-agent's tools show, whichever it was."""
+    found = _in_window(text)
+    shown = _unnumbered(text) if found else None
+    return Read(absolute(found[1], cwd), *shown) if found and shown else None
+
+
+def _several(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the paths and the texts of several files in one result."""
+    if not _cut.search(text):
+        yield from ((found[1], found[2]) for found in _file_in.finditer(text))
+
+
+def _read(given: Mapping[str, object], text: str, cwd: str, *, numbered: bool = False) -> Iterator[Read]:
+    """Yield the lines that a tool's result shows, without the frame that the tool puts around them.
+
+    ``numbered``: what has neither line numbers nor a fence is a directory, or a remark of the tool.
+    """
     path = _path(given, cwd)
     if not path or _cut.search(text):
         return
     first = max(_number(given, "offset", "start_line"), 1)
+    if _number(given, "start") > 0 or _number(given, "end") > 0:
+        # some tools count from 0, others from 1
+        numbered = True
     if found := _gemini(text):
         yield Read(path, text[found.end() :], int(found[1]), int(found[2]))
-    elif numbered := _unnumbered(text):
-        yield Read(path, *numbered)
+    elif shown := _unnumbered(text):
+        lines, first, total = shown
+        count = lines.count("\n") + 1
+        if first == 1 and count < _CUT_IN_SILENCE and not any(map(given.get, _RANGE)):
+            total = total or count
+        yield Read(path, lines, first, total)
     elif fenced := _fence(text):
         yield _fenced(path, fenced[2])
+    elif numbered or _no_file(text):
+        return
     elif found := _more.search(text):
         text = text[: found.start()]
         count = text.count("\n") + 1
@@ -213,6 +276,8 @@ def _unnumbered(text: str) -> tuple[str, int, int] | None:
             break
     if not lines or not first:
         return None
+    if "<content>\n" in text and all(line.startswith(" ") for line in lines if line):
+        lines = [line[1:] for line in lines]
     told = _lines_in_all.search(text)
     return "\n".join(lines), first, int(told[1] or told[2]) if told else 0
 
@@ -233,7 +298,8 @@ def _edits(given: Mapping[str, object], cwd: str) -> Iterator[Edit]:
         old, new = _first(one, _OLD), _first(one, _NEW)
         if old is None or new is None:
             return
-        every = one.get("replace_all", one.get("replaceAll")) is True
+        every = one.get("replace_all", one.get("replaceAll", one.get("allow_multiple"))) is True
+        every = every or _number(one, "expected_replacements") > 1
         named = one.get("paths")
         paths = [absolute(path, cwd) for path in named if isinstance(path, str)] if isinstance(named, list) else [whole]
         for path in filter(None, paths):
@@ -260,11 +326,6 @@ def _patched(patch: str, cwd: str) -> Iterator[Action]:
 
 _OUTPUT = re.compile(r"(?:Command|Chunk ID|Exit code|Wall time|Script completed).*?\nOutput:\n", re.DOTALL).match
 _range = re.compile(r"(\d+)(?:,(\d+|\$))?p").fullmatch
-_here_document = re.compile(
-    r"\s*(?:cd (?P<cwd>[^\s;&|]+) && )?apply_patch <<-?\s*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)\n"
-    r"(?P<patch>.*)\n(?P=end)\s*",
-    re.DOTALL,
-).fullmatch
 _LONGEST_COMMAND = 4096
 _JOINTS = frozenset((";", "&&", "||", "|", "&", ">", ">>", "<", "<<"))
 
@@ -274,10 +335,12 @@ def _shell(command: object, output: str, cwd: str) -> Iterator[Action]:
 
     Only of a command that does nothing else, since of several it is not known where the output of one ends.
     """
-    words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
-    script = command if isinstance(command, str) else script_of(words) or ""
-    if found := _here_document(script):
-        yield from _patched(found["patch"], absolute(found["cwd"] or "", cwd) or cwd)
+    if here := _here(command):
+        cwd = absolute(here["cd"], cwd) if here["cd"] else cwd
+        if here["file"]:
+            yield Write(absolute(here["file"], cwd), here["text"])
+        else:
+            yield from _patched(here["text"], cwd)
         return
     words = _words(command)
     if words[:1] == ["apply_patch"] and len(words) == 2:
@@ -299,6 +362,47 @@ def _shell(command: object, output: str, cwd: str) -> Iterator[Action]:
     elif text:
         # there were no more lines
         yield Read(absolute(name, cwd), text, first, first + count)
+
+
+_here_document = re.compile(
+    r"\s*(?:cd (?P<cd>[\w./~-]+) && )?(?:apply_patch|cat >\s*(?P<file>[\w./~-]+))"
+    r"\s*<<\s*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)\n(?P<text>(?:.*\n)*?)(?P=end)\s*"
+).fullmatch
+_expanded = re.compile(r"[$`\\]").search
+
+
+def _here(command: object) -> re.Match[str] | None:
+    """Return a command that writes or patches a file with a text that stands behind it."""
+    words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
+    script = command if isinstance(command, str) else script_of(words) or ""
+    found = _here_document(script)
+    # unquoted, the shell may make something else of it
+    return None if found and not found["quote"] and _expanded(found["text"]) else found
+
+
+_call = re.compile(r"tools\.(\w+)\(").finditer
+_assigned = re.compile(r'const patch = (?=")').search
+
+
+def _script(script: str, blocks: Sequence[Block], cwd: str) -> Iterator[Action]:
+    """Yield what the only call of a tool in one of Codex's scripts did; its output is a block of its own."""
+    calls = list(_call(script))
+    if len(calls) != 1:
+        return
+    if calls[0][1] == "apply_patch":
+        found = _assigned(script)
+        patch = _value(script, found.end() if found else calls[0].end())
+        yield from _patched(as_text(patch), cwd)
+    elif calls[0][1] == "exec_command" and is_object(given := _value(script, calls[0].end())) and len(blocks) == 2:
+        yield from _shell(given.get("cmd"), blocks[1].text or "", as_text(given.get("workdir")) or cwd)
+
+
+def _value(script: str, at: int) -> object:
+    """Return the JSON value that begins somewhere in a script, None if there is none."""
+    try:
+        return json.JSONDecoder().raw_decode(script, at)[0]
+    except (ValueError, RecursionError):
+        return None
 
 
 def _words(command: object) -> list[str]:
@@ -335,8 +439,12 @@ def _printed(words: list[str]) -> tuple[str, int, int] | None:
             first, last = 1, 0
         case ["sed", "-n", lines, name] if (found := _range(lines)) and not right:
             return name, int(found[1]), 0 if found[2] == "$" else int(found[2] or found[1])
-        case ["head", "-n", count, name] | ["head", ("-" | "-n"), count, name] if count.isdecimal() and not right:
+        case ["head", "-n", count, name] if count.isdecimal() and not right:
             return name, 1, int(count)
+        case ["head", count, name] if count[1:].isdecimal() and not right:
+            return name, 1, int(count[1:])
+        case ["tail", "-n", start, name] if start[:1] == "+" and start[1:].isdecimal() and not right:
+            return name, int(start[1:]), 0
         case _:
             return None
     if name.startswith("-"):

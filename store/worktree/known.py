@@ -20,6 +20,8 @@ class KnownText:
         """The number of each part's first line, from 1, and its lines."""
         self._total = 0
         """How many lines the file has, 0 if that is unknown."""
+        self.since = 0
+        """The number of the first event that this knowledge rests on."""
 
     @property
     def whole(self) -> str | None:
@@ -29,8 +31,12 @@ class KnownText:
         first, lines = self._parts[0]
         return "\n".join(lines) if first == 1 and len(lines) == self._total else None
 
-    def write(self, text: str) -> None:
-        """Know all of it."""
+    def write(self, text: str, since: int = 0) -> None:
+        """Know all of it, from event ``since`` on."""
+        self._take(text)
+        self.since = since
+
+    def _take(self, text: str) -> None:
         lines = text.split("\n")
         self._parts, self._total = [(1, lines)], len(lines)
 
@@ -38,8 +44,8 @@ class KnownText:
         """Know nothing."""
         self._parts, self._total = [], 0
 
-    def see(self, text: str, first: int, total: int) -> None:
-        """Know the lines from ``first`` on as well; ``total`` is 0 if it is unknown."""
+    def see(self, text: str, first: int, total: int, since: int = 0) -> None:
+        """Know the lines from ``first`` on as well, by event ``since``; ``total`` is 0 if it is unknown."""
         lines = text.split("\n")
         beyond = first + len(lines)
         if total and beyond - 1 > total:
@@ -52,8 +58,11 @@ class KnownText:
             if known[low - start : max(high - start, 0)] != lines[low - first : max(high - first, 0)]:
                 self.forget()
                 break
+        self.since = self.since if self._parts else since
         self._total = total or self._total
         self._join(first, lines)
+        if first == 1 and len(lines) == self._total:
+            self.since = since
 
     def _join(self, first: int, lines: list[str]) -> None:
         parts: list[tuple[int, list[str]]] = []
@@ -81,7 +90,7 @@ class KnownText:
             if changed is None:
                 self.forget()
             else:
-                self.write(changed)
+                self._take(changed)
         elif not all(map(self._change_part, changes)):
             self.forget()
 

@@ -9,26 +9,32 @@ from msgspec import Struct
 from store.events.event import Event, Kind
 from store.exporting.steps import CallIds, Step, steps_of
 from store.formats.core.json_view import as_object
-from store.worktree.actions import Action, Delete, Edit, Move, Read, Write, actions_of
+from store.worktree.actions import Action, Delete, Edit, Move, Read, Write, actions_of, reads_of
 from store.worktree.known import KnownText
 from store.worktree.patches import Change
 
 
 class Seen(Struct, frozen=True):
-    """Lines of a file from ``first`` on that event ``number`` read; ``whole`` is its whole text, None if unknown."""
+    """Lines of a file from ``first`` on that event ``number`` read; ``whole`` is its whole text, None if unknown.
+
+    That rests on events from ``since`` on, the lines on event ``call`` and this one.
+    """
 
     path: str
     number: int
     text: str
     first: int
     whole: str | None
+    call: int = 0
+    since: int = 0
 
 
 class Changed(Struct, frozen=True):
     """A change of a file by event ``number``, from the whole text ``before`` to that ``after`` it.
 
     Both are None where they are unknown, or where there is no such file: it ``begins``, or ``ends``, here. ``changes``
-    are those of an edit, each with the number of its first line, 0 if that is unknown.
+    are those of an edit, each with the number of its first line, 0 if that is unknown. ``call`` is the event that asked
+    for it, and ``after`` rests on events from ``since`` on.
     """
 
     path: str
@@ -38,6 +44,8 @@ class Changed(Struct, frozen=True):
     changes: tuple[tuple[int, Change], ...] = ()
     begins: bool = False
     ends: bool = False
+    call: int = 0
+    since: int = 0
 
 
 class Worktree:
@@ -50,48 +58,92 @@ class Worktree:
         self._files: dict[str, KnownText] = {}
 
     def take(self, number: int, event: Event) -> Iterator[Seen | Changed]:
-        """Yield the files that event ``number`` read and changed."""
-        for _step, _call, told in self.follow(number, event):
+        """Yield the files that event ``number`` read and changed, and those that somebody attached to it."""
+        yield from self._attached(number, event)
+        for _step, _call, told in self._steps(number, event):
             yield from told
 
     def follow(self, number: int, event: Event) -> Iterator[tuple[Step, Step | None, list[Seen | Changed]]]:
         """Yield the steps of event ``number``: with a result its call, and the files that were read and changed."""
-        original = _original(event.native)
+        for _seen in self._attached(number, event):
+            pass
+        yield from self._steps(number, event)
+
+    def _attached(self, number: int, event: Event) -> Iterator[Seen | Changed]:
+        if event.resources and event.kind not in (Kind.TOOL_CALL, Kind.TOOL_RESULT):
+            for attached in reads_of(event.resources):
+                yield from self._act(number, number, attached)
+
+    def _steps(self, number: int, event: Event) -> Iterator[tuple[Step, Step | None, list[Seen | Changed]]]:
         for step in steps_of(number, event):
             call, told = None, list[Seen | Changed]()
             if step.kind is Kind.TOOL_CALL:
                 self._calls[self._ids.call(number, step.id, step.tool)] = step
             elif step.kind is Kind.TOOL_RESULT and (own := self._ids.result(step.id, step.tool)):
                 call = self._calls.pop(own)
-                for action in actions_of(call, step, self._cwd):
-                    if isinstance(action, Edit) and original is not None:
-                        self._files.setdefault(action.path, KnownText()).write(original)
-                    told += self._act(number, action)
+                told += self._done(number, call, step, event.native)
             yield step, call, told
 
-    def _act(self, number: int, action: Action) -> Iterator[Seen | Changed]:
+    def _done(self, number: int, call: Step, result: Step, record: object) -> Iterator[Seen | Changed]:
+        if (told := _written(record)) is not None:
+            before, written = told
+            if before is not None:
+                yield from self._before(number, call.number, written.path, before)
+            yield from self._act(number, call.number, written)
+            return
+        original = _original(record)
+        for action in actions_of(call, result, self._cwd):
+            if isinstance(action, Edit) and original is not None:
+                yield from self._before(number, call.number, action.path, original)
+            if isinstance(action, Edit) and _is_corrected(record):
+                self._files.setdefault(action.path, KnownText()).forget()
+            else:
+                yield from self._act(number, call.number, action)
+
+    def _before(self, number: int, call: int, path: str, text: str) -> Iterator[Seen]:
+        """Take the whole text of a file before event ``number``, as the record says; it is told if it is news."""
+        file = self._files.setdefault(path, KnownText())
+        if file.whole != text:
+            file.write(text, call)
+            yield Seen(path, number, text, 1, text, call, call)
+
+    def _act(self, number: int, call: int, action: Action) -> Iterator[Seen | Changed]:
         path = action.path
         begins = path not in self._files
         file = self._files.setdefault(path, KnownText())
         before = file.whole
         match action:
             case Read(text=text, first=first, total=total):
-                file.see(text, first, total)
-                yield Seen(path, number, text, first, file.whole)
+                file.see(text, first, total, call)
+                yield Seen(path, number, text, first, file.whole, call, file.since)
             case Write(text=text):
-                file.write(text)
-                yield Changed(path, number, before, text, begins=begins)
+                file.write(text, call)
+                yield Changed(path, number, before, text, begins=begins, call=call, since=call)
             case Edit(changes=changes):
                 places = tuple((file.line_of(change), change) for change in changes)
                 file.change(changes)
-                yield Changed(path, number, before, file.whole, places)
+                yield Changed(path, number, before, file.whole, places, call=call, since=file.since)
             case Move(to=to):
                 self._files[to] = self._files.pop(path)
-                yield Changed(path, number, before, None, ends=True)
-                yield Changed(to, number, None, before, begins=True)
+                yield Changed(path, number, before, None, ends=True, call=call)
+                yield Changed(to, number, None, before, begins=True, call=call, since=file.since)
             case Delete():
                 del self._files[path]
-                yield Changed(path, number, before, None, ends=True)
+                yield Changed(path, number, before, None, ends=True, call=call)
+
+
+def _written(record: object) -> tuple[str | None, Write] | None:
+    """Return what OpenHands' record of an edit has of the file, before it and after."""
+    told = as_object(as_object(record).get("extras"))
+    path, before, after = (told.get(key) for key in ("path", "old_content", "new_content"))
+    if not isinstance(path, str) or not isinstance(after, str):
+        return None
+    return before if isinstance(before, str) else None, Write(path, after)
+
+
+def _is_corrected(record: object) -> bool:
+    """Return whether Claude Code's record of an edit says that somebody changed it before it was made."""
+    return as_object(as_object(record).get("toolUseResult")).get("userModified") is True
 
 
 def _original(record: object) -> str | None:

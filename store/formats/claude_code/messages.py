@@ -37,8 +37,9 @@ class ClaudeContent(Gathered, kw_only=True):
             tag = _ide_tag(text)
             self.blocks.append(Block("text", text, name=tag[1] if tag and not name else name, path=(*path, "text")))
         elif what == "file" and isinstance(opened := as_object(part.get("file")).get("content"), str):
-            named = as_text(as_object(part.get("file")).get("filePath"))
-            self.attach(opened, file_uri(named), mime_of(named), (*path, "file", "content"), name=name)
+            file = as_object(part.get("file"))
+            uri, mime = file_uri(named := as_text(file.get("filePath"))) + lines_told(file), mime_of(named)
+            self.attach(opened, uri, mime, (*path, "file", "content"), name=name)
         elif what not in ("image", "document") or not self._add_media(part, (*path, "source", "data"), name):
             self.add_json(part, path, name)
 
@@ -70,14 +71,15 @@ def _read(line: JsonObject, into: ClaudeContent) -> None:
     path, content = file.get("filePath"), file.get("content")
     if isinstance(path, str) and isinstance(content, str) and path:
         lines = total if isinstance(total := file.get("totalLines"), int) else 0
-        uri = file_uri(path) + _fragment(file)
+        uri = file_uri(path) + lines_told(file)
         into.resources.append(Resource(uri, mime_of(path), content, READ_FILE, lines=lines))
     for key, name in (("agentId", "subagent"), ("persistedOutputPath", "full_output")):
         if (value := scalar(result.get(key))) is not None:
             into.header[name] = value
 
 
-def _fragment(file: JsonObject) -> str:
+def lines_told(file: JsonObject) -> str:
+    """Return which lines of a file a record holds, as the fragment of a URI; "" if it holds all."""
     first, count, total = file.get("startLine"), file.get("numLines"), file.get("totalLines")
     if not (isinstance(first, int) and isinstance(count, int) and isinstance(total, int)):
         return ""

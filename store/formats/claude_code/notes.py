@@ -3,7 +3,7 @@
 import re
 
 from store.events.event import Block, Kind
-from store.formats.claude_code.messages import ClaudeContent
+from store.formats.claude_code.messages import ClaudeContent, lines_told
 from store.formats.core.blocks import argument_blocks
 from store.formats.core.json_view import JsonObject, as_object, as_text, scalar
 from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Header, Shown
@@ -146,7 +146,7 @@ def _attachment_blocks(attached: JsonObject) -> tuple[Block, ...]:
 
 
 def _attach_file(attached: JsonObject, into: Gathered) -> bool:
-    """Add a file that was put into the context whole (``file``, ``nested_memory``); return whether it is one."""
+    """Add a file that was put into the context (``file``, ``nested_memory``), or lines of it; return if it is one."""
     content = as_object(attached.get("content"))
     inner = content.get("file")
     holder, path = (inner, "filePath") if isinstance(inner, dict) else (content, "path")
@@ -154,5 +154,5 @@ def _attach_file(attached: JsonObject, into: Gathered) -> bool:
     if not isinstance(named, str) or not named or not isinstance(text, str):
         return False
     place = ("attachment", "content", "file", "content") if holder is inner else ("attachment", "content", "content")
-    into.attach(text, file_uri(named), mime_of(named), place)
+    into.attach(text, file_uri(named) + lines_told(holder), mime_of(named), place)
     return True

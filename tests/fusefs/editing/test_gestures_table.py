@@ -28,6 +28,7 @@ MOVES = {
     Named.SCRATCH_FOLDER: anywhere(Named.NOTHING, *ON_DISK),
     Named.SAVED: anywhere(Named.NOTHING, *ON_DISK),
     Named.RESOURCE: anywhere(Named.NOTHING, *ON_DISK),
+    Named.KNOWN: set(),
     Named.OUTPUT: anywhere(Named.NOTHING, Named.SCRATCH) | {(Where.OUTPUTS, Named.OUTPUT)},
     Named.SESSION: {
         (Where.TOOL, Named.NOTHING),

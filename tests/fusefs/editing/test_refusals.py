@@ -15,13 +15,17 @@ from tests.fusefs.editing.talk import FIRST, NAME, changed
 from tests.fusefs.editing.talk import LINES as SAID
 from tests.fusefs.tree.mounting import REPOSITORY, TRANSCRIPT, Mounted, add, errno_of, mounted, new_store, until
 from tests.store.editing.records import returned
+from tests.store.worktree.test_changes import Talk
 
 TALK = f"conversations/project/{NAME}"
 NATIVE = ".convfs/native/claude-code"
-LINES = [*SAID, returned("def one():\n    pass\n", "c1", "r5").decode()]
+WRITING = Talk()
+WRITING.write("/garden/new.txt", "peas\n")
+LINES = [*SAID, returned("def one():\n    pass\n", "c1", "r5").decode(), *WRITING.lines]
 
 FILES = {
     "a resource": f"{TALK}/resources/src/c1.py",
+    "a file in `resources/` that no record holds": f"{TALK}/resources/garden/new.txt",
     "an event": f"{TALK}/events/{FIRST}",
     "`events.json`, `metadata.json`": f"{TALK}/events.json",
     "an output": f"{TALK}/artifacts/0.make.log",

@@ -239,3 +239,13 @@ async def test_agents_of_trio_ask_too(talk: Talk, socket: Path) -> None:
         found = await AsyncRemoteDeliveries(client).check(talk.context, [FILE], tool="Read")
     assert found == Deliveries(talk.store.library, talk.store.settings).check(talk.context, [FILE], tool="Read")
     assert found[0].message
+
+
+@pytest.mark.parametrize("followed", [False, True])
+def test_a_file_that_a_shell_printed_was_delivered(talk: Talk, followed: bool) -> None:
+    talk.asks()
+    if followed:
+        assert answers(talk, FILE) == [None]
+    talk.event("tool_call_request", id="call_1", name="shell", arguments={"command": "cat /shop/library.py"})
+    talk.returns("call_1", LONG)
+    assert answers(talk, FILE) == [Reference(LIBRARY, "the result of tool call `call_1` in turn 1")]

@@ -51,6 +51,26 @@ def test_what_stands_around_it_stays(store: Store, tmp_path: Path) -> None:
     assert f"\n{after}" == REMINDER
 
 
+def test_the_file_of_another_tool_is_the_same(store: Store, tmp_path: Path) -> None:
+    session = Session(tmp_path)
+    session.user("Look")
+    reads(session, "toolu_1", numbered(LONG))
+    frame = "Chunk ID: 1\nWall time: 0.1 seconds\nProcess exited with code 0\nOutput:\n"
+    some = "".join(LONG.splitlines(keepends=True)[:19])
+    for number, (command, text) in enumerate([("cat", LONG), ("sed -n 1,19p", some), ("sed -n 1,19p", some)], 2):
+        session.calls(f"toolu_{number}", "exec_command", {"cmd": f"{command} {PATH}"})
+        session.returns(f"toolu_{number}", frame + text)
+    first, second, third, fourth = map(str, results(store, session))
+    assert first == numbered(LONG)
+    assert second.startswith(
+        f"{frame}The file has not changed: the content of {URI} is that of the result of tool call"
+    )
+    assert "`toolu_1` in turn 1" in second
+    assert third == frame + some
+    assert fourth.startswith(f"{frame}The file has not changed: the content of {URI}#L1-19 is that of the result")
+    assert "`toolu_3` in turn 1" in fourth
+
+
 def test_a_part_of_it_is_another_resource(store: Store, tmp_path: Path) -> None:
     session = Session(tmp_path)
     session.user("Look")

@@ -1,5 +1,7 @@
 """The file tools of each agent, with the frames that their results have."""
 
+import json
+
 import pytest
 
 from store.events.event import Block, Kind, Resource
@@ -32,9 +34,12 @@ PATCH = """*** Begin Patch
 """
 
 
-def actions(tool: str, arguments: object, result: str = "", *, failed: bool = False, cwd: str = "/w") -> list[Action]:
+def actions(
+    tool: str, arguments: object, result: str | tuple[str, ...] = "", *, failed: bool = False, cwd: str = "/w"
+) -> list[Action]:
     call = Step(1, 0, Kind.TOOL_CALL, tool=tool, arguments=arguments)
-    return actions_of(call, Step(2, 0, Kind.TOOL_RESULT, (Block("text", result),), failed=failed), cwd)
+    blocks = tuple(Block("text", text) for text in ([result] if isinstance(result, str) else result))
+    return actions_of(call, Step(2, 0, Kind.TOOL_RESULT, blocks, failed=failed), cwd)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +49,7 @@ def actions(tool: str, arguments: object, result: str = "", *, failed: bool = Fa
             "Read",
             {"file_path": "/a.py"},
             "     1→x\n     2→\ty\n\n<system-reminder>\nMind.\n</system-reminder>\n",
-            ("x\n\ty", 1, 0),
+            ("x\n\ty", 1, 2),
         ),
         ("Read", {"file_path": "/a.py", "offset": 9, "limit": 2}, "     9\tx\n    10\ty", ("x\ny", 9, 0)),
         ("read", {"path": "/a.py"}, "x\ny\n", ("x\ny\n", 1, 3)),
@@ -89,8 +94,38 @@ def actions(tool: str, arguments: object, result: str = "", *, failed: bool = Fa
         (
             "str_replace_editor",
             {"command": "view", "path": "/a.py"},
-            "Here's the result of running `cat -n`:\n     1\tx\n     2\ty\n",
+            "Here's the result of running `cat -n`:\n     1\tx\n     2\ty\n     3\t\n",
+            ("x\ny\n", 1, 3),
+        ),
+        (
+            "text_editor",
+            {"command": "view", "path": "/a.py", "view_range": [1, 2]},
+            "     1\tx\n     2\ty\n",
             ("x\ny", 1, 0),
+        ),
+        (
+            "read",
+            {"filePath": "/a.py"},
+            "<path>/a.py</path>\n<type>file</type>\n<content>\n1: x\n2: \n3:  y\n\n(End of file - total 3 lines)\n",
+            ("x\n\n y", 1, 3),
+        ),
+        (
+            "edit",
+            {},
+            "[File: /a.py (4 lines total)]\r\n(1 more lines above)\r\n2:x\r\n3:y\r\n(1 more lines below)\r\nbash-$",
+            ("x\ny", 2, 4),
+        ),
+        (
+            "read_many_files",
+            {"paths": ["*.py"]},
+            "--- /a.py ---\n\nx\ny\n\n--- End of content ---",
+            ("x\ny", 1, 2),
+        ),
+        (
+            "exec",
+            {"input": 'const r = await tools.exec_command({"cmd":"cat a.py","workdir":"/v"});\ntext(r.output)'},
+            ("Script completed\nWall time 0.2 seconds\nOutput:\n", "x\ny\n"),
+            ("x\ny\n", 1, 3),
         ),
         ("shell", {"command": ["bash", "-lc", "cat a.py"]}, "x\ny\n", ("x\ny\n", 1, 3)),
         ("shell", {"command": ["bash", "-lc", "cd /v && sed -n '3,4p' a.py"]}, "x\ny\n", ("x\ny", 3, 0)),
@@ -102,10 +137,12 @@ def actions(tool: str, arguments: object, result: str = "", *, failed: bool = Fa
         ),
         ("shell", {"command": "nl -ba a.py | sed -n '3,4p'"}, "     3\tx\n     4\ty\n", ("x\ny", 3, 0)),
         ("shell", {"command": "head -n 2 a.py"}, "x\ny\n", ("x\ny", 1, 0)),
+        ("shell", {"command": "head -2 a.py"}, "x\ny\n", ("x\ny", 1, 0)),
+        ("shell", {"command": "tail -n +7 a.py"}, "x\ny\n", ("x\ny\n", 7, 9)),
     ],
 )
 def test_a_read_is_seen_without_its_frame(
-    tool: str, arguments: object, result: str, expected: tuple[str, int, int]
+    tool: str, arguments: object, result: str | tuple[str, ...], expected: tuple[str, int, int]
 ) -> None:
     [found] = actions(tool, arguments, result)
     assert isinstance(found, Read)
@@ -119,6 +156,25 @@ def test_a_read_is_seen_without_its_frame(
 )
 def test_a_command_that_does_more_tells_nothing(command: str) -> None:
     assert actions("Bash", {"command": command}, "x\n") == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "result"),
+    [
+        ("Read", {"file_path": "/a.py"}, "File unchanged since last read. Its content is still current."),
+        (
+            "str_replace_editor",
+            {"command": "view", "path": "/a"},
+            "Here're the files up to 2 levels deep in /a:\n/a/b\n",
+        ),
+        ("str_replace_editor", {"command": "view", "path": "/a.py"}, "     1\tx\n<response clipped><NOTE>more</NOTE>"),
+        ("read", {"filePath": "/a"}, "<path>/a</path>\n<type>directory</type>\n<entries>\nb\n</entries>"),
+        ("read", {"path": "/a.py", "start": 3, "end": 4}, "x\n"),
+        ("exec", {"input": "await Promise.all([tools.exec_command({}), tools.exec_command({})])"}, "x\n"),
+    ],
+)
+def test_what_a_tool_remarks_is_no_file(tool: str, arguments: object, result: str) -> None:
+    assert actions(tool, arguments, result) == []
 
 
 def test_resources_say_their_lines() -> None:
@@ -168,7 +224,19 @@ def test_a_patch_is_taken_apart() -> None:
     ]
     assert actions("apply_patch", {"input": PATCH}) == expected
     assert actions("shell", {"command": ["apply_patch", PATCH]}) == expected
+    assert actions("patch", {"patchText": PATCH}) == expected
     for script in (f"apply_patch <<'EOF'\n{PATCH}\nEOF", f"cd /w && apply_patch << END\n{PATCH}\nEND\n"):
         assert actions("shell", {"command": ["bash", "-lc", script]}) == expected
         assert actions("exec_command", {"cmd": script}) == expected
         assert actions("shell", {"command": f"{script}; ls"}) == []
+    here = f"apply_patch <<'EOF'\n{PATCH}EOF\n"
+    assert actions("shell", {"command": f"cd /w && {here}"}, cwd="/v") == expected
+    script = f"const patch = {json.dumps(PATCH)};\ntext(await tools.apply_patch(patch));"
+    assert actions("exec", {"input": script}) == expected
+
+
+def test_a_command_writes_the_text_behind_it() -> None:
+    assert actions("bash", {"command": "cat > a.py <<'EOF'\nx\ny $z\nEOF"}) == [Write("/w/a.py", "x\ny $z\n")]
+    # what the shell makes of it is not known, or it does more
+    assert actions("bash", {"command": "cat > a.py <<EOF\n$x\nEOF"}) == []
+    assert actions("bash", {"command": "cat > a.py <<'EOF'\nx\nEOF\npython a.py"}) == []

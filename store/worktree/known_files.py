@@ -1,0 +1,405 @@
+"""``worktree.db`` of one store: every file as each conversation knew it, event by event.
+
+What a record holds itself is there with what follows from it: the lines that a tool printed, the whole that pieces
+make, the state after each edit. Contents are not kept: each is put together again from the events that it rests on, and
+its hash says whether it is the same.
+
+The file can be trusted as ``index.db`` can (``store.index.database``); where it cannot be, it is deleted and recreated.
+"""
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
+from operator import attrgetter
+from typing import NamedTuple
+
+from store import paths
+from store.conversations.library import Library
+from store.disk.file_header import HEADER_SIZE, Damage
+from store.errors import ConvfsError, DamageError, NotFound, StoreFailed, UsageError
+from store.events.conversation import EventRow, ResourceRow, cwd_of
+from store.events.event import Event, Kind, utf8
+from store.formats.core.media import file_uri, mime_of
+from store.ids import Hash, hash_bytes, patch_of, tip_of, turn_of
+from store.index.database import Database, Row, Schema, held_if_full, put
+from store.upkeep.derived import Derived
+from store.upkeep.idle import SLICE_SECONDS
+from store.upkeep.recovery import Files
+from store.worktree.actions import lines_of
+from store.worktree.worktree import Changed, Seen, Worktree
+
+_LOG = logging.getLogger(__name__)
+
+TABLES = """
+CREATE TABLE state (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+
+-- The head up to which the files of a conversation are there.
+CREATE TABLE conversations (context INTEGER PRIMARY KEY, head INTEGER NOT NULL, sum INTEGER NOT NULL);
+-- Conversations that have changed since they were looked at.
+CREATE TABLE waiting (context INTEGER PRIMARY KEY);
+
+-- asked: the event that asked for it; since: the first event that the content rests on.
+CREATE TABLE files (
+    context INTEGER NOT NULL, number INTEGER NOT NULL, seq INTEGER NOT NULL, turn INTEGER NOT NULL, uri TEXT NOT NULL,
+    size INTEGER NOT NULL, time_ms INTEGER NOT NULL, hash BLOB NOT NULL, asked INTEGER NOT NULL,
+    since INTEGER NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (context, number, seq)
+) WITHOUT ROWID;
+CREATE INDEX files_by_uri ON files (uri);
+CREATE INDEX files_by_hash ON files (hash);
+"""
+
+_SCHEMA = Schema(1, TABLES)
+_VERSION = 1
+"""Raised whenever other files follow from the same events; then all are looked for again."""
+
+_LAST = "\U0010ffff"
+_AT_ONCE = 32
+_REPLAYS_KEPT = 4
+_OTHERS_KEPT = 8
+_CONTENT_BYTES = 32 << 20
+_TELLING = frozenset((Kind.TOOL_CALL, Kind.TOOL_RESULT))
+_NOTHING = (-1, -1)
+_BREATH_SECONDS = 0.001
+
+
+class FileRow(ResourceRow, frozen=True, gc=False):
+    """A file as the conversation knew it after event ``number``, or the lines of it that the event read.
+
+    It is the record's own resource at the position ``seq``, where it has one there. Event ``asked`` has the call, and
+    all of it follows from events from ``since`` on.
+    """
+
+    asked: int = 0
+    since: int = 0
+
+
+class _State(NamedTuple):
+    """A file, or lines of it. ``again``: the event has read only lines of the whole."""
+
+    uri: str
+    data: bytes
+    asked: int
+    since: int
+    again: bool = False
+
+
+class _Replay:
+    """The worktree of one conversation as it was after ``records`` events, when ``tip`` was its head."""
+
+    def __init__(self, cwd: str) -> None:
+        self.tip = 0
+        self.records = 0
+        self.rows: list[FileRow] = []
+        self.filed = (0, 0)
+        """The head up to which files were filed, and how many these were."""
+        self._tree = Worktree(cwd)
+        self._whole: dict[str, Hash] = {}
+
+    def take(self, row: EventRow, event: Event, own: Sequence[ResourceRow]) -> Iterator[tuple[Hash, bytes]]:
+        """Add the files that an event leads to, and yield their contents; ``own`` are the resources of its record."""
+        free = [*own]
+        more = len(own)
+        for told in self._tree.take(row.number, event):
+            for state in _states(told):
+                digest = hash_bytes(state.data)
+                if "#" not in state.uri:
+                    if state.again and self._whole.get(state.uri) == digest:
+                        continue
+                    self._whole[state.uri] = digest
+                held = next((one for one in free if one.hash == digest and _is_of(one.uri, state.uri)), None)
+                if held is not None:
+                    free.remove(held)
+                    seq, uri = held.seq, held.uri
+                else:
+                    seq, uri, more = more, state.uri, more + 1
+                place = (row.turn, row.number, seq, uri, _mime(uri), len(state.data), row.time_ms, digest)
+                self.rows.append(FileRow(*place, state.asked, state.since))
+                yield digest, state.data
+
+
+def _states(told: Seen | Changed) -> Iterator[_State]:
+    uri = file_uri(told.path)
+    if isinstance(told, Changed):
+        if told.after is not None:
+            yield _State(uri, utf8(told.after), told.call, told.since)
+        return
+    is_whole = told.whole == told.text
+    if not is_whole:
+        yield _State(uri + lines_of(told.text, told.first), utf8(told.text), told.call, told.call)
+    if told.whole is not None:
+        yield _State(uri, utf8(told.whole), told.call, told.since, again=not is_whole)
+
+
+def _is_of(own: str, uri: str) -> bool:
+    """Return whether two URIs are of the same file, both of the whole or both of lines."""
+    path, _, lines = own.partition("#")
+    other, _, some = uri.partition("#")
+    return path == other and bool(lines) == bool(some)
+
+
+def _resting(row: FileRow, rows: Iterable[ResourceRow]) -> set[int]:
+    """Return the events that a file most likely rests on: those that are known to have read or changed it."""
+    path = row.uri.partition("#")[0]
+    return {
+        number
+        for one in rows
+        if isinstance(one, FileRow) and row.since <= one.asked and one.number <= row.number
+        if one.uri.partition("#")[0] == path
+        for number in (one.asked, one.number)
+    }
+
+
+def _mime(uri: str) -> str:
+    return mime_of(uri.partition("#")[0])
+
+
+class KnownFiles(Derived):
+    """The files of all conversations. Safe to call from any thread."""
+
+    def __init__(self, files: Files, library: Library) -> None:
+        super().__init__(files, library, paths.WORKTREE, _SCHEMA, "turns")
+        self._replays: OrderedDict[int, _Replay] = OrderedDict()
+        self._others: OrderedDict[int, list[FileRow]] = OrderedDict()
+        """The files of heads that no conversation has now, such as those of earlier versions."""
+        self._contents: OrderedDict[bytes, bytes] = OrderedDict()
+        self._held = 0
+        """The bytes of these contents."""
+        self._done = _NOTHING
+        """The lengths of the logs when there was nothing left to do."""
+        self._ending = False
+
+    def _own(self) -> dict[str, str | int]:
+        renderer = self.library.viewer.renderer
+        if renderer is None:
+            raise UsageError("this store was opened without a renderer: nothing is known of files")
+        return {"renderer": renderer.version, "known_by": _VERSION}
+
+    def close(self) -> None:
+        # whoever looks at a long conversation is not waited for
+        self._ending = True
+        super().close()
+
+    # -- one conversation ------------------------------------------------------------------------------------------
+
+    def is_known(self, context: int, head: int, seconds: float = 0.0) -> bool:
+        """Return whether :meth:`rows` answers without looking at events; look at some for ``seconds`` before."""
+        known = not head or head in self._others or self._known_head(context) == head
+        if known or not seconds or not self._filing.acquire(blocking=False):
+            return known
+        try:
+            return self._replayed(context, head, time.monotonic() + seconds).tip == head
+        finally:
+            self._filing.release()
+
+    def rows(self, context: int, head: int) -> list[FileRow]:
+        """Return the files that a conversation knew up to ``head``, which may be an earlier one, in order."""
+        rows = self._at_hand(context, head)
+        if rows is None:
+            with self._filing:
+                rows = self._at_hand(context, head)
+                if rows is None:
+                    rows = [*self._replayed(context, head).rows]
+        return rows
+
+    def _at_hand(self, context: int, head: int) -> list[FileRow] | None:
+        if (others := self._others.get(head)) is not None or not head:
+            return others or []
+        if self._known_head(context) != head:
+            return None
+        rows = [self._row(row) for row in self.db.query("SELECT * FROM files WHERE context = ?", (context,))]
+        # they may have become others meanwhile
+        return rows if self._known_head(context) == head else None
+
+    def content(self, context: int, head: int, row: FileRow, rows: Iterable[ResourceRow]) -> bytes:
+        """Return the content of a file; ``rows`` are all of its conversation. DamageError if it cannot be had again."""
+        with self._filing:
+            # edits of which nothing came, and files that had other names, are among all events only
+            for numbers in (_resting(row, rows), range(row.since, row.number + 1)):
+                if (data := self._again(context, head, row, numbers)) is not None:
+                    return data
+        raise DamageError(f"{row.uri} as of event {row.number} can no longer be put together")
+
+    def content_at_once(self, context: int, head: int, row: FileRow, rows: Iterable[ResourceRow]) -> bytes | None:
+        """Return the content of a file as :meth:`content` does, None if that might take long."""
+        data = self._contents.get(row.hash)
+        if data is not None or len(numbers := _resting(row, rows)) > _AT_ONCE:
+            return data
+        if not self._filing.acquire(blocking=False):
+            return None
+        try:
+            return self._again(context, head, row, numbers)
+        finally:
+            self._filing.release()
+
+    def _again(self, context: int, head: int, row: FileRow, numbers: Iterable[int]) -> bytes | None:
+        """Put a content together from events of these numbers; None if something else comes of them."""
+        if (data := self._contents.get(row.hash)) is not None:
+            return data
+        events = self.library.records.rows(head)
+        some = [events[number - 1] for number in sorted(numbers)]
+        return dict(self._take(_Replay(self._cwd(context)), some)).get(Hash(row.hash))
+
+    def forget(self) -> None:
+        """Forget what is remembered: contents have changed."""
+        with self._filing:
+            self._replays.clear()
+            self._others.clear()
+            self._contents.clear()
+            self._held = 0
+
+    def _known_head(self, context: int) -> int:
+        row = self.db.one("SELECT * FROM conversations WHERE context = ?", (context,))
+        head: int = self.db.checked("conversations", row)[1] if row else 0
+        return head
+
+    def _row(self, row: Row) -> FileRow:
+        _context, number, seq, turn, uri, size, time_ms, digest, asked, since = self.db.checked("files", row)
+        return FileRow(turn, number, seq, uri, _mime(uri), size, time_ms, digest, asked, since)
+
+    def _cwd(self, context: int) -> str:
+        entry = self.library.catalogue.by_id(context)
+        return cwd_of(entry.metadata) if entry else ""
+
+    def _replayed(self, context: int, head: int, until: float = inf) -> _Replay:
+        """Return the replay of a conversation up to ``head``; or, once it is ``until``, some of the way there."""
+        replay = self._replays.pop(context, None)
+        if replay is None or not self.library.turns.goes_on(replay.tip, head):
+            replay = _Replay(self._cwd(context))
+        rows = self.library.records.rows(head)
+        while replay.records < len(rows) and time.monotonic() < until:
+            if self._ending:
+                raise StoreFailed("the store has been closed")
+            some = rows[replay.records : replay.records + _AT_ONCE]
+            for _content in self._take(replay, some):
+                pass
+            replay.records += len(some)
+            replay.tip = tip_of(turn_of(some[-1].turn), patch_of(head))
+        if replay.records == len(rows):
+            self._file(context, head, replay)
+        self._replays[context] = replay
+        if len(self._replays) > _REPLAYS_KEPT:
+            self._replays.popitem(last=False)
+        return replay
+
+    def _take(self, replay: _Replay, rows: Sequence[EventRow]) -> Iterator[tuple[Hash, bytes]]:
+        """Go on by some events, and yield the contents that come of them; these are remembered for a while."""
+        held: dict[int, list[ResourceRow]] = {}
+        for one in self.library.views.resources([(row.turn, 1) for row in rows], 1):
+            held.setdefault(one.turn, []).append(one)
+        telling = [row for row in rows if row.kind in _TELLING or row.turn in held]
+        for row, event in self.library.viewer.events(telling):
+            if isinstance(event, ConvfsError):
+                continue
+            for digest, data in replay.take(row, event, held.get(row.turn, ())):
+                self._held += len(data) - len(self._contents.pop(digest, b""))
+                self._contents[digest] = data
+                while self._held > _CONTENT_BYTES:
+                    self._held -= len(self._contents.popitem(last=False)[1])
+                yield digest, data
+
+    def _file(self, context: int, head: int, replay: _Replay) -> None:
+        now = self.library.catalogue.head(context)
+        if now is None or now[0] != head:
+            self._others[head] = [*replay.rows]
+            if len(self._others) > _OTHERS_KEPT:
+                self._others.popitem(last=False)
+            return
+        before, count = replay.filed
+        known = count if before and self._known_head(context) == before else 0
+        self._put(context, head, replay.rows[known:], anew=not known)
+        replay.filed = head, len(replay.rows)
+
+    @held_if_full
+    def _put(self, context: int, head: int, rows: Sequence[FileRow], *, anew: bool) -> None:
+        with self.db.writing() as sql:
+            if anew:
+                sql.execute("DELETE FROM files WHERE context = ?", (context,))
+            told = attrgetter("number", "seq", "turn", "uri", "size", "time_ms", "hash", "asked", "since")
+            put(sql, "files", ((context, *told(row)) for row in rows))
+            put(sql, "conversations", [(context, head)])
+            self.db.set_state("turns", self.files.turns.count)
+
+    # -- all of them -----------------------------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """Look at a few events of conversations that have changed; return whether there are more."""
+        seen = (self.files.turns.count, self.files.heads.length)
+        if seen == self._done and self._db is not None:
+            return False
+        try:
+            if self._look(time.monotonic() + SLICE_SECONDS):
+                return True
+        except StoreFailed as error:
+            # a full disk: this is tried again when something has changed
+            _LOG.warning("%s", error)
+        self._done = seen
+        return False
+
+    def uris(self, limit: int, prefix: str = "") -> list[str]:
+        """Return the first ``limit`` URIs of files that begin with ``prefix``, in order."""
+        query = "SELECT DISTINCT uri FROM files WHERE uri >= ? AND uri < ? ORDER BY uri LIMIT ?"
+        return [uri for (uri,) in self._all().query(query, (prefix, prefix + _LAST, limit))]
+
+    def with_uri(self, uri: str) -> list[tuple[int, FileRow]]:
+        """Return the files of exactly this URI, each after its context, by context and event."""
+        return self._found("uri = ?", uri)
+
+    def with_content(self, digest: Hash) -> list[tuple[int, FileRow]]:
+        """Return the files that are this content, as :meth:`with_uri`."""
+        return self._found("hash = ?", digest)
+
+    def _found(self, where: str, value: str | bytes) -> list[tuple[int, FileRow]]:
+        rows = self._all().query(f"SELECT * FROM files WHERE {where} ORDER BY context, number, seq", (value,))
+        return [(row[0], self._row(row)) for row in rows]
+
+    def _all(self) -> Database:
+        """Return the database once everything is in it."""
+        while self._look(time.monotonic() + SLICE_SECONDS):
+            # others may want to look at one of them now
+            time.sleep(_BREATH_SECONDS)
+        return self.db
+
+    def _look(self, until: float) -> bool:
+        """Look at the next conversation that has changed, ``until`` then at most; return whether there was one."""
+        with self._filing:
+            self._follow()
+            found = self.db.one("SELECT context FROM waiting LIMIT 1")
+            if found is None:
+                return False
+            [context] = found
+            now = self.library.catalogue.head(context)
+            if now is not None and now[0] and self._known_head(context) != now[0]:
+                try:
+                    if self._replayed(context, now[0], until).tip != now[0]:
+                        return True
+                except (DamageError, NotFound) as error:
+                    _LOG.warning("the files that context %d knew are not known: %s", context, error)
+            self._done_with(context, there=now is not None and now[0] != 0)
+            return True
+
+    @held_if_full
+    def _done_with(self, context: int, *, there: bool) -> None:
+        with self.db.writing() as sql:
+            sql.execute("DELETE FROM waiting WHERE context = ?", (context,))
+            for table in () if there else ("files", "conversations"):
+                sql.execute(f"DELETE FROM {table} WHERE context = ?", (context,))
+
+    @held_if_full
+    def _follow(self) -> None:
+        """Note which conversations have changed."""
+        heads, db = self.files.heads, self.db
+        start, end = db.number("heads") or HEADER_SIZE, heads.length
+        if start == end:
+            return
+        moved: set[int] = set()
+        for frame in heads.frames(start):
+            if not isinstance(frame, Damage):
+                if frame.offset >= end:
+                    break
+                moved.add(frame.context)
+        with db.writing() as sql:
+            sql.executemany("INSERT OR IGNORE INTO waiting VALUES (?)", [(context,) for context in moved if context])
+            db.set_state("turns", self.files.turns.count)
+            db.set_state("heads", end)
