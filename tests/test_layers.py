@@ -48,7 +48,7 @@ LAYERS = (
 ALLOWED = {
     "blake3": ("store", "fusefs.text"),
     "msgspec": ("store", "fusefs"),
-    "markdown_it": ("store.exporting.html",),
+    "markdown_it": ("store.exporting.html", "fusefs.text.prose"),
     "zstandard": ("store.content",),
     "pyfastcdc": ("store.content.delta",),
     "inotify_simple": ("store.importing.watch",),

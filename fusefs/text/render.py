@@ -12,7 +12,7 @@ from store.errors import ConvfsError
 from store.events.conversation import Conversation, EventRow, Link, Sizes
 from store.events.event import Block, Event, Kind, utf8
 
-RENDERER_VERSION = 3
+RENDERER_VERSION = 4
 """Raised whenever any event, section or element would be drawn with another size."""
 
 _RESOURCES = "../resources/"
@@ -43,17 +43,11 @@ class FileRenderer:
         json = element_size(number, event, format, payload_size)
         if event.kind is Kind.RECORD:
             return Sizes(0, 0, json)
-        blocks = event.blocks
-        head = grammar.head_size(number, event)
-        for block in blocks:
-            if block.text is None:
-                size = grammar.body_size(blocks, lambda block: _target(number, event, block, hashed=False))
-                return Sizes(head + size, transcript.section_size(number, event), json)
-        size = grammar.body_size(blocks, transcript.unhashed_target)
-        return Sizes(head + size, transcript.section_size(number, event, size), json)
+        body = grammar.body_size(event.blocks, lambda block: _target(number, event, block, hashed=False))
+        return Sizes(grammar.head_size(number, event) + body, transcript.section_size(number, event), json)
 
     def content(self, event: Event) -> str:
-        """Return the content of an event as a transcript shows it, valid Unicode; "" for a bookkeeping record."""
+        """Return the content of an event's file, but for where links lead, valid Unicode; "" for bookkeeping."""
         if event.kind is Kind.RECORD:
             return ""
         text = grammar.body(event.blocks, transcript.blob_target)

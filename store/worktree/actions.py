@@ -63,14 +63,50 @@ class Delete(Struct, frozen=True):
 
 Action = Read | Write | Edit | Move | Delete
 
+
+class Lines(Struct, frozen=True):
+    """Lines of a file to be read, from ``first`` to ``last`` (0: the end)."""
+
+    path: str
+    first: int = 1
+    last: int = 0
+
+
+class Command(Struct, frozen=True):
+    """A command for a shell."""
+
+    text: str
+
+
+class Task(Struct, frozen=True):
+    """A task of an agent's list, and its status as the agent calls it: ``completed``."""
+
+    text: str
+    status: str
+
+
+class Tasks(Struct, frozen=True):
+    """The list of an agent's tasks, as it is from now on."""
+
+    tasks: tuple[Task, ...]
+
+
+Asked = Write | Edit | Move | Delete | Lines | Command | Tasks
+
 _PATH = ("file_path", "filePath", "path", "absolute_path", "notebook_path", "filename", "target_file")
 _TEXT = ("content", "file_text", "contents", "text")
 _OLD = ("old_string", "oldString", "oldText", "old_str", "old", "search")
+_FIRST = ("offset", "start_line")
+_PATCH = ("input", "patch")
+_COMMAND = ("command", "cmd", "input")
+_LISTS = ("todos", "plan")
+_TASK = ("content", "step", "description", "title", "text")
 _NEW = ("new_string", "newString", "newText", "new_str", "new", "replace")
 
 _READERS = frozenset(("fs_read_file", "open", "read", "read_file", "read_file_v2", "readfile", "view"))
 _WRITERS = frozenset(("create", "create_file", "fs_create_file", "write", "write_file", "write_to_file", "writefile"))
 _EDITORS = frozenset(("edit", "edit_file", "fs_modify_file", "multiedit", "replace", "search_replace", "str_replace"))
+_PLANNERS = frozenset(("todo_write", "todowrite", "update_plan", "update_todos", "write_todos"))
 _PATCHERS = frozenset(("apply_patch", "patch"))
 _SHELLS = frozenset(("bash", "exec_command", "execute_bash", "local_shell", "run_shell_command", "shell"))
 _MANY = frozenset(("str_replace_based_edit_tool", "str_replace_editor", "text_editor"))
@@ -81,22 +117,63 @@ def actions_of(call: Step, result: Step, cwd: str = "") -> list[Action]:
     """Return the actions of a call on files, none if it failed; relative paths are taken from ``cwd``."""
     if result.failed:
         return []
-    given = call.arguments if is_object(call.arguments) else {}
-    named = call.tool.rpartition("__")[2].lower()
+    given, named = _call(call)
     folder = as_text(given.get("workdir")) or as_text(given.get("cwd")) or cwd
-    if named in _MANY:
-        named = {"view": "view", "create": "create", "str_replace": "edit"}.get(as_text(given.get("command")), "")
     if named in _READERS:
         return _resources(result.resources) or list(_read(given, result.text, folder))
+    if named in _SHELLS:
+        return list(_shell(_value(given, _COMMAND), result.text, folder))
+    return [*_changes(given, named, folder)]
+
+
+def asked_of(call: Step) -> tuple[Sequence[Asked], Mapping[str, object]]:
+    """Return what a call asks for, and those of its arguments that do not say it; nothing and all if it is not known.
+
+    Paths are as the call has them.
+    """
+    given, named = _call(call)
+    path = tuple(name for name in _PATH if isinstance(given.get(name), str))[:1]
+    asked: Sequence[Asked]
+    if named in _READERS and path:
+        asked, used = [_lines(given, _path(given, ""))], (*path, *_FIRST, "limit", "end_line", "view_range")
+    elif named in _SHELLS:
+        command = _value(given, _COMMAND)
+        text = "".join(_commands(command))
+        words = _words(command) if text.startswith("apply_patch") else []
+        patched = list(_patched(words[1], "")) if len(words) == 2 else []
+        asked, used = patched or ([Command(text)] if text else []), _COMMAND
+    elif named in _PLANNERS:
+        asked, used = list(_tasks(given)), _LISTS
+    else:
+        asked = _changes(given, named, "")
+        used = (*path, *_TEXT, *_OLD, *_NEW, *_PATCH, "edits", "patterns")
+    if not asked:
+        return (), given
+    if call.tool.rpartition("__")[2].lower() in _MANY:
+        used = (*used, "command")
+    return asked, {name: value for name, value in given.items() if name not in used}
+
+
+def _call(call: Step) -> tuple[Mapping[str, object], str]:
+    """Return the arguments of a call, and the name of its tool; of one with a command of its own, that of the command.
+
+    Servers put a prefix before names.
+    """
+    given = call.arguments if is_object(call.arguments) else {}
+    named = call.tool.rpartition("__")[2].lower()
+    if named in _MANY:
+        named = {"view": "view", "create": "create", "str_replace": "edit"}.get(as_text(given.get("command")), "")
+    return given, named
+
+
+def _changes(given: Mapping[str, object], named: str, folder: str) -> list[Write | Edit | Move | Delete]:
     if named in _WRITERS:
         path, text = _path(given, folder), _first(given, _TEXT)
         return [Write(path, text)] if path and text is not None else []
     if named in _EDITORS:
         return list(_edits(given, folder))
     if named in _PATCHERS:
-        return list(_patched(as_text(given.get("input")) or as_text(given.get("patch")), folder))
-    if named in _SHELLS:
-        return list(_shell(given.get("command", given.get("cmd", given.get("input"))), result.text, folder))
+        return list(_patched(_first(given, _PATCH) or "", folder))
     return []
 
 
@@ -114,6 +191,10 @@ def _path(given: Mapping[str, object], cwd: str) -> str:
 
 def _first(given: Mapping[str, object], names: Sequence[str]) -> str | None:
     return next((value for name in names if isinstance(value := given.get(name), str)), None)
+
+
+def _value(given: Mapping[str, object], names: Sequence[str]) -> object:
+    return next((given[name] for name in names if name in given), None)
 
 
 def _number(given: Mapping[str, object], *names: str) -> int:
@@ -161,7 +242,7 @@ def _read(given: Mapping[str, object], text: str, cwd: str) -> Iterator[Read]:
     path = _path(given, cwd)
     if not path or _cut.search(text):
         return
-    first = max(_number(given, "offset", "start_line"), 1)
+    first = max(_number(given, *_FIRST), 1)
     if found := _gemini(text):
         yield Read(path, text[found.end() :], int(found[1]), int(found[2]))
     elif numbered := _unnumbered(text):
@@ -177,6 +258,14 @@ def _read(given: Mapping[str, object], text: str, cwd: str) -> Iterator[Read]:
         yield Read(path, text, first, first + text.count("\n"))
     else:
         yield Read(path, text, first)
+
+
+def _lines(given: Mapping[str, object], path: str) -> Lines:
+    span = given.get("view_range")
+    if isinstance(span, list) and len(span) == 2 and all(isinstance(line, int) for line in span):
+        return Lines(path, max(span[0], 1), max(span[1], 0))
+    first, limit = max(_number(given, *_FIRST), 1), _number(given, "limit")
+    return Lines(path, first, _number(given, "end_line") or (first + limit - 1 if limit > 0 else 0))
 
 
 def _fenced(path: str, text: str) -> Read:
@@ -233,7 +322,7 @@ def _edits(given: Mapping[str, object], cwd: str) -> Iterator[Edit]:
         yield Edit(path, tuple(made))
 
 
-def _patched(patch: str, cwd: str) -> Iterator[Action]:
+def _patched(patch: str, cwd: str) -> Iterator[Write | Edit | Move | Delete]:
     for one in parse_patch(patch):
         path = absolute(one.path, cwd)
         if one.text is not None:
@@ -282,15 +371,25 @@ def _shell(command: object, output: str, cwd: str) -> Iterator[Action]:
         yield Read(absolute(name, cwd), text, first, first + count)
 
 
+def _commands(command: object) -> Iterator[str]:
+    """Yield a command as it is typed, if it is one."""
+    if isinstance(command, list):
+        words = [word for word in command if isinstance(word, str)]
+        yield words[2] if _runs_a_shell(words) else shlex.join(words)
+    elif isinstance(command, str):
+        yield command
+
+
+def _runs_a_shell(words: list[str]) -> bool:
+    shells = ("bash", "sh", "zsh")
+    return len(words) == 3 and PurePosixPath(words[0]).name in shells and words[1] in ("-c", "-lc")
+
+
 def _words(command: object) -> list[str]:
     """Return the words of a command, which may be a list that begins with a shell."""
     if isinstance(command, list):
         words = [word for word in command if isinstance(word, str)]
-        if (
-            len(words) != 3
-            or PurePosixPath(words[0]).name not in ("bash", "sh", "zsh")
-            or words[1] not in ("-c", "-lc")
-        ):
+        if not _runs_a_shell(words):
             return words
         command = words[2]
     if not isinstance(command, str) or len(command) > _LONGEST_COMMAND:
@@ -329,3 +428,15 @@ def _printed(words: list[str]) -> tuple[str, int, int] | None:
             return name, 1, int(count)
         case _:
             return None
+
+
+# -- plans -------------------------------------------------------------------------------------------------------------
+
+
+def _tasks(given: Mapping[str, object]) -> Iterator[Tasks]:
+    """Yield the list of tasks, if every one in it has a text."""
+    listed = _value(given, _LISTS)
+    tasks = [one for one in listed if is_object(one)] if isinstance(listed, list) else []
+    texts = [_first(one, _TASK) for one in tasks]
+    if texts and isinstance(listed, list) and len(tasks) == len(listed) and None not in texts:
+        yield Tasks(tuple(Task(text or "", as_text(one.get("status"))) for text, one in zip(texts, tasks, strict=True)))

@@ -38,7 +38,7 @@ def file_changes(library: Library, conversation: Conversation) -> Iterator[FileC
         else:
             runs.append(change)
     for path, runs in made.items():
-        diffs = [_diff(run) for run in runs]
+        diffs = [diff_of(run) for run in runs]
         if text := "".join(diff.text for diff in diffs):
             yield FileChange(path, text, sum(diff.added for diff in diffs), sum(diff.removed for diff in diffs))
 
@@ -62,7 +62,8 @@ def _joined(one: Changed, other: Changed) -> Changed | None:
     return structs.replace(other, before=one.before, begins=one.begins, changes=())
 
 
-def _diff(change: Changed) -> FileChange:
+def diff_of(change: Changed) -> FileChange:
+    """Return the diff of one change: of the whole file if it is known, else of the lines that an edit names."""
     old_name, new_name = f"a/{change.path.lstrip('/')}", f"b/{change.path.lstrip('/')}"
     old_name, new_name = NOTHING if change.begins else old_name, NOTHING if change.ends else new_name
     old = "" if change.begins else change.before

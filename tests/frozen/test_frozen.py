@@ -9,7 +9,8 @@ messages. The first got labels, an artifact, an agent's output and a fork with a
 open, in two pieces.
 
 ``store-0.5.json`` is what ``reading`` got out of that store with the code of 0.5. Left out is what was changed on
-purpose since: where Codex' files stand among the native ones. Nor does it hold what depends on the day or the place.
+purpose since: where Codex' files stand among the native ones. What transcripts and Markdown are is that of today: they
+fence what tools write. Nor does it hold what depends on the day or the place.
 """
 
 import json
