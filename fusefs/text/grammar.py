@@ -70,7 +70,7 @@ is_plain_key = re.compile(r"[A-Za-z_$][A-Za-z0-9_.$-]*").fullmatch
 # Line ends, controls, marks that turn the direction of text, and surrogates are spelled out inside quotes.
 _HIDDEN = re.compile(rf"[{UNSEEN}\ud800-\udfff]")
 
-_RUN = re.compile(r"`{3,}")
+_RUN = re.compile("```+")
 OPENING_FENCE = re.compile(r"^[ \t]*`{4,}block(?=\s|$)", re.MULTILINE)
 """A line that looks as if it opened a block."""
 

@@ -113,8 +113,10 @@ def section(number: int, event: Event, link: Link | None = None) -> bytes:
     """
     if event.kind is Kind.RECORD:
         return b""
-    drawn = (f"\n{part.before}{part.text}{part.after}" for part in parts(number, event, link or blob_target))
-    return utf8(_heading(number, event) + "".join(drawn))
+    drawn = [_heading(number, event)]
+    for part in parts(number, event, link or blob_target):
+        drawn += ("\n", part.before, part.text, part.after)
+    return utf8("".join(drawn))
 
 
 def growing(number: int, event: Event) -> bytes:
@@ -174,7 +176,7 @@ _TIME_SIZE = len(" · 2026-03-05 19:31".encode())
 
 
 def _one_line(text: str) -> str:
-    return _CONTROLS.sub(" ", text)
+    return text if text.isprintable() and text.isascii() else _CONTROLS.sub(" ", text)
 
 
 @lru_cache(maxsize=1024)
@@ -200,24 +202,23 @@ def unhashed_target(block: Block) -> str:
 # -- parts -------------------------------------------------------------------------------------------------------------
 
 
-def parts(number: int, event: Event, target: Link) -> Iterator[Part]:
-    """Yield the parts of the section of event ``number``; ``target`` says where content that is not text is found."""
-    last: Part | None = None
-    for part in _parts(number, event, target):
-        if part.is_prose and not part.before and last is not None and (last.is_prose or last.text.startswith("- ")):
-            # a list, and what belongs to it, ends here
-            part = structs.replace(part, before="***\n\n")
-        yield part
-        last = part
-
-
-def _parts(number: int, event: Event, target: Link) -> Iterator[Part]:
+def parts(number: int, event: Event, target: Link) -> list[Part]:
+    """Return the parts of the section of event ``number``; ``target`` says where content that is not text is found."""
     if _is_folded(event):
-        return
-    if event.kind is not Kind.TOOL_CALL:
-        for block in event.blocks:
-            yield from _block(block, event.kind, target)
-        return
+        return []
+    if event.kind is Kind.TOOL_CALL:
+        found = list(_of_call(number, event, target))
+    else:
+        found = [part for block in event.blocks if (part := _block(block, event.kind, target)) is not None]
+    for at in range(1, len(found)):
+        last, part = found[at - 1], found[at]
+        if part.is_prose and not part.before and (last.is_prose or last.text.startswith("- ")):
+            # a list, and what belongs to it, ends here
+            found[at] = structs.replace(part, before="***\n\n")
+    return found
+
+
+def _of_call(number: int, event: Event, target: Link) -> Iterator[Part]:
     steps = list(steps_of(number, event))
     calls = [step for step in steps if step.kind is Kind.TOOL_CALL]
     # some tools tell a call in words or code of their own, and nothing else
@@ -229,22 +230,21 @@ def _parts(number: int, event: Event, target: Link) -> Iterator[Part]:
             yield from _call(step, target)
         else:
             kind = Kind.TOOL_RESULT if is_told or step.kind is Kind.TOOL_RESULT else event.kind
-            for block in step.blocks:
-                yield from _block(block, kind, target)
+            yield from (part for block in step.blocks if (part := _block(block, kind, target)) is not None)
 
 
-def _block(block: Block, kind: Kind, target: Link) -> Iterator[Part]:
-    name = block.name.partition("[")[0]
-    if block.text is None:
-        yield Part(link(block, target(block)), after="")
-    elif not block.text:
-        return
-    elif block.type == "text" and name in _SAID and kind not in _OF_TOOLS and not (block.uri or block.mime):
-        label = f"*{name}*\n\n" if name and kind is not Kind.REASONING else ""
-        yield Part(prose.draw(block.text), block, before=label, is_prose=True)
-    else:
-        label = block.uri or _of_arguments.sub("", block.name, count=1)
-        yield _fenced(block.text, "json" if block.type == "json" else _language(block.uri), label, block)
+def _block(block: Block, kind: Kind, target: Link) -> Part | None:
+    name, text = block.name, block.text
+    if text is None:
+        return Part(link(block, target(block)), after="")
+    if not text:
+        return None
+    said = name.partition("[")[0] if name else ""
+    if block.type == "text" and said in _SAID and kind not in _OF_TOOLS and not (block.uri or block.mime):
+        label = f"*{said}*\n\n" if said and kind is not Kind.REASONING else ""
+        return Part(prose.draw(text), block, before=label, is_prose=True)
+    label = block.uri or (name and _of_arguments.sub("", name, count=1))
+    return _fenced(text, "json" if block.type == "json" else _language(block.uri), label, block)
 
 
 def _fenced(text: str, language: str, label: str = "", block: Block | None = None) -> Part:
@@ -256,8 +256,7 @@ def _fenced(text: str, language: str, label: str = "", block: Block | None = Non
 def _call(step: Step, target: Link) -> Iterator[Part]:
     asked, rest = asked_of(step)
     if not asked:
-        for block in step.given:
-            yield from _block(block, Kind.TOOL_RESULT, target)
+        yield from (part for block in step.given if (part := _block(block, Kind.TOOL_RESULT, target)) is not None)
         return
     for one in asked:
         yield from _asked(one)
@@ -298,11 +297,12 @@ def _task(task: Task) -> str:
 def _in_code(text: str) -> str:
     """Return a text on one line, between backticks."""
     text = _one_line(text)
+    if "`" not in text and text.strip() == text and text:
+        return f"`{text}`"
     ticks = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
     space = " " if text[:1] in ("`", " ", "") or text[-1:] in ("`", " ") else ""
     return f"{ticks}{space}{text}{space}{ticks}"
 
 
 def _language(path: str) -> str:
-    found = _ending(path)
-    return found[1].lower() if found else ""
+    return found[1].lower() if path and (found := _ending(path)) else ""
