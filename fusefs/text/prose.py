@@ -53,7 +53,7 @@ _holder = re.compile(
 _fenced = re.compile(
     r"^(?P<run>(?P<tick>[`~])(?P=tick){2,})(?!(?<=`).*`).*(?:\n(?! {0,3}(?P=run)(?P=tick)*[ \t]*\r?$).*)*"
     r"(?:\n {0,3}(?P<close>(?P=run)(?P=tick)*)[ \t]*\r?$)?"
-    r"|^(?P<in> +)(?P<inner>(?P<mark>[`~])(?P=mark){2,})(?!(?<=`).*`).*\n"
+    r"|^(?P<in> {1,3})(?P<inner>(?P<mark>[`~])(?P=mark){2,})(?!(?<=`).*`).*\n"
     r"(?:(?! *(?P=inner)(?P=mark)*[ \t]*\r?$)(?:(?P=in).*|[ \t]*\r?)\n)*(?P=in)(?P=inner)(?P=mark)*[ \t]*\r?$",
     re.MULTILINE,
 )
@@ -221,8 +221,8 @@ def _code_in(line: str) -> tuple[list[tuple[int, int]], bool]:
 def _fences(text: str) -> list[_Code] | None:
     """Return the fences of a text, None if lists, quotes and indented code matter as well.
 
-    A fence that begins its line ends all lists and quotes before it, so it needs no look at them. Nor does an indented
-    one whose lines are all indented as far: in any list, it is either a fence, or code or text that no line in it ends.
+    A fence that begins its line ends all lists and quotes before it, so it needs no look at them. Nor does one that is
+    indented a little, if all its lines are indented as far: whatever list it is in, they are in there, too.
     """
     spans: list[_Code] = []
     end = 0

@@ -62,6 +62,7 @@ def test_a_text_that_grows_is_drawn_in_the_same_way_as_far_as_it_is_settled(text
         ("```md\n## Notes\n # x\n```", "```md\n ## Notes\n # x\n```"),
         ("1. Run\n   ```sh\n   # comment\n   ```\n\n## Then", "1. Run\n   ```sh\n   # comment\n   ```\n\n#### Then"),
         ("Code:\n\n    # indented", "Code:\n\n    # indented"),
+        ("b `c\n    ```\n    ```\n` <details> `", "b `c\n    ```\n    ```\n` \\<details> `"),
         ("Look:\n```\n# open", "Look:\n```\n# open\n````"),
         ("Look:\n~~~~\n# open\n", "Look:\n~~~~\n# open\n\n~~~~~"),
         ("```\ntoo many\n````", "```\ntoo many\n`````"),
