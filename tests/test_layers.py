@@ -51,7 +51,7 @@ LAYERS = (
 ALLOWED = {
     "blake3": ("store", "fusefs.text"),
     "msgspec": ("store", "fusefs"),
-    "markdown_it": ("store.exporting.html",),
+    "markdown_it": ("store.exporting.html", "fusefs.text.prose"),
     "pygments": ("store.exporting.html",),
     "zstandard": ("store.content",),
     "pyfastcdc": ("store.content.delta",),

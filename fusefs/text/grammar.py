@@ -70,7 +70,7 @@ is_plain_key = re.compile(r"[A-Za-z_$][A-Za-z0-9_.$-]*").fullmatch
 # Line ends, controls, marks that turn the direction of text, and surrogates are spelled out inside quotes.
 _HIDDEN = re.compile(rf"[{UNSEEN}\ud800-\udfff]")
 
-_RUN = re.compile(r"`{4,}")
+_RUN = re.compile("```+")
 OPENING_FENCE = re.compile(r"^[ \t]*`{4,}block(?=\s|$)", re.MULTILINE)
 """A line that looks as if it opened a block."""
 
@@ -217,11 +217,11 @@ def is_plain(blocks: tuple[Block, ...]) -> bool:
     )
 
 
-def fence(text: str) -> str:
-    """Return the fence for ``text``: four backticks, or one more than its longest run has."""
-    if "`" not in text or "````" not in text:
-        return "````"
-    return "`" * (max(map(len, _RUN.findall(text))) + 1)
+def fence(text: str, least: int = 4) -> str:
+    """Return the fence for ``text``: four backticks (or ``least``), or one more than its longest run has."""
+    if "`" not in text or "```" not in text:
+        return "`" * least
+    return "`" * max(least, max(map(len, _RUN.findall(text))) + 1)
 
 
 def _word(text: str) -> str:

@@ -33,9 +33,10 @@ states stay in `.versions/`: nothing you do here loses a conversation.
   Words also match inside words; without capitals, they match any case. You can combine `"exact phrase"`,
   `%2Fregular expression%2F` (a slash is `%2F` in a name), `-without`, `project:`, `role:user`, `tool:Bash`, `label:`,
   `uri:main.rs`, `after:2026-03-01` and `before:7` (days ago).
-- Or run `grep -rn 'connection refused' transcripts/`: it holds every text once. The nearest `## 7 · …` heading above a
-  hit has the event's number; read the event with `cat conversations/PROJECT/NAME/events/00007-*`.
-- `grep -rl PATTERN conversations/*/*/events/` finds the event files. Search only one of the trees: both hold the same.
+- Or run `grep -rn 'connection refused' transcripts/`: it holds all but system prompts and the like, once. The nearest
+  `## 7 · …` heading above a hit has the event's number; read the event with
+  `cat conversations/PROJECT/NAME/events/00007-*`.
+- `grep -rl PATTERN conversations/*/*/events/` finds the event files. Search one of the trees: each repeats the other.
 - `ls -t recent/` shows what was worked on last.
 - `ls by-resource/home/me/project/main.rs/` lists the events that hold that file. For its content, wherever it is:
   `getfattr --only-values -n user.convfs.held_by conversations/PROJECT/NAME/resources/home/me/project/main.rs`.

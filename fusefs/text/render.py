@@ -44,17 +44,11 @@ class FileRenderer:
         json = element_size(number, event, format, payload_size)
         if event.kind is Kind.RECORD:
             return Sizes(0, 0, json)
-        blocks = event.blocks
-        head = grammar.head_size(number, event)
-        for block in blocks:
-            if block.text is None:
-                size = grammar.body_size(blocks, lambda block: _target(number, event, block, hashed=False))
-                return Sizes(head + size, transcript.section_size(number, event), json)
-        size = grammar.body_size(blocks, transcript.unhashed_target)
-        return Sizes(head + size, transcript.section_size(number, event, size), json)
+        body = grammar.body_size(event.blocks, lambda block: _target(number, event, block, hashed=False))
+        return Sizes(grammar.head_size(number, event) + body, transcript.section_size(number, event), json)
 
     def content(self, event: Event) -> str:
-        """Return the content of an event as a transcript shows it, valid Unicode; "" for a bookkeeping record."""
+        """Return the content of an event's file, but for where links lead, valid Unicode; "" for bookkeeping."""
         if event.kind is Kind.RECORD:
             return ""
         text = grammar.body(event.blocks, transcript.blob_target)

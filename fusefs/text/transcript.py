@@ -6,38 +6,82 @@
     title: Fix the login bug
     project: webshop
     …
+
     ---
 
     # Fix the login bug
 
+    *1 · system · events/00001-system.md*
+
     ## 7 · result fs_read_file · 2026-03-05 19:31
 
+    ```
     Found one file.
+    ```
 
-A section's content is that of the event's file (``fusefs.text.grammar``), but links lead into ``.convfs/blobs/``:
-a section does not know the name of the conversation that it is read in. The file is the head and every section in
-order, so its size is the sum of their sizes. Bookkeeping records have no section. The head says nothing that an append
-changes: while a conversation goes on the file grows at its end and nowhere else, so that it can be followed.
+What people and models say is prose (``fusefs.text.prose``). All else is fenced: the texts of tools, and what a call
+asks for, drawn as the diff of an edit, the command of a shell, or a list of tasks to check. What a model is told by its
+tool is a line that says where it is. So whoever reads the file, every heading of level 2 is that of an event. (Without
+the empty line at its end, Markdown would take the head for one.)
+
+Links lead into ``.convfs/blobs/``: a section does not know the name of the conversation that it is read in. The file is
+the head and every section in order, so its size is the sum of their sizes. Bookkeeping records have no section. The
+head says nothing that an append changes: while a conversation goes on the file grows at its end and nowhere else, so
+that it can be followed.
 """
 
 import re
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import lru_cache
 
 from blake3 import blake3
+from msgspec import Struct, structs
 
-from fusefs.text.event_names import kind_word
-from fusefs.text.grammar import body, body_size, in_calendar, scalar, timestamp
+from fusefs.text import prose
+from fusefs.text.event_names import NUMBER_WIDTH, kind_word
+from fusefs.text.grammar import encoded_size, fence, in_calendar, link, quote, scalar, timestamp
 from store.errors import ConvfsError
 from store.events.conversation import Conversation, EventRow, Link
 from store.events.event import Block, Event, Kind, utf8
+from store.exporting.steps import Step, steps_of
+from store.formats.core.json_view import pretty
 from store.visible import UNSEEN
+from store.worktree.actions import Asked, Command, Delete, Edit, Lines, Move, Task, Tasks, Write, asked_of
+from store.worktree.changes import diff_of
+from store.worktree.worktree import Changed
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (only differences are taken, faster)
 _CONTROLS = re.compile(rf"[{UNSEEN}\ud800-\udfff]+")
 
 _BLOBS = "../../.convfs/blobs/"
 _NO_HASH = "0" * 64
+
+_FOLDED = frozenset((Kind.SYSTEM, Kind.CONFIG))
+_AT_START = "SessionStart"
+"""What tells a model something when a session begins, as a hook, though a note says what."""
+_OF_TOOLS = frozenset((Kind.TOOL_RESULT, Kind.NOTE))
+_SAID = frozenset(("", "reasoning", "refusal", "subject", "thinking"))
+"""The names of texts that are said."""
+_DONE = frozenset(("completed", "done"))
+_TO_DO = frozenset(("", "pending", "todo"))
+_LONGEST_FIELD = 200
+_of_arguments = re.compile(r"(?:call\d+\.)?arguments\.?")
+_ending = re.compile(r"\.([A-Za-z0-9]{1,10})$").search
+
+
+class Part(Struct, frozen=True, gc=False):
+    """A part of a section: ``text`` between what frames it.
+
+    It shows the text of ``block``: as prose (``fusefs.text.prose``) where nothing fences it, as code else. What is
+    only drawn has no block.
+    """
+
+    text: str
+    block: Block | None = None
+    before: str = ""
+    after: str = "\n"
+    is_prose: bool = False
 
 
 def head(conversation: Conversation) -> bytes:
@@ -50,9 +94,16 @@ def head(conversation: Conversation) -> bytes:
         ("source", conversation.source),
         ("created", timestamp(conversation.created_ms) if conversation.created_ms else ""),
     ]
-    lines = "".join(f"{key}: {scalar(value)}\n" for key, value in fields if value != "")
+    lines = "".join(f"{key}: {_field(value)}\n" for key, value in fields if value != "")
     title = " ".join(_one_line(conversation.title or conversation.name).split())
-    return utf8(f"---\n{lines}---\n\n# {title}\n")
+    return utf8(f"---\n{lines}\n---\n\n# {prose.in_line(title)}\n")
+
+
+def _field(value: str | int) -> str:
+    """Return a value as a head has it, without anything that a reader of Markdown alone would take for HTML."""
+    if isinstance(value, str) and prose.in_line(value) != value:
+        return quote(value).replace("<", "\\u003c")
+    return scalar(value)
 
 
 def section(number: int, event: Event, link: Link | None = None) -> bytes:
@@ -62,38 +113,62 @@ def section(number: int, event: Event, link: Link | None = None) -> bytes:
     """
     if event.kind is Kind.RECORD:
         return b""
-    content = body(event.blocks, link or blob_target)
-    return utf8(f"{_heading(number, event)}\n{content}" if content else _heading(number, event))
+    drawn = [_heading(number, event)]
+    for part in parts(number, event, link or blob_target):
+        drawn += ("\n", part.before, part.text, part.after)
+    return utf8("".join(drawn))
+
+
+def growing(number: int, event: Event) -> bytes:
+    """Return the part of the section of an event whose only text still grows, up to where it may be drawn otherwise."""
+    shown = list(parts(number, event, unhashed_target))
+    if _is_folded(event):
+        return section(number, event)[:-1]
+    if len(shown) != 1 or (block := shown[0].block) is None or not block.text:
+        return b""
+    text = prose.settled(block.text)
+    drawn = prose.draw(text, ends=False) if shown[0].is_prose else prose.code(text)
+    return utf8(f"{_heading(number, event)}\n{shown[0].before}{drawn}")
 
 
 def unreadable(row: EventRow, error: ConvfsError) -> bytes:
     """Return the section of an event that is damaged."""
-    return utf8(f"\n## {row.number} · {kind_word(row.kind)}\n\n[cannot be read: {_one_line(str(error))}]\n")
+    reason = prose.in_line(_one_line(str(error)))
+    return utf8(f"\n## {row.number} · {kind_word(row.kind)}\n\n[cannot be read: {reason}]\n")
 
 
-def section_size(number: int, event: Event, content_size: int | None = None) -> int:
-    """Return ``len(section(number, event))``; ``content_size`` is its content's size, if it is known already."""
+def section_size(number: int, event: Event) -> int:
+    """Return ``len(section(number, event))``."""
     if event.kind is Kind.RECORD:
         return 0
+    if _is_folded(event):
+        return encoded_size(_heading(number, event))
     size = _HEADING_SIZES[event.kind] + len(str(number))
     if event.tool:
         size += 1 + _tool_size(event.tool)
     if event.time_ms and in_calendar(event.time_ms):
         size += _TIME_SIZE
-    if event.blocks:
-        size += 1 + (body_size(event.blocks, unhashed_target) if content_size is None else content_size)
+    for part in parts(number, event, unhashed_target):
+        size += 1 + encoded_size(part.before) + encoded_size(part.text) + encoded_size(part.after)
     return size
 
 
 def _heading(number: int, event: Event) -> str:
     """Return the heading of a section with the blank line before it: ``## 7 · result bash · 2026-03-05 19:31``."""
-    text = f"\n## {number} · {kind_word(event.kind)}"
+    word = kind_word(event.kind)
+    if _is_folded(event):
+        return f"\n*{number} · {word} · events/{number:0{NUMBER_WIDTH}}-{word}.md*\n"
+    text = f"\n## {number} · {word}"
     if event.tool:
-        text += f" {_one_line(event.tool)}"
+        text += f" {_tool(event.tool)}"
     if event.time_ms and in_calendar(event.time_ms):
         time = (_EPOCH + timedelta(milliseconds=event.time_ms)).isoformat(" ", "minutes")
         return f"{text} · {time}\n"
     return text + "\n"
+
+
+def _is_folded(event: Event) -> bool:
+    return event.kind in _FOLDED or (event.kind is Kind.NOTE and str(event.header.get("hook")).startswith(_AT_START))
 
 
 _HEADING_SIZES = {kind: len(f"\n## · {kind_word(kind)}\n".encode()) + 1 for kind in Kind}
@@ -101,12 +176,17 @@ _TIME_SIZE = len(" · 2026-03-05 19:31".encode())
 
 
 def _one_line(text: str) -> str:
-    return _CONTROLS.sub(" ", text)
+    return text if text.isprintable() and text.isascii() else _CONTROLS.sub(" ", text)
+
+
+@lru_cache(maxsize=1024)
+def _tool(tool: str) -> str:
+    return prose.in_line(_one_line(tool))
 
 
 @lru_cache(maxsize=1024)
 def _tool_size(tool: str) -> int:
-    return len(_one_line(tool).encode())
+    return len(_tool(tool).encode())
 
 
 def blob_target(block: Block) -> str:
@@ -117,3 +197,112 @@ def blob_target(block: Block) -> str:
 def unhashed_target(block: Block) -> str:
     """Return a placeholder as long as :func:`blob_target`."""
     return _BLOBS + _NO_HASH
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def parts(number: int, event: Event, target: Link) -> list[Part]:
+    """Return the parts of the section of event ``number``; ``target`` says where content that is not text is found."""
+    if _is_folded(event):
+        return []
+    if event.kind is Kind.TOOL_CALL:
+        found = list(_of_call(number, event, target))
+    else:
+        found = [part for block in event.blocks if (part := _block(block, event.kind, target)) is not None]
+    for at in range(1, len(found)):
+        last, part = found[at - 1], found[at]
+        if part.is_prose and not part.before and (last.is_prose or last.text.startswith("- ")):
+            # a list, and what belongs to it, ends here
+            found[at] = structs.replace(part, before="***\n\n")
+    return found
+
+
+def _of_call(number: int, event: Event, target: Link) -> Iterator[Part]:
+    steps = list(steps_of(number, event))
+    calls = [step for step in steps if step.kind is Kind.TOOL_CALL]
+    # some tools tell a call in words or code of their own, and nothing else
+    is_told = not any(step.given for step in calls)
+    for step in steps:
+        if step.kind is Kind.TOOL_CALL:
+            if len(calls) > 1 and step.tool:
+                yield Part(_in_code(step.tool))
+            yield from _call(step, target)
+        else:
+            kind = Kind.TOOL_RESULT if is_told or step.kind is Kind.TOOL_RESULT else event.kind
+            yield from (part for block in step.blocks if (part := _block(block, kind, target)) is not None)
+
+
+def _block(block: Block, kind: Kind, target: Link) -> Part | None:
+    name, text = block.name, block.text
+    if text is None:
+        return Part(link(block, target(block)), after="")
+    if not text:
+        return None
+    said = name.partition("[")[0] if name else ""
+    if block.type == "text" and said in _SAID and kind not in _OF_TOOLS and not (block.uri or block.mime):
+        label = f"*{said}*\n\n" if said and kind is not Kind.REASONING else ""
+        return Part(prose.draw(text), block, before=label, is_prose=True)
+    label = block.uri or (name and _of_arguments.sub("", name, count=1))
+    return _fenced(text, "json" if block.type == "json" else _language(block.uri), label, block)
+
+
+def _fenced(text: str, language: str, label: str = "", block: Block | None = None) -> Part:
+    ticks = fence(text, least=3)
+    before = f"{_in_code(label)}\n\n{ticks}{language}\n" if label else f"{ticks}{language}\n"
+    return Part(prose.code(text), block, before=before, after=f"\n{ticks}\n")
+
+
+def _call(step: Step, target: Link) -> Iterator[Part]:
+    asked, rest = asked_of(step)
+    if not asked:
+        yield from (part for block in step.given if (part := _block(block, Kind.TOOL_RESULT, target)) is not None)
+        return
+    for one in asked:
+        yield from _asked(one)
+    if rest:
+        told = ((name, value if isinstance(value, str) else pretty(value)) for name, value in rest.items())
+        fields = [_in_code(f"{name}: {value}") for name, value in told]
+        is_short = max(map(len, fields)) <= _LONGEST_FIELD
+        yield Part(" · ".join(fields)) if is_short else _fenced(pretty(rest), "json")
+
+
+def _asked(one: Asked) -> Iterator[Part]:
+    match one:
+        case Command(text=text):
+            yield _fenced(text.removesuffix("\n"), "bash")
+        case Lines(path=path, first=first, last=last):
+            span = f", lines {first}-{last}" if last else f", from line {first}" if first > 1 else ""
+            yield Part(_in_code(path) + span)
+        case Write(path=path, text=text):
+            yield _fenced(text.removesuffix("\n"), _language(path), path)
+        case Edit(path=path, changes=changes):
+            diff = diff_of(Changed(path, 0, None, None, tuple((0, change) for change in changes)))
+            yield _fenced(diff.text.removesuffix("\n"), "diff")
+        case Move(path=path, to=to):
+            yield Part(f"{_in_code(path)} is moved to {_in_code(to)}")
+        case Delete(path=path):
+            yield Part(f"{_in_code(path)} is deleted")
+        case Tasks(tasks=tasks):
+            yield Part("\n".join(map(_task, tasks)))
+
+
+def _task(task: Task) -> str:
+    status = task.status.lower().replace("_", " ")
+    box = "x" if status in _DONE else " "
+    note = "" if status in _DONE or status in _TO_DO else f" ({status})"
+    return f"- [{box}] {prose.in_line(' '.join(_one_line(task.text + note).split()))}"
+
+
+def _in_code(text: str) -> str:
+    """Return a text on one line, between backticks."""
+    text = _one_line(text)
+    if "`" not in text and text.strip() == text and text:
+        return f"`{text}`"
+    ticks = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+    space = " " if text[:1] in ("`", " ", "") or text[-1:] in ("`", " ") else ""
+    return f"{ticks}{space}{text}{space}{ticks}"
+
+
+def _language(path: str) -> str:
+    return found[1].lower() if path and (found := _ending(path)) else ""

@@ -237,7 +237,7 @@ class Streams:
         file = render_event(number, event)
         if is_plain(event.blocks):
             file = file[:-1]
-            longer = transcript.section(number, event)[:-1] if leads else b""
+            longer = transcript.growing(number, event) if leads else b""
             section = longer if longer.startswith(section) else section
         return Growing(number, leads, text, chain, event, _growing_name(number, event), file, section)
 

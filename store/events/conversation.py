@@ -206,7 +206,7 @@ class Renderer(Protocol):
         """
 
     def content(self, event: Event) -> str:
-        """Return the content of an event as its file and a transcript show it, without the head.
+        """Return the content of an event as its file shows it, without the head.
 
         Searches cover exactly this. It ends in a newline, unless it is empty.
         """

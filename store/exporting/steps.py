@@ -64,8 +64,8 @@ class Step(Struct, frozen=True):
     """One thing that was said or done; ``number`` is the event's, ``index`` tells those of one event apart.
 
     ``id`` names a call, in the call and in its result ("" where the tool gave none), ``arguments`` are a call's, as
-    parsed JSON, ``failed`` says that of a result. ``signature`` is what the model's maker signed a thought with.
-    ``resources`` are all those of the event.
+    parsed JSON, of the blocks ``given``; ``failed`` says that of a result. ``signature`` is what the model's maker
+    signed a thought with. ``resources`` are all those of the event.
     """
 
     number: int
@@ -76,6 +76,7 @@ class Step(Struct, frozen=True):
     tool: str = ""
     id: str = ""
     arguments: object = None
+    given: tuple[Block, ...] = ()
     failed: bool = False
     signature: str = ""
     model: str = ""
@@ -135,7 +136,8 @@ def _of_the_model(event: Event) -> Iterator[Step]:
             yield Step(0, 0, kind, tuple(blocks), signature=_signature(event, blocks[0]))
             continue
         tool = _named(event, f"tool_{number}") if number > 1 else event.tool
-        yield Step(0, 0, kind, tool=tool, id=_named(event, _marked("id", number)), arguments=_given(blocks, number))
+        call, arguments = _named(event, _marked("id", number)), _given(blocks, number)
+        yield Step(0, 0, kind, tool=tool, id=call, arguments=arguments, given=tuple(blocks))
     for number, blocks in returned.items():
         tool = _named(event, f"tool_{number}") if number > 1 else event.tool
         yield _result(event, number, blocks, tool)

@@ -381,7 +381,7 @@ class Follower(Derived):
         return found
 
     def text(self, row: EventRow, event: Event) -> str:
-        """Return the searched text of an event: the content of its file as a transcript shows it, "" if it has none."""
+        """Return the searched text of an event: the content of its file, "" if it has none."""
         return "" if row.kind is Kind.RECORD else self.renderer.content(event)
 
 

@@ -70,9 +70,43 @@ class Delete(Struct, frozen=True):
 
 Action = Read | Write | Edit | Move | Delete
 
+
+class Lines(Struct, frozen=True):
+    """Lines of a file to be read, from ``first`` to ``last`` (0: the end)."""
+
+    path: str
+    first: int = 1
+    last: int = 0
+
+
+class Command(Struct, frozen=True):
+    """A command for a shell."""
+
+    text: str
+
+
+class Task(Struct, frozen=True):
+    """A task of an agent's list, and its status as the agent calls it: ``completed``."""
+
+    text: str
+    status: str
+
+
+class Tasks(Struct, frozen=True):
+    """The list of an agent's tasks, as it is from now on."""
+
+    tasks: tuple[Task, ...]
+
+
+Asked = Write | Edit | Move | Delete | Lines | Command | Tasks
+
 _PATH = ("file_path", "filePath", "path", "absolute_path", "notebook_path", "filename", "target_file")
 _TEXT = ("content", "file_text", "contents", "text")
 _OLD = ("old_string", "oldString", "oldText", "old_str", "old", "search")
+_FIRST = ("offset", "start_line")
+_COMMAND = ("command", "cmd", "input")
+_LISTS = ("todos", "plan")
+_TASK = ("content", "step", "description", "title", "text")
 _NEW = ("new_string", "newString", "newText", "new_str", "new", "replace")
 _PATCH = ("input", "patch", "patchText")
 
@@ -81,6 +115,7 @@ _WRITERS = frozenset(("create", "create_file", "fs_create_file", "write", "write
 _EDITORS = frozenset(
     ("edit", "edit_file", "fs_modify_file", "multiedit", "replace", "search_replace", "str_replace", "strreplacefile")
 )
+_PLANNERS = frozenset(("todo_write", "todowrite", "update_plan", "update_todos", "write_todos"))
 _PATCHERS = frozenset(("apply_patch", "patch"))
 SHELLS = frozenset(("bash", "exec_command", "execute_bash", "local_shell", "run_shell_command", "shell"))
 _MANY = frozenset(("str_replace_based_edit_tool", "str_replace_editor", "text_editor"))
@@ -91,19 +126,57 @@ def actions_of(call: Step, result: Step, cwd: str = "") -> list[Action]:
     """Return the actions of a call on files, none if it failed; relative paths are taken from ``cwd``."""
     if result.failed:
         return []
-    given, named = as_object(call.arguments), own_name(call.tool).lower()
+    given, named = _call(call)
     folder = as_text(given.get("workdir")) or as_text(given.get("cwd")) or cwd
     if shown := _window(result.text, folder):
         return [shown]
-    if is_many := named in _MANY:
-        # OpenHands' records of a view leave out what it was
-        asked = as_text(given.get("command")) or ("view" if "start" in given else "")
-        named = {"view": "view", "create": "create", "str_replace": "edit"}.get(asked, "")
     if named in _READERS:
-        numbered = is_many or call.tool == "Read"
+        numbered = own_name(call.tool).lower() in _MANY or call.tool == "Read"
         return reads_of(result.resources) or list(_read(given, result.text, folder, numbered=numbered))
     if named == "read_many_files":
         return [Read(absolute(path, folder), text, 1, text.count("\n") + 1) for path, text in _several(result.text)]
+    if named in SHELLS:
+        return list(_shell(command_of(given), result.text, folder))
+    if named == "exec":
+        return list(_script(as_text(given.get("input")), result.blocks, folder))
+    return [*_changes(given, named, folder)]
+
+
+def asked_of(call: Step) -> tuple[Sequence[Asked], Mapping[str, object]]:
+    """Return what a call asks for, and those of its arguments that do not say it; nothing and all if it is not known.
+
+    Paths are as the call has them.
+    """
+    given, named = _call(call)
+    path = tuple(name for name in _PATH if isinstance(given.get(name), str))[:1]
+    asked: Sequence[Asked]
+    if named in _READERS and path:
+        asked, used = [_lines(given, _path(given, ""))], (*path, *_FIRST, "limit", "end_line", "view_range")
+    elif named in SHELLS:
+        asked, used = list(_commanded(command_of(given))), _COMMAND
+    elif named in _PLANNERS:
+        asked, used = list(_tasks(given)), _LISTS
+    else:
+        asked = _changes(given, named, "")
+        used = (*path, *_TEXT, *_OLD, *_NEW, *_PATCH, "edits", "patterns")
+    if not asked:
+        return (), given
+    if own_name(call.tool).lower() in _MANY:
+        used = (*used, "command")
+    return asked, {name: value for name, value in given.items() if name not in used}
+
+
+def _call(call: Step) -> tuple[Mapping[str, object], str]:
+    """Return the arguments of a call, and the name of its tool, or of the tool's command where it has several."""
+    given, named = as_object(call.arguments), own_name(call.tool).lower()
+    if named in _MANY:
+        # OpenHands' records of a view leave out what it was
+        asked = as_text(given.get("command")) or ("view" if "start" in given else "")
+        named = {"view": "view", "create": "create", "str_replace": "edit"}.get(asked, "")
+    return given, named
+
+
+def _changes(given: Mapping[str, object], named: str, folder: str) -> list[Write | Edit | Move | Delete]:
     if named in _WRITERS:
         path, text = _path(given, folder), _first(given, _TEXT)
         return [Write(path, text)] if path and text is not None else []
@@ -111,10 +184,6 @@ def actions_of(call: Step, result: Step, cwd: str = "") -> list[Action]:
         return list(_edits(given, folder))
     if named in _PATCHERS:
         return list(_patched(_first(given, _PATCH) or "", folder))
-    if named in SHELLS:
-        return list(_shell(command_of(given), result.text, folder))
-    if named == "exec":
-        return list(_script(as_text(given.get("input")), result.blocks, folder))
     return []
 
 
@@ -224,7 +293,7 @@ def _read(given: Mapping[str, object], text: str, cwd: str, *, numbered: bool = 
     path = _path(given, cwd)
     if not path or _cut.search(text):
         return
-    first = max(_number(given, "offset", "start_line"), 1)
+    first = max(_number(given, *_FIRST), 1)
     if _number(given, "start") > 0 or _number(given, "end") > 0:
         # some tools count from 0, others from 1
         numbered = True
@@ -249,6 +318,14 @@ def _read(given: Mapping[str, object], text: str, cwd: str, *, numbered: bool = 
         yield Read(path, text, first, first + text.count("\n"))
     else:
         yield Read(path, text, first)
+
+
+def _lines(given: Mapping[str, object], path: str) -> Lines:
+    span = given.get("view_range")
+    if isinstance(span, list) and len(span) == 2 and all(isinstance(line, int) for line in span):
+        return Lines(path, max(span[0], 1), max(span[1], 0))
+    first, limit = max(_number(given, *_FIRST), 1), _number(given, "limit")
+    return Lines(path, first, _number(given, "end_line") or (first + limit - 1 if limit > 0 else 0))
 
 
 def _fenced(path: str, text: str) -> Read:
@@ -308,7 +385,7 @@ def _edits(given: Mapping[str, object], cwd: str) -> Iterator[Edit]:
         yield Edit(path, tuple(made))
 
 
-def _patched(patch: str, cwd: str) -> Iterator[Action]:
+def _patched(patch: str, cwd: str) -> Iterator[Write | Edit | Move | Delete]:
     for one in parse_patch(patch):
         path = absolute(one.path, cwd)
         if one.text is not None:
@@ -380,13 +457,13 @@ def _here(command: object) -> re.Match[str] | None:
     return None if found and not found["quote"] and _expanded(found["text"]) else found
 
 
-_call = re.compile(r"tools\.(\w+)\(").finditer
+_tool_call = re.compile(r"tools\.(\w+)\(").finditer
 _assigned = re.compile(r'const patch = (?=")').search
 
 
 def _script(script: str, blocks: Sequence[Block], cwd: str) -> Iterator[Action]:
     """Yield what the only call of a tool in one of Codex's scripts did; its output is a block of its own."""
-    calls = list(_call(script))
+    calls = list(_tool_call(script))
     if len(calls) != 1:
         return
     if calls[0][1] == "apply_patch":
@@ -403,6 +480,19 @@ def _value(script: str, at: int) -> object:
         return json.JSONDecoder().raw_decode(script, at)[0]
     except (ValueError, RecursionError):
         return None
+
+
+def _commanded(command: object) -> Iterator[Command | Write | Edit | Move | Delete]:
+    """Yield what a command asks for: the files that it writes or patches with a text of its own, else itself."""
+    words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
+    if here := _here(command):
+        made = [Write(here["file"], here["text"])] if here["file"] else list(_patched(here["text"], ""))
+    else:
+        made = list(_patched(words[1], "")) if words[:1] == ["apply_patch"] and len(words) == 2 else []
+    if made and not (here and here["cd"]):
+        yield from made
+    elif text := command if isinstance(command, str) else script_of(words) or shlex.join(words):
+        yield Command(text)
 
 
 def _words(command: object) -> list[str]:
@@ -458,3 +548,15 @@ def _printed(words: list[str]) -> tuple[str, int, int] | None:
             return name, 1, int(count)
         case _:
             return None
+
+
+# -- plans -------------------------------------------------------------------------------------------------------------
+
+
+def _tasks(given: Mapping[str, object]) -> Iterator[Tasks]:
+    """Yield the list of tasks, if every one in it has a text."""
+    listed = next((given[name] for name in _LISTS if name in given), None)
+    tasks = [one for one in listed if is_object(one)] if isinstance(listed, list) else []
+    texts = [_first(one, _TASK) for one in tasks]
+    if texts and isinstance(listed, list) and len(tasks) == len(listed) and None not in texts:
+        yield Tasks(tuple(Task(text or "", as_text(one.get("status"))) for text, one in zip(texts, tasks, strict=True)))

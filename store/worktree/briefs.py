@@ -14,7 +14,20 @@ from store.compare import unified
 from store.events.event import Kind
 from store.exporting.steps import Step
 from store.formats.core.json_view import as_object
-from store.worktree.actions import SHELLS, Action, Edit, Move, Read, Write, actions_of, command_of, own_name, script_of
+from store.worktree.actions import (
+    SHELLS,
+    Action,
+    Edit,
+    Lines,
+    Move,
+    Read,
+    Write,
+    actions_of,
+    asked_of,
+    command_of,
+    own_name,
+    script_of,
+)
 
 _LONGEST = 120
 _NAMED = 3
@@ -56,6 +69,9 @@ def brief_of(call: Step, result: Step | None = None, cwd: str = "") -> Brief:
         brief = _of_actions(actions)
         failed = result is not None and result.failed
         return structs.replace(brief, added=0, removed=0) if failed else brief
+    for asked in asked_of(call)[0]:
+        if isinstance(asked, Lines):
+            return Brief("Read", _short(PurePosixPath(asked.path).name or asked.path))
     if is_shell:
         return Brief("Bash" if "bash" in tool.lower() else "Shell", _short(_command(given)))
     return Brief(_short(tool), _short(_telling(given)))

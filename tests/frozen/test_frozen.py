@@ -9,8 +9,9 @@ messages. The first got labels, an artifact, an agent's output and a fork with a
 open, in two pieces.
 
 ``store-0.5.json`` is what ``reading`` got out of that store with the code of 0.5. Left out is what was changed on
-purpose since: where Codex' files stand among the native ones, and pages of HTML. Nor does it hold what depends on
-the day or the place. Adapted to it is a ``metadata.json`` that had told of a session's files.
+purpose since: where Codex' files stand among the native ones, and pages of HTML. What transcripts and Markdown are is
+that of today: they fence what tools write. Nor does it hold what depends on the day or the place. Adapted to it is a
+``metadata.json`` that had told of a session's files.
 """
 
 import json

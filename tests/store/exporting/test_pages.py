@@ -94,7 +94,7 @@ def test_an_edit_shows_its_diff_where_it_is_in_the_file(store: Store, tmp_path: 
     ]
     places = dict(articles(html))
     diff = texts(re.search('<pre class="diff">.*?</pre>', places["e3"], re.DOTALL)[0])  # type: ignore[index]  # there is one
-    assert diff == "@@ -20 +20,2 @@-line 20+a+b <i>"
+    assert diff == "@@ -17,7 +17,8 @@ line 17\n line 18\n line 19\n-line 20+a+b <i> line 21\n line 22\n line 23"
     assert "\napp/login.py@@" in texts(places["e3"])
     # small ones are open, what failed is told as it was asked for
     assert "<details open>" in places["e3"]

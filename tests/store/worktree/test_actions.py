@@ -6,7 +6,21 @@ import pytest
 
 from store.events.event import Block, Kind, Resource
 from store.exporting.steps import Step
-from store.worktree.actions import Action, Delete, Edit, Move, Read, Write, actions_of
+from store.worktree.actions import (
+    Action,
+    Asked,
+    Command,
+    Delete,
+    Edit,
+    Lines,
+    Move,
+    Read,
+    Task,
+    Tasks,
+    Write,
+    actions_of,
+    asked_of,
+)
 from store.worktree.patches import Change
 
 GEMINI_CUT = """IMPORTANT: The file content has been truncated.
@@ -240,3 +254,24 @@ def test_a_command_writes_the_text_behind_it() -> None:
     # what the shell makes of it is not known, or it does more
     assert actions("bash", {"command": "cat > a.py <<EOF\n$x\nEOF"}) == []
     assert actions("bash", {"command": "cat > a.py <<'EOF'\nx\nEOF\npython a.py"}) == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "asked", "rest"),
+    [
+        ("Read", {"file_path": "a", "offset": 3, "limit": 2, "x": 1}, [Lines("a", 3, 4)], {"x": 1}),
+        ("mcp__fs__read_file", {"path": "a", "end_line": 9}, [Lines("a", 1, 9)], {}),
+        ("str_replace_editor", {"command": "view", "path": "a", "view_range": [2, -1]}, [Lines("a", 2)], {}),
+        ("str_replace_editor", {"command": "create", "path": "a", "file_text": "t"}, [Write("a", "t")], {}),
+        ("shell", {"command": ["bash", "-lc", "ls | wc"], "path": "/"}, [Command("ls | wc")], {"path": "/"}),
+        ("shell", {"command": ["git", "show", "a b"]}, [Command("git show 'a b'")], {}),
+        ("shell", {"command": ["apply_patch", "*** Delete File: a"]}, [Delete("a")], {}),
+        ("todowrite", {"todos": [{"content": "a", "status": "done"}], "n": 1}, [Tasks((Task("a", "done"),))], {"n": 1}),
+        ("TodoWrite", {"todos": ["a"]}, [], {"todos": ["a"]}),
+        ("Bash", {"timeout": 1}, [], {"timeout": 1}),
+        ("Grep", {"path": "a"}, [], {"path": "a"}),
+    ],
+)
+def test_what_a_call_asks_for(tool: str, arguments: object, asked: list[Asked], rest: dict[str, object]) -> None:
+    found, left = asked_of(Step(1, 0, Kind.TOOL_CALL, tool=tool, arguments=arguments))
+    assert (list(found), left) == (asked, rest)
