@@ -19,6 +19,14 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
         ("What did that tool print, all of it?", "convfs cat artifact://0 --in 'login bug'"),
         ("Only ten lines of it.", "convfs cat artifact://0 --in 'login bug' --offset 100 --limit 10"),
     ],
+    "open": [
+        ("Let me read it in a browser.", "convfs open 'login bug'"),
+        ("Where is that page?", "convfs open 'login bug' --print"),
+    ],
+    "browse": [
+        ("Let me look through everything.", "convfs browse"),
+        ("Starting from what is about logging in.", "convfs browse login"),
+    ],
     "log": [("What was changed in it, and when?", "convfs log 'login bug'")],
     "diff": [
         ("What did my last edit change?", "convfs diff 'login bug@1' 'login bug'"),
@@ -48,6 +56,7 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
             "convfs where ~/conversations/conversations/webshop/2026-03-05-*/events/00002-user.md",
         ),
     ],
+    "blame": [("Who wrote these lines, and what for?", "convfs blame /home/demo/webshop/shop/login.py")],
     "mount": [
         ("Show my conversations as files.", "convfs mount ~/elsewhere"),
         ("And keep up with my tools.", "convfs mount --watch ~/elsewhere"),
@@ -79,6 +88,16 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
         ("Give me back the files that I imported.", "convfs export 'login bug' -o ~/exported"),
         ("A page for a colleague to read.", "convfs export 'reading list' --format html -o ~/exported"),
         ("Go on with it in another tool.", "convfs export 'login bug' --format codex -o ~/exported"),
+    ],
+    "share": [
+        ("A part of it, for others to read.", "convfs share 'login bug@7-9' -o ~/login.md"),
+        ("What would be taken out?", "convfs share 'login bug' -o ~/login.html --dry-run"),
+    ],
+    "resume": [
+        (
+            "Go on from there in Claude Code; how would I do that?",
+            "convfs resume 'reading list@7' --in claude-code --print",
+        ),
     ],
     "context": [
         ("What would a model be sent now?", "convfs context 'reading list' --format openai"),

@@ -29,7 +29,7 @@ from store.exporting.html.index import index
 from store.exporting.html.page import page, too_large
 from store.filenames import shown_name
 from store.ids import now_ms
-from store.index.catalogue import Among
+from store.index.catalogue import Among, ContextEntry
 from store.insight.family import family
 from store.insight.report import StatsReport
 from store.store import Store
@@ -143,11 +143,20 @@ class HtmlDirectory(ProjectsDirectory):
 class PagesDirectory(ProjectDirectory):
     """``html/PROJECT/``: a page a conversation, none of them listed."""
 
-    place = Place.PAGE
+    shown = Place.PAGE
     ending = PAGE
 
     def entries(self, after: int) -> Iterator[DirEntry]:
         return iter(())
+
+    def _is_here(self, conversation: ContextEntry) -> bool:
+        return True
+
+    def _beside(self, name: str) -> int | None:
+        return None
+
+    def _target(self, conversation: ContextEntry) -> str:
+        return f"../{self.tree.project_name(conversation.project)}/{shown_name(conversation)}{PAGE}"
 
 
 def index_drawing(drawings: Drawings, ino: int) -> DrawnFile:

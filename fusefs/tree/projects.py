@@ -222,11 +222,15 @@ class ProjectDirectory(_Paged):
         meant = conversation or catalogue.called_before(self.project, name)
         if meant is None:
             return None
-        now = Paths(self.tree.store).conversation(meant)
-        now = "../" + (transcript_path(now) if self.ending else now).partition("/")[2]
+        now = self._target(meant)
         if conversation is not None:
             return self.tree.made(path, lambda ino: Link(ino, now, conversation.updated_ms, 0.0))
         return self.tree.made(path, lambda ino: FormerName(ino, now, meant, self.project, name))
+
+    def _target(self, conversation: ContextEntry) -> str:
+        """Return where a link from here leads to a conversation."""
+        now = Paths(self.tree.store).conversation(conversation)
+        return "../" + (transcript_path(now) if self.ending else now).partition("/")[2]
 
 
 class FormerName(Link):

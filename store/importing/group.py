@@ -104,7 +104,8 @@ class Unseen:
 
     def _is_much(self, hidden: int) -> bool:
         every = hidden + len(self._seen)
-        return every >= _FEWEST and hidden > _TOLD_FROM * every
+        # one may be the title
+        return every >= _FEWEST and hidden > max(1, _TOLD_FROM * every)
 
 
 def _beginning(text: str) -> str:

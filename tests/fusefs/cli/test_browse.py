@@ -310,4 +310,4 @@ def test_what_it_needs_is_said_in_a_line(
 
 def test_the_browser_is_installed_by_default() -> None:
     root = Path(__file__).parents[3]
-    assert "[mcp,browse]" in (root / "mount.sh").read_text()
+    assert "[browse,http,mcp]" in (root / "mount.sh").read_text()

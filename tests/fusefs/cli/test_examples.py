@@ -18,6 +18,8 @@ from tests.fusefs.tree.mounting import can_mount
 
 GO_ON = {"serve": "Serving ", "watch": "Watching "}
 """What goes on until it is told to end, and what it says when it has begun."""
+ON_A_TERMINAL = ("browse",)
+"""What ``test_browse.py`` drives."""
 UNMOUNTED = ("umount", "mount", "fsck", "reindex", "serve", "watch")
 """What unmounts, and what needs the store to itself, in this order."""
 SESSION = (
@@ -36,6 +38,7 @@ def user() -> Iterator[User]:
         convfs = user.home / "bin/convfs"
         convfs.write_text(f'#!/bin/sh\nexec {sys.executable} -m fusefs.cli "$@"\n')
         convfs.chmod(0o755)
+        user.environment["BROWSER"] = "true"
         user.environment["PATH"] = f"{user.home}/bin:{user.environment['PATH']}"
         for session in ("session.jsonl", "old-laptop/other.jsonl"):
             (user.home / session).parent.mkdir(exist_ok=True)
@@ -70,7 +73,7 @@ def works(user: User, command: str) -> None:
 
 
 def test_every_example_does_what_it_says(user: User) -> None:
-    for name in (*(name for name in COMMANDS if name not in UNMOUNTED), *UNMOUNTED):
+    for name in (*(name for name in COMMANDS if name not in UNMOUNTED + ON_A_TERMINAL), *UNMOUNTED):
         for _said, command in EXAMPLES[name]:
             if name in GO_ON:
                 with shell(user, f"exec {command}") as process:

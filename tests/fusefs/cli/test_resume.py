@@ -59,14 +59,14 @@ def printed(user: User, *arguments: object) -> list[list[str]]:
     return [shlex.split(command) for command in done.stdout.removesuffix("\n").split(" && ")]
 
 
-def edit(user: User, old: bytes, new: bytes) -> None:
-    """Change a text in the first conversation, wherever it stands."""
+def edit(user: User, old: bytes, new: bytes, conversation: int = 1) -> None:
+    """Change a text in a conversation, wherever it stands."""
     with Store.open(user.store, renderer=FileRenderer(), create=False) as store:
-        rows = store.records.rows(store.library.conversation(1).head)
+        rows = store.records.rows(store.library.conversation(conversation).head)
         payloads = {row.number: store.contents.payload(row.turn) for row in rows}
         changed = {number: data.replace(old, new) for number, data in payloads.items() if old in data}
         assert changed
-        Editor(store).edit(1, changed)
+        Editor(store).edit(conversation, changed)
 
 
 def test_every_program_is_tried() -> None:
@@ -178,7 +178,7 @@ def test_a_fork_becomes_the_session_that_its_tool_goes_on_with(
 
 
 def test_nothing_is_written_over_what_somebody_else_has_there(user: User, work: Path, session: Path) -> None:
-    edit(user, b"It is fixed.", b"It was the cable.")
+    edit(user, b"It is fixed.", b"It was the cable.", 2)
     [_where, words] = printed(user, 1)
     [path] = [path for path in files(user) if path.stem == words[-1]]
     path.write_text("mine")
@@ -262,9 +262,9 @@ def test_aider(user: User, work: Path) -> None:
     history.write_text("\n# aider chat started at 2026-03-05 19:31:54\n\n#### Fix it  \n\nIt is fixed.\n\n")
     user.run("import", history)
     command = ["aider", "--restore-chat-history", "--chat-history-file"]
-    assert printed(user, 1) == [["cd", str(work)], [*command, str(history)]]
-    edit(user, b"It is fixed.", b"It was the cable.")
-    [_where, words] = printed(user, 1)
+    assert printed(user, "fix-it") == [["cd", str(work)], [*command, str(history)]]
+    edit(user, b"It is fixed.", b"It was the cable.", 2)
+    [_where, words] = printed(user, "fix-it")
     assert words[:-1] == command
     assert Path(words[-1]).parent == work
     assert Path(words[-1]).read_text().endswith("\n#### Fix it  \n\nIt was the cable.\n\n")
