@@ -66,16 +66,18 @@ def redact(
 
 
 def _texts(stdin: bool, lines: bool) -> tuple[bytes, ...]:
+    from store.errors import UsageError
+
     if not (stdin or lines):
         return ()
     if sys.stdin.isatty() and not lines:
         return (click.prompt("Text to redact", hide_input=True).encode(),)
     data = sys.stdin.buffer.read()
-    if lines:
-        return tuple(line for line in data.splitlines() if line)
     # without the newline that `echo` adds
-    text = data.removesuffix(b"\n").removesuffix(b"\r")
-    return (text,)
+    texts = data.splitlines() if lines else [data.removesuffix(b"\n").removesuffix(b"\r")]
+    if not any(texts):
+        raise UsageError("standard input is empty: write the text to redact to it")
+    return tuple(filter(None, texts))
 
 
 def _event(named: str) -> tuple[str, int]:
@@ -101,10 +103,16 @@ def _show(plan: "RedactPlan", wanted: "Wanted") -> None:
         echo("No match in the store.")
         return
     echo(f"In {plan.events} events of {len(plan.conversations)} conversations:")
-    for name in plan.conversations[:_SHOWN]:
-        echo(f"  {name}")
-    if len(plan.conversations) > _SHOWN:
-        echo(f"  … and {len(plan.conversations) - _SHOWN} more")
+    places = [place for name in plan.conversations for place in _events(name, plan)]
+    for place in places[:_SHOWN]:
+        echo(f"  {place}")
+    if len(places) > _SHOWN:
+        echo(f"  … and {len(places) - _SHOWN} more (--json has them all)")
+
+
+def _events(name: str, plan: "RedactPlan") -> list[str]:
+    numbers = plan.numbers.get(name, ())
+    return [f"{name}@{number}" for number in numbers] or [f"{name}, in its metadata or in earlier versions only"]
 
 
 def _places(match: "Match") -> str:

@@ -22,12 +22,12 @@ from store.disk.head_log import HeadLog
 from store.disk.pack import PackSet
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
-from store.errors import ConvfsError, DamageError
+from store.errors import ConvfsError, DamageError, NotFound
 from store.ids import Hash, hash_key
 from store.paths import SCRATCH
 from store.redaction import containers
 from store.redaction.secrets import Secrets
-from store.redaction.survey import across_chunks, bodies, keys_in
+from store.redaction.survey import across_chunks, bodies, kept_files, keys_in
 from store.store import Store
 
 _AT_ONCE = 8 << 20
@@ -58,6 +58,7 @@ def prove(
     prover.packs(store.files.packs, store.blobs, passed)
     prover.turns(store.files.turns)
     prover.texts(store.files.heads)
+    prover.originals(store.files.heads, store.blobs)
     return prover.proof
 
 
@@ -132,17 +133,31 @@ class _Prover:
             elif isinstance(body, head_format.Patched) and any(turn[1] in self._gone for turn in body.turns):
                 self.proof.found.append(f"heads.log, seq {frame.seq}: it names a payload that held a secret")
 
+    def originals(self, log: HeadLog, resolver: Resolver) -> None:
+        """Look into files as an export gives them: a database with the log beside it."""
+        for kept in containers.originals(log):
+            try:
+                data, beside = kept_files(resolver, kept)
+                if beside and containers.hold(data, self._secrets, self._root / SCRATCH, beside):
+                    self.proof.found.append(f"blob {kept[''].hex()}: within what it and the files beside it hold")
+            except NotFound:
+                continue
+            except ConvfsError as error:
+                self.proof.unread.append(f"blob {kept[''].hex()}: {error}")
+
     def _file(self, path: Path, where: str) -> None:
         with path.open("rb") as file:
-            database = file.read(len(_HEADED)) == _HEADED
+            head = file.read(len(_HEADED))
             file.seek(0)
             before = b""
             while piece := file.read(_AT_ONCE):
                 self._look(before + piece, where)
                 before = piece[-max(self._secrets.reach, 64) :]
-        if database:
+        if head == _HEADED:
             for row in _rows(path):
                 self._look(row, where)
+        elif containers.is_one(head):
+            self._look_within(path.read_bytes(), where)
 
     def _look(self, data: bytes, where: str) -> None:
         self.proof.bytes += len(data)

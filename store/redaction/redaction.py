@@ -20,7 +20,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-import msgspec
 from msgspec import Struct, structs
 
 from store import paths
@@ -35,6 +34,7 @@ from store.formats.registry import format_named
 from store.ids import Hash, now_ms, turn_of
 from store.importing.likeness import beginning
 from store.index.beside import erase_database
+from store.redaction.containers import originals
 from store.redaction.replacements import Replacements
 from store.redaction.rewriter import FrameRewriter, Loose, PackRewriter, TurnRewriter
 from store.redaction.secrets import Secrets
@@ -67,11 +67,15 @@ class Redacted(Struct, frozen=True):
 
 
 class Extent(Struct, frozen=True):
-    """The extent of a redaction: blobs, turns, and the contexts that have these; see :class:`Redacted`."""
+    """The extent of a redaction: blobs, turns, and the contexts that have these; see :class:`Redacted`.
+
+    ``events`` are the numbers of those that a context now has, by its id.
+    """
 
     contents: int
     turns: int
     contexts: tuple[int, ...]
+    events: dict[int, list[int]]
     damaged: tuple[str, ...]
 
 
@@ -91,7 +95,7 @@ class Redaction:
         self._progress = progress or (lambda _what, _done, _of: None)
         self._aliases: dict[bytes, tuple[str, Hash]] = {}
         self._payloads: set[Hash] = set()
-        self._originals: set[Hash] = set()
+        self._originals: list[dict[str, Hash]] = []
         self._turns = 0
         self._logs_changed = False
         self._contexts: set[int] = set()
@@ -115,7 +119,8 @@ class Redaction:
             if isinstance(frame.body, Metadata) and self._secrets.hold(frame.body.changes)
         }
         contexts = tuple(sorted(self._contexts | self._there(described)))
-        return Extent(len(survey.held) + len(described), self._turns, contexts, tuple(survey.damaged))
+        events = {context: numbers for context in contexts if (numbers := [*self._events(context)])}
+        return Extent(len(survey.held) + len(described), self._turns, contexts, events, tuple(survey.damaged))
 
     def run(self) -> Redacted:
         """Remove the secrets. Raises StoreFailed, and the errors of reading damaged logs."""
@@ -262,7 +267,7 @@ class Redaction:
                 patches.append(body)
         held = survey.held
         held.update(self._also)
-        self._originals = _originals(self._store)
+        self._originals = originals(self._store.files.heads)
         survey.look_within(self._originals)
         survey.close(known_as)
         turns = [
@@ -289,6 +294,13 @@ class Redaction:
             if branch.meets([(turn_of(first), count) for first, count in runs], turns):
                 found.add(context)
         return found
+
+    def _events(self, context: int) -> Iterator[int]:
+        store = self._store
+        head = store.catalogue.entry(context).head
+        for row in store.records.rows(head) if head else ():
+            if store.turns.get(row.turn).payload_hash in self._payloads:
+                yield row.number
 
     def _there(self, contexts: Iterable[int]) -> set[int]:
         return {context for context in contexts if self._store.contexts.exists(context)}
@@ -340,22 +352,6 @@ class Redaction:
 
 def _frames(store: Store) -> Iterator[HeadFrame]:
     return (frame for frame in store.files.heads.frames() if isinstance(frame, HeadFrame))
-
-
-class _WithOriginal(Struct):
-    """Keys of metadata that may name files kept as imported, by their blobs in hex."""
-
-    original: dict[str, str] | None = None
-
-
-def _originals(store: Store) -> set[Hash]:
-    found: set[Hash] = set()
-    for frame in _frames(store):
-        if isinstance(body := frame.body, Metadata) and b'"original"' in body.changes:
-            with suppress(msgspec.DecodeError):
-                original = msgspec.json.decode(body.changes, type=_WithOriginal).original
-                found.update(Hash(bytes.fromhex(digest)) for digest in (original or {}).values())
-    return found
 
 
 def _renew_derived(store: Store) -> None:

@@ -6,7 +6,7 @@ an artifact, and binary data contains lengths and offsets that are unknown here.
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from store.content.compression import MAX_BODY_BYTES
 from store.content.cuts import is_text
@@ -16,7 +16,7 @@ from store.ids import Hash
 from store.paths import SCRATCH
 from store.redaction import containers
 from store.redaction.secrets import Secrets
-from store.redaction.survey import renamed
+from store.redaction.survey import kept_files, renamed
 from store.store import Store
 
 _AT_ONCE = 4 << 20
@@ -26,8 +26,9 @@ class Replacements:
     """New blobs by the old ones that they replace. For one thread.
 
     ``held`` are the old ones, ``payloads`` those of them that are payloads of turns; ``secrets`` returns the secrets to
-    remove from a blob. ``aliases`` are (algorithm, blob) by other digests, ``originals`` the blobs of archives and
-    databases. Data that a program must read as a file goes through the scratch directory.
+    remove from a blob. ``aliases`` are (algorithm, blob) by other digests, ``originals`` the archives and databases, as
+    of :func:`store.redaction.containers.originals`. Data that a program must read as a file goes through the scratch
+    directory.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class Replacements:
         payloads: Collection[Hash],
         secrets: Callable[[Hash], Secrets],
         aliases: Mapping[bytes, tuple[str, Hash]],
-        originals: Collection[Hash],
+        originals: Sequence[Mapping[str, Hash]],
     ) -> None:
         self.damaged: list[str] = []
         """The blobs that could not be read, one line each: they are removed."""
@@ -47,7 +48,8 @@ class Replacements:
         self._secrets = secrets
         self._payloads = payloads
         self._aliases = aliases
-        self._originals = originals
+        self._beside = {kept[""]: kept for kept in originals}
+        self._merged = {digest for kept in originals for end, digest in kept.items() if end} - self._beside.keys()
         self._scratch = store.root / SCRATCH
         self.made: dict[Hash, Hash] = {}
         """All new blobs, by the old ones."""
@@ -95,11 +97,17 @@ class Replacements:
 
     def _make(self, digest: Hash) -> Hash:
         secrets = self._secrets(digest)
-        if self._resolver.size(digest) > MAX_BODY_BYTES // 2 and digest not in self._originals:
+        if self._resolver.size(digest) > MAX_BODY_BYTES // 2 and digest not in self._beside:
             return self._load.stream(blanked(self._resolver.pieces(digest), secrets))[0]
-        data = self._resolver.blob(digest)
-        if digest not in self._payloads and (digest in self._originals or containers.is_one(data)):
-            return self._load.blob(containers.clean(data, secrets, self._scratch))
+        if digest in self._merged:
+            # the database itself has what it held
+            return self._load.blob(b"")
+        data, beside = kept_files(self._resolver, self._beside.get(digest, {"": digest}))
+        if digest not in self._payloads and (digest in self._beside or containers.is_one(data)):
+            cleaned = containers.clean(data, secrets, self._scratch, beside)
+            if data and not cleaned:
+                self.damaged.append(f"blob {digest.hex()}: it cannot be rewritten without the secret, so it is removed")
+            return self._load.blob(cleaned)
         if digest not in self._payloads:
             return self._load.blob(renamed(secrets.blanked(data), self.name))
         data = self._with_other_contents(digest, data, secrets)

@@ -30,8 +30,10 @@ from store.disk.head_log import HeadLog
 from store.disk.pack import PackSet, PackWriter
 from store.disk.turn_format import RECORD_SIZE, REDACTED
 from store.errors import ConvfsError, DamageError, NotFound
+from store.formats.core.budget import LARGEST_WHOLE
 from store.ids import HASH_SIZE, Hash, hash_bytes, tip_of
 from store.index.index import Places
+from store.redaction import containers
 from store.redaction.replacements import Replacements
 from store.redaction.secrets import Occurrence, Secrets
 from store.redaction.survey import bodies, renamed
@@ -270,6 +272,7 @@ class Loose:
                     written = True
                 # what lies across is seen the next time
                 start += max(len(data) - self._secrets.reach, 1) if start + len(data) < size else len(data)
+            written = self._within(fd) or written
             if written:
                 if digests is not None:
                     _say_digest(fd, *digests)
@@ -277,6 +280,22 @@ class Loose:
                 self.changed.append(str(path.relative_to(self._root)))
         finally:
             os.close(fd)
+
+    def _within(self, fd: int) -> bool:
+        """Clean an archive or a database that holds a secret where it is not seen; return whether it did."""
+        size, scratch = os.fstat(fd).st_size, self._root / paths.SCRATCH
+        if size > LARGEST_WHOLE or not containers.is_one(os.pread(fd, HEADER_SIZE, 0)):
+            return False
+        data = os.pread(fd, size, 0)
+        try:
+            if not containers.hold(data, self._secrets, scratch):
+                return False
+        except DamageError:
+            # it only begins like one
+            return False
+        durable.pwrite_all(fd, clean := containers.clean(data, self._secrets, scratch), 0)
+        os.ftruncate(fd, len(clean))
+        return True
 
     def _link(self, path: Path) -> None:
         target = os.fsencode(os.readlink(path))

@@ -15,7 +15,7 @@ from store.disk import skeleton_format
 from store.disk.blob_format import Chunk, Form, Record
 from store.disk.file_header import Damage
 from store.disk.pack import PackSet
-from store.errors import ConvfsError, DamageError
+from store.errors import ConvfsError, DamageError, NotFound
 from store.ids import HASH_SIZE, Hash, hash_key
 from store.redaction import containers
 from store.redaction.secrets import Secrets
@@ -102,14 +102,20 @@ class Survey:
             # it only begins like one
             return False
 
-    def look_within(self, digests: Iterable[Hash]) -> None:
-        """Search archives and databases of any size."""
-        for digest in digests:
+    def look_within(self, originals: Iterable[Mapping[str, Hash]]) -> None:
+        """Search files that were kept as imported, of any size: each with those beside it, which change together."""
+        for kept in originals:
             try:
-                if containers.hold(self._resolver.blob(digest), self._secrets, self._scratch):
-                    self.held.add(digest)
+                data, beside = kept_files(self._resolver, kept)
+                if not self.held.isdisjoint(kept.values()) or containers.hold(
+                    data, self._secrets, self._scratch, beside
+                ):
+                    self.held.update(kept.values())
+            except NotFound:
+                # nothing leads to it any more
+                continue
             except ConvfsError as error:
-                self.damaged.append(f"blob {digest.hex()}: {error}")
+                self.damaged.append(f"blob {kept[''].hex()}: {error}")
 
     def close(self, known_as: Mapping[Hash, Sequence[bytes]]) -> None:
         """Find the blobs that are made of the finds, or name them, by their hashes or the digests in ``known_as``."""
@@ -165,6 +171,14 @@ class Survey:
                         self.torn.update(_between(chunks, start + place.start, start + place.end))
         except ConvfsError as error:
             self.damaged.append(f"blob {digest.hex()}: {error}")
+
+
+def kept_files(resolver: Resolver, kept: Mapping[str, Hash]) -> tuple[bytes, dict[str, bytes]]:
+    """Return a file that was kept as imported, and those beside it. Raises as reading a blob does.
+
+    ``kept`` is as of :func:`store.redaction.containers.originals`.
+    """
+    return resolver.blob(kept[""]), {end: resolver.blob(digest) for end, digest in kept.items() if end}
 
 
 def across_chunks(resolver: Resolver, chunks: Sequence[Chunk], reach: int) -> Iterator[tuple[int, bytes]]:

@@ -8,8 +8,10 @@ that is in plain text once is found in base64 elsewhere.
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -26,15 +28,15 @@ from store.importing.envelope import Envelope, Layout, Share
 from store.importing.likeness import Copied
 from store.importing.provenance import Imported, ImportedFile
 from store.importing.snapshot import Cursor
+from store.redaction import containers
 from store.redaction.secrets import LEAST_BYTES, Secrets
-from store.redaction.survey import bodies
+from store.redaction.survey import bodies, kept_files
 from store.store import Store
 
 _LITERAL = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _ESCAPE = re.compile(rb'\\(?:(["\\/bfnrt])|u([0-9a-fA-F]{4})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?)')
 _SHORT = {34: b'"', 92: b"\\", 47: b"/", 98: b"\b", 102: b"\f", 110: b"\n", 114: b"\r", 116: b"\t"}
 _DEEPEST = 3
-_LEAST_ENTROPY = 3.0
 _OWN_WORDS = (
     *("project", "name", "title", "labels", "pinned", "archived", "format", "source", "session", "begins", "part"),
     *("created_ms", "updated_ms", "started_ms", "trashed_ms", "forked_from", "context", "turn", "imported_head"),
@@ -51,6 +53,7 @@ _SHOWN = 4
 _LONGEST_NAME = 128
 
 _ARMOR = rb"(?:[A-Z0-9]{2,16} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+_PAIR = rb"(?P<pair>[A-Za-z0-9_][A-Za-z0-9_.@%+-]{0,63}:(?!//)[^\s\"'\\$<>{}|;&]{1,128})"
 
 _SECRET_FORMS = (
     ("anthropic", (b"sk-ant-",), rb"sk-ant-[A-Za-z0-9_-]{20,300}"),
@@ -85,17 +88,35 @@ _SECRET_FORMS = (
         rb"-----BEGIN " + _ARMOR + rb"[A-Za-z0-9+/=\s\\:,.-]{32,16000}?-----END " + _ARMOR,
     ),
     ("password-in-url", (b"://",), rb"://[^/\s:@\"'\\<>]{1,64}:(?P<secret>[^/\s:@\"'\\<>${}]{6,128})@"),
+    (
+        "user-and-password",
+        (b"curl",),
+        rb"curl\b(?:\\\n|[^\n|;&]){0,400}?[\s\"'](?:-u|--user|-U|--proxy-user)[ =,\\\"']{0,6}" + _PAIR,
+    ),
 )
 KINDS = [(name, beginnings, re.compile(pattern)) for name, beginnings, pattern in _SECRET_FORMS]
 """The forms of well-known kinds of secrets, the more special kind first: their names, their possible beginnings, and
-their whole forms; of that, the group ``secret`` if there is one."""
+their whole forms; of that, the group ``secret`` or ``pair`` if there is one."""
 
-_NAMED = re.compile(
-    rb"(?:key|token|secret|passw(?:or)?d|authorization)[a-z_]{0,8}[\"'\\ ]{0,16}(?:[:=]|=>)[\"'\\ ]{0,16}"
-    rb"(?:bearer |basic )?"
-)
-_VALUE = re.compile(rb"[A-Za-z0-9_.~+/=!@#$%^&*-]{12,300}")
+_ASSIGNING = rb"[a-z0-9_]{0,8}[\"'\\ ]{0,16}(?:[:=]|=>)[\"'\\ ]{0,16}(?:bearer |basic )?"
+_VALUE = rb"[A-Za-z0-9_.~+/=!@#$%^&*-]"
 _ASSIGNED = "assigned"
+_OF_A_GENERATED_ONE, _OF_A_PASSWORD = 3.0, 2.0
+_LONG_PASSWORD = 8
+_ASSIGNMENTS = (
+    (
+        re.compile(rb"(?:key|token|secret|authorization)" + _ASSIGNING),
+        re.compile(_VALUE + rb"{12,300}"),
+        _OF_A_GENERATED_ONE,
+    ),
+    # people choose them, and a call or a name is none
+    (
+        re.compile(rb"(?:passw(?:or)?d|passphrase|_pass|_pwd)" + _ASSIGNING),
+        re.compile(_VALUE + rb"{6,300}(?![A-Za-z0-9_.~+/=!@#$%^&*(\[-])"),
+        _OF_A_PASSWORD,
+    ),
+)
+"""What values are named by, their forms, and the least variety of their characters."""
 
 
 def built_in(data: bytes) -> Iterator[tuple[str, bytes]]:
@@ -106,16 +127,26 @@ def built_in(data: bytes) -> Iterator[tuple[str, bytes]]:
             while at >= 0:
                 match = pattern.match(data, at)
                 if match is not None:
-                    named = match.groupdict().get("secret")
-                    secret = unescaped(named or match[0])
-                    if named is None or is_random(secret):
+                    groups = match.groupdict()
+                    secret = unescaped(groups.get("secret") or groups.get("pair") or match[0])
+                    if "pair" in groups:
+                        yield name, _of_pair(secret)
+                    elif "secret" not in groups or is_random(secret, _OF_A_PASSWORD):
                         yield name, secret
                 at = data.find(beginning, at + 1)
     # a pattern that ignores case takes five times as long
-    for named_at in _NAMED.finditer(data.lower()):
-        value = _VALUE.match(data, named_at.end())
-        if value is not None and is_random(value[0]):
-            yield _ASSIGNED, value[0]
+    lower = data.lower()
+    for names, form, entropy in _ASSIGNMENTS:
+        for named_at in names.finditer(lower):
+            value = form.match(data, named_at.end())
+            if value is not None and is_random(value[0], entropy):
+                yield _ASSIGNED, value[0]
+
+
+def _of_pair(pair: bytes) -> bytes:
+    """Return the password of ``user:password``, or all of it where that alone could be any word."""
+    password = pair.partition(b":")[2]
+    return password if len(password) >= _LONG_PASSWORD and is_random(password, _OF_A_PASSWORD) else pair
 
 
 def own(pattern: str) -> re.Pattern[bytes]:
@@ -176,12 +207,12 @@ def _character(match: re.Match[bytes]) -> bytes:
     return units.decode("utf-16-be", "surrogatepass").encode("utf-8", "surrogatepass")
 
 
-def is_random(secret: bytes) -> bool:
-    """Return whether a text is as varied as a generated one, and neither a word nor a path nor a name."""
+def is_random(secret: bytes, least: float = _OF_A_GENERATED_ONE) -> bool:
+    """Return whether a text is as varied as ``least`` bits a character, and neither a word nor a path nor a name."""
     counts = Counter(secret).values()
     entropy = -sum(count / len(secret) * math.log2(count / len(secret)) for count in counts)
     return (
-        entropy >= _LEAST_ENTROPY
+        entropy >= least
         and re.search(rb"[0-9]", secret) is not None
         and re.search(rb"[A-Za-z]", secret) is not None
         and not re.match(rb"[/.$]|[a-z]+[/.]|[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-|[0-9]{4}-[0-9]{2}-", secret)
@@ -222,9 +253,12 @@ def find(store: Store, wanted: Wanted, passed: Callable[[int, int], None] = lamb
     counts: Counter[tuple[str, bytes]] = Counter()
     if wanted.patterns or wanted.secrets:
         compiled = [own(pattern) for pattern in wanted.patterns]
-        for data in _everything(store, passed):
-            found = set(built_in(data)) if wanted.secrets else set()
-            found.update((BY_A_PATTERN, literal) for pattern in compiled for literal in by_pattern(pattern, data))
+        known = _ids(store)
+        for content in _everything(store, passed):
+            found: set[tuple[str, bytes]] = set()
+            for data in content:
+                found.update(one for one in (built_in(data) if wanted.secrets else ()) if one[1] not in known)
+                found.update((BY_A_PATTERN, literal) for pattern in compiled for literal in by_pattern(pattern, data))
             counts.update(one for one in found if len(one[1]) >= LEAST_BYTES)
     for kind, literal in counts:
         literals.setdefault(literal, kind)
@@ -261,24 +295,43 @@ def hint(secret: bytes) -> str:
     return f"{shown}… ({len(text)} characters)"
 
 
-def _everything(store: Store, passed: Callable[[int, int], None]) -> Iterator[bytes]:
+def _everything(store: Store, passed: Callable[[int, int], None]) -> Iterator[Iterable[bytes]]:
+    """Yield the texts of each content of a store, and of what its metadata say."""
     store.checkpointer.flush()
     packs = store.files.packs
     size, done = sum(map(packs.length, packs.numbers())), 0
+    scratch = store.files.aside.scratch
     for _pack, _offset, found in packs.scan():
         if isinstance(found, Damage):
             continue
         try:
             for _digest, form, body in bodies(store.blobs, store.blobs.open(found)):
-                yield bytes(skeleton_format.decode(body).rest) if form == Form.SKELETON else body
+                data = bytes(skeleton_format.decode(body).rest) if form == Form.SKELETON else body
+                yield chain((data,), _within(data, scratch))
         except ConvfsError:
             # damaged data shows nothing to anybody
             continue
         done += len(found.stored)
         passed(done, size)
+    for kept in containers.originals(store.files.heads):
+        # those in several pieces, or with a log beside them
+        with suppress(ConvfsError):
+            data, beside = kept_files(store.blobs, kept)
+            yield _within(data, scratch, beside)
     for frame in store.files.heads.frames():
         if isinstance(frame, HeadFrame) and isinstance(frame.body, Metadata):
-            yield frame.body.changes
+            yield (frame.body.changes,)
+
+
+def _within(data: bytes, scratch: Path, beside: containers.Beside | None = None) -> Iterator[bytes]:
+    with suppress(ConvfsError):
+        yield from containers.texts(data, scratch, beside)
+
+
+def _ids(store: Store) -> set[bytes]:
+    """Return the ids that tools gave to conversations."""
+    told = (entry.metadata.get(key) for entry in store.catalogue.every() for key in ("session", "part"))
+    return {utf8(name) for name in told if isinstance(name, str)}
 
 
 # -- events ------------------------------------------------------------------------------------------------------------

@@ -216,14 +216,18 @@ class RedactProgress(Struct, frozen=True):
     total: int
 
 
-class RedactPlan(Struct, frozen=True):
-    """The findings; ``contents`` counts payloads and other blobs with a match, ``damaged`` are unreadable ones."""
+class RedactPlan(Struct, frozen=True, omit_defaults=True):
+    """The findings; ``contents`` counts payloads and other blobs with a match, ``damaged`` are unreadable ones.
+
+    ``numbers`` are those of the events by the name of their conversation, as far as it still has them.
+    """
 
     matches: list[Match]
     contents: int
     events: int
     conversations: list[str]
     damaged: list[str]
+    numbers: dict[str, list[int]] = {}
 
 
 class RedactReport(Struct, frozen=True):
@@ -251,9 +255,9 @@ def redact_plan(
     """Return what would be redacted; the parameters are those of :class:`Wanted`."""
     found = _found(holder.store, Wanted(texts, patterns, secrets, events), emit)
     extent = Redaction(holder.store, found.secrets, found.also, _told(emit)).extent()
-    return RedactPlan(
-        found.matches, extent.contents, extent.turns, _names(holder.store, extent.contexts), list(extent.damaged)
-    )
+    names = _names(holder.store, extent.contexts)
+    numbers = {name: extent.events[context] for name, context in names.items() if context in extent.events}
+    return RedactPlan(found.matches, extent.contents, extent.turns, sorted(names), list(extent.damaged), numbers)
 
 
 @UPKEEP.telling(451, progress=True)
@@ -280,7 +284,7 @@ def redact(
     return RedactReport(
         found.matches,
         len(done.turns),
-        _names(store, done.contexts),
+        sorted(_names(store, done.contexts)),
         done.packs,
         list(done.files),
         list(done.damaged),
@@ -299,10 +303,10 @@ def _told(emit: Emit[RedactProgress]) -> Callable[[str, int, int], None]:
     return lambda doing, done, total: emit(RedactProgress(doing, done, total))
 
 
-def _names(store: Store, contexts: tuple[int, ...]) -> list[str]:
-    """Return the names of conversations; contexts without a name are none."""
+def _names(store: Store, contexts: tuple[int, ...]) -> dict[str, int]:
+    """Return the ids of conversations by name; contexts without a name are none."""
     entries = [store.catalogue.entry(context) for context in contexts]
-    return sorted(f"{entry.project}/{entry.name}" for entry in entries if entry.name)
+    return {f"{entry.project}/{entry.name}": entry.id for entry in entries if entry.name}
 
 
 def _sources(store: Store, contexts: tuple[int, ...], secrets: Secrets) -> Iterator[str]:

@@ -49,6 +49,7 @@ def test_a_text_that_is_read(here: User) -> None:
     said = given(here, f"{SECRET}\n", "--stdin", "--dry-run")
     assert (said.returncode, said.stderr) == (0, "")
     assert "In 1 events of 1 conversations" in said.stdout
+    assert said.stdout.splitlines()[1].endswith("-what-to-plant@2")
     assert "Nothing was redacted" in said.stdout
     refused = given(here, SECRET, "--stdin")
     assert (refused.returncode, "--yes" in refused.stderr) == (2, True)
@@ -96,6 +97,9 @@ def test_wrong_usage(user: User) -> None:
     assert "nothing is named" in user.fails("redact")
     assert "is no pattern" in user.fails("redact", "--pattern", "(")
     assert "write CONV@N" in user.fails("redact", "--event", "3")
+    for empty in (("--stdin",), ("--lines",)):
+        said = given(user, "\n", *empty, "--yes")
+        assert (said.returncode, "standard input is empty" in said.stderr) == (1, True)
     short = given(user, "abc", "--stdin", "--yes")
     assert (short.returncode, "3 bytes are too few" in short.stderr) == (1, True)
     assert given(user, "Roses\nplant\n", "--lines", "--yes").returncode == 0

@@ -36,6 +36,7 @@ EXAMPLES = {
     "jwt": f"eyJ{made_up(20)}.eyJ{made_up(40)}.{made_up(43)}",
     "private-key": f"-----BEGIN RSA PRIVATE KEY-----\n{made_up(64)}\n{made_up(30)}==\n-----END RSA PRIVATE KEY-----",
     "password-in-url": "pa55-" + made_up(8),
+    "user-and-password": "admin:pw",
     "assigned": made_up(18) + "7a",
 }
 
@@ -48,12 +49,34 @@ def test_every_kind_has_an_example() -> None:
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_kinds_are_found_in_records(kind: str, nested: int) -> None:
     secret = EXAMPLES[kind]
-    around = {"password-in-url": "see postgres://me:{}@host/db", "assigned": 'export API_KEY="{}" # mine'}
+    around = {
+        "password-in-url": "see postgres://me:{}@host/db",
+        "user-and-password": "curl -s -u {} https://host",
+        "assigned": 'export API_KEY="{}" # mine',
+    }
     text = around.get(kind, "it is {}, keep it").format(secret)
     for _ in range(nested):
         text = json.dumps({"text": text})
     data = json.dumps({"message": text}).encode()
     assert (kind, secret.encode()) in list(built_in(data))
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("DB_PASSWORD=hunter2hunter2", "hunter2hunter2"),
+        ("export PGPASSWORD='hunter2'", "hunter2"),
+        ("db_pass: hunter2hunter2", "hunter2hunter2"),
+        ("mysql://root:hunter2hunter2@db", "hunter2hunter2"),
+        ("curl --user=admin:pw https://host", "admin:pw"),
+        ("curl -X POST \\\n  -u 'admin:pw' https://host", "admin:pw"),
+        ("curl -uadmin:hunter2hunter2 https://host", "hunter2hunter2"),
+        ('["curl", "-u", "admin:pw"]', "admin:pw"),
+    ],
+)
+def test_passwords_that_people_choose(text: str, secret: str) -> None:
+    for data in (text, json.dumps({"command": text})):
+        assert {found for _kind, found in built_in(data.encode())} == {secret.encode()}
 
 
 @pytest.mark.parametrize(
@@ -65,6 +88,12 @@ def test_kinds_are_found_in_records(kind: str, nested: int) -> None:
         "https://example.com/a:b@c and git@github.com:me/project.git",
         'password: "$DATABASE_PASSWORD"',
         "token = self.tokens.next_token()",
+        "password = get_password2(user)",
+        "password1 = forms.CharField()",
+        "password: str",
+        "curl -u $USER:$PASSWORD https://host",
+        "curl --user-agent some:thing --url http://host:80",
+        "docker run -u 1000:1000 image",
         "eyJust a word. eyJ",
     ],
 )
