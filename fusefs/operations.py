@@ -306,7 +306,10 @@ class Operations(pyfuse3.Operations):
         node = self.router.node(inode)
         if isinstance(node, ScratchNode):
             return node.xattr_names()
-        return [PREFIX + name.encode() for name in node.xattrs()]
+        if not isinstance(node, ConversationDirectory):
+            # what is listed is copied along (cp -a): only what people set, as the rest is true of this file alone
+            return []
+        return [PREFIX + name.encode() for name in node.xattrs() if name.startswith(LABEL_ATTRIBUTE)]
 
     @handler
     def access(self, _inode: int, _mode: int, _ctx: RequestContext) -> bool:

@@ -39,7 +39,7 @@ from store.paths import SETTINGS
 _TEXTS = {paths.README: readme.README.encode(), paths.IGNORE: f"!{ASIDE}/\n".encode()}
 """The files in the root that always say the same."""
 
-HELD_BY = "held_by"
+HELD_BY, ALL = "held_by", "all"
 """The extended attribute that lists the other holders of a file's contents. It is not listed: it costs work."""
 
 INTERNALS = "internals"
@@ -252,7 +252,10 @@ class Router:
             return internals_text(node.view.conversation)
         digest = node.content_hash() if name == HELD_BY else None
         held_by = self._resources.held_by(digest) if digest else ""
-        return held_by or node.xattrs().get(name)
+        if held_by:
+            return held_by
+        found = node.xattrs()
+        return "\n".join(f"{key}: {value}" for key, value in found.items()) if name == ALL else found.get(name)
 
     def describe(self, ino: int) -> str:
         """Return the path of a file, as people would name it, for messages."""

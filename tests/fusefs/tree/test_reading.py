@@ -2,6 +2,7 @@
 
 import errno
 import os
+import subprocess
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -179,8 +180,9 @@ def test_links_lead_to_conversations(mount: Mounted) -> None:
 
 def test_extended_attributes(mount: Mounted) -> None:
     event = mount.root / TALK / "events" / "00002-assistant.md"
-    names = set(os.listxattr(event))
-    assert {"user.convfs.turn", "user.convfs.hash", "user.convfs.type", "user.convfs.model"} <= names
+    told = dict(line.split(": ", 1) for line in os.getxattr(event, "user.convfs.all").decode().splitlines())
+    assert {"turn", "hash", "type", "model"} <= told.keys()
+    assert all(os.getxattr(event, f"user.convfs.{name}").decode() == value for name, value in told.items())
     assert os.getxattr(event, "user.convfs.model") == b"claude-test-1"
     assert os.getxattr(event, "user.convfs.type") == b"claude-code.line.v1"
     digest = os.getxattr(event, "user.convfs.hash").decode()
@@ -194,6 +196,22 @@ def test_extended_attributes(mount: Mounted) -> None:
         ("system.posix_acl_access", errno.EOPNOTSUPP),
     ):
         assert errno_of(partial(os.getxattr, event, name)) == expected, name
+
+
+def test_what_is_copied_along_is_what_people_set(mount: Mounted, tmp_path: Path) -> None:
+    """A copy takes no attributes that it would then tell wrongly of itself, nor the time to read them."""
+    talk = mount.root / TALK
+    for folder, folders, files in os.walk(talk):
+        for name in (*folders, *files):
+            assert os.listxattr(Path(folder, name), follow_symlinks=False) == []
+    os.setxattr(talk, "user.convfs.label.todo", b"1")
+    assert os.listxattr(talk) == ["user.convfs.label.todo"]
+    subprocess.run(["cp", "-a", talk, tmp_path / "copy"], check=True)
+    assert (tmp_path / "copy" / "events" / "00002-assistant.md").read_bytes() == (
+        talk / "events" / "00002-assistant.md"
+    ).read_bytes()
+    os.removexattr(talk, "user.convfs.label.todo")
+    assert os.listxattr(talk) == []
 
 
 def test_every_write_to_what_was_is_refused(mount: Mounted) -> None:
