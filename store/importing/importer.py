@@ -21,6 +21,7 @@ from store.errors import ConvfsError, StoreFailed
 from store.formats.core.format import Format, Source
 from store.formats.core.look import Look, open_regular
 from store.formats.registry import FORMATS, format_named
+from store.importing import cxdb
 from store.importing.description import clean
 from store.importing.group import Group, Unseen
 from store.importing.likeness import LOOKED_AT, Continuation, beginning
@@ -177,7 +178,10 @@ class Importer:
         run = _Run(self._store, formats, progress, dry_run, by_hand, pruned, Group(self._store), _Moved(self._store))
         try:
             for path in paths:
-                run.take_all(path, guess=bool(format_name))
+                if not format_name and cxdb.is_data(path):
+                    run.take_data(path)
+                else:
+                    run.take_all(path, guess=bool(format_name))
             run.commit()
             run.show_arrived()
         finally:
@@ -227,6 +231,23 @@ class _Run(Struct):
         if nothing:
             names = ", ".join(format_.name for format_ in self.formats)
             report.errors.append(f"{path_text(path)}: holds no session of {names}")
+
+    def take_data(self, path: Path) -> None:
+        """Take over a data directory of CXDB's server."""
+        self.commit()
+        try:
+            with self.store.importing:
+                taken = cxdb.take(self.store, path, dry_run=self.dry_run)
+        except OSError as error:
+            self._failed(path, error)
+            return
+        report, own = self.report, self.tools.setdefault("cxdb", Counts())
+        for counts in (report, own):
+            counts.imported += taken.imported
+            counts.grown += taken.grown
+            counts.unchanged += taken.unchanged
+        report.records += taken.turns
+        report.errors += taken.errors
 
     def commit(self) -> None:
         self._commit_waiting()

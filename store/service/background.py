@@ -3,34 +3,23 @@
 One measures new records, so that a reader of a conversation finds that done: a few records at a time, with a small part
 of the processor; under very many appends it waits. It could not be a job, which waits until no requests come any more.
 
-One gives names to contexts that programs make without any, so that people find their contents. A program that speaks
-the wire protocol makes a context and appends; only contexts that have a project and a name are conversations. So
-contexts without them get them with their first turn, at once, from the contents of the first turns.
+One names contexts that programs make without a name (``store.service.naming``), with their first turn, at once.
 """
 
 import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 
-import msgspec
-
-from store.commit.request import Request
-from store.conversations.chain import Recorded
-from store.conversations.names import free_name, project_name, slug
-from store.conversations.viewer import LARGEST_VIEWED
-from store.errors import Conflict, ConvfsError
+from store.errors import ConvfsError
 from store.events.conversation import Change
-from store.events.event import Event, Kind
-from store.formats import cxdb
-from store.formats.core.format import first_line
 from store.ids import now_ms
-from store.index.catalogue import ContextEntry
 from store.retention.pruner import RuleJob
+from store.service.naming import Names
 from store.service.upkeep import Collecting, SealingJob
 from store.store import Store
 from store.upkeep.idle import Idle
@@ -153,11 +142,6 @@ def _measure(store: Store, changed: _Changed) -> None:
         pause = max(_PAUSE_SECONDS, _PAUSES_AS_LONG * (time.monotonic() - began))
 
 
-_PROJECT = "appended"
-"""The project of conversations that say of none."""
-
-_FIRST_TURNS = 8
-_MOST_KNOWN = 1 << 16
 _AT_ONCE = 64
 _GATHERING_SECONDS = 0.01
 """Programs that begin together are named together."""
@@ -166,98 +150,18 @@ _GATHERING_SECONDS = 0.01
 @contextmanager
 def naming(store: Store) -> Iterator[None]:
     """Name contexts of ``store``, in a thread of its own, while the block runs: those that are there, then new ones."""
-    names = _Naming(store)
-    with _following(store, "naming", names.changed, names.run):
+    names = Names(store)
+    changed = _Changed(skipped=names.known)
+    for context in store.catalogue.nameless():
+        changed.put(context)
+    with _following(store, "naming", changed, partial(_name, names, changed)):
         yield
 
 
-class _Naming:
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._known: set[int] = set()
-        """Contexts that need no name any more."""
-        self.changed = _Changed(skipped=self._known)
-
-    def run(self) -> None:
-        """Give names until all is closed."""
-        for context in self._store.catalogue.nameless():
-            self.changed.put(context)
-        self._name_changed()
-        while self.changed.wait(_GATHERING_SECONDS):
-            self._name_changed()
-
-    def _name_changed(self) -> None:
-        while not self.changed.closed.is_set() and (contexts := self.changed.take(_AT_ONCE)):
-            self._name(contexts)
-
-    def _name(self, contexts: Sequence[int]) -> None:
-        entries = [entry for context in contexts if context not in self._known and (entry := self._entry(context))]
-        while entries and not self.changed.closed.is_set():
-            names: set[tuple[str, str]] = set()
-            named = [(entry, request) for entry in entries if (request := self._request(entry, names))]
-            try:
-                self._store.writer.submit_all([request for _entry, request in named])
-            except ConvfsError as error:
-                _log.warning("%d contexts get no names: %s", len(named), error)
-                return
-            entries = []
-            for entry, request in named:
-                if isinstance(request.error, Conflict):
-                    # another client took the name meanwhile
-                    entries.append(entry)
-                elif request.error is not None:
-                    _log.warning("context %d gets no name: %s", entry.id, request.error)
-
-    def _entry(self, context: int) -> ContextEntry | None:
-        """Return a context if it needs a name, and take note of it if it never will."""
-        try:
-            entry = self._store.catalogue.entry(context)
-        except ConvfsError as error:
-            _log.warning("context %d gets no name: %s", context, error)
-            return None
-        if not entry.head:
-            return None
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        self._known.add(context)
-        return None if entry.name or "trashed_ms" in entry.metadata else entry
-
-    def _request(self, entry: ContextEntry, names: set[tuple[str, str]]) -> Request | None:
-        """Return the request that gives a context a name not in ``names``, and add the name there."""
-        try:
-            changes = self._described(entry)
-            project = project_name(str(entry.metadata.get("project") or changes.get("project") or _PROJECT))
-            title = str(entry.metadata.get("title") or changes.get("title") or "")
-            words = slug(title) or f"context-{entry.id}"
-            name = free_name(self._store.catalogue, project, entry.created_ms, words, names)
-        except ConvfsError as error:
-            _log.warning("context %d gets no name: %s", entry.id, error)
-            return None
-        names.add((project, name))
-        whole = msgspec.json.encode({**changes, "project": project, "name": name})
-        return Request(entry.id, changes=whole, name=(project, name))
-
-    def _described(self, entry: ContextEntry) -> dict[str, object]:
-        """Return the metadata that the first turns of a context give it, except members that it has."""
-        store, found = self._store, dict[str, object]()
-        for turn in store.contexts.range_by_depth(entry.id, 0, _FIRST_TURNS):
-            if store.blobs.size(turn.payload_hash) > LARGEST_VIEWED:
-                continue
-            event = store.viewer.lens(turn).view(
-                store.contents.payload(turn.turn_id), Recorded("", 0, store.contents.aliased)
-            )
-            if not found:
-                found = {"format": store.viewer.format_name(turn.type_tag), **cxdb.describe(event.native)}
-            if "title" not in found and (title := _asked(event)):
-                found["title"] = title
-        return {key: value for key, value in found.items() if value and key not in entry.metadata}
-
-
-def _asked(event: Event) -> str:
-    """Return a title from a user's request, "" if the event is none."""
-    if event.kind is not Kind.USER:
-        return ""
-    return first_line(next((block.text for block in event.blocks if block.text and not block.name), "") or "")
+def _name(names: Names, changed: _Changed) -> None:
+    while changed.wait(_GATHERING_SECONDS):
+        while not changed.closed.is_set() and (contexts := changed.take(_AT_ONCE)):
+            names.give(contexts, changed.closed.is_set)
 
 
 _CHECK_SECONDS = 3600.0

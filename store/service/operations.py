@@ -20,6 +20,7 @@ from store.importing.importer import Importer, ImportReport
 from store.index.catalogue import Among
 from store.service.call import Emit, Holder, Table
 from store.service.calls import pages_of
+from store.service.naming import Names
 
 _PAGE = 200
 _TOLD_AFTER = 1 << 20
@@ -240,9 +241,13 @@ def import_sessions(
         done += size
         emit(ImportProgress(done, session))
 
-    return Importer(holder.store).run(
+    report = Importer(holder.store).run(
         places, format_name=format_name or None, dry_run=dry_run, by_hand=not watched, pruned=pruned, progress=progress
     )
+    if "cxdb" in (report.tools or {}) and not dry_run:
+        # the sessions of tools have names of their own
+        Names(holder.store).give(holder.store.catalogue.nameless())
+    return report
 
 
 @OPERATIONS.call(261)

@@ -12,12 +12,14 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+import msgpack
 import pytest
 
 from store.errors import UsageError
 from store.service import address
 from store.service.client import Client
 from tests.fusefs.cli.user import ROOT, User, serving
+from tests.store.importing.test_cxdb import Server
 
 
 def port(user: User) -> tuple[str, int]:
@@ -137,3 +139,16 @@ def test_over_http_a_token_is_wanted(user: User, by: str) -> None:
         with urlopen(f"{url}?token={token}", timeout=60) as answer:
             assert json.load(answer)["count"] == 1
     assert "other machines" in user.fails("serve", "--http", "0.0.0.0:0")
+
+
+def test_a_data_directory_of_cxdb_is_imported(user: User) -> None:
+    server = Server(user.home / "cxdb")
+    context = server.context()
+    item = {1: "user_input", 10: {1: "Is it raining?"}, 30: {1: "weather", 2: "The weather"}}
+    server.append(context, 0, msgpack.packb(item), "cxdb.ConversationItem")
+    assert "1 new" in user.run("import", "--dry-run", server.root)
+    assert "cxdb  1 imported" in user.run("import", server.root)
+    [listed] = user.list()
+    assert (listed["project"], listed["title"]) == ("weather", "The weather")
+    assert "Is it raining?" in user.run("show", "weather")
+    assert "1 unchanged" in user.run("import", server.root)
