@@ -188,6 +188,9 @@ class JsonChanges:
                 changes[one.number] = edited
         return self._rewrite(order, changes)
 
+    def _payloads(self, numbers: Iterable[int]) -> list[Hash]:
+        return [self._store.turns.get(self._rows[number - 1].turn).payload_hash for number in numbers]
+
     def _shown_rows(self) -> list[EventRow]:
         return [row for row in self._rows if not row.deleted]
 
@@ -198,6 +201,9 @@ class JsonChanges:
         in_place = numbers == sorted(numbers) and len(numbers) + len(added) == len(order)
         if in_place and not (changes and added):
             return Rewrite(changes, added) if changes or added else None
+        if not changes and len(numbers) == len(order) and self._payloads(numbers) == self._payloads(sorted(numbers)):
+            # only records that are the same have changed their places
+            return None
         present = set(numbers)
         items: list[Item] = []
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
+from store.events.event import utf8
 from store.formats.core.format import About, last_part
 from store.importing.walk import leads_into, own_mounts
 from store.index.catalogue import Catalogue
@@ -46,11 +47,18 @@ def project_for(catalogue: Catalogue, rules: Mapping[str, tuple[str, ...]], abou
         if any(_fits(pattern, found, directory, remote) for pattern in patterns):
             return project
     seen = {found}
-    while moved := next((one.project for one in catalogue.by_origin("project", found) if one.name), ""):
+    while moved := _moved_to(catalogue, found):
         if moved in seen:
             break
         seen.add(found := moved)
     return found
+
+
+def _moved_to(catalogue: Catalogue, project: str) -> str:
+    """Return where a project was moved to, "" if it was not."""
+    # a directory may have any bytes for a name
+    filed = utf8(project).decode()
+    return next((one.project for one in catalogue.by_origin("project", filed) if one.name), "")
 
 
 def _fits(pattern: str, project: str, directory: str, remote: str) -> bool:

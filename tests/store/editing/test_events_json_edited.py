@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fusefs.editing.records import EventCommits
@@ -431,6 +431,7 @@ gestures = st.lists(
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(CLAUDE, [{"type": "user", "message": {"content": ""}, "n": 0}] * 2, [[("move", 0, 1)]])
 @given(st.sampled_from([CLAUDE, JP]), st.lists(lines, min_size=1, max_size=6), st.lists(gestures, max_size=3))
 def test_whatever_is_edited_is_what_the_records_then_say(
     type_name: str, records: list[Json], saves: list[list[tuple[str, int, object]]]
