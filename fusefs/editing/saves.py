@@ -383,7 +383,7 @@ class Saves:
         """The files shown as they were written, by inode."""
         self.tree.served = self.written
         self._forgotten: deque[int] = deque()
-        """The files, by own number, whose saves are shown though the kernel has forgotten them: the oldest first."""
+        """The files whose saves are shown though the kernel has forgotten them: the oldest first."""
         self.settle_others: Callable[[int | None], None] = lambda _view_id: None
         """Commits the closed files that wait in a conversation (None: in any), as far as that can be done now."""
 
@@ -504,14 +504,23 @@ class Saves:
         A kernel short of memory forgets a file between its save and the next look, and an editor that finds other
         text than it wrote says that somebody has changed it.
         """
+        lookups = self.inodes.kernel.lookups
         written = self.written.get(ino)
-        if written is None or written.sessions:
-            return
-        del self.written[ino]
-        own = self.tree.own.get(ino, ino)
-        if self.tree.known.get(own, own) == ino and own not in self.written and written.size <= FORGOTTEN_SIZE:
-            self.written[own] = written
-            self._forgotten.append(own)
+        if written is not None and not written.sessions:
+            own = self.tree.own.get(ino, ino)
+            del self.written[ino]
+            if self.tree.known.get(own, own) == ino:
+                # an earlier file that somebody still holds keeps the own number
+                self._keep(ino if own != ino and own in lookups else own, written)
+        # the file that took the place of that one gets its number now
+        later = self.tree.known.get(ino)
+        if later is not None and later not in lookups and (written := self.written.pop(later, None)) is not None:
+            self._keep(ino, written)
+
+    def _keep(self, ino: int, written: Written) -> None:
+        if ino not in self.written and written.size <= FORGOTTEN_SIZE:
+            self.written[ino] = written
+            self._forgotten.append(ino)
             if len(self._forgotten) > FORGOTTEN_SAVES:
                 self._drop_forgotten(self._forgotten.popleft())
 

@@ -79,9 +79,13 @@ class Mount:
         self.ino = run(self.operations.lookup(self.directory, self.name, None)).st_ino
 
     def read(self) -> None:
+        self.said()
+
+    def said(self) -> bytes:
         opened = run(self.operations.open(self.ino, os.O_RDONLY, None))
-        run(self.operations.read(opened.fh, 0, 1 << 20))
+        data = run(self.operations.read(opened.fh, 0, 1 << 20))
         run(self.operations.release(opened.fh))
+        return bytes(data)
 
     def write(self) -> None:
         opened = run(self.operations.open(self.ino, os.O_RDWR, None))
@@ -151,3 +155,19 @@ def test_what_a_request_makes_of_an_inode(mount: Mount, state: str, request_: st
     except FUSEError as error:
         now = errno.errorcode[error.errno]
     assert now == result
+
+
+@pytest.mark.parametrize("order", ["", "old", "new", "old new", "new old"])
+def test_what_took_the_place_of_a_file_is_shown_whatever_the_kernel_forgets(mount: Mount, order: str) -> None:
+    mount.go(*TALK, "events", "00001-user.md")
+    old = mount.ino
+    mount.replace()
+    mount.lookup()
+    known = {"old": old, "new": mount.ino}
+    assert known["new"] != old
+    for name in order.split():
+        mount.ino = known[name]
+        mount.forget()
+    mount.lookup()
+    assert mount.said() == TEXT
+    assert mount.operations.desk.inodes.state(mount.ino) is State.SAVED
