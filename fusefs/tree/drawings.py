@@ -166,7 +166,7 @@ def index_drawing(drawings: Drawings, ino: int) -> DrawnFile:
     def draw() -> bytes:
         shown = {project: name for name, project in shown_distinct(store.catalogue.projects()).items()}
         return index(
-            store.library.conversations(among=Among.LISTED),
+            store.library.some(Among.LISTED),
             lambda one: f"{quote(shown.get(one.project, one.project))}/{quote(shown_name(one))}{PAGE}",
         )
 

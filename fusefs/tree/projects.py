@@ -188,8 +188,9 @@ class _Paged(FixedDirectory, ConversationsDirectory, Entries):
     def _page(self, after: str) -> Sequence[ContextEntry | Conversation]:
         store = self.tree.store
         # listed files are measured, directories are not
-        page = store.library.conversations if self.ending else store.catalogue.page
-        return page(self.project, after=after, limit=_PAGE, among=self.among)
+        if self.ending:
+            return store.library.some(self.among, self.project, after=after, limit=_PAGE)
+        return store.catalogue.page(self.project, after=after, limit=_PAGE, among=self.among)
 
     def find(self, name: str) -> ContextEntry | None:
         """Return the conversation of this project that is shown under a name, wherever it is; None if there is none."""

@@ -131,12 +131,15 @@ class Library:
         """The successors of turns that edits have superseded."""
 
     def conversations(
-        self, project: str | None = None, *, after: str = "", limit: int | None = None, among: Among | None = None
+        self, project: str | None = None, *, after: str = "", limit: int | None = None
     ) -> list[Conversation]:
-        """Return the conversations of a project, or of all, by name; within a project from beyond name ``after``.
+        """Return the conversations of a project, or of all, by name; within a project from beyond name ``after``."""
+        return self._complete(self.catalogue.page(project, after=after, limit=limit))
 
-        Only some of them if ``among`` says which.
-        """
+    def some(
+        self, among: Among, project: str | None = None, *, after: str = "", limit: int | None = None
+    ) -> list[Conversation]:
+        """Return some conversations, as :meth:`conversations` does."""
         return self._complete(self.catalogue.page(project, after=after, limit=limit, among=among))
 
     def nested(self, conversation: Conversation, *, every: bool) -> Iterator[Conversation]:

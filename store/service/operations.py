@@ -163,7 +163,7 @@ def list_nested(holder: Holder, project: str = "", every: bool = False) -> Itera
         library.conversation(context)
     for one in _projects(holder, project):
         after = ""
-        while page := library.conversations(one, after=after, limit=_PAGE, among=among):
+        while page := library.some(among, one, after=after, limit=_PAGE):
             nested = (each for conversation in page for each in library.nested(conversation, every=every))
             yield [
                 NestedLine(**structs.asdict(line_of(holder, each)), parent=library.catalogue.place(each.id)[0])

@@ -250,8 +250,13 @@ class KnownFiles(Derived):
             self._held = 0
 
     def _known_head(self, context: int) -> int:
-        row = self.db.one("SELECT * FROM conversations WHERE context = ?", (context,))
-        head: int = self.db.checked("conversations", row)[1] if row else 0
+        try:
+            row = self.db.one("SELECT * FROM conversations WHERE context = ?", (context,))
+            head: int = self.db.checked("conversations", row)[1] if row else 0
+        except (OSError, StoreFailed) as error:
+            # a full disk: files can be looked for all the same
+            _LOG.info("what is known of files cannot be looked up: %s", error)
+            return 0
         return head
 
     def _row(self, row: Row) -> FileRow:
@@ -301,15 +306,19 @@ class KnownFiles(Derived):
 
     def _file(self, context: int, head: int, replay: _Replay) -> None:
         now = self.library.catalogue.head(context)
-        if now is None or now[0] != head:
-            self._others[head] = [*replay.rows]
-            if len(self._others) > _OTHERS_KEPT:
-                self._others.popitem(last=False)
-            return
-        before, count = replay.filed
-        known = count if before and self._known_head(context) == before else 0
-        self._put(context, head, replay.rows[known:], anew=not known)
-        replay.filed = head, len(replay.rows)
+        if now is not None and now[0] == head:
+            before, count = replay.filed
+            known = count if before and self._known_head(context) == before else 0
+            try:
+                self._put(context, head, replay.rows[known:], anew=not known)
+            except (OSError, StoreFailed) as error:
+                _LOG.info("what is known of files cannot be kept: %s", error)
+            else:
+                replay.filed = head, len(replay.rows)
+                return
+        self._others[head] = [*replay.rows]
+        if len(self._others) > _OTHERS_KEPT:
+            self._others.popitem(last=False)
 
     @held_if_full
     def _put(self, context: int, head: int, rows: Sequence[FileRow], *, anew: bool) -> None:

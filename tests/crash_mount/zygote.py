@@ -60,8 +60,9 @@ def daemon(order: dict[str, Any], tell: Callable[[object], None]) -> int:
 
 def program(order: dict[str, Any], tell: Callable[[object], None]) -> int:
     """Run a program, and say what it was told."""
-    here = Here(Path(order["events"]), order["name"], order["text"].encode(), tell)
     try:
+        # a mount may be killed as it is read, too: what follows from records is derived then
+        here = Here(Path(order["events"]), order["name"], order["text"].encode(), tell)
         PROGRAMS[order["program"]](here)
     except OSError as error:
         tell({"errno": error.errno, "text": str(error)})

@@ -77,7 +77,7 @@ def shop(folder: Path) -> Talk:
     talk.thinks("The address may be the cause.", "c2lnbmVk")
     talk.says("I look at it.")
     talk.calls("toolu_1", "Read", {"file_path": "/home/ada/shop/login.py", "limit": 20})
-    talk.returns("toolu_1", 'def login():\n    return "x"\n')
+    talk.returns("toolu_1", '     1→def login():\n     2→    return "x"\n')
     talk.calls("toolu_2", "Bash", {"edits": [{"old": 'say "x"', "new": "y"}], "command": "echo 'a'\nfalse"})
     talk.returns("toolu_2", [{"type": "text", "text": "exit code 1"}, image()], failed=True)
     talk.says("It is fixed.")

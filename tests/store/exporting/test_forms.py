@@ -37,7 +37,7 @@ def test_json_holds_every_event_resolved(store: Store, tmp_path: Path) -> None:
         "claude-code",
     )
     assert [one["event"] for one in found["events"]] == list(range(1, 11))
-    assert found["events"][4]["blocks"] == [{"type": "text", "text": 'def login():\n    return "x"\n'}]
+    assert found["events"][4]["blocks"] == [{"type": "text", "text": '     1→def login():\n     2→    return "x"\n'}]
     lines = lines_of(export(store, conversation, tmp_path / "out", "jsonl"))
     assert lines == found["events"]
 

@@ -344,15 +344,18 @@ async def test_tasks_of_trio_survive_a_service_that_starts_again(store: Store) -
         async with open_client(place.socket) as client:
             await client.append(context, b"1", "t")
             async with trio.open_nursery() as nursery:
-                await trio.to_thread.run_sync(_restart, service)
+                serving_again = await trio.to_thread.run_sync(_restart, service)
                 nursery.start_soon(client.append, context, b"2", "t")
                 nursery.start_soon(client.append, context, b"3", "t")
     assert store.writer.head(context).depth == 2
+    await trio.to_thread.run_sync(serving_again.join)
 
 
-def _restart(service: Service) -> None:
+def _restart(service: Service) -> threading.Thread:
     # another that takes the place of the first at the same path
-    threading.Thread(target=_serve_for_a_while, args=(service,), daemon=True).start()
+    thread = threading.Thread(target=_serve_for_a_while, args=(service,), daemon=True)
+    thread.start()
+    return thread
 
 
 def _serve_for_a_while(service: Service) -> None:
