@@ -255,7 +255,7 @@ class Router:
         if held_by:
             return held_by
         found = node.xattrs()
-        return "\n".join(f"{key}: {value}" for key, value in found.items()) if name == ALL else found.get(name)
+        return "".join(f"{key}: {value}\n" for key, value in found.items()) if name == ALL else found.get(name)
 
     def describe(self, ino: int) -> str:
         """Return the path of a file, as people would name it, for messages."""
