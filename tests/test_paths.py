@@ -11,7 +11,7 @@ NAMES = {name for key, name in vars(paths).items() if key.isupper() and isinstan
 NAMES |= {Path(name).name for name in NAMES}
 
 # What tools call their own files is said where their formats are.
-TOOLS = ("store/formats", "store/exporting")
+TOOLS = ("store/formats", "store/exporting", "store/importing/cxdb.py")
 
 
 def written(tree: ast.AST) -> Iterator[ast.Constant]:

@@ -20,7 +20,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from store.disk import durable
 from store.errors import Conflict, UsageError
-from store.paths import REGISTRY
+from store.paths import NEW, REGISTRY
 
 
 class Reference(Struct):
@@ -134,7 +134,7 @@ class Registry:
             self._check(bundle)
             self._directory.mkdir(mode=0o700, exist_ok=True)
             path = self._directory / f"{len(self._bundles) + 1:08}.json"
-            new = path.with_suffix(".new")
+            new = path.with_name(path.name + NEW)
             with new.open("wb") as file:
                 file.write(data)
                 file.flush()
