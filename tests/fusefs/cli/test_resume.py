@@ -178,7 +178,7 @@ def test_a_fork_becomes_the_session_that_its_tool_goes_on_with(
 
 
 def test_nothing_is_written_over_what_somebody_else_has_there(user: User, work: Path, session: Path) -> None:
-    edit(user, b"It is fixed.", b"It was the cable.", 2)
+    edit(user, b"It is fixed.", b"It was the cable.")
     [_where, words] = printed(user, 1)
     [path] = [path for path in files(user) if path.stem == words[-1]]
     path.write_text("mine")
