@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 import trio
 from pyfuse3 import FUSEError
 
-from fusefs.tree.waiting import Later, Work
+from fusefs.tree.waiting import Later, Work, Workers
 from store.errors import Conflict, ConvfsError, DamageError, NotFound, StoreBusy, StoreFailed, StoreFull, UsageError
 
 log = logging.getLogger(__name__)
@@ -54,6 +54,24 @@ async def _wait(work: Work[Any]) -> None:
         raise FUSEError(errno.EINTR) from None
     finally:
         _waiting -= 1
+
+
+def question(answer: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Make a handler of a method that changes nothing but what its last step notes, so that it may be asked again.
+
+    What it needs and takes long is left to a thread (:attr:`fusefs.tree.waiting.Workers.can_wait`).
+    """
+
+    @wraps(answer)
+    def patiently(*args: P.args, **kwargs: P.kwargs) -> T:
+        workers: Workers = args[0].tree.workers  # type: ignore[attr-defined]  # the methods are those of Operations
+        workers.can_wait = True
+        try:
+            return answer(*args, **kwargs)
+        finally:
+            workers.can_wait = False
+
+    return handler(patiently)
 
 
 def handler(answer: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:

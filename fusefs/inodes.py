@@ -10,7 +10,7 @@ of the range), and ``number`` is an event's number or a place's. Such a number s
 table, and it stays the same when an edit gives all later events other turns. Numbers of kind FIXED are handed out.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from enum import IntEnum
 from typing import Generic, TypeVar
 
@@ -69,11 +69,16 @@ class Place(IntEnum):
     BRANCH_LINK = 23
     TOOL_LINK = 24
     MODEL_LINK = 25
+    SNAPSHOTS = 26
 
 
 def base(space: Space, view: int) -> int:
     """Return the inode number of number 0 in ``space`` of ``view``; numbers up to MAX_NUMBER are added to it."""
     return space << _KIND_SHIFT | view << NUMBER_BITS
+
+
+_FIRST_IN_PAGES = base(Space.EVENT, 0)
+"""The first of the spaces in which numbers follow each other."""
 
 
 def split(ino: int) -> tuple[int, int, int]:
@@ -119,32 +124,100 @@ class Handed(Generic[K]):
             del self._numbers[key]
 
 
-class Lookups:
-    """The kernel's lookup counts: which inodes it knows, and how many replies told it so."""
+_PAGE_BITS = 6
+_PAGE = 1 << _PAGE_BITS
+_IN_PAGE = _PAGE - 1
+_FULL = 255
+
+
+class InodeSet:
+    """A set of inode numbers. Those of events follow each other: such take a few bits each."""
 
     def __init__(self) -> None:
-        self.counts: dict[int, int] = {}
+        self._pages: dict[int, int] = {}
+        """Bits of numbers that follow each other."""
 
     def __contains__(self, ino: int) -> bool:
-        return ino in self.counts
+        return self._pages.get(ino >> _PAGE_BITS, 0) >> (ino & _IN_PAGE) & 1 == 1
+
+    def add(self, ino: int) -> None:
+        page = ino >> _PAGE_BITS
+        self._pages[page] = self._pages.get(page, 0) | 1 << (ino & _IN_PAGE)
+
+    def discard(self, ino: int) -> None:
+        page = ino >> _PAGE_BITS
+        if (bits := self._pages.get(page, 0) & ~(1 << (ino & _IN_PAGE))) != 0:
+            self._pages[page] = bits
+        else:
+            self._pages.pop(page, None)
+
+    def clear(self) -> None:
+        self._pages.clear()
+
+
+class Lookups:
+    """The kernel's lookup counts: which inodes it knows, and how many replies told it so.
+
+    It knows an inode for each file that was ever listed, until it needs the memory. Numbers of events and the like
+    follow each other: their counts take a byte each, up to 255.
+    """
+
+    def __init__(self) -> None:
+        self._pages: dict[int, bytearray] = {}
+        self._counts: dict[int, int] = {}
+        """The counts of other inodes; and those beyond 255, the whole of them."""
+
+    def __contains__(self, ino: int) -> bool:
+        page = self._pages.get(ino >> _PAGE_BITS)
+        return page[ino & _IN_PAGE] != 0 if page is not None else ino in self._counts
+
+    def __iter__(self) -> Iterator[int]:
+        for number, page in self._pages.items():
+            yield from ((number << _PAGE_BITS) + at for at, count in enumerate(page) if count)
+        yield from (ino for ino in self._counts if ino < _FIRST_IN_PAGES)
+
+    def count(self, ino: int) -> int:
+        """Return the count of ``ino``."""
+        page = self._pages.get(ino >> _PAGE_BITS)
+        few = page[ino & _IN_PAGE] if page is not None else 0
+        return few if 0 < few < _FULL else self._counts.get(ino, 0)
 
     def add(self, ino: int) -> None:
         """Count one reply that named ``ino``."""
-        self.counts[ino] = self.counts.get(ino, 0) + 1
+        if ino >= _FIRST_IN_PAGES:
+            page = self._pages.get(ino >> _PAGE_BITS)
+            if page is None:
+                page = self._pages[ino >> _PAGE_BITS] = bytearray(_PAGE)
+            at = ino & _IN_PAGE
+            if page[at] < _FULL - 1:
+                page[at] += 1
+                return
+            if page[at] < _FULL:
+                page[at] = _FULL
+                self._counts[ino] = _FULL
+                return
+        self._counts[ino] = self._counts.get(ino, 0) + 1
 
     def drop(self, ino: int) -> None:
         """Drop all counts of ``ino``: the kernel does not know it, whatever was counted."""
-        self.counts.pop(ino, None)
+        self._counts.pop(ino, None)
+        page = self._pages.get(ino >> _PAGE_BITS)
+        if page is not None:
+            page[ino & _IN_PAGE] = 0
+            if not any(page):
+                del self._pages[ino >> _PAGE_BITS]
 
     def forget(self, forgotten: Iterable[tuple[int, int]]) -> list[int]:
         """Subtract lookups, given as (ino, count) pairs; return the inodes that the kernel no longer knows."""
         gone: list[int] = []
-        counts = self.counts
         for ino, count in forgotten:
-            left = counts.get(ino, 0) - count
-            if left > 0:
-                counts[ino] = left
-            else:
-                counts.pop(ino, None)
+            left = self.count(ino) - count
+            if left <= 0:
+                self.drop(ino)
                 gone.append(ino)
+            elif ino in self._counts and (left >= _FULL or ino < _FIRST_IN_PAGES):
+                self._counts[ino] = left
+            else:
+                self._counts.pop(ino, None)
+                self._pages[ino >> _PAGE_BITS][ino & _IN_PAGE] = left
         return gone

@@ -18,7 +18,7 @@ import trio
 
 from fusefs import inodes
 from fusefs.editing.inode import Kernel
-from fusefs.inodes import Lookups, Place, Space
+from fusefs.inodes import InodeSet, Lookups, Place, Space
 from fusefs.tree.changes import CONTENT_PLACES, ShownConversation, Stale, stale_since, still_at
 from fusefs.tree.tree import Tree
 from store.errors import ConvfsError
@@ -89,8 +89,7 @@ class Flow:
         """Return the outdated files that the kernel knows; called in the loop. Draws nothing that no one has seen."""
         tree, lookups = self._tree, self._lookups
         view_id = tree.view_id(context)
-        places = inodes.base(Space.PLACE, view_id)
-        if places + Place.TRANSCRIPT not in lookups and places + Place.EVENTS not in lookups:
+        if all(tree.place(view_id, place) not in lookups for place in (Place.TRANSCRIPT, Place.EVENTS)):
             return []
         return [stale for stale in tree.streams.stale(view_id) if stale.ino in lookups]
 
@@ -117,13 +116,15 @@ class Prefetch:
     go on where the last window ended. A push for a page that a read waits for would never return, so only inodes
     without an open handle are pushed; and only ones that the kernel knows, which it does once a reply that named them
     has gone out. Everything here happens within one handler: nothing can come in between.
+
+    What the page cache holds may be opened without asking Python (:mod:`fusefs.opens`), until it is read or changes.
     """
 
     def __init__(self, tree: Tree, lookups: Lookups) -> None:
         self._tree = tree
         self._lookups = lookups
         self._open: dict[int, int] = {}
-        self._there: set[int] = set()
+        self._there = InodeSet()
         """Inodes that the page cache should hold: pushed or read, and neither read again nor forgotten since."""
         self._windows: dict[int, tuple[int, int]] = {}
         """By view: where the next window should begin, and how long the last one was."""
@@ -137,6 +138,19 @@ class Prefetch:
                 # whatever is wrong will be told to the one who reads it
                 log.exception("nothing was pushed for %d", ino)
         self.holding(ino)
+
+    def opened(self, ino: int) -> None:
+        """Record that ``ino`` was opened to be read and nothing came of it: so may others open it."""
+        space = inodes.split(ino)[0]
+        # events are pushed when they are opened; of places some are followed, or say something else each time
+        if ino in self._there if space == Space.EVENT else space > Space.EVENT:
+            self._tree.opens.note(ino)
+
+    def adopt(self, handle: int) -> int:
+        """Return the inode of an open file that Python was not asked about: from now on it is."""
+        ino = self._tree.opens.adopt(handle)
+        self.holding(ino)
+        return ino
 
     def holding(self, ino: int) -> None:
         """Record that ``ino`` is about to be opened for writing: nothing may be pushed for it."""
@@ -154,15 +168,20 @@ class Prefetch:
         if offset == 0:
             if ino in self._there:
                 # it was there and was dropped; so, most likely, were its neighbours
-                self._there.difference_update(range(ino + 1, ino + _LARGEST_WINDOW))
+                for after in range(ino + 1, ino + _LARGEST_WINDOW):
+                    if after in self._there:
+                        self._there.discard(after)
+                        self._tree.opens.drop(after)
             self._there.add(ino)
 
     def forget(self, ino: int) -> None:
         self._there.discard(ino)
+        self._tree.opens.drop(ino)
 
     def forget_all(self) -> None:
         """Record that nothing in the page cache is valid."""
         self._there.clear()
+        self._tree.opens.clear()
 
     def _push(self, ino: int) -> None:
         _space, view_id, number = inodes.split(ino)
@@ -174,12 +193,14 @@ class Prefetch:
         first = ino - number
         served = self._tree.served
         known = self._tree.known
+        opens = self._tree.opens
         for row in view.rows[number - 1 : number - 1 + length * _GAP]:
             candidate = first + row.number
             if candidate in served or candidate in known:
                 # the text written there differs from the drawn one
                 continue
-            if candidate in self._lookups and candidate not in self._open and candidate not in self._there:
+            is_open = candidate in self._open or opens.is_open(candidate)
+            if candidate in self._lookups and not is_open and candidate not in self._there:
                 if 0 < row.file_size <= _FILE_BYTES:
                     rows.append(row)
                     size += row.file_size
@@ -202,6 +223,8 @@ class Prefetch:
                 return
             else:
                 self._there.add(candidate)
+                if self._tree.bound(candidate) is None and candidate not in self._tree.unsettled:
+                    opens.note(candidate)
 
 
 # -- taking back what changed ------------------------------------------------------------------------------------------
@@ -364,7 +387,7 @@ class Invalidations:
     def _take_everything(self) -> list[Stale]:
         """Forget all contents, since any may have changed; return all that the kernel knows and is not being saved."""
         self._forget_all()
-        return [Stale(ino, content=True) for ino in self._lookups.counts if ino not in self._tree.served]
+        return [Stale(ino, content=True) for ino in self._lookups if ino not in self._tree.served]
 
     def _take_shown(self, contexts: Sequence[int]) -> tuple[list[ShownConversation], list[Stale]]:
         tree = self._tree

@@ -14,7 +14,7 @@ import msgspec
 import pyfuse3
 import trio
 
-from fusefs import polling
+from fusefs import opens, polling
 from fusefs.editing.desk import recover
 from fusefs.handler import WAITING_AT_MOST
 from fusefs.kernel import Invalidations, invalidate
@@ -63,12 +63,17 @@ def run(
     target = _checked(store.root, mountpoint)
     _raise_limit()
     try:
-        operations = Operations(Tree(store), invalidate)
+        tree = Tree(store)
+        settings = store.settings
+        answered = opens.answered() if settings.opens_in_c and settings.poll_microseconds else None
+        if answered is not None:
+            tree.opens = answered
+        operations = Operations(tree, invalidate)
         if not store.files.read_only:
             recover(operations.desk)
     except OSError as error:
         raise cannot_open(store.root, error) from error
-    polling.install(store.settings.poll_microseconds)
+    polling.install(settings.poll_microseconds, answered)
     options = _OPTIONS | ({"allow_other"} if allow_other else set()) | ({"ro"} if store.files.read_only else set())
     noted = nullcontext() if store.files.read_only else _noted(store, target)
     with _mounted(operations, target, store.root, options), noted:

@@ -25,12 +25,16 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 class Mount(Struct, frozen=True):
-    """One line of the mount table. ``device`` is the number that names a FUSE connection in sysfs (minor)."""
+    """One line of the mount table. ``device`` is the number that names a FUSE connection in sysfs (minor).
+
+    ``root`` is the directory of the file system that is mounted, absolute within that: not ``/`` for a bind.
+    """
 
     path: Path
     fstype: str
     source: str
     device: int
+    root: Path = Path("/")
 
 
 def mounts(table: Path = Path("/proc/self/mountinfo")) -> Iterator[Mount]:
@@ -38,7 +42,8 @@ def mounts(table: Path = Path("/proc/self/mountinfo")) -> Iterator[Mount]:
     for line in os.fsdecode(table.read_bytes()).splitlines():
         left, _, right = line.partition(" - ")
         fields, kind = left.split(" "), right.split(" ")
-        yield Mount(Path(_unescape(fields[4])), kind[0], _unescape(kind[1]), int(fields[2].partition(":")[2]))
+        device = int(fields[2].partition(":")[2])
+        yield Mount(Path(_unescape(fields[4])), kind[0], _unescape(kind[1]), device, Path(_unescape(fields[3])))
 
 
 def mount_at(path: Path) -> Mount | None:

@@ -12,15 +12,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, count
 
 import pyfuse3
+import trio
 from msgspec import Struct
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestContext, SetattrFields, StatvfsData
 
+from fusefs import inodes
 from fusefs.editing.desk import Desk
 from fusefs.editing.gestures import Gestures
 from fusefs.editing.inode import LARGEST_SCRATCH, Handle, OrphanFile, Role
+from fusefs.editing.new_events import NewEvent
 from fusefs.editing.scratch import ScratchFile, ScratchLink, ScratchNode
-from fusefs.handler import handler
-from fusefs.inodes import FIRST_DERIVED, MAX_NUMBER, Place
+from fusefs.handler import handler, question
+from fusefs.inodes import FIRST_DERIVED, MAX_NUMBER, Place, Space
 from fusefs.kernel import Prefetch
 from fusefs.tree.changes import Stale
 from fusefs.tree.conversation import LABEL_ATTRIBUTE, ConversationDirectory
@@ -29,8 +32,9 @@ from fusefs.tree.native.files import SessionFile, SidecarFile
 from fusefs.tree.node import Attributes, Directory, DirEntry, File, Link, Node, OpenContent
 from fusefs.tree.outputs import OutputFile
 from fusefs.tree.router import Router
+from fusefs.tree.snapshots import SnapshotFile
 from fusefs.tree.tree import Tree
-from fusefs.tree.view_node import ViewNode
+from fusefs.tree.view_node import ViewDirectory, ViewNode
 from fusefs.tree.waiting import Later
 from store.errors import DamageError, Missing
 from store.filenames import NAME_MAX
@@ -38,12 +42,17 @@ from store.filenames import NAME_MAX
 log = logging.getLogger(__name__)
 
 _BLOCK = 4096
+_FORGOTTEN_AT_ONCE = 512
+"""The inodes that are forgotten while other requests wait."""
 PREFIX = b"user.convfs."
 _ACL = b"system.posix_acl_"
 _LABEL = PREFIX + LABEL_ATTRIBUTE.encode()
 """Leads the names of extended attributes that give a conversation a label."""
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
+
+_OF_RECORDS = frozenset((int(Place.EVENTS_JSON), int(Place.TRANSCRIPT)))
+"""The files that show all records of a conversation."""
 
 _DIRECT = frozenset((int(Place.CHANGES), int(Place.CONTEXT), int(Place.FAMILY), int(Place.PAGE)))
 
@@ -104,11 +113,15 @@ class Operations(pyfuse3.Operations):
 
     # -- names and attributes --------------------------------------------------------------------------------------
 
-    @handler
-    def lookup(self, parent_inode: int, name: bytes, _ctx: RequestContext) -> EntryAttributes:
-        node = self.gestures.find(self._directory(parent_inode, name), name)
-        if node is None:
+    @question
+    def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
+        directory = self._directory(parent_inode, name)
+        node = self.gestures.find(directory, name)
+        if node is None or (self.desk.copies.busy and self.desk.copies.hides(ctx.pid, directory, name, node)):
             raise FUSEError(errno.ENOENT)
+        if isinstance(node, EventFile) and node.view_id in self.tree.overlays and name != node.name.encode():
+            self.desk.programs.asks(ctx)
+            node = self.gestures.write_another(node, name) or node
         return self._named(node, name)
 
     def _named(self, node: Node, name: bytes) -> EntryAttributes:
@@ -116,6 +129,9 @@ class Operations(pyfuse3.Operations):
         entry = self._made(node)
         if isinstance(node, EventFile | GrowingFile | OutputFile) and name != node.name.encode():
             # changes by one name of a file are not seen by the others
+            entry.entry_timeout = 0
+        if self.desk.inodes.candidate(node.ino, NewEvent) is not None:
+            # who looks at it is asked for
             entry.entry_timeout = 0
         return entry
 
@@ -128,14 +144,22 @@ class Operations(pyfuse3.Operations):
             raise FUSEError(errno.ENOTDIR)
         return directory
 
+    async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
+        # the kernel sends tens of thousands at once; whatever it asks for in between adds to the counts
+        for start in range(0, len(inode_list), _FORGOTTEN_AT_ONCE):
+            if start:
+                with trio.CancelScope(shield=True):
+                    await trio.lowlevel.checkpoint()
+            await self._forget(inode_list[start : start + _FORGOTTEN_AT_ONCE])
+
     @handler
-    def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
+    def _forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
         for ino in self.lookups.forget(inode_list):
             self.prefetch.forget(ino)
             self.desk.forget(ino)
             self.tree.forget(ino)
 
-    @handler
+    @question
     def getattr(self, inode: int, _ctx: RequestContext) -> EntryAttributes:
         return self._entry(self.router.node(inode).attributes())
 
@@ -150,9 +174,11 @@ class Operations(pyfuse3.Operations):
 
     # -- directories -----------------------------------------------------------------------------------------------
 
-    @handler
-    def opendir(self, inode: int, _ctx: RequestContext) -> int:
+    @question
+    def opendir(self, inode: int, ctx: RequestContext) -> int:
         node = self.router.node(inode)
+        if isinstance(node, ViewDirectory):
+            self.desk.copies.lists(ctx.pid, node)
         if not isinstance(node, Directory):
             raise FUSEError(errno.ENOTDIR)
         listed = node.opened()
@@ -160,7 +186,7 @@ class Operations(pyfuse3.Operations):
         self._directories[handle] = OpenDirectory(listed)
         return handle
 
-    @handler
+    @question
     def readdir(self, fh: int, start_id: int, token: ReaddirToken) -> None:
         opened = self._directories[fh]
         if start_id != opened.position:
@@ -187,21 +213,20 @@ class Operations(pyfuse3.Operations):
     def _reply(self, opened: OpenDirectory, token: ReaddirToken, entries: Iterable[DirEntry]) -> None:
         """Put entries into a reply until it is full."""
         reply = pyfuse3.readdir_reply
-        counts = self.lookups.counts
+        count = self.lookups.add
         scratch = self._scratch
         reached = opened.position
         try:
             for entry in entries:
-                position, name, attributes = entry
+                position, attributes = entry.position, entry.attributes
                 _fill(scratch, attributes)
-                if not reply(token, name, scratch, position):
+                if not reply(token, entry.name, scratch, position):
                     opened.waiting = entry
                     return
                 reached = position
                 # the kernel takes no reference for these two
                 if position > 2:
-                    ino = attributes.ino
-                    counts[ino] = counts.get(ino, 0) + 1
+                    count(attributes.ino)
         finally:
             opened.position = reached
 
@@ -249,14 +274,18 @@ class Operations(pyfuse3.Operations):
             answer.keep_cache = False
         self.prefetch.opening(inode)
         self._files[handle] = OpenFile(inode, content)
+        if answer.keep_cache and content is None:
+            self.prefetch.opened(inode)
         return answer
 
-    @handler
+    @question
     def read(self, fh: int, off: int, size: int) -> bytes:
         writing = self._handles.get(fh)
         if writing is not None:
             return writing.role.read(off, size)
-        opened = self._files[fh]
+        opened = self._files.get(fh)
+        if opened is None:
+            opened = self._files[fh] = OpenFile(self.prefetch.adopt(fh), None)
         self.prefetch.missed(opened.ino, off)
         if opened.content is None:
             opened.content = self._file(opened.ino).open()
@@ -288,7 +317,7 @@ class Operations(pyfuse3.Operations):
         answer.f_namemax = NAME_MAX
         return answer
 
-    @handler
+    @question
     def getxattr(self, inode: int, name: bytes, _ctx: RequestContext) -> bytes:
         # asked before every write, of whatever is written to
         if isinstance(node := self.tree.bound(inode), ScratchNode):
@@ -301,7 +330,7 @@ class Operations(pyfuse3.Operations):
             raise FUSEError(errno.EOPNOTSUPP)
         raise FUSEError(pyfuse3.ENOATTR)
 
-    @handler
+    @question
     def listxattr(self, inode: int, _ctx: RequestContext) -> Sequence[bytes]:
         node = self.router.node(inode)
         if isinstance(node, ScratchNode):
@@ -318,14 +347,20 @@ class Operations(pyfuse3.Operations):
     # -- writing ---------------------------------------------------------------------------------------------------
 
     @handler
-    def open(self, inode: int, flags: int, _ctx: RequestContext) -> FileInfo:
+    def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
+        self.desk.programs.asks(ctx)
         if not flags & _WRITING:
+            own = self.tree.own.get(inode, inode)
+            if own & MAX_NUMBER in _OF_RECORDS and inodes.split(own)[0] == Space.PLACE:
+                self.desk.records.opened(own)
             return self._open_to_read(inode)
         return self._opened(inode, self._open_to_write(self.router.node(inode), flags))
 
     def _open_to_write(self, node: Node, flags: int) -> Role:
         target = self.desk.targets.of(node)
         if target is not None:
+            if isinstance(node, EventFile):
+                self.desk.typed_names.opening(node, flags)
             return self.desk.saves.open(node.ino, target, anew=bool(flags & os.O_TRUNC))
         if isinstance(node, SidecarFile):
             node = self.desk.native.copy_up(node, empty=bool(flags & os.O_TRUNC))
@@ -352,8 +387,9 @@ class Operations(pyfuse3.Operations):
 
     @handler
     def create(
-        self, parent_inode: int, name: bytes, mode: int, flags: int, _ctx: RequestContext
+        self, parent_inode: int, name: bytes, mode: int, flags: int, ctx: RequestContext
     ) -> tuple[FileInfo, EntryAttributes]:
+        self.desk.programs.asks(ctx)
         directory = self._directory(parent_inode, name)
         node, role = self.gestures.create(directory, name, mode, flags)
         return self._opened(node.ino, role), self._named(node, name)
@@ -393,8 +429,9 @@ class Operations(pyfuse3.Operations):
 
     @handler
     def setattr(
-        self, inode: int, attr: EntryAttributes, fields: SetattrFields, fh: int | None, _ctx: RequestContext
+        self, inode: int, attr: EntryAttributes, fields: SetattrFields, fh: int | None, ctx: RequestContext
     ) -> EntryAttributes:
+        self.desk.programs.asks(ctx)
         node = self.router.node(inode)
         if isinstance(node, SidecarFile):
             node = self.desk.native.copy_up(node)
@@ -452,6 +489,11 @@ class Operations(pyfuse3.Operations):
         """
         if isinstance(node, ViewNode) and not self.desk.targets.is_head(node.view_id):
             return False
+        if self.desk.copies.writes(self.desk.programs.thread, node):
+            return True
+        if isinstance(node, SnapshotFile):
+            # its mode is that of the file that it was
+            return False
         return node.made if isinstance(node, Link) else bool(node.attributes().mode & stat.S_IWUSR)
 
     @handler
@@ -495,11 +537,13 @@ class Operations(pyfuse3.Operations):
         return self._made(self.gestures.mknod(self._directory(parent_inode, name), name, mode))
 
     @handler
-    def mkdir(self, parent_inode: int, name: bytes, mode: int, _ctx: RequestContext) -> EntryAttributes:
+    def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
+        self.desk.programs.asks(ctx)
         return self._made(self.gestures.mkdir(self._directory(parent_inode, name), name, mode))
 
     @handler
-    def symlink(self, parent_inode: int, name: bytes, target: bytes, _ctx: RequestContext) -> EntryAttributes:
+    def symlink(self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
+        self.desk.programs.asks(ctx)
         return self._made(self.gestures.symlink(self._directory(parent_inode, name), name, target))
 
     @handler
@@ -508,7 +552,8 @@ class Operations(pyfuse3.Operations):
         return self._made(self.gestures.link(self.router.node(inode), directory, new_name))
 
     @handler
-    def unlink(self, parent_inode: int, name: bytes, _ctx: RequestContext) -> None:
+    def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
+        self.desk.programs.asks(ctx)
         self.gestures.unlink(self._directory(parent_inode, name), name)
 
     @handler
@@ -523,8 +568,9 @@ class Operations(pyfuse3.Operations):
         parent_inode_new: int,
         name_new: bytes,
         flags: int,
-        _ctx: RequestContext,
+        ctx: RequestContext,
     ) -> None:
+        self.desk.programs.asks(ctx)
         old, new = self._directory(parent_inode_old, name_old), self._directory(parent_inode_new, name_new)
         self.gestures.rename(old, name_old, new, name_new, flags)
 
@@ -565,14 +611,14 @@ def _set_status(node: ScratchNode, attr: EntryAttributes, fields: SetattrFields)
 
 
 def _fill(entry: EntryAttributes, attributes: Attributes) -> None:
-    ino, mode, size, time_ms, links, timeout, status, time_ns = attributes
-    entry.st_ino = ino
-    entry.st_mode = mode
+    size, status = attributes.size, attributes.status
+    entry.st_ino = attributes.ino
+    entry.st_mode = attributes.mode
     entry.st_size = size
     entry.st_blocks = (size + 511) >> 9
-    entry.st_nlink = links
-    entry.entry_timeout = entry.attr_timeout = timeout
-    nanoseconds = time_ns or time_ms * 1_000_000
+    entry.st_nlink = attributes.links
+    entry.entry_timeout = entry.attr_timeout = attributes.timeout
+    nanoseconds = attributes.time_ns or attributes.time_ms * 1_000_000
     entry.st_mtime_ns = nanoseconds
     entry.st_ctime_ns = nanoseconds
     entry.st_atime_ns = nanoseconds

@@ -12,7 +12,6 @@ A setting is a field of a msgspec Struct, and what it takes is said by its type:
 
 import math
 import reprlib
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType, UnionType
@@ -114,7 +113,7 @@ _MIB = 1 << 20
 class Deduplication(Struct, frozen=True):
     """``[conversation.deduplication]``: what is not sent to a model a second time.
 
-    ``enabled``: whether anything is left out. ``min_bytes``: content below this size is always sent.
+    ``enabled``: whether anything is left out. ``min_bytes``: content of at most this size is always sent.
     ``lookback_turns``: content that was sent this many exchanges ago, or fewer, is not sent again.
     """
 
@@ -197,22 +196,30 @@ class Settings(Struct, frozen=True):
 
     ``inline_limit_bytes``: a string of a payload that is this long or longer is stored as a blob of its own (0: every
     string); holds for new writes only. ``content_cache_bytes``: how much decompressed content is remembered.
-    ``row_cache_bytes``: how much is remembered of what the index says of events. ``poll_microseconds``: how long the
-    mount looks for a next request before it sleeps (0: not at all); costs a little processor time, saves waking up.
-    ``edits``: what an edit of records in their places appends: them and all after them (``branch``), or a patch
-    (``overlay``). ``canonical_json``: payloads in JSON that are appended are stored in their canonical form, not as
-    they were spelled; what is imported stays as it is. ``list_all``: listings show warm-ups of tools, and sessions
-    in which nobody speaks, among the conversations. ``projects``: the sessions of a project, by name: their
-    directories or some above them (``*`` as in a shell), their remotes, or the projects that they would be of.
-    ``conversation``, ``tools`` (by a tool's name), ``retention``, ``sealing``, ``gc``, ``sessions`` and ``prices`` (by
-    a model's) are sections.
+    ``row_cache_bytes``: how much is remembered of what the index says of events. ``text_cache_share``: how much of
+    what was drawn is kept, as a share of what the packs take (64 MiB at least; 0: nothing). ``poll_microseconds``: how
+    long the mount looks for a next request before it sleeps (0: not at all); costs a little processor time, saves
+    waking up. ``opens_in_c``: opens of what the kernel has in its page cache are answered by the extension for that,
+    if it was built and the mount polls. ``edits``: what an edit of records in their places appends: them and all
+    after them, unless these are very many (``branch``), or a patch (``overlay``). ``version_seconds``: saves of one
+    program that follow each other within so many seconds are one version (0: each is one). ``canonical_types``:
+    payloads of these types that are appended are stored in the canonical form of JSON, MessagePack or CBOR, not as
+    they were spelled; what is imported stays as it is. ``canonical_json``: the same for JSON of any type.
+    ``list_all``: listings show warm-ups of tools, and sessions in which nobody speaks, among the conversations.
+    ``projects``: the sessions of a project, by name: their directories or some above them (``*`` as in a shell),
+    their remotes, or the projects that they would be of. ``conversation``, ``tools`` (by a tool's name),
+    ``retention``, ``sealing``, ``gc``, ``sessions`` and ``prices`` (by a model's) are sections.
     """
 
     inline_limit_bytes: int = 1024
-    content_cache_bytes: int = 64 * _MIB
-    row_cache_bytes: int = 128 * _MIB
+    content_cache_bytes: int = 24 * _MIB
+    row_cache_bytes: int = 24 * _MIB
+    text_cache_share: float = 1.0
     poll_microseconds: int = 50
+    opens_in_c: bool = True
     edits: Literal["branch", "overlay"] = "branch"
+    version_seconds: float = 5.0
+    canonical_types: tuple[str, ...] = ()
     canonical_json: bool = False
     list_all: bool = False
     projects: dict[str, tuple[str, ...]] = {}
@@ -243,6 +250,9 @@ def load(root: Path) -> tuple[Settings, list[str]]:
 
 def parse(text: str, origin: str) -> tuple[Settings, list[str]]:
     """Read settings from the text of a ``convfs.toml``; as :func:`load`, naming ``origin`` in what it says."""
+    # imported here: most stores have no such file, and every command starts with this module
+    import tomllib
+
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

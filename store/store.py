@@ -10,46 +10,85 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
+from store import paths
 from store.artifacts.artifacts import Artifacts
 from store.commit.checkpointer import Checkpointer, Learning
 from store.commit.intake import Intake
 from store.commit.writer import Observers, Writer
 from store.content.resolver import Resolver
 from store.content.shelf import StoredBlobs
-from store.conversations.contexts import Canonical, Contexts, canonical_json
+from store.conversations.canonical import Hooks
+from store.conversations.contexts import Contexts
 from store.conversations.library import Library
 from store.conversations.open_turns import OpenTurns
 from store.conversations.records import ROW_BYTES, Records
 from store.conversations.turns import Contents, Turns
 from store.conversations.viewer import Viewer
-from store.delivery.deliveries import Deliveries
-from store.disk.turn_format import Encoding
 from store.errors import StoreFailed, StoreFull
 from store.events.conversation import Renderer
+from store.formats.registry import learn
 from store.index.catalogue import Catalogue
 from store.index.patches import Patches
 from store.index.views import Views
-from store.insight.insight import Insight
-from store.search.search import Search
 from store.settings import Settings, load
 from store.upkeep.gc import Collector
 from store.upkeep.recovery import cannot_open, earlier, open_files
 from store.upkeep.rewrite import Rewriting
 from store.upkeep.sealer import Sealer
 from store.upkeep.stats import Stats, collect
-from store.worktree.known_files import KnownFiles
+
+if TYPE_CHECKING:
+    from store.addresses import Addresses
+    from store.delivery.deliveries import Deliveries
+    from store.insight.insight import Insight
+    from store.search.search import Search
+    from store.texts import Texts
+    from store.worktree.known_files import KnownFiles
+
+T = TypeVar("T")
+
+
+class _Service(Generic[T]):
+    """A part of a store that is made, and its modules are loaded, when it is first asked for: few commands need one.
+
+    StoreFailed once the store has been closed.
+    """
+
+    def __init__(self, make: Callable[[Store], T]) -> None:
+        self.__doc__ = make.__doc__
+        self._name = make.__name__
+        self._make = make
+
+    def __get__(self, store: Store, _owner: type[Store]) -> T:
+        parts = vars(store)
+        with store.making:
+            if self._name not in parts:
+                if store.closed:
+                    raise StoreFailed("the store has been closed")
+                # from now on the attribute itself is found
+                parts[self._name] = self._make(store)
+            made: T = parts[self._name]
+            return made
 
 
 class Store:
     """An open store: its parts, by name. Made by :meth:`open`; a context manager that closes it."""
 
-    def __init__(self, root: Path, renderer: Renderer | None, *, create: bool, reindex: bool, repair: bool) -> None:
+    def __init__(
+        self, root: Path, renderer: Renderer | None, *, create: bool, reindex: bool, repair: bool, only_read: bool
+    ) -> None:
         self.root = root
+        self.closed = False
+        self.making = threading.RLock()
+        """Held while a service is made."""
         self.settings: Settings
-        self.settings, self.warnings = load(root)
-        self.files = files = open_files(root, create=create, reindex=reindex, repair=repair)
+        self.settings, warnings = load(root)
+        self.warnings = [*warnings, *learn(root / paths.FORMATS)]
+        self.files = files = open_files(
+            root, create=create, reindex=reindex, repair=repair, only_read=only_read
+        )
         """The files on the disk: logs, packs, journal and index."""
         try:
             self.store_id = files.store_id
@@ -96,20 +135,13 @@ class Store:
             """Conversations with their sums."""
 
             # contexts, and the data kept beside them
-            canonical: dict[int, Canonical] = {Encoding.JSON: canonical_json} if self.settings.canonical_json else {}
-            self.contexts = Contexts(writer, self.intake, self.library, flush, canonical)
+            hooks = Hooks(self.settings.canonical_types, all_json=self.settings.canonical_json)
+            self.contexts = Contexts(writer, self.intake, self.library, flush, hooks)
             """Creates contexts, appends to them, patches them, and reads their branches."""
             self.open_turns = OpenTurns(writer, self.intake, self.turns, self.contents, self.contexts)
             """Turns that are written piece by piece."""
             self.artifacts = Artifacts(root, self.library, self.contexts, self.intake)
             """The outputs kept beside conversations."""
-
-            # services
-            self.search = Search(files, self.library)
-            self.insight = Insight(files, self.library, self.settings)
-            self.known_files = KnownFiles(files, self.library)
-            """The files that conversations knew."""
-            self.deliveries = Deliveries(self.library, self.settings)
 
             # upkeep
             self.rewriting = Rewriting(self.intake)
@@ -121,9 +153,7 @@ class Store:
             self.forgetting: list[Callable[[], None]] = [
                 self.blobs.forget,
                 self.turns.patches.forget,
-                self.records.at_hand.clear,
-                self.deliveries.forget,
-                self.known_files.forget,
+                self.records.forget_rows,
             ]
             """The functions to call when contents were changed for good: each clears a cache of contents."""
             self.importing = threading.Lock()
@@ -145,7 +175,6 @@ class Store:
             if isinstance(error, OSError):
                 raise cannot_open(root, error) from error
             raise
-        self._closed = False
         self.checkpointer.start()
 
     @classmethod
@@ -157,31 +186,36 @@ class Store:
         create: bool = True,
         reindex: bool = False,
         repair: bool = False,
+        only_read: bool = False,
     ) -> Store:
         """Open the store in directory ``root``; make one if there is none and ``create``.
 
         ``reindex`` rebuilds the index from the logs; rows that only the old index had are written to the logs again.
         With ``repair`` that is done even if a log is gone.
 
-        If this process may only read the store, it is opened read-only: every change raises StoreFailed.
+        If this process may only read the store, or ``only_read`` is asked for, it is opened read-only: every change
+        raises StoreFailed.
 
         Without a ``renderer`` the store keeps no sizes of rendered events, and the calls that return rows are not
         to be used. Raises StoreBusy while another process has it open, NotFound, FormatTooNew, UsageError, DamageError
         where a log is gone, and
         StoreFailed where the disk does not take what must be written.
         """
-        return cls(root, renderer, create=create, reindex=reindex or repair, repair=repair)
+        return cls(
+            root, renderer, create=create, reindex=reindex or repair, repair=repair, only_read=only_read
+        )
 
     def close(self) -> None:
         """Sync everything and close; a write that failed is raised here again."""
-        if self._closed:
-            return
-        self._closed = True
+        with self.making:
+            if self.closed:
+                return
+            self.closed = True
         clean = False
         try:
-            self.search.close()
-            self.insight.close()
-            self.known_files.close()
+            for name in ("search", "insight", "known_files", "texts"):
+                if name in vars(self):
+                    vars(self)[name].close()
             self.checkpointer.close()
             clean = not self.files.read_only
         finally:
@@ -200,6 +234,58 @@ class Store:
             # an error already on its way says why
             if error is None:
                 raise
+
+    # -- services --------------------------------------------------------------------------------------------------
+
+    @_Service
+    def search(self) -> Search:
+        """Searches all conversations."""
+        from store.search.search import Search
+
+        return Search(self.files, self.library, self.texts)
+
+    @_Service
+    def addresses(self) -> Addresses:
+        """Content by its digest, wherever it is."""
+        from store.addresses import Addresses
+
+        return Addresses(self.contents, self.search.holders)
+
+    @_Service
+    def insight(self) -> Insight:
+        """Counts what answers cost."""
+        from store.insight.insight import Insight
+
+        return Insight(self.files, self.library, self.settings)
+
+    @_Service
+    def known_files(self) -> KnownFiles:
+        """The files that conversations knew."""
+        from store.worktree.known_files import KnownFiles
+
+        made = KnownFiles(self.files, self.library)
+        self.forgetting.append(made.forget)
+        return made
+
+    @_Service
+    def texts(self) -> Texts:
+        """What was drawn of events."""
+        from store.texts import Texts
+
+        made = Texts(self.files, self.library, self.settings)
+        self.forgetting.append(made.forget)
+        return made
+
+    @_Service
+    def deliveries(self) -> Deliveries:
+        """Knows what models were sent already."""
+        from store.delivery.deliveries import Deliveries
+
+        made = Deliveries(self.library, self.settings)
+        self.forgetting.append(made.forget)
+        return made
+
+    # -- its state -------------------------------------------------------------------------------------------------
 
     @property
     def activity(self) -> object:

@@ -39,6 +39,9 @@ def examples(page: Path) -> list[list[Example]]:
         for number, line in enumerate(block[1].splitlines(keepends=True), first):
             if line.startswith("$ "):
                 found.append(Example(number, line[2:].rstrip("\n"), ""))
+            elif line.startswith("> ") and not found[-1].output:
+                # as a shell asks for more of a command
+                found[-1] = found[-1]._replace(command=found[-1].command + "\n" + line[2:].rstrip("\n"))
             else:
                 found[-1] = found[-1]._replace(output=found[-1].output + line)
         blocks.append(found)
@@ -85,7 +88,7 @@ def test_every_example_gives_what_the_page_shows(home: Path, page: Path, least: 
     seen = 0
     for block in examples(page):
         for example in block:
-            shown = run(home, f"cd {directory} && {example.command} && pwd")
+            shown = run(home, f"set -e; cd {directory}; {example.command}\npwd")
             output, _, where = shown.removesuffix("\n").rpartition("\n")
             directory = Path(where)
             assert (output + "\n" if output else "") == example.output, f"{page.name}:{example.line}: {example.command}"
@@ -154,7 +157,14 @@ def test_the_table_of_commands_names_them_all() -> None:
     assert [name for name in COMMANDS if f"`convfs {name}" not in text] == []
 
 
-PAGES = [README, MANUAL, ROOT / "fusefs/LAYOUT.md", ROOT / "store/FORMAT.md", ROOT / "store/PROTOCOL.md"]
+PAGES = [
+    README,
+    MANUAL,
+    ROOT / "fusefs/LAYOUT.md",
+    ROOT / "store/FORMAT.md",
+    ROOT / "store/FORMATS.md",
+    ROOT / "store/PROTOCOL.md",
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -1,22 +1,25 @@
-"""The way of a command to the store: through the process that holds it, or by opening it here."""
+"""The way of a command to the store: through the process that holds it, or by opening it here.
+
+A command that is answered by a glance, or by a daemon, loads little: what opens a store is imported where it is opened.
+"""
+
+from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
-
-import platformdirs
+from typing import TYPE_CHECKING, Protocol
 
 from fusefs.cli.output import echo
-from fusefs.text.render import FileRenderer
 from store.errors import NotFound, StoreBusy
 from store.paths import LOCK, TURNS
-from store.service import address
-from store.service.call import Emit, Holder, Invocation, Item, T
-from store.service.client import Client, ServiceGone
-from store.store import Store
-from store.upkeep.log_check import noted_damage
+
+if TYPE_CHECKING:
+    from store.conversations.listing import Listing
+    from store.service.call import Emit, Invocation, Item, T
+    from store.service.client import Client
+    from store.store import Store
 
 _PATIENCE_SECONDS = 10.0
 _RETRY_SECONDS = 0.05
@@ -31,11 +34,21 @@ class Backend(Protocol):
 
 def store_root(chosen: Path | None) -> Path:
     """Return the directory of the store: the chosen one, or the default in this user's data."""
-    return chosen or platformdirs.user_data_path("convfs", appauthor=False)
+    if chosen:
+        return chosen
+    import platformdirs
+
+    return platformdirs.user_data_path("convfs", appauthor=False)
 
 
 def running(root: Path) -> Client | None:
     """Return a connection to the daemon that holds the store at ``root``, None if no daemon does."""
+    from store.service.address import sockets
+
+    if not any(path.exists() for path in sockets(root)):
+        return None
+    from store.service.client import Client, ServiceGone
+
     try:
         return Client.of(root)
     except ServiceGone:
@@ -55,6 +68,10 @@ def require(root: Path) -> None:
 
 def open_store(root: Path, *, create: bool = False) -> Store:
     """Open the store at ``root`` in this process. Raises NotFound if there is none and ``create`` is not set."""
+    from fusefs.text.render import FileRenderer
+    from store.service import address
+    from store.store import Store
+
     if not create:
         require(root)
     store = Store.open(root, renderer=FileRenderer(), create=create)
@@ -74,6 +91,8 @@ def daemon_or_store(root: Path, *, create: bool = False) -> Client | Store:
     until = time.monotonic() + _PATIENCE_SECONDS
     while True:
         if client := running(root):
+            from store.upkeep.log_check import noted_damage
+
             for line in noted_damage(root):
                 echo(f"convfs: {line}", err=True)
             return client
@@ -87,6 +106,8 @@ def daemon_or_store(root: Path, *, create: bool = False) -> Client | Store:
 
 
 def _holder(root: Path) -> str:
+    from store.service import address
+
     process = address.noted_process(root)
     try:
         words = Path(f"/proc/{process}/cmdline").read_text(errors="replace").split("\0")
@@ -98,5 +119,27 @@ def _holder(root: Path) -> str:
 @contextmanager
 def reach(root: Path, *, create: bool = False) -> Iterator[Backend]:
     """Reach the store at ``root``, wherever it is held; raises as :func:`daemon_or_store`."""
+    from store.service.call import Holder
+    from store.store import Store
+
     with daemon_or_store(root, create=create) as found:
-        yield found if isinstance(found, Client) else Holder(found)
+        yield Holder(found) if isinstance(found, Store) else found
+
+
+@contextmanager
+def glanced(root: Path) -> Iterator[Listing | None]:
+    """Yield the conversations of the store at ``root`` if nobody holds it, and nothing of it must be opened for that.
+
+    None otherwise: :func:`reach` it. Raises NotFound if there is none, and UsageError for settings that are none.
+    """
+    from fusefs.text import RENDERER_VERSION
+    from store.settings import load
+    from store.upkeep.glance import glance
+
+    require(root)
+    settings, warnings = load(root)
+    with glance(root, settings, RENDERER_VERSION) as listing:
+        if listing is not None:
+            for line in warnings:
+                echo(f"convfs: {line}", err=True)
+        yield listing

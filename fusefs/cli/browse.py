@@ -14,7 +14,7 @@ import click
 from fusefs.cli.source import PROMPT, Source, clipped, row_of
 
 if TYPE_CHECKING:
-    from store.service.operations import ConversationLine
+    from store.conversations.lines import ConversationLine
 
 
 @click.command(short_help="Look through everything on the terminal.")

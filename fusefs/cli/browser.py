@@ -23,7 +23,7 @@ from fusefs.cli.main import COMMANDS, explain
 from fusefs.cli.panes import Listing, Preview, Row
 from fusefs.cli.source import LISTED, PROMPT, Source, row_of
 from store import visible
-from store.service.operations import ConversationLine
+from store.conversations.lines import ConversationLine
 
 if TYPE_CHECKING:
     from fusefs.daemon.operations import HitLine

@@ -23,7 +23,7 @@ def gc(store: Path | None, dry_run: bool, as_json: bool) -> None:
     """Remove unreachable data from the files of the store: pruned data, and data that was brought in but never used.
 
     Everything that a conversation, an earlier version, a fork or the trash leads to stays. A daemon does the same once
-    a day by itself ([gc] in convfs.toml).
+    a day by itself, and after something was deleted for good ([gc] in convfs.toml).
     """
     from fusefs.cli.backend import reach, store_root
     from store.service import upkeep

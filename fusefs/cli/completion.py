@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from store.conversations.lines import ConversationLine
+    from store.index.catalogue import ContextEntry
 
 _SHELLS = ("bash", "zsh", "fish")
 _VARIABLE = "_CONVFS_COMPLETE"
@@ -32,22 +37,27 @@ def completion(shell: str) -> None:
 
 def complete_conversation(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names that ``incomplete`` may become, with and without project; none if the store does not answer."""
-    from fusefs.cli.backend import exists, reach, store_root
+    from fusefs.cli.backend import exists, glanced, reach, store_root
     from store.errors import ConvfsError
-    from store.service.operations import ConversationLine, list_conversations
 
     chosen = ctx.find_root().params.get("store")
     root = store_root(chosen if isinstance(chosen, Path) else None)
     if not exists(root):
         return []
-    lines: list[ConversationLine] = []
     project, slash, _name = incomplete.partition("/")
+    found: list[ConversationLine | ContextEntry] = []
     try:
-        with reach(root) as backend:
-            backend.call(list_conversations(project if slash else ""), lines.extend)
+        with glanced(root) as listing:
+            if listing is not None:
+                found.extend(listing.catalogue.page(project if slash else None))
+        if listing is None:
+            from store.service.operations import list_conversations
+
+            with reach(root) as backend:
+                backend.call(list_conversations(project if slash else ""), found.extend)
     except (ConvfsError, OSError):
         return []
-    names = [f"{one.project}/{one.name}" for one in lines]
+    names = [f"{one.project}/{one.name}" for one in found]
     if not slash:
-        names += [one.name for one in lines]
+        names += [one.name for one in found]
     return [name for name in names if name.startswith(incomplete)]

@@ -9,9 +9,10 @@ from pathlib import Path
 from fusefs.cli.backend import Backend, reach, store_root
 from fusefs.cli.mounts import convfs_above, root_of
 from fusefs.mount_table import Mount
+from store.conversations.lines import ConversationLine
 from store.disk.identity import directory_key
 from store.errors import NotFound, UsageError
-from store.service.operations import ConversationLine, find_conversation
+from store.service.operations import find_conversation
 
 _VERSION = re.compile(r"(?:^|/)\.versions/0*([1-9][0-9]{0,17})-")
 _PATHS = ("/", "./", "../", "~")

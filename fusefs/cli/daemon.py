@@ -5,11 +5,13 @@ The command returns when the daemon is ready, or with the reason why it is not.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
+import sqlite3
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -26,8 +28,28 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-SWITCH_SECONDS = 0.0003
+_SWITCH_SECONDS = 0.0003
 """The time for which one thread of a daemon may keep the others from running Python: it delays answers."""
+_MALLOC = {-8: 1, -3: 1 << 20, -1: 1 << 20}
+"""Parameters of ``mallopt``: one arena (M_ARENA_MAX), so that what one thread frees serves the others; and 1 MiB from
+which on something is mapped by itself (M_MMAP_THRESHOLD), or given back at the end of the heap (M_TRIM_THRESHOLD)."""
+_SQLITE_BYTES = 8 << 20
+"""The memory of SQLite in this process from which on its caches take no more: there is one a database and thread."""
+
+
+def prepare() -> None:
+    """Set up this process as a daemon: it answers soon, and keeps no more memory than it uses.
+
+    Called before it starts threads, each of which would have an arena of its own.
+    """
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    # the C library of GNU has it
+    if (set_parameter := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
+        for parameter, value in _MALLOC.items():
+            set_parameter(parameter, value)
+    with closing(sqlite3.connect(":memory:")) as database:
+        # it holds for the process
+        database.execute(f"PRAGMA soft_heap_limit = {_SQLITE_BYTES}").fetchone()
 
 
 def tcp_options(command: Command) -> Command:

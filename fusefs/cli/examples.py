@@ -93,6 +93,10 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
         ("A part of it, for others to read.", "convfs share 'login bug@7-9' -o ~/login.md"),
         ("What would be taken out?", "convfs share 'login bug' -o ~/login.html --dry-run"),
     ],
+    "formats": [
+        ("Which tools are read?", "convfs formats"),
+        ("What is in this file?", "convfs formats check ~/.claude/projects/*/*.jsonl | head -n 3"),
+    ],
     "resume": [
         (
             "Go on from there in Claude Code; how would I do that?",
@@ -118,7 +122,10 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
     ],
     "gc": [("How much space could be freed?", "convfs gc --dry-run"), ("Free it.", "convfs gc")],
     "seal": [("Make the store smaller.", "convfs seal")],
-    "fsck": [("Is everything in order?", "convfs fsck")],
+    "fsck": [
+        ("Is everything in order?", "convfs fsck"),
+        ("Repair it, with what a tool still has.", "convfs fsck --repair --from ~/.claude/projects"),
+    ],
     "reindex": [("Build the index anew.", "convfs reindex")],
 }
 

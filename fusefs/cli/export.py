@@ -2,11 +2,17 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from fusefs.cli.completion import complete_conversation
 from fusefs.cli.output import echo, name_column, progress, write_json
+
+if TYPE_CHECKING:
+    from fusefs.cli.backend import Backend
+    from store.conversations.lines import ConversationLine
+    from store.exporting.dialogue import Loss
 
 FORMATS = (
     "native",
@@ -24,6 +30,7 @@ FORMATS = (
     "gemini-cli",
     "opencode",
     "aider",
+    "messages-jsonl",
 )
 """The formats of ``store.exporting.export``; repeated here so that help need not import it."""
 
@@ -51,28 +58,26 @@ def export(store: Path | None, conversations: tuple[str, ...], format_name: str,
     """Write conversations as files, and print their paths.
 
     In the native format, an imported conversation that nobody edited comes back as the same bytes. Content that another
-    format cannot express is listed on standard error, one line each. Nothing is overwritten: a file whose name is taken
-    goes to PROJECT/NAME/ in the directory. CONV is PROJECT/NAME, an id, or a path in the mount.
+    format cannot express is listed on standard error, one line each. Files that an earlier export wrote are brought up
+    to date; where anything else has the name of one, all goes to PROJECT/NAME/ in the directory. CONV is PROJECT/NAME,
+    an id, or a path in the mount.
     """
     from fusefs.cli.conversations import located
-    from store.exporting.dialogue import Loss
     from store.exporting.event_json import encoded
-    from store.service import operations
+    from store.service import transfers
 
     directory = os.fsencode(os.path.abspath(output))
     done: list[dict[str, object]] = []
     for name in conversations:
         with located(store, name) as (backend, conversation):
-            lost: list[Loss] = []
-            if format_name == "native":
-                files = backend.call(operations.export_sessions(conversation.id, directory))
-            else:
-                asked = operations.export_as(conversation.id, directory, format_name)
+            found = _into_native(backend, conversation, Path(os.fsdecode(directory)), format_name)
+            if found is None:
+                asked = transfers.export_as(conversation.id, directory, format_name)
                 label = name_column(conversation.name)
                 with progress(label, "Spinner Text FileSize", lambda told: {"completed": told.bytes}) as show:
                     exported = backend.call(asked, show)
-                files, lost = exported.files, exported.lost
-        paths = [os.fsdecode(path) for path in files]
+                found = [os.fsdecode(path) for path in exported.files], exported.lost
+        paths, lost = found
         who = f"{conversation.project}/{conversation.name}"
         for loss in lost:
             echo(f"{who}: not in {format_name}: {loss.line()}", err=True)
@@ -83,3 +88,26 @@ def export(store: Path | None, conversations: tuple[str, ...], format_name: str,
                 echo(path)
     if as_json:
         write_json(encoded(done) + "\n")
+
+
+def _into_native(
+    backend: "Backend", conversation: "ConversationLine", directory: Path, format_name: str
+) -> "tuple[list[str], list[Loss]] | None":
+    """Export into a directory whose sessions are in a mount; None if none of the files goes into one."""
+    import tempfile
+
+    from fusefs.cli.into_mount import is_native, leads_into_native, put
+    from store.service import transfers
+
+    home = Path(os.path.realpath(directory))
+    if not leads_into_native(home):
+        return None
+    with tempfile.TemporaryDirectory(prefix="convfs-export-") as folder:
+        asked = transfers.stage_export(conversation.id, os.fsencode(folder), os.fsencode(home), format_name)
+        staged = backend.call(asked)
+        files = {Path(os.fsdecode(file.path)): file.before for file in staged.files}
+        if not any(is_native(home / name) for name in files):
+            return None
+        put(Path(folder), home, files)
+        backend.call(transfers.note_staged(conversation.id, os.fsencode(home), format_name, staged.files))
+    return [os.fspath(directory / name) for name in files], staged.lost

@@ -28,24 +28,36 @@ DEMO = Path(__file__).parent / "demo"
 @click.command("import", short_help="Import sessions of AI tools.")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--format", "format_name", metavar="FORMAT", default="", help="Read every PATH as this tool's.")
+@click.option("--as-text", is_flag=True, help="Read every PATH as a log in plain text.")
 @click.option("--dry-run", is_flag=True, help="Show what would be imported, and import nothing.")
 @click.option("--pruned", is_flag=True, help="Also import sessions that were pruned.")
 @click.option("--demo", is_flag=True, help="If no session is found, import a small demo set.")
 @click.pass_obj
 def import_(
-    store: Path | None, paths: tuple[Path, ...], format_name: str, dry_run: bool, pruned: bool, demo: bool
+    store: Path | None,
+    paths: tuple[Path, ...],
+    format_name: str,
+    as_text: bool,
+    dry_run: bool,
+    pruned: bool,
+    demo: bool,
 ) -> None:
     """Import session files, or directories of them. Without a PATH: your own sessions, where the tools keep them, and
     in the `folders` of the section `sessions` in the store's settings.
 
     Repeating an import costs nothing; a session that grew gets its new records. Pruned sessions are not imported again.
-    A file that is certainly of no known tool is skipped; --format reads it as a guess.
+    A file of no known tool is skipped in a directory. Named itself, it is read as a guess if it looks like messages;
+    --format reads it as a tool's, --as-text as a log of passages that begin with `User:` and `Assistant:`.
     """
     if paths and demo:
         raise click.UsageError("--demo goes without a PATH")
+    if as_text:
+        if format_name or not paths:
+            raise click.UsageError("--as-text goes with a PATH, and without --format")
+        format_name = "text-log"
     from fusefs.cli.backend import exists, reach, store_root
     from fusefs.daemon.operations import file_turns
-    from store.service.operations import import_sessions
+    from store.service.transfers import import_sessions
 
     chosen = _named(paths) if paths else _own_sessions(store_root(store), demo)
     if not chosen:

@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 failed, 2 wrong usage. A failure is one line on standard error.
 """
 
+import gc
 import importlib
 import os
 import sys
@@ -44,6 +45,7 @@ _GROUPS = {
     "Bring in and out": {
         "import": ("import_", "Import sessions of AI tools."),
         "watch": ("watch", "Keep importing your sessions as they grow."),
+        "formats": ("formats", "List the formats, and try one on a file."),
         "resume": ("resume", "Go on with a conversation in its tool, or in another one."),
         "export": ("export", "Write conversations as files, in any format."),
         "share": ("share", "Write one file for others to read, without secrets."),
@@ -63,6 +65,8 @@ _GROUPS = {
     },
 }
 COMMANDS = {name: command for group in _GROUPS.values() for name, command in group.items()}
+_OBJECTS = 20_000
+"""The new objects after which Python looks for garbage among them."""
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 
@@ -139,6 +143,8 @@ def main(arguments: list[str] | None = None) -> None:
     if sys.stdout is None:
         # Closed by the parent process: there is nobody to tell, but still something to do.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (it lives as long as the process)
+    # what is imported is not garbage: looking for some takes a twentieth of a short command
+    gc.set_threshold(_OBJECTS)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # Names on disk may be invalid Unicode; a listing must not fail on them.

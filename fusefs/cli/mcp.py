@@ -60,9 +60,9 @@ def server(store: Path | None, *, write: bool) -> MCPServer:
     from fusefs.cli.conversations import located
     from fusefs.daemon import operations as shown
     from fusefs.daemon.operations import HoldingLine
+    from store.conversations.lines import ConversationLine
     from store.formats.core.media import file_uri
     from store.service import operations
-    from store.service.operations import ConversationLine
 
     made = MCPServer("convfs", instructions=_INSTRUCTIONS, log_level="ERROR")
     reading = ToolAnnotations(read_only_hint=True, open_world_hint=False)

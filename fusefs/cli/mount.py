@@ -3,7 +3,6 @@
 import logging
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -14,7 +13,7 @@ from typing import NamedTuple
 
 import click
 
-from fusefs.cli.daemon import SWITCH_SECONDS, held_alone, in_background, log_to, serving_http, tcp_options, tcp_place
+from fusefs.cli.daemon import held_alone, in_background, log_to, prepare, serving_http, tcp_options, tcp_place
 from fusefs.cli.output import command_line, echo
 from store.disk import durable
 
@@ -143,15 +142,15 @@ def _serve(
     import trio
 
     from fusefs.cli.watch import watching
-    from fusefs.daemon.operations import ALL_OPERATIONS
+    from fusefs.daemon.calls import ALL_OPERATIONS
     from fusefs.mount import run
     from store.service import address
     from store.service.server import Service, serving_beside
 
+    prepare()
     with held_alone(root) as store:
         if not store.files.read_only:
             _log_to(root)
-        sys.setswitchinterval(SWITCH_SECONDS)
         service = Service(
             store,
             ALL_OPERATIONS,

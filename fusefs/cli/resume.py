@@ -6,8 +6,8 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 import click
 
 from fusefs.cli.completion import complete_conversation
+from fusefs.cli.into_mount import is_same, put
 from fusefs.cli.mounts import convfs_above
 from fusefs.cli.output import echo
 
 if TYPE_CHECKING:
     from fusefs.cli.backend import Backend
+    from store.conversations.lines import ConversationLine
     from store.exporting.resume import Plan, Staged
     from store.formats.core.format import Resuming
-    from store.service.operations import ConversationLine
 
 TOOLS = ("claude-code", "codex", "gemini-cli", "pi", "oh-my-pi", "opencode", "llm", "aider")
 """The programs of ``store.exporting.resume``; repeated here so that help need not import it."""
@@ -44,11 +45,11 @@ def resume(store: Path | None, conversation: str, tool: str | None, only_print: 
     """
     from fusefs.cli.conversations import located
     from store.exporting.resume import resuming_of
-    from store.service import operations
+    from store.service import transfers
 
     at = _AT.fullmatch(conversation)
     with located(store, at[1] if at else conversation) as (backend, found):
-        plan = backend.call(operations.plan_resume(found.id, tool or "", int(at[2]) if at else 0))
+        plan = backend.call(transfers.plan_resume(found.id, tool or "", int(at[2]) if at else 0))
         directory = plan.directory or os.getcwd()
         if not os.path.isdir(directory):
             raise click.ClickException(f"{directory}, where the conversation was held, is gone: make it again first")
@@ -97,13 +98,13 @@ class _Session:
                 main = source if source and is_in_place else home / files[0]
                 is_there = main.is_file()
                 if is_there:
-                    if not _is_same(main, Path(folder, files[0]), but_for_first=bool(copy)):
+                    if not is_same(main, Path(folder, files[0]), but_for_first=bool(copy)):
                         continue
                 elif not copy and plan.edited:
                     continue
                 else:
                     with self._adopting(staged.session, main, copy):
-                        _put(Path(folder), home, files)
+                        put(Path(folder), home, dict.fromkeys(files, ""))
             who = f"{self._found.project}/{self._found.name}"
             for loss in staged.lost:
                 echo(f"{who}: not in {plan.tool}: {loss.line()}", err=True)
@@ -113,7 +114,7 @@ class _Session:
     @contextmanager
     def _adopting(self, session: str, path: Path, copy: int) -> Iterator[None]:
         """Have a fork be the session that is written in the block, so that what the tool adds there comes into it."""
-        from store.service import calls, operations
+        from store.service import calls, transfers
 
         if self._plan.source or copy or convfs_above(Path(os.path.realpath(path))) is not None:
             yield
@@ -121,49 +122,10 @@ class _Session:
         # before the file is there: it may be imported as soon as it is
         self._backend.call(calls.set_metadata(self._found.id, {"source": str(path), "session": session}))
         yield
-        self._backend.call(operations.import_sessions((os.fsencode(path),)))
+        self._backend.call(transfers.import_sessions((os.fsencode(path),)))
 
     def _staged(self, folder: Path, copy: int, directory: str) -> "Staged":
-        from store.service import operations
+        from store.service import transfers
 
-        asked = operations.stage_resume(self._found.id, os.fsencode(folder), self._plan.tool, self._at, copy, directory)
+        asked = transfers.stage_resume(self._found.id, os.fsencode(folder), self._plan.tool, self._at, copy, directory)
         return self._backend.call(asked)
-
-
-def _is_same(there: Path, here: Path, *, but_for_first: bool) -> bool:
-    """Return whether two files are the same; ``but_for_first``: but for the first line, which may have the time."""
-    with there.open("rb") as one, here.open("rb") as other:
-        if but_for_first:
-            one.readline()
-            other.readline()
-        while piece := one.read(1 << 20):
-            if piece != other.read(1 << 20):
-                return False
-        return not other.read(1)
-
-
-def _put(folder: Path, home: Path, files: Sequence[Path]) -> None:
-    """Write a session's files into the directory of a tool: the main one, which is first, last, and over none.
-
-    They are written where they stay, since that may be in a mount, into which nothing can be moved.
-    """
-    for name in reversed(files):
-        path = home / name
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        except FileExistsError:
-            if name == files[0] or not _is_same(path, folder / name, but_for_first=False):
-                raise click.ClickException(f"{path} is there already, and says something else: move it away") from None
-            # what lies beside a session is named after its content, or the same for all of a directory
-            continue
-        try:
-            with os.fdopen(file, "wb") as stream, (folder / name).open("rb") as content:
-                while piece := content.read(1 << 20):
-                    stream.write(piece)
-                stream.flush()
-                os.fsync(stream.fileno())
-        except BaseException:
-            with suppress(OSError):
-                path.unlink()
-            raise

@@ -3,12 +3,11 @@
 import logging
 import os
 import signal
-import sys
 from pathlib import Path
 
 import click
 
-from fusefs.cli.daemon import SWITCH_SECONDS, held_alone, log_to, serving_http, tcp_options, tcp_place
+from fusefs.cli.daemon import held_alone, log_to, prepare, serving_http, tcp_options, tcp_place
 from fusefs.cli.output import echo
 
 
@@ -28,7 +27,7 @@ def serve(store: Path | None, socket: Path | None, tcp: str | None, http: str | 
     import trio
 
     from fusefs.cli.backend import store_root
-    from fusefs.daemon.operations import ALL_OPERATIONS
+    from fusefs.daemon.calls import ALL_OPERATIONS
     from store.service import address, server
 
     root = Path(os.path.realpath(store_root(store)))
@@ -45,7 +44,7 @@ def serve(store: Path | None, socket: Path | None, tcp: str | None, http: str | 
                 await anext(aiter(signals))
                 nursery.cancel_scope.cancel()
 
-    sys.setswitchinterval(SWITCH_SECONDS)
+    prepare()
     with held_alone(root) as opened, serving_http(opened, web, no_token=no_token) as web_place:
         token = address.token(root) if port and not no_token else ""
         path = Path(os.path.abspath(socket)) if socket else None

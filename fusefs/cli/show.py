@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +19,9 @@ from fusefs.cli.output import columns, echo, json_array, local_time, widths_of, 
 from store import visible
 
 if TYPE_CHECKING:
-    from store.service.operations import NestedLine
+    from store.conversations.lines import NestedLine
+
+_HASH = re.compile(r"[0-9a-fA-F]{64}")
 
 
 @click.command(short_help="Print the content behind a URL in a conversation.")
@@ -34,7 +39,7 @@ if TYPE_CHECKING:
 def cat(store: Path | None, url: str, conversation: str | None, offset: int | None, limit: int | None) -> None:
     """Print the content of a URL: artifact://0, the full output of a tool; agent://0-Explore, the output of an agent or
     a part of it if it is JSON (agent://0-Explore/findings/0 or agent://0-Explore?q=findings[0].title);
-    blob:sha256:HEX and blob:blake3:HEX, content by its hash.
+    blob:blake3:HEX, blob:sha256:HEX or just HEX, content by its hash.
 
     CONV is PROJECT/NAME, an id, or a path in the mount. The default is the conversation of the working directory in a
     mount, or the only conversation that has the URL.
@@ -48,6 +53,8 @@ def cat(store: Path | None, url: str, conversation: str | None, offset: int | No
         else:
             sys.stdout.buffer.write(piece)
 
+    if _HASH.fullmatch(url):
+        url = f"blob:{url}"
     sys.stdout.flush()
     here = located(store, conversation) if conversation else conversation_here(store)
     with here as (backend, found):
@@ -106,17 +113,36 @@ def ls(store: Path | None, project: str, every: bool, as_json: bool) -> None:
 
     Those of subagents are below the one that started them. Days are local; times in JSON are UTC.
     """
-    from fusefs.cli.backend import reach, store_root
+    from fusefs.cli.backend import store_root
+
+    root = store_root(store)
+    if as_json:
+        with json_array() as write:
+            _list(root, project, every, write)
+        return
+    lines: list[NestedLine] = []
+    _list(root, project, every, lines.extend)
+    _table(lines)
+
+
+def _list(root: Path, project: str, every: bool, take: Callable[[list[NestedLine]], None]) -> None:
+    """Hand out conversations in pages, without opening the store where a glance tells."""
+    from fusefs.cli.backend import glanced, reach
+    from store.conversations.lines import nested_lines
+    from store.conversations.listing import NotMeasured
+    from store.errors import DamageError
+
+    with glanced(root) as listing, suppress(NotMeasured, DamageError):
+        if listing is not None:
+            # whole, before anything is handed out: who opens the store measures what is missing, and mends
+            pages = list(nested_lines(listing, project, every=every))
+            for page in pages:
+                take(page)
+            return
     from store.service.operations import list_nested
 
-    with reach(store_root(store)) as backend:
-        if as_json:
-            with json_array() as write:
-                backend.call(list_nested(project, every), write)
-            return
-        lines: list[NestedLine] = []
-        backend.call(list_nested(project, every), lines.extend)
-    _table(lines)
+    with reach(root) as backend:
+        backend.call(list_nested(project, every), take)
 
 
 def _table(lines: list[NestedLine]) -> None:
@@ -155,7 +181,7 @@ def show(store: Path | None, conversation: str, as_json: bool, files: bool, form
     """
     from fusefs.cli.conversations import located
     from fusefs.daemon import operations
-    from store.service.operations import exported_names
+    from store.service.transfers import exported_names
 
     if format_name and not files:
         raise click.UsageError("--format goes with --files")

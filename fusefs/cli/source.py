@@ -13,7 +13,7 @@ from store import visible
 if TYPE_CHECKING:
     from fusefs.cli.backend import Backend
     from fusefs.daemon.operations import HitLine
-    from store.service.operations import ConversationLine
+    from store.conversations.lines import ConversationLine
     from store.store import Store
 
 PROMPT = "Search: "
@@ -49,7 +49,7 @@ class Source:
         """Let other commands reach a store that is held here, from now on."""
         if self._own is None:
             return
-        from fusefs.daemon.operations import ALL_OPERATIONS
+        from fusefs.daemon.calls import ALL_OPERATIONS
         from store.service.server import Service, serving
 
         self._stack.enter_context(serving(Service(self._own, ALL_OPERATIONS)))

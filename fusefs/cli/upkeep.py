@@ -9,18 +9,34 @@ from fusefs.cli.output import echo
 
 
 @click.command(short_help="Check the store.")
-@click.option("--repair", is_flag=True, help="First repair the logs from the index, and then the index.")
+@click.option("--repair", is_flag=True, help="First repair what can be repaired without a guess.")
+@click.option(
+    "--from",
+    "sources",
+    metavar="PATH",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="With --repair: a copy of the store, another store or session files to take lost contents from; repeatable.",
+)
 @click.pass_obj
-def fsck(store: Path | None, *, repair: bool) -> None:
+def fsck(store: Path | None, *, repair: bool, sources: tuple[Path, ...]) -> None:
     """Check every invariant of the store, and print violations.
 
     Changes nothing without --repair. Exits with 1 if there are errors; warnings alone are none.
+
+    With --repair, what is derived is rebuilt; records of turns are put back, and contents taken anew, from PATH and
+    from the files that conversations were imported from. It says what is lost, and keeps the damaged bytes.
     """
     from fusefs.text.render import FileRenderer
+    from store.errors import UsageError
     from store.store import Store
     from store.upkeep.fsck import fsck as check
 
-    with Store.open(_free(store), renderer=FileRenderer(), create=False, repair=repair) as opened:
+    if sources and not repair:
+        raise UsageError("--from says what to repair the store from: it goes with --repair")
+    root = _free(store)
+    reindex = _repair(root, sources) if repair else False
+    with Store.open(root, renderer=FileRenderer(), create=False, reindex=reindex) as opened:
         for line in opened.recovered:
             echo(f"convfs: {line}", err=True)
         findings = check(opened)
@@ -32,6 +48,25 @@ def fsck(store: Path | None, *, repair: bool) -> None:
         echo(f"{errors} errors, {warnings} warnings.")
         raise click.exceptions.Exit(1)
     echo(f"The store is sound ({warnings} warnings)." if warnings else "The store is sound.")
+
+
+def _repair(root: Path, sources: tuple[Path, ...]) -> bool:
+    """Repair the store, and say what was done; return whether what follows from its logs must be made once more."""
+    from fusefs.text.render import FileRenderer
+    from store.store import Store
+    from store.upkeep.repair import repair
+
+    with Store.open(root, renderer=FileRenderer(), create=False, repair=True) as opened:
+        for line in opened.recovered:
+            echo(f"convfs: {line}", err=True)
+        done = repair(opened, sources)
+    for line in done.taken:
+        echo(f"repaired: {line}")
+    for line in done.lost:
+        echo(f"lost: {line}")
+    if done.kept:
+        echo(f"The damaged bytes are in {done.kept[0].parent}, in {len(done.kept)} files.")
+    return done.turns > 0
 
 
 @click.command(short_help="Rebuild the index from the logs.")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from store.service.call import Invocation
 
 _HASH = re.compile(r"[0-9a-fA-F]{64}")
-_BLOB = re.compile(r"blob:[a-z0-9]+:", re.IGNORECASE)
+_BLOB = re.compile(r"blob:(?:[a-z0-9]+:|[0-9a-f]{64}$)", re.IGNORECASE)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _HASH_ATTRIBUTE = "user.convfs.hash"
 
@@ -28,9 +28,9 @@ _HASH_ATTRIBUTE = "user.convfs.hash"
 def where(store: Path | None, what: str, as_json: bool) -> None:
     """Print the paths in a mount of all events and outputs that hold a content.
 
-    HASH is the BLAKE3 of the content, or blob:sha256:HEX; URI is that of a resource, as the conversation spells it. A
-    PATH in a mount stands for the content of that file; any other PATH also stands for a file at that path. For a
-    conversation that no longer has it, the last version that did is printed.
+    HASH is the BLAKE3 or the SHA-256 of the content, as HEX, blob:blake3:HEX or blob:sha256:HEX; URI is that of a
+    resource, as the conversation spells it. A PATH in a mount stands for the content of that file; any other PATH also
+    stands for a file at that path. For a conversation that no longer has it, the last version that did is printed.
     """
     from fusefs.cli.backend import reach, store_root
     from fusefs.cli.search import FILING_SECONDS
@@ -57,7 +57,7 @@ def _asked(what: str, store: Path | None) -> "tuple[Invocation[list[HoldingLine]
     from fusefs.daemon.operations import where as holders
 
     if _HASH.fullmatch(what):
-        return holders(f"blob:blake3:{what.lower()}"), store
+        return holders(f"blob:{what.lower()}"), store
     if _BLOB.match(what):
         return holders(what), store
     path = Path(os.path.abspath(os.path.expanduser(what)))

@@ -8,23 +8,20 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from fusefs.text.event_names import kind_word
-from fusefs.text.render import FileRenderer, render_event
 from fusefs.tree.paths import Paths, event_path
 from store.artifacts.urls import parse_url
 from store.backlinks import Backlinks, Holding, Relation
 from store.compare import NOTHING, Branch, pairs, unified
-from store.errors import DamageError, NotFound, UsageError
+from store.errors import ConvfsError, DamageError, UsageError
 from store.events.conversation import EventRow
-from store.exporting.event_json import document, shown_events
+from store.exporting.event_json import document, shown_events, shown_rows
 from store.filenames import shown_name
 from store.formats.core.times import iso
 from store.ids import Hash
 from store.search.search import Hit, Line
 from store.search.terms import term_of
 from store.service.call import Emit, Holder, Table, chunked
-from store.service.operations import OPERATIONS, line_of
-from store.service.upkeep import UPKEEP
+from store.service.operations import line_of
 from store.store import Store
 from store.worktree.blame import blame as blamed
 
@@ -96,11 +93,16 @@ class _Shown:
         """Return an event as it is told of."""
         if row is None:
             return None
-        return DiffSide(row.number, kind_word(row.kind), row.tool, event_path(self._path, row, self._records))
+        return DiffSide(row.number, row.kind.word, row.tool, event_path(self._path, row, self._records))
 
     def file(self, row: EventRow | None) -> str:
         """Return the file of an event; raises DamageError."""
-        return "" if row is None else render_event(row.number, self._store.records.event(row)).decode()
+        if row is None:
+            return ""
+        [(_row, text)] = self._store.texts.files_of([row])
+        if isinstance(text, ConvfsError):
+            raise text
+        return text.decode()
 
 
 @SHOWN.telling(430)
@@ -161,7 +163,10 @@ class Known(Struct, frozen=True):
 
 @SHOWN.telling(431)
 def where(holder: Holder, emit: Emit[list[HoldingLine]], blob: str = "", uris: tuple[str, ...] = ()) -> Known:
-    """Hand out who holds a content (``blob:blake3:HEX`` or ``blob:sha256:HEX``, "" for none), or resources."""
+    """Hand out who holds a content, or resources.
+
+    ``blob`` is ``blob:blake3:HEX``, ``blob:sha256:HEX``, ``blob:HEX`` for either, or "" for none.
+    """
     store = holder.store
     backlinks = Backlinks(store)
     digest = _digest(store, blob) if blob else None
@@ -170,24 +175,13 @@ def where(holder: Holder, emit: Emit[list[HoldingLine]], blob: str = "", uris: t
     told = list(dict.fromkeys(_line(paths, holding) for holding in holdings))
     for start in range(0, len(told), _PAGE):
         emit(told[start : start + _PAGE])
-    return Known(digest is not None and _is_stored(store, digest))
+    return Known(bool(told) or (digest is not None and store.addresses.blob("blake3", digest) is not None))
 
 
-def _is_stored(store: Store, digest: Hash) -> bool:
-    try:
-        store.blobs.size(digest)
-    except NotFound:
-        return False
-    return True
-
-
-def _digest(store: Store, blob: str) -> Hash | None:
+def _digest(store: Store, blob: str) -> Hash:
+    """Return the hash of a blob by any digest; of content that only records have, the digest itself."""
     address = parse_url(blob)
-    return (
-        Hash(address.digest)
-        if address.algorithm == "blake3"
-        else store.contents.alias(address.algorithm, address.digest)
-    )
+    return store.addresses.blob(address.algorithm, address.digest) or Hash(address.digest)
 
 
 def _line(paths: Paths, holding: Holding) -> HoldingLine:
@@ -197,7 +191,7 @@ def _line(paths: Paths, holding: Holding) -> HoldingLine:
         holding.conversation.id,
         version.number if version else 0,
         row.number if row else None,
-        kind_word(row.kind) if row else "",
+        row.kind.word if row else "",
         row.tool if row else "",
         holding.relation,
         holding.name,
@@ -326,7 +320,7 @@ def _told(store: Store, pages: Iterable[list[Hit]], include: Sequence[str] = ())
                         conversation.name,
                         conversation.title,
                         row.number if row else 0,
-                        kind_word(row.kind) if row else "",
+                        row.kind.word if row else "",
                         row.tool if row else "",
                         iso(hit.time_ms),
                         some,
@@ -343,11 +337,9 @@ def _told(store: Store, pages: Iterable[list[Hit]], include: Sequence[str] = ())
 def file_turns(holder: Holder, seconds: float) -> Unfiled:
     """Index unindexed turns for about ``seconds`` seconds."""
     search = holder.store.search
-    until = time.monotonic() + seconds
     # a daemon does it by itself, when it has time
     if not holder.socket:
-        while time.monotonic() < until and search.step():
-            pass
+        search.file_until(time.monotonic() + seconds)
     return Unfiled(search.unfiled)
 
 
@@ -370,8 +362,12 @@ def show_part(holder: Holder, conversation_id: int, first: int = 1, last: int = 
 
 def _transcript(holder: Holder, conversation_id: int, first: int = 1, last: int = 0) -> Iterator[str]:
     conversation = holder.store.library.conversation(conversation_id)
-    pieces = FileRenderer().transcript(conversation, shown_events(holder.store, conversation, first, last))
+    # few calls need what it loads
+    from fusefs.text import transcript
+
+    sections = holder.store.texts.sections_of(shown_rows(holder.store, conversation, first, last))
+    pieces = chain(
+        (transcript.head(conversation),),
+        (transcript.unreadable(row, text) if isinstance(text, ConvfsError) else text for row, text in sections),
+    )
     return chunked((piece.decode("utf-8", "replace") for piece in pieces), "")
-
-
-ALL_OPERATIONS = (*OPERATIONS, *UPKEEP, *SHOWN)

@@ -1,7 +1,7 @@
 """Whole conversations, made, forked, renamed, removed, and given labels: by directories, links and attributes."""
 
 import errno
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from pyfuse3 import ENOATTR, FUSEError
 
@@ -18,10 +18,14 @@ from fusefs.tree.paths import BY_LABEL, CONVERSATIONS, TRANSCRIPTS
 from fusefs.tree.projects import FormerName, ProjectDirectory, ProjectsDirectory, SubagentsDirectory
 from fusefs.tree.resources import ResourceDirectory
 from fusefs.tree.view_node import FixedDirectory, ViewNode
-from store.conversations.places import distinct
+from fusefs.tree.waiting import Work
+from store.conversations.places import ASIDE, distinct
 from store.editing.editor import Editor
 from store.filenames import LONGEST_SHOWN, safe_name
 from store.index.catalogue import Called
+
+_FEW = 16
+"""So many conversations are given a label while others wait."""
 
 
 def new_name(name: bytes) -> str:
@@ -42,6 +46,15 @@ def refusal(node: Node) -> int:
     return errno.EROFS if isinstance(node, ViewNode) else errno.EPERM
 
 
+class Renaming(NamedTuple):
+    """A label that a thread gives another name, with the conversations that have it."""
+
+    label: str
+    to: str
+    contexts: list[int]
+    work: Work[None]
+
+
 class Labels:
     """Gives conversations labels, and takes them away."""
 
@@ -49,6 +62,8 @@ class Labels:
         self._desk = desk
         self._tree = desk.tree
         self._editor = Editor(desk.tree.store)
+        self._renaming: dict[tuple[bytes, bytes], Renaming] = {}
+        """By the names of the directories."""
 
     def link(self, directory: LabelDirectory, name: bytes, target: bytes) -> Node:
         """Give a link's conversation the label of its directory; EINVAL for any other link, and the reason is noted."""
@@ -87,7 +102,7 @@ class Labels:
                 node = self._desk.router.find(node, name) if isinstance(node, Directory) else None
         if not isinstance(node, ConversationDirectory) or node.view.version is not None:
             return None
-        found = self._tree.store.catalogue.entry(node.view.conversation.id)
+        found = self._tree.store.catalogue.entry(node.view.entry.id)
         return Called(found.id, found.project, found.name)
 
     def unlink(self, directory: LabelDirectory, name: bytes) -> None:
@@ -102,13 +117,44 @@ class Labels:
                 self._stays(old)
                 self._change(self._linked(old, name).id, add=new.label, remove=old.label)
             case LabelDirectory(), LabelsDirectory(), LabelsDirectory():
-                label = new_name(to_name)
-                for conversation in source.names().values():
-                    self._change(conversation.id, add=label, remove=source.label)
-                old.remove(source.label)
-                old.make(label)
+                self._rename(old, source, name, new_name(to_name))
             case _:
                 raise FUSEError(errno.EPERM)
+
+    def _rename(self, all_labels: LabelsDirectory, source: LabelDirectory, name: bytes, label: str) -> None:
+        """Give all with a label another one instead; a thread does where they are many, see :meth:`renamed`."""
+        before = source.label
+        contexts = [conversation.id for conversation in source.names().values()]
+        # its directory stays until then
+        all_labels.make(before)
+
+        def relabel() -> None:
+            self._editor.relabel_all(contexts, add=[label], remove=[before])
+
+        if len(contexts) <= _FEW:
+            work = Work(relabel)
+            work.run()
+        else:
+            work = self._tree.workers.begin(relabel)
+        self._renaming[name, label.encode()] = Renaming(before, label, contexts, work)
+        self.renamed(all_labels, name, label.encode())
+
+    def renamed(self, all_labels: Directory, name: bytes, to_name: bytes) -> bool:
+        """Return whether a label that was to be renamed now has another name. Raises Later, or StoreBusy after a while.
+
+        It is asked before anything else that is asked of these names, which both mean something meanwhile.
+        """
+        begun = self._renaming.get((name, to_name))
+        if begun is None or all_labels is not self._all():
+            return False
+        begun.work.await_done()
+        del self._renaming[name, to_name]
+        begun.work.result()
+        for context in begun.contexts:
+            self._changed(context)
+        self._all().remove(begun.label)
+        self._all().make(begun.to)
+        return True
 
     def _linked(self, directory: LabelDirectory, name: bytes) -> Called:
         conversation = directory.names().get(name.decode(errors="replace"))
@@ -133,16 +179,19 @@ class Labels:
 
     def set(self, node: ConversationDirectory, label: str) -> None:
         """Give a conversation a label."""
-        self._change(node.view.conversation.id, add=label)
+        self._change(node.view.entry.id, add=label)
 
     def unset(self, node: ConversationDirectory, label: str) -> None:
         """Remove a label from a conversation. Raises ENODATA if it does not have it."""
-        if label not in node.view.conversation.labels:
+        if label not in node.view.entry.labels:
             raise FUSEError(ENOATTR)
-        self._change(node.view.conversation.id, remove=label)
+        self._change(node.view.entry.id, remove=label)
 
     def _change(self, context: int, *, add: str | None = None, remove: str | None = None) -> None:
         self._editor.relabel(context, add=() if add is None else [add], remove=() if remove is None else [remove])
+        self._changed(context)
+
+    def _changed(self, context: int) -> None:
         view_id = self._tree.view_id(context)
         self._tree.renew(view_id)
         self._desk.check(view_id)
@@ -163,6 +212,9 @@ class Conversations:
     def make(self, directory: Directory, name: bytes) -> Node | None:
         """Make the thing that a new directory means here: a project, conversation, fork or label; else None."""
         match directory:
+            case ProjectsDirectory() | ProjectDirectory() if name.startswith(b".") and name != ASIDE.encode():
+                # what git, Syncthing and editors of notes keep beside the files that they are about
+                return None
             case ProjectsDirectory() if directory.key == CONVERSATIONS:
                 project = new_name(name)
                 self._tree.new_projects.add(project)
@@ -170,9 +222,10 @@ class Conversations:
                 return self._desk.router.fixed(CONVERSATIONS, project)
             case ProjectDirectory() if directory.key == CONVERSATIONS:
                 head = self._editor.create(directory.project, new_name(name), format="claude-code")
+                self._desk.copies.made(self._desk.programs.thread, self._tree.view_id(head.context))
             case ForksDirectory() if self._desk.targets.is_head(directory.view_id):
                 fork, at = fork_name(new_name(name))
-                head = self._editor.fork(directory.view.conversation.id, fork, at=at)
+                head = self._editor.fork(directory.view.entry.id, fork, at=at)
             case ForksDirectory():
                 raise FUSEError(errno.EROFS)
             case LabelsDirectory():
@@ -215,14 +268,16 @@ class Conversations:
             case _:
                 raise FUSEError(errno.EPERM)
         self._editor.move_project(source.project, to)
+        if self._desk.scratch.move(source, to):
+            self._tree.new_projects.add(source.project)
+        else:
+            self._tree.new_projects.discard(source.project)
         if isinstance(new, ProjectsDirectory):
-            self._desk.scratch.move(source, to)
             for top in (CONVERSATIONS, TRANSCRIPTS):
                 for node in self._tree.move((top, source.project), (top, to)):
                     if isinstance(node, FixedDirectory):
                         node.path = (top, to, *node.path[2:])
             self._tree.new_projects.add(to)
-            self._tree.new_projects.discard(source.project)
         self._tree.changes += 1
         self._tree.forget_projects()
 
@@ -230,7 +285,7 @@ class Conversations:
         """Return whether a directory is that for the subagents of the session that started one."""
         if not isinstance(directory, SubagentsDirectory) or directory.number != Place.SUBAGENTS:
             return False
-        return context in self._tree.store.catalogue.started_by(directory.view.conversation.id)
+        return context in self._tree.store.catalogue.started_by(directory.view.entry.id)
 
     def forget_name(self, link: FormerName) -> None:
         """Drop a former name of a conversation, so that another conversation may have it."""

@@ -9,17 +9,22 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from fusefs.editing.bursts import Bursts
+from fusefs.editing.copies import Copies
 from fusefs.editing.delays import Clock
 from fusefs.editing.drafts import NEW, Draft, Drafts, remove_quietly
 from fusefs.editing.imports import Imports
 from fusefs.editing.inode import Inodes, Kernel
 from fusefs.editing.native.sessions import Sessions
-from fusefs.editing.new_events import NewEvent, NewEvents, new_event
+from fusefs.editing.new_events import NewEvent, NewEvents
 from fusefs.editing.outputs import Outputs
+from fusefs.editing.programs import Programs
 from fusefs.editing.records import EventCommits
 from fusefs.editing.saves import Saves
 from fusefs.editing.scratch import Scratch
 from fusefs.editing.targets import Target, Targets
+from fusefs.editing.typed_names import TypedNames
+from fusefs.text.new_event import new_event
 from fusefs.tree.changes import Stale
 from fusefs.tree.router import Router
 from store.disk import durable
@@ -38,13 +43,18 @@ class Desk:
         self.tree = tree = router.tree
         self.clock = clock
         self.kernel = Kernel(tell)
-        self.scratch = Scratch(tree)
+        self.programs = Programs()
+        self.bursts = Bursts(self.programs, tree.store.settings.version_seconds, clock)
+        self.scratch = Scratch(tree, self.programs)
+        tree.new_projects |= self.scratch.projects()
         self.inodes = Inodes(tree, self.kernel, self.scratch)
         self.drafts = Drafts(tree, self.scratch)
-        self.records = EventCommits(tree)
+        self.records = EventCommits(tree, self.bursts)
+        self.copies = Copies(router, self.records, self.scratch, clock)
         self.targets = Targets(self.records)
         self.saves = Saves(router, self.inodes, self.records, self.drafts, clock)
-        self.new_events = NewEvents(self.saves)
+        self.typed_names = TypedNames(tree, self.programs)
+        self.new_events = NewEvents(self.saves, self.typed_names)
         self.outputs = Outputs(self.inodes, self.records, self.drafts, clock)
         self.imports = Imports(self.inodes, self.drafts)
         self.native = Sessions(router, self.inodes, clock)
@@ -94,9 +104,9 @@ def _recover_saved(desk: Desk, draft: Draft, text: bytes) -> None:
     if now == draft.result or target.draws(text):
         return
     reason = "it was being written when the mount ended"
-    if draft.complete and now == draft.base:
+    if draft.complete and target.is_in(draft.base):
         try:
-            prepared = target.prepare(now, text)
+            prepared = target.prepare(draft.base, text)
             if prepared is not None:
                 prepared.commit(draft.written_ms)
             return
@@ -125,7 +135,7 @@ def _recover_new(desk: Desk, path: Path, draft: Draft, text: bytes) -> None:
         raise NotFound(f"{draft.name} is no name for a new event")
     file = desk.scratch.events_of(draft.context) / draft.name
     if not desk.new_events.is_there(view_id, draft.result):
-        candidate = NewEvent(view_id, draft.name, asked[1])
+        candidate = NewEvent(view_id, draft.name, asked)
         candidate.draft = path
         try:
             desk.new_events.commit(candidate, text, path)

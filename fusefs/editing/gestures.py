@@ -18,20 +18,21 @@ from fusefs.editing.desk import Desk
 from fusefs.editing.inode import Role, ScratchRole, check_size
 from fusefs.editing.native.jobs import NewSession
 from fusefs.editing.native.new_sessions import NewSessionRole
-from fusefs.editing.new_events import NewEvent, new_event
+from fusefs.editing.new_events import NewEvent
 from fusefs.editing.removal import Removals
 from fusefs.editing.scratch import ScratchDirectory, ScratchFile, ScratchNode
 from fusefs.inodes import Place
 from fusefs.text.event_names import parse_event_name
+from fusefs.text.new_event import is_like_an_event, new_event
 from fusefs.tree.changes import Stale
 from fusefs.tree.conversation import ConversationDirectory
-from fusefs.tree.documents import EventsJson, MetadataFile
+from fusefs.tree.documents import EventsJson, MetadataFile, Transcript
 from fusefs.tree.events import EventFile, EventsDirectory
 from fusefs.tree.links import LabelDirectory
 from fusefs.tree.native.files import NativeDirectory, SessionFile, SidecarFile
 from fusefs.tree.node import Directory, Link, Node
 from fusefs.tree.outputs import OutputFile, OutputsDirectory
-from fusefs.tree.projects import FormerName, ProjectDirectory
+from fusefs.tree.projects import ConversationsDirectory, FormerName, ProjectDirectory
 from fusefs.tree.resources import KnownFile, ResourceFile
 from fusefs.tree.view_node import ViewNode
 from store.disk import files
@@ -50,7 +51,7 @@ class Named(Enum):
     SCRATCH_FOLDER = (ScratchDirectory,)
     SPECIAL = (ScratchNode,)
     """Links and pipes of the disk."""
-    SAVED = (EventFile, EventsJson, MetadataFile)
+    SAVED = (EventFile, EventsJson, MetadataFile, Transcript)
     RESOURCE = (ResourceFile,)
     KNOWN = (KnownFile,)
     OUTPUT = (OutputFile,)
@@ -126,15 +127,21 @@ class Gestures:
         text = name.decode(errors="replace")
         if not isinstance(directory, EventsDirectory):
             tree, find = self.desk.tree, self.desk.router.find
-            node = find(directory, text) if tree.vanished and isinstance(directory, ViewNode) else None
+            has_saved = isinstance(directory, ViewNode | ConversationsDirectory)
+            node = find(directory, text) if tree.vanished and has_saved else None
             return node if node is not None and tree.has_vanished(node.ino) else None
         overlay = self.desk.tree.overlays.get(directory.view_id)
-        number = (overlay and overlay.aliases.get(text)) or parse_event_name(text)
+        typed = overlay.aliases.get(text) if overlay else None
+        number = typed or parse_event_name(text)
         if number is None:
             return None
         if not (overlay and number in overlay.hidden):
             view = directory.view
             if view.version is not None or number > view.records or not view.row(number).deleted:
+                return None
+            if typed and parse_event_name(text) != typed:
+                # what was made with this name is gone, and what comes now is new
+                self.desk.typed_names.drop(directory.view_id, text)
                 return None
         return self.desk.router.node(self.desk.tree.event(directory.view_id, number))
 
@@ -154,16 +161,22 @@ class Gestures:
             return self.removals.cancel(node.view_id, node.number) or node.row.deleted
         return isinstance(node, ViewNode) and self.conversations.vanishing.cancel(node)
 
-    def _new_path(self, directory: Directory, name: bytes) -> bytes:
-        """Return the path on the disk for a new name. Raises an error if none can be made here."""
+    def _new_path(self, directory: Directory, name: bytes, *, is_file: bool = False) -> bytes:
+        """Return the path on the disk for a new name. Raises an error if none can be made here.
+
+        A file may become an event; nothing else can be called as one.
+        """
         path = self.desk.scratch.make_place(directory, name)
         if path is None:
             raise FUSEError(refusal(directory))
         text = name.decode(errors="replace")
-        if isinstance(directory, EventsDirectory) and (number := parse_event_name(text)) is not None:
-            if number <= directory.view.records:
+        if isinstance(directory, EventsDirectory):
+            number = parse_event_name(text)
+            if number is not None and number <= directory.view.records:
                 raise FUSEError(errno.EEXIST)
-            if new_event(text) is None:
+            if is_like_an_event(text) and not (is_file and new_event(text)):
+                what = "events are called user.md, call-TOOL.md and the like, or otherwise than events"
+                self.desk.drafts.note(directory.view_id, f"events/{text}", f"{what}: give it another name")
                 raise FUSEError(errno.EINVAL)
         return path
 
@@ -182,7 +195,19 @@ class Gestures:
 
     def create(self, directory: Directory, name: bytes, mode: int, flags: int) -> tuple[Node, Role]:
         """Make a file and open it."""
-        there = self._removed(directory, name) or self.find(directory, name)
+        if (copied := self._copied(directory, name)) is not None:
+            copy = self.desk.targets.of(copied)
+
+            def differs() -> Role:
+                if copy is None:
+                    raise FUSEError(errno.EACCES)
+                return self.desk.saves.open(copied.ino, copy, anew=True)
+
+            return copied, self.desk.copies.role(copied, differs)
+        removed = self._removed(directory, name)
+        there = removed or self.find(directory, name)
+        if isinstance(there, EventFile) and self._is_another(there, name, is_removed=bool(removed)):
+            there = None
         target = self.desk.targets.of(there)
         if there is not None and target is not None:
             if not self._come_back(there) and flags & os.O_EXCL:
@@ -196,7 +221,7 @@ class Gestures:
             return there, self.desk.native.open(there, flags | os.O_TRUNC)
         if there is not None and not isinstance(there, ScratchFile):
             raise FUSEError(errno.EEXIST)
-        path = self._new_path(directory, name)
+        path = self._new_path(directory, name, is_file=True)
         kept = flags & (os.O_EXCL | os.O_TRUNC)
         files.check()
         if there is None and flags & os.O_APPEND and not kept:
@@ -205,8 +230,38 @@ class Gestures:
         if there is None:
             os.fchmod(fd, mode & _MODES)
         node = self._made(path, directory)
-        self._consider(node, directory, name)
+        self._made_by(self._consider(node, directory, name))
         return node, self.role(node.ino, fd, flags)
+
+    def write_another(self, node: EventFile, name: bytes) -> Node | None:
+        """Return a new file for who writes another event under the name of one; None where that one is meant."""
+        text = name.decode(errors="replace")
+        if not self.desk.typed_names.asks_for(node, text):
+            self.desk.typed_names.looked(node.view_id, text)
+            return None
+        directory = self.desk.router.place(node.view_id, Place.EVENTS)
+        assert isinstance(directory, EventsDirectory)
+        files.check()
+        os.close(os.open(self._new_path(directory, name, is_file=True), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        node_made = self.find(directory, name)
+        assert isinstance(node_made, ScratchFile)
+        self._made_by(self.desk.inodes.candidate(node_made.ino, NewEvent))
+        return node_made
+
+    def _made_by(self, candidate: NewEvent | None) -> None:
+        if candidate is not None:
+            candidate.maker = self.desk.programs.asking()
+
+    def _is_another(self, node: EventFile, name: bytes, *, is_removed: bool = False) -> bool:
+        """Return whether who writes to the name that an event was made with means another one; it is then free."""
+        names, text = self.desk.typed_names, name.decode(errors="replace")
+        another = names.is_replaced if is_removed else names.writes_another
+        if not another(node.view_id, text):
+            return False
+        if is_removed:
+            self._come_back(node)
+        names.drop(node.view_id, text)
+        return True
 
     def role(self, ino: int, fd: int, flags: int) -> Role:
         """Return the role of a scratch file that is open for writing."""
@@ -219,13 +274,15 @@ class Gestures:
         self._check_free(directory, name)
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
             raise FUSEError(errno.EPERM)
-        path = self._new_path(directory, name)
+        path = self._new_path(directory, name, is_file=stat.S_ISREG(mode))
         os.mknod(path, stat.S_IFMT(mode) | 0o600)
         os.chmod(path, mode & _MODES)
         return self._made(path, directory)
 
     def mkdir(self, directory: Directory, name: bytes, mode: int) -> Node:
         """Make a directory."""
+        if isinstance(copied := self._copied(directory, name), Directory):
+            return copied
         self._check_free(directory, name)
         if isinstance(directory, NativeDirectory):
             return self.desk.native.make_folder(directory, name)
@@ -240,6 +297,8 @@ class Gestures:
 
     def symlink(self, directory: Directory, name: bytes, target: bytes) -> Node:
         """Make a symbolic link."""
+        if isinstance(copied := self._copied(directory, name), Link):
+            return copied
         self._check_free(directory, name)
         if isinstance(directory, LabelDirectory):
             return self.conversations.labels.link(directory, name, target)
@@ -272,6 +331,10 @@ class Gestures:
             return node
         return self.desk.router.place(self.desk.tree.view_id(node.context), Place.CONVERSATION)
 
+    def _copied(self, directory: Directory, name: bytes) -> Node | None:
+        """Return what a program that copies a conversation makes here, if the copy has it already."""
+        return self.desk.copies.make(self.desk.programs.thread, directory, name)
+
     def _check_free(self, directory: Directory, name: bytes) -> None:
         if self.find(directory, name) is not None:
             raise FUSEError(errno.EEXIST)
@@ -301,6 +364,8 @@ class Gestures:
         if isinstance(at.node, ResourceFile) and not self.conversations.vanishing.begun(at.node.view_id):
             # it goes with all of its conversation, not alone
             raise FUSEError(errno.EPERM)
+        if isinstance(at.node, EventFile):
+            self.desk.typed_names.removed(at.node.view_id, at.name.decode(errors="replace"))
         target = self.desk.targets.of(at.node)
         assert target is not None
         self.desk.saves.orphan(at.node.ino, target)
@@ -338,11 +403,15 @@ class Gestures:
         """Move a name. A scratch file that is moved onto an event becomes its content."""
         if flags & ~RENAME_NOREPLACE:
             raise FUSEError(errno.EINVAL)
+        if self.conversations.labels.renamed(old, old_name, new_name):
+            return
         source = self._meant(self.find(old, old_name))
         if source is None:
             raise FUSEError(errno.ENOENT)
         removed = self._removed(new, new_name)
         target = removed or self.find(new, new_name)
+        if isinstance(target, EventFile) and isinstance(source, ScratchFile) and not flags & RENAME_NOREPLACE:
+            target = None if self._is_another(target, new_name, is_removed=bool(removed)) else target
         if flags & RENAME_NOREPLACE and target is not None and removed is None:
             raise FUSEError(errno.EEXIST)
         at, to = Name(old, old_name, source), Name(new, new_name, target)
@@ -412,8 +481,10 @@ class Gestures:
             self.desk.outputs.take(at.node, self._path(at), to.directory, asked)
 
     def _move(self, source: ScratchNode, at: Name, to: Name, replaced: ScratchNode | None = None) -> None:
-        path, new_path = self._path(at), self._new_path(to.directory, to.name)
+        path = self._path(at)
+        new_path = self._new_path(to.directory, to.name, is_file=isinstance(source, ScratchFile))
         candidate = self._consider(source, to.directory, to.name) if isinstance(source, ScratchFile) else None
+        self._made_by(candidate)
         ino, inodes = source.ino, self.desk.inodes
         inodes.change(ino, ScratchRole, lambda earlier: self.desk.new_events.role(ino, earlier.fd))
         open_still = inodes.is_open(ino)
@@ -447,6 +518,7 @@ class Gestures:
         """Do the work that is due after a while."""
         try:
             self.removals.tick()
+            self.desk.copies.tick()
             self.conversations.vanishing.tick()
             self.desk.outputs.tick(self.conversations.vanishing.begun)
             self.desk.saves.tick()

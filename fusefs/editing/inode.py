@@ -295,7 +295,7 @@ class Inodes:
 
     def drawn_again(self, ino: int) -> None:
         """Record that a file is no longer shown as it was written. The kernel may still believe that."""
-        self.tree.unsettled.add(ino)
+        self.tree.unsettle(ino)
         self.kernel.refresh(ino)
         self.kernel.invalidate(Stale(ino, content=True))
 

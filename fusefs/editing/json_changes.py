@@ -1,161 +1,43 @@
 """The changes that an edited ``events.json`` makes to the records of a conversation."""
 
-import binascii
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
-from msgspec import Struct
 
-from fusefs.editing.records import record_like
+from fusefs.editing.records import out_of_order, record_like
+from fusefs.editing.rewrites import Rewrite, rewrite
 from fusefs.text import events_json
-from fusefs.text.events_json_edit import NUMBER_KEY, DrawnElement, ElementContents, Found, Match, match, split
+from fusefs.text.events_json_edit import (
+    NUMBER_KEY,
+    RAW_KEY,
+    VALUE_KEY,
+    DrawnElement,
+    ElementContents,
+    Match,
+    match,
+    split,
+)
 from fusefs.text.parse import ParseError
 from fusefs.tree.view import draw_elements
-from store.content.cuts import is_text
 from store.conversations.chain import Recorded
 from store.conversations.contexts import Append
 from store.conversations.viewer import LARGEST_VIEWED
-from store.editing.commit import Changed, Item
 from store.errors import ConvfsError, UsageError
 from store.events.conversation import EventRow
-from store.events.event import DELETED, Event, Replacement
+from store.events.event import DELETED, Block, Event, Replacement, ValuePath
 from store.formats.core.documents import same
-from store.formats.core.editing import Lens, check_intact
-from store.formats.core.json_view import decode
-from store.formats.core.msgpack_view import decode as decode_msgpack
+from store.formats.core.editing import Lens, begins, check_intact
 from store.formats.registry import FORMATS, lens_for
-from store.ids import Hash, hash_bytes
-from store.index.views import Run
 from store.store import Store
-
-_SHORTEST_BASE64 = 8
-
-
-class ConversationContents:
-    """Looks for content among all that a conversation has ever said, record by record, then in the store."""
-
-    def __init__(self, store: Store, context: int, head: int) -> None:
-        self._store = store
-        self._context = context
-        self._head = head
-        self._present: dict[bytes, int] | None = None
-        self._earlier: dict[bytes, int] | None = None
-
-    def find(self, algorithm: str, digest: bytes) -> Found | None:
-        """Return content by its digest, None where it is nowhere; the algorithm "" stands for BLAKE3, then SHA-256."""
-        if algorithm != "sha256":
-            if self._present is None:
-                self._present = self._indexed(self._store.records.runs(self._head))
-            if (found := self._held(self._present, digest) or self._in_store(digest)) is not None:
-                return found
-            if self._earlier is None:
-                self._earlier = self._indexed(self._past())
-            if (found := self._held(self._earlier, digest)) is not None:
-                return found
-        data = self._store.contents.aliased("sha256", digest) if algorithm != "blake3" else None
-        return None if data is None else Found(data, encoded=not is_text(data))
-
-    def _in_store(self, digest: bytes) -> Found | None:
-        try:
-            data = self._store.blobs.blob(Hash(digest))
-        except ConvfsError:
-            return None
-        return Found(data, encoded=not is_text(data))
-
-    def _past(self) -> Iterator[Run]:
-        seen = [*self._store.records.runs(self._head)]
-        for version in reversed(self._store.catalogue.versions(self._context)):
-            for run in self._store.records.runs(version.head) if version.head else ():
-                for part in _without(run, seen):
-                    yield part
-                    seen.append(part)
-
-    def _indexed(self, runs: Iterable[Run]) -> dict[bytes, int]:
-        turns = [turn for first, count in runs for turn in range(first, first + count)]
-        return {
-            digest: turn
-            for turn, payload in self._store.contents.payloads(turns)
-            if isinstance(payload, bytes)
-            for digest, _content in _strings(payload)
-        }
-
-    def _held(self, turns: dict[bytes, int], digest: bytes) -> Found | None:
-        turn = turns.get(digest)
-        if turn is None:
-            return None
-        return next((found for named, found in _strings(self._store.contents.payload(turn)) if named == digest), None)
-
-
-def _strings(payload: bytes) -> Iterator[tuple[bytes, Found]]:
-    """Yield every string of a record, and then what those in base64 hold, each with its hash."""
-    decoded = decode(payload) or decode_msgpack(payload)
-    encoded: list[bytes] = []
-    for text in _texts(decoded.value if decoded else None):
-        try:
-            data = text.encode()
-        except UnicodeEncodeError:
-            continue
-        yield hash_bytes(data), Found(data, encoded=False)
-        if (held := _from_base64(data)) is not None:
-            encoded.append(held)
-    yield from ((hash_bytes(held), Found(held, encoded=True)) for held in encoded)
-
-
-def _without(run: Run, seen: Sequence[Run]) -> list[Run]:
-    parts = [run]
-    for first, count in seen:
-        rest: list[Run] = []
-        for start, length in parts:
-            end, beyond = start + length, first + count
-            if first < end and start < beyond:
-                rest += [(start, first - start)] if start < first else []
-                rest += [(beyond, end - beyond)] if beyond < end else []
-            else:
-                rest.append((start, length))
-        parts = rest
-    return parts
-
-
-def _texts(value: object) -> Iterator[str]:
-    pending = [value]
-    while pending:
-        match pending.pop():
-            case str() as text:
-                yield text
-            case dict() as item:
-                pending += item.values()
-            case list() as item:
-                pending += item
-
-
-def _from_base64(data: bytes) -> bytes | None:
-    if len(data) < _SHORTEST_BASE64 or len(data) % 4:
-        return None
-    try:
-        return binascii.a2b_base64(data, strict_mode=True)
-    except binascii.Error:
-        return None
-
-
-_RAW, _VALUE = "$raw", "$value"
-
-
-class Rewrite(Struct, frozen=True):
-    """Records that change, by number, and records to append; ``items``: the whole new conversation instead."""
-
-    changes: dict[int, Replacement]
-    added: tuple[Append, ...] = ()
-    items: tuple[Item, ...] | None = None
 
 
 class JsonChanges:
-    """Compares a file with how the conversation ``context`` was drawn when it ended in turn ``head``."""
+    """Compares a file with the first ``seen`` records of ``context`` as they were drawn when it ended in ``head``."""
 
-    def __init__(self, store: Store, context: int, head: int) -> None:
+    def __init__(self, store: Store, context: int, head: int, seen: int) -> None:
         self._store = store
         self._context = context
-        self._contents = ConversationContents(store, context, head)
-        self._rows: Sequence[EventRow] = store.records.rows(head) if head else ()
+        self._rows: Sequence[EventRow] = store.records.rows(head)[:seen] if head else ()
 
     def work_out(self, data: bytes) -> Rewrite | None:
         """Return the changes that ``data`` makes, None if there are none. Raises ParseError for impossible ones."""
@@ -175,6 +57,7 @@ class JsonChanges:
         read = [one for one in matches if one.number and one.value is not None]
         rows = [self._rows[one.number - 1] for one in read]
         payloads = self._store.contents.payloads([row.turn for row in rows])
+        times: dict[int, tuple[int, Match]] = {}
         for one, (row, event), (_turn, payload) in zip(read, self._store.viewer.events(rows), payloads, strict=True):
             if isinstance(event, ConvfsError):
                 raise event
@@ -186,48 +69,18 @@ class JsonChanges:
             edited = self._changed(one, row, event, payload, drawn)
             if edited is not None:
                 changes[one.number] = edited
-        return self._rewrite(order, changes)
-
-    def _payloads(self, numbers: Iterable[int]) -> list[Hash]:
-        return [self._store.turns.get(self._rows[number - 1].turn).payload_hash for number in numbers]
+                if time_ms := self._new_time(row, payload, edited):
+                    times[one.number] = (time_ms, one)
+        self._check_times(times, order)
+        return rewrite(self._store, self._rows, order, changes)
 
     def _shown_rows(self) -> list[EventRow]:
         return [row for row in self._rows if not row.deleted]
 
-    def _rewrite(self, order: Sequence[int | Append], changes: dict[int, Replacement]) -> Rewrite | None:
-        """Return the shortest way to bring records into an order; those that are not in it keep their place."""
-        numbers = [item for item in order if isinstance(item, int)]
-        added = tuple(item for item in order[len(numbers) :] if not isinstance(item, int))
-        in_place = numbers == sorted(numbers) and len(numbers) + len(added) == len(order)
-        if in_place and not (changes and added):
-            return Rewrite(changes, added) if changes or added else None
-        if not changes and len(numbers) == len(order) and self._payloads(numbers) == self._payloads(sorted(numbers)):
-            # only records that are the same have changed their places
-            return None
-        present = set(numbers)
-        items: list[Item] = []
-
-        def place(number: int) -> None:
-            # a record that is no longer shown keeps its place behind its predecessor
-            while number <= len(self._rows):
-                items.append(Changed(number, changes[number]) if number in changes else number)
-                number += 1
-                if number in present:
-                    return
-
-        if 1 not in present and self._rows:
-            place(1)
-        for item in order:
-            if isinstance(item, int):
-                place(item)
-            else:
-                items.append(item)
-        return Rewrite(changes, items=tuple(items))
-
     def _changed(self, one: Match, row: EventRow, event: Event, payload: bytes, drawn: bytes) -> bytes | None:
         """Return the payload that a record is to have, which was drawn as ``drawn``; None where it stays as it is."""
         store = self._store
-        contents = ElementContents(one.element, f"record {row.number}", self._contents.find)
+        contents = ElementContents(one.element, f"record {row.number}", self._store.addresses.content)
         lens = store.viewer.lens(store.turns.get(row.turn))
         before = Recorded(row.tool, row.parent, store.contents.aliased)
 
@@ -254,10 +107,29 @@ class JsonChanges:
         _check(edited, lens, contents)
         return None if edited == payload and not row.deleted else edited
 
+    def _new_time(self, row: EventRow, payload: bytes, edited: bytes) -> int:
+        """Return the time that a record says now, 0 if that is what it said or none."""
+        lens = self._store.viewer.lens(self._store.turns.get(row.turn))
+        before = Recorded(row.tool, row.parent, self._store.contents.aliased)
+        time_ms = lens.view(edited, before).time_ms
+        return 0 if time_ms == lens.view(payload, before).time_ms else time_ms
+
+    def _check_times(self, times: Mapping[int, tuple[int, Match]], order: Sequence[int | Append]) -> None:
+        """Refuse times that are out of order among the records as they are to stand."""
+        said = {row.number: row.time_ms for row in self._rows} if times else {}
+        said |= {number: time_ms for number, (time_ms, _one) in times.items()}
+        stand = [said.get(item, 0) if isinstance(item, int) else 0 for item in order]
+        for place, item in enumerate(order, 1):
+            if isinstance(item, int) and item in times:
+                time_ms, one = times[item]
+                if wrong := out_of_order(time_ms, place, len(stand), lambda at: stand[at - 1]):
+                    contents = ElementContents(one.element, f"record {item}", self._store.addresses.content)
+                    raise contents.error("", f"its time is out of order: {wrong}")
+
     def _added(self, matches: Sequence[Match], at: int) -> Append:
         """Return the record that an element without a number is to be: of the type of those around it."""
         one = matches[at]
-        contents = ElementContents(one.element, "a new record", self._contents.find)
+        contents = ElementContents(one.element, "a new record", self._store.addresses.content)
         like, record = self._neighbour(matches, at)
         lens = lens_for(record.type_name, record.encoding)
         before = Recorded("", 0, self._store.contents.aliased)
@@ -302,15 +174,23 @@ def _settled(
     """Return the record that says ``value``.
 
     An object such as ``{"text": "…"}`` may be the record's own. It is, where the record then shows something of it;
-    else it stands for its content.
+    else it stands for its content. Whether content is held as text or in base64, the record shows.
     """
+
+    def shown(payload: bytes) -> dict[ValuePath, Block]:
+        return {block.path: block for block in lens.view(payload, before).blocks}
+
+    blocks = shown(make(value)) if contents.unsure else {}
+    for path in contents.unsure:
+        if not any(begins(place, path) for place in blocks):
+            value = contents.inline(value, path)
     payload = make(value)
-    if contents.unsure:
-        shown = [block.path for block in lens.view(payload, before).blocks]
-        for path in contents.unsure:
-            if not any(place[: len(path)] == path for place in shown):
-                value = contents.inline(value, path)
-        payload = make(value)
+    blocks = shown(payload)
+    for path in contents.doubtful(blocks):
+        other = contents.in_other_form(value, path)
+        if contents.shown_as(path, shown(make(other))) > contents.shown_as(path, blocks):
+            value, payload = other, make(other)
+    contents.check(shown(payload))
     return payload
 
 
@@ -319,15 +199,15 @@ def _taken_apart(value: object, native: object) -> tuple[bool, object]:
     if not isinstance(value, dict):
         return False, value
     said = {key: item for key, item in value.items() if key != NUMBER_KEY}
-    if said.keys() == {_RAW}:
-        return True, said[_RAW]
-    if said.keys() == {_VALUE} and (not isinstance(native, dict) or NUMBER_KEY in native):
-        return False, said[_VALUE]
+    if said.keys() == {RAW_KEY}:
+        return True, said[RAW_KEY]
+    if said.keys() == {VALUE_KEY} and (not isinstance(native, dict) or NUMBER_KEY in native):
+        return False, said[VALUE_KEY]
     return False, value if isinstance(native, dict) and NUMBER_KEY in native else said
 
 
 def _check(payload: bytes, lens: Lens, contents: ElementContents) -> None:
     if lens.one_line and b"\n" in payload:
-        raise contents.error(_RAW, "a record is one line of its file: leave out the line breaks")
+        raise contents.error(RAW_KEY, "a record is one line of its file: leave out the line breaks")
     if len(payload) > LARGEST_VIEWED:
         raise contents.error("", f"{len(payload)} bytes are too large for a record: {LARGEST_VIEWED} at most")

@@ -1,70 +1,69 @@
 """New events: a file made in ``events/`` under a name such as ``user.md`` or ``00120-user.md`` is appended at the head.
 
 Until it is closed it is a scratch file like any other. The kernel knows the event under the same inode, and the typed
-name stays beside its own until the mount ends. If the disk is full, the file waits until there is room.
+name stays beside its own until the mount ends, or until somebody else writes another event under it. If the disk is
+full, the file waits until there is room.
 """
 
 import logging
 import os
-import re
-from collections.abc import Sequence
+from collections import Counter
 from pathlib import Path
 from typing import ClassVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from fusefs.editing.drafts import NEW, Draft, remove_quietly
 from fusefs.editing.inode import LARGEST, ScratchRole, State
-from fusefs.editing.records import record_like
+from fusefs.editing.programs import Program
+from fusefs.editing.records import composed, predecessor, record_like
 from fusefs.editing.saves import NS_IN_MS, Saves, saved_as
 from fusefs.editing.scratch import ScratchFile
 from fusefs.editing.targets import EventTarget
-from fusefs.text.event_names import kind_word
-from fusefs.text.parse import parse_event
+from fusefs.editing.typed_names import TypedNames
+from fusefs.inodes import Place
+from fusefs.text.event_names import shown_tool
+from fusefs.text.new_event import Asked, new_event, said_in
 from fusefs.tree.changes import Stale
 from fusefs.tree.view import View
 from store.conversations.contexts import Append
 from store.errors import ConvfsError, StoreFailed, StoreFull, UsageError
 from store.events.conversation import EventRow
 from store.events.event import Kind
-from store.formats.core.unknown import TextLens, type_named
-from store.formats.registry import FORMATS
+from store.exporting.steps import Step, steps_of
+from store.formats.core.composing import Particulars
 from store.ids import hash_bytes, now_ms
 
 log = logging.getLogger(__name__)
 
-_KINDS = {kind_word(kind): kind for kind in Kind if kind is not Kind.RECORD}
-_NAME = re.compile(rf"(?:([0-9]{{5,18}})-)?({'|'.join(_KINDS)})\.md")
-_LOOKED_BACK = 64
-"""Records that are looked at for the one that a new one follows."""
-
-
-def new_event(name: str) -> tuple[int, Kind] | None:
-    """Return the number (0: none is given) and the kind that a name asks for; None for any other name."""
-    found = _NAME.fullmatch(name)
-    return (int(found[1] or 0), _KINDS[found[2]]) if found else None
+_ASKED_BACK = 1024
+"""Records that are looked at for the call or the question that a new one answers."""
+_ASKS = {Kind.TOOL_RESULT: Kind.TOOL_CALL, Kind.ANSWER: Kind.QUESTION}
 
 
 class Composed(Struct, frozen=True):
-    """The record that ``data`` becomes behind turn ``head``."""
+    """The record that ``data`` becomes behind turn ``head``; ``number``: that of the record whose place it takes."""
 
     data: bytes
     head: int
     record: Append
     time_ms: int
+    number: int = 0
 
 
 class NewEvent:
     """A scratch file that becomes an event when it is closed."""
 
-    __slots__ = ("composed", "draft", "kind", "name", "source", "view_id")
+    __slots__ = ("asked", "composed", "draft", "maker", "name", "source", "view_id")
 
     state: ClassVar[State] = State.NEW_EVENT
 
-    def __init__(self, view_id: int, name: str, kind: Kind) -> None:
+    def __init__(self, view_id: int, name: str, asked: Asked) -> None:
         self.view_id = view_id
         self.name = name
-        self.kind = kind
+        self.asked = asked
+        self.maker: Program | None = None
+        """The program that gave it its name."""
         self.draft: Path | None = None
         self.composed: Composed | None = None
         """The event that it becomes, worked out when it was closed."""
@@ -80,7 +79,8 @@ class NewEvent:
 class NewEvents:
     """Makes events of new files."""
 
-    def __init__(self, saves: Saves) -> None:
+    def __init__(self, saves: Saves, typed_names: TypedNames) -> None:
+        self._names = typed_names
         self.inodes = saves.inodes
         self.records = saves.records
         self.drafts = saves.drafts
@@ -110,7 +110,7 @@ class NewEvents:
             # the kernel had forgotten the file, and its draft must not be left behind
             known = self._waiting[ino]
         if known is None or (known.view_id, known.name) != (view_id, name):
-            known = NewEvent(view_id, name, asked[1])
+            known = NewEvent(view_id, name, asked)
         self.inodes.be_candidate(ino, known)
         return known
 
@@ -133,6 +133,9 @@ class NewEvents:
             composed = self._composed(candidate, data, file)
             if candidate.draft is not None:
                 self._keep(candidate, composed)
+        if composed.number:
+            self.records.change(candidate.view_id, {composed.number: composed.record.payload}, composed.time_ms)
+            return composed.number, composed.time_ms
         return self.records.append(candidate.view_id, [composed.record]), composed.time_ms
 
     def append(self, source: ScratchFile, path: Path, candidate: NewEvent, data: bytes) -> None:
@@ -140,7 +143,10 @@ class NewEvents:
         tree, saves, view_id = self.tree, self._saves, candidate.view_id
         saves.settle_waiting(view_id)
         number, time_ms = self.commit(candidate, data, path)
-        tree.overlay(view_id).aliases[candidate.name] = number
+        self._names.made(view_id, candidate.name, candidate.maker, number)
+        if candidate.composed is not None and candidate.composed.number:
+            self._joined(source, path, candidate)
+            return
         if not remove_quietly(path):
             # the next start tries again, if there is a draft
             self.inodes.scratch.renumber(source)
@@ -158,6 +164,20 @@ class NewEvents:
         saves.show_saved(source.ino, target, saved)
         self.inodes.kernel.invalidate(Stale(source.ino))
         saves.unsettle(view_id)
+
+    def _joined(self, source: ScratchFile, path: Path, candidate: NewEvent) -> None:
+        """Take a file away whose text has become a part of another event; its name leads there."""
+        tree, view_id = self.tree, candidate.view_id
+        events = tree.place(view_id, Place.EVENTS)
+        with source.losing(self.inodes.scratch.place_of(os.fsencode(path), events)):
+            removed = remove_quietly(path)
+        if removed and candidate.draft is not None:
+            remove_quietly(candidate.draft)
+        self.inodes.be_candidate(source.ino, None)
+        self._waiting.pop(source.ino, None)
+        self.inodes.kernel.invalidate(Stale(events, candidate.name.encode()))
+        assert candidate.composed is not None
+        self._saves.unsettle(view_id, self.records.drawn_from(view_id, [candidate.composed.number]))
 
     def wait(self, source: ScratchFile, candidate: NewEvent, error: StoreFailed | OSError) -> None:
         """Append a file later, which has a draft. ``error`` is why it cannot be now."""
@@ -217,13 +237,7 @@ class NewEvents:
 
     def _composed(self, candidate: NewEvent, data: bytes, file: int | Path) -> Composed:
         """Return the record that a file becomes. It has the time of the file, unless that is before what came last."""
-        parsed = parse_event(data)
-        said = parsed.head.get("type")
-        if said is not None and said.value != candidate.kind.name.lower():
-            wanted = candidate.kind.name.lower()
-            raise UsageError(f"line {said.line}: the file is called {candidate.name}: write type: {wanted}")
-        if len(parsed.blocks) != 1 or parsed.blocks[0].type != "text" or parsed.blocks[0].text is None:
-            raise UsageError("a new event is one text: write it without blocks")
+        said = said_in(candidate.asked, candidate.name, data)
         # before the view: of a head that moves in between, commit learns
         head = self._head(candidate.view_id)
         self.records.settle(candidate.view_id)
@@ -231,43 +245,66 @@ class NewEvents:
         time_ms = os.stat(file).st_mtime_ns // NS_IN_MS
         if any(time_ms < row.time_ms for row in view.rows[-1:]):
             time_ms = now_ms()
-        return Composed(data, head, self._record(view, candidate.kind, parsed.blocks[0].text, time_ms), time_ms)
+        kind, more, asked = candidate.asked.kind, said.more, None
+        predecessor(self.tree.store, view.entry.format, view.rows)[1].check_new(kind, said.text)
+        if kind in _ASKS:
+            asked, more = self._answering(view, candidate.asked, more)
+        elif more.id:
+            self._check_unused(view, more.id)
+        if asked is not None:
+            turn = self.tree.store.turns.get(asked.turn)
+            payload = self.tree.store.contents.payload(asked.turn)
+            answered = self.tree.store.viewer.lens(turn).answered(payload, said.text, time_ms, more)
+            if answered is not None:
+                return Composed(data, head, record_like(self.tree.store, turn, answered), time_ms, asked.number)
+        record = composed(self.tree.store, view.entry, view.rows, kind, said.text, time_ms, more)
+        return Composed(data, head, record, time_ms)
 
-    def _record(self, view: View, kind: Kind, text: str, time_ms: int) -> Append:
-        """Return a record that says ``text`` at the end of a conversation, at a time in milliseconds."""
-        store = self.tree.store
-        previous = self._previous(view.rows[-_LOOKED_BACK:])
-        if previous is not None:
-            turn = store.turns.get(previous.turn)
-            lens = store.viewer.lens(turn)
-            if isinstance(lens, TextLens):
-                return Append(TextLens(kind).compose(kind, text, None, time_ms), type_named(kind), turn.encoding)
-            payload = lens.compose(kind, text, store.contents.payload(previous.turn), time_ms)
-            return record_like(store, turn, payload)
-        format_ = next((one for one in FORMATS if one.name == view.conversation.format), FORMATS[0])
-        refusal = UsageError(f"nothing can be written in the format {format_.name}")
-        for lens in format_.lenses:
-            try:
-                return Append(lens.compose(kind, text, None, time_ms), lens.type_name)
-            except UsageError as error:
-                refusal = error
-        raise refusal
+    def _answering(self, view: View, asked: Asked, more: Particulars) -> tuple[EventRow, Particulars]:
+        """Return the call or question that a new event answers, and its particulars with those of that."""
+        what = _ASKS[asked.kind]
+        waiting: list[tuple[EventRow, Step]] = []
+        answered: Counter[str] = Counter()
+        for row in reversed(view.rows[-_ASKED_BACK:]):
+            if row.deleted or row.kind is Kind.RECORD:
+                continue
+            if waiting and not more.id and row.kind not in (what, asked.kind):
+                # calls that were made at once stand together
+                break
+            for step in reversed(self._steps(row)):
+                key = step.id or step.tool
+                if step.kind is asked.kind:
+                    answered[key] += 1
+                elif step.kind is what and answered[key]:
+                    answered[key] -= 1
+                    if more.id and key == more.id:
+                        has = f"{more.id} has its {asked.kind.word}"
+                        raise UsageError(f"{has}: edit that, or write another {what.word}")
+                elif step.kind is what and more.id in ("", step.id) and asked.tool in ("", shown_tool(step.tool)):
+                    waiting.insert(0, (row, step))
+        named = f" {more.id}" if more.id else f" of {asked.tool}" if asked.tool else ""
+        if not waiting:
+            waits = f"no {what.word}{named} waits for {_article(asked.kind)}"
+            raise UsageError(f"{waits}: write {_article(what)} first")
+        if len(waiting) > 1:
+            ids = " or ".join(step.id or f"event {row.number}" for row, step in waiting)
+            raise UsageError(f"{len(waiting)} of them wait: say in the head which one is answered, by id: {ids}")
+        [(row, step)] = waiting
+        tool = step.tool if asked.kind is Kind.TOOL_RESULT else ""
+        payload = self.tree.store.contents.payload(row.turn)
+        return row, structs.replace(more, id=step.id, tool=tool, asked=payload)
 
-    def _previous(self, rows: Sequence[EventRow]) -> EventRow | None:
-        """Return the record that a new one follows: the last that others may refer to, else the last that is shown."""
-        shown: EventRow | None = None
-        for row in reversed(rows):
-            if row.deleted:
-                continue
-            try:
-                event = self.tree.store.records.event(row)
-            except ConvfsError:
-                continue
-            if event.defines:
-                return row
-            if shown is None and row.kind is not Kind.RECORD:
-                shown = row
-        return shown or (rows[-1] if rows else None)
+    def _check_unused(self, view: View, identifier: str) -> None:
+        for row in reversed(view.rows[-_ASKED_BACK:]):
+            if row.kind in _ASKS.values() and any(step.id == identifier for step in self._steps(row)):
+                told = f"the id {identifier} is that of event {row.number}"
+                raise UsageError(f"{told}: leave it out of the head, and a new one is made")
+
+    def _steps(self, row: EventRow) -> list[Step]:
+        try:
+            return list(steps_of(row.number, self.tree.store.records.event(row)))
+        except ConvfsError:
+            return []
 
     def role(self, ino: int, fd: int) -> ScratchRole:
         """Return the role of a scratch file that is open for writing."""
@@ -275,16 +312,21 @@ class NewEvents:
         return ScratchRole(fd) if candidate is None else NewEventRole(self, ino, fd, candidate)
 
 
+def _article(kind: Kind) -> str:
+    return f"{'an' if kind is Kind.ANSWER else 'a'} {kind.word}"
+
+
 class NewEventRole(ScratchRole):
     """A scratch file that is open for writing, and becomes an event when it is closed."""
 
-    __slots__ = ("_candidate", "_failure", "_ino", "_new_events", "_waits")
+    __slots__ = ("_candidate", "_failure", "_ino", "_new_events", "_program", "_waits")
 
     def __init__(self, new_events: NewEvents, ino: int, fd: int, candidate: NewEvent) -> None:
         super().__init__(fd)
         self._new_events = new_events
         self._ino = ino
         self._candidate = candidate
+        self._program = new_events.records.bursts.program()
         self._waits = True
         self._failure: StoreFailed | OSError | None = None
         """The error reported to the writing program: it may have given up half-way."""
@@ -339,7 +381,8 @@ class NewEventRole(ScratchRole):
         try:
             if self._waits:
                 new_events.check(candidate, data, path)
-            new_events.append(node, path, candidate, data)
+            with new_events.records.bursts.by(self._program):
+                new_events.append(node, path, candidate, data)
         except (ConvfsError, OSError) as error:
             composed = candidate.composed
             if isinstance(error, StoreFailed | OSError) and composed is not None and composed.data == data:

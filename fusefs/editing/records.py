@@ -2,24 +2,40 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from fusefs import inodes
+from fusefs.editing.bursts import Bursts
+from fusefs.editing.readers import Readers
+from fusefs.editing.rewrites import Rewrite
 from fusefs.inodes import FIRST_HANDED_OUT_VIEW, Space
 from fusefs.text.changes import changes
+from fusefs.text.grammar import timestamp
 from fusefs.text.render import render_event
 from fusefs.tree.tree import Tree
+from fusefs.tree.waiting import Work
+from store.commit.request import ContextHead
 from store.conversations import branch
 from store.conversations.chain import Recorded
 from store.conversations.contexts import Append
 from store.disk.turn_format import Turn
 from store.editing.commit import Item
 from store.editing.editor import Editor, with_echoes
-from store.errors import Conflict
-from store.events.conversation import EventRow
+from store.editing.partners import with_partners
+from store.errors import Conflict, ConvfsError, UsageError
+from store.events.conversation import Conversation, EventRow
 from store.events.event import Event, EventEdit, Kind, Replacement, named
+from store.formats.core.composing import NO_PARTICULARS, Particulars
 from store.formats.core.editing import Lens
+from store.formats.core.format import Format
+from store.formats.core.lens import Nothing
+from store.formats.core.unknown import TextLens, type_named
+from store.formats.registry import FORMATS, lens_for
+from store.index.catalogue import ContextEntry
 from store.store import Store
+
+_LOOKED_BACK = 64
+"""Records that are looked at for the one that a new one follows."""
 
 CHANGED = "was changed by somebody else in the meantime: compare, and save again"
 
@@ -55,12 +71,40 @@ class Prepared(Struct, frozen=True):
     touches: Callable[[], Sequence[int]] = tuple
 
 
+class Pondered(Struct, frozen=True):
+    """The work on ``data``, saved to a file that was in ``state``."""
+
+    state: str
+    data: bytes
+    work: Work[Rewrite | None]
+
+
+class Drawing(Struct, frozen=True):
+    """The work on drawing a file that is in ``state``."""
+
+    state: str
+    work: Work[bytes]
+
+
 class EventCommits:
     """Commits written texts."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, bursts: Bursts) -> None:
         self.tree = tree
+        self.bursts = bursts
+        self.pondered: dict[int, Pondered] = {}
+        """The work on saves of files that show many records, by their own inode numbers, until they are prepared."""
+        self.drawings: dict[int, Drawing] = {}
+        """The same for drawing them, until they are changed."""
+        self.readers = Readers()
         self._editor = Editor(tree.store)
+
+    def opened(self, own: int) -> None:
+        """Record that a program opens a file that shows all records, by its own number."""
+        context = self.tree.context_at_head(inodes.split(own)[1])
+        if context:
+            head = self.tree.store.writer.head(context)
+            self.readers.show(own, self.bursts.program(), head.depth + 1 if head.turn else 0)
 
     def base(self, view_id: int, number: int) -> Base:
         """Return the present event. Raises NotFound."""
@@ -78,22 +122,27 @@ class EventCommits:
         row = self._row(base)
         drawn = begun if begun is not None and begun.turn == row.turn else self._drawn(row)
         edit = changes(base.number, drawn.event, drawn.data, data)
-        if edit == EventEdit() and not row.deleted:
-            return None
-        lens, payload, before = self._recorded(row)
-        edited = lens.edit(payload, edit, before)
-        return None if edited == payload and not row.deleted else edited
+        edited = edited_payload(self.tree.store, row, edit)
+        if edited is not None:
+            if any(field.key == "timestamp" for field in edit.fields):
+                lens, _payload, before = _recorded(self.tree.store, row)
+                view = self.tree.view(base.view)
+                time_ms = lens.view(edited, before).time_ms
+                if wrong := out_of_order(time_ms, base.number, view.records, lambda at: view.row(at).time_ms):
+                    raise UsageError(f"'timestamp' is out of order: {wrong}")
+            self.with_partners(base.view, {base.number: edited})
+        return edited
+
+    def with_partners(self, view_id: int, changed: Mapping[int, Replacement]) -> dict[int, Replacement]:
+        """Return changes of records with those of their calls' counterparts. Raises UsageError for ids of others."""
+        view = self.tree.view(view_id)
+        return with_partners(self.tree.store, view.row, view.records, changed)
 
     def edited_resource(self, base: Base, seq: int, data: bytes) -> bytes | None:
         """Return the payload in which resource ``seq`` is ``data``, None where that is the same."""
-        lens, payload, before = self._recorded(self._row(base))
+        lens, payload, before = _recorded(self.tree.store, self._row(base))
         edited = lens.edit_resource(payload, seq, data, before)
         return None if edited == payload else edited
-
-    def _recorded(self, row: EventRow) -> tuple[Lens, bytes, Recorded]:
-        store = self.tree.store
-        before = Recorded(row.tool, row.parent, store.contents.aliased)
-        return store.viewer.lens(store.turns.get(row.turn)), store.contents.payload(row.turn), before
 
     def edit(self, base: Base, payload: bytes, written_ms: int = 0) -> None:
         """Make one version in which an event has another payload, written at a time (0: now)."""
@@ -112,8 +161,9 @@ class EventCommits:
 
     def append(self, view_id: int, items: Sequence[Append], *, expected_head: int | None = None) -> int:
         """Append records at the head, as one version; return the number of the last."""
-        self._editor.append(self.context(view_id), items, expected_head=expected_head)
-        self.tree.renew(view_id)
+        context = self.context(view_id)
+        head = self._editor.append(context, items, expected_head=expected_head, again=self.bursts.tip(context))
+        self._committed(view_id, head)
         return self.tree.view(view_id).records
 
     def change(
@@ -122,24 +172,31 @@ class EventCommits:
         """Make one version in which records have other payloads, or are gone, written at a time (0: now)."""
         tree = self.tree
         view = tree.view(view_id)
-        every = with_echoes(tree.store, view.row, view.records, changed)
-        self._editor.edit(
-            self.context(view_id),
+        context = self.context(view_id)
+        every = self.with_partners(view_id, with_echoes(tree.store, view.row, view.records, changed))
+        head = self._editor.edit(
+            context,
             every,
             action=named(changed),
             expected_head=view.head,
             amends=amends,
+            again=self.bursts.tip(context),
             written_ms=written_ms,
         )
-        tree.renew(view_id)
+        self._committed(view_id, head)
 
     def rewrite(self, view_id: int, items: Sequence[Item]) -> None:
         """Make one version in which a conversation consists of ``items``."""
         tree = self.tree
-        self._editor.rewrite(self.context(view_id), items, expected_head=tree.view(view_id).head)
+        context, again = self.context(view_id), self.bursts.tip(self.context(view_id))
+        head = self._editor.rewrite(context, items, expected_head=tree.view(view_id).head, again=again)
         # their numbers now belong to others
         tree.overlay(view_id).aliases.clear()
-        tree.renew(view_id)
+        self._committed(view_id, head)
+
+    def _committed(self, view_id: int, head: ContextHead) -> None:
+        self.bursts.saved(head.context, head.tip)
+        self.tree.renew(view_id)
 
     def behind(self, view_id: int, head: int) -> range:
         """Return the numbers of the records appended since a conversation ended in turn ``head``, or raise Conflict."""
@@ -163,15 +220,12 @@ class EventCommits:
     def drawn_from(self, view_id: int, numbers: Collection[int]) -> list[int]:
         """Return the computed inode numbers of the files that show some records: events, and what they hold."""
         events, resources = inodes.base(Space.EVENT, view_id), inodes.base(Space.RESOURCE, view_id)
-        held = self.tree.view(view_id).held
-        return [
-            *(events + number for number in numbers),
-            *(resources + at for at, row in enumerate(held, 1) if row.number in numbers),
-        ]
+        held = self.tree.view(view_id).held_by(numbers)
+        return [*(events + number for number in numbers), *(resources + at for at in held)]
 
     def context(self, view_id: int) -> int:
         """Return the context of a view."""
-        return view_id if view_id < FIRST_HANDED_OUT_VIEW else self.tree.view(view_id).conversation.id
+        return view_id if view_id < FIRST_HANDED_OUT_VIEW else self.tree.view(view_id).entry.id
 
     def _row(self, base: Base) -> EventRow:
         """Return the row of an event. Raises Conflict if the event is no longer the one in ``base``."""
@@ -187,6 +241,103 @@ class EventCommits:
         """Make a view show the committed state, regardless of who committed it."""
         if self.tree.store.writer.head(self.context(view_id)).tip != self.tree.view(view_id).head:
             self.tree.renew(view_id)
+
+
+def out_of_order(time_ms: int, place: int, places: int, time_at: Callable[[int], int]) -> str:
+    """Return why a time cannot stand at one of so many places, "" if it can.
+
+    It must not be before that of the record before, or after that of the one behind. ``time_at`` returns the time at
+    another place, 0 where there is none.
+    """
+    before = next((time for at in range(place - 1, 0, -1) if (time := time_at(at))), 0)
+    after = next((time for at in range(place + 1, places + 1) if (time := time_at(at))), 0)
+    least, most = (after, before) if 0 < after < before else (before, after)
+    if not (least and time_ms < least) and not (most and time_ms > most):
+        return ""
+    between = " and ".join(timestamp(time) for time in (least, most) if time)
+    told = f"between {between}" if least and most else f"from {between} on" if least else f"up to {between}"
+    return f"the records around it ask for a time {told}"
+
+
+def edited_payload(store: Store, row: EventRow, edit: EventEdit) -> bytes | None:
+    """Return a record's payload as an edit makes it, None if that changes nothing; a deleted one comes back."""
+    if edit == EventEdit() and not row.deleted:
+        return None
+    lens, payload, before = _recorded(store, row)
+    edited = lens.edit(payload, edit, before)
+    return None if edited == payload and not row.deleted else edited
+
+
+def _recorded(store: Store, row: EventRow) -> tuple[Lens, bytes, Recorded]:
+    before = Recorded(row.tool, row.parent, store.contents.aliased)
+    return store.viewer.lens(store.turns.get(row.turn)), store.contents.payload(row.turn), before
+
+
+def predecessor(store: Store, format: str, rows: Sequence[EventRow]) -> tuple[EventRow | None, Lens]:
+    """Return the record that a new one behind ``rows`` follows, and its lens; in an empty one, its format's."""
+    previous = _previous(store, rows[-_LOOKED_BACK:])
+    if previous is not None:
+        return previous, store.viewer.lens(store.turns.get(previous.turn))
+    return None, lens_for(_format_of(format).main_type)
+
+
+def _format_of(name: str) -> Format:
+    return next((one for one in FORMATS if one.name == name), FORMATS[0])
+
+
+def composed(
+    store: Store,
+    conversation: Conversation | ContextEntry,
+    rows: Sequence[EventRow],
+    kind: Kind,
+    text: str,
+    time_ms: int,
+    more: Particulars = NO_PARTICULARS,
+    after: Append | None = None,
+) -> Append:
+    """Return a record that says ``text`` behind ``rows``, at a time in milliseconds; raises UsageError.
+
+    ``after`` is a new one that it follows there.
+    """
+    previous, lens = predecessor(store, conversation.format, rows)
+    if previous is not None:
+        last = next((row for row in reversed(rows) if not row.deleted), previous)
+        first, like, last_one = (store.contents.payload(row.turn) for row in (rows[0], previous, last))
+        session = conversation.metadata.get("session")
+        more = structs.replace(more, first=first, last=last_one, session=session if isinstance(session, str) else "")
+        after = after or record_like(store, store.turns.get(previous.turn), like)
+    if after is None:
+        return Append(lens.compose(kind, text, None, time_ms, more), lens.type_name)
+    record = _composed_after(after, kind, text, time_ms, more)
+    if lens_for(record.type_name, record.encoding).view(record.payload, Nothing()).kind is not Kind.RECORD:
+        return record
+    # it follows one of a type for what nobody says
+    after = structs.replace(after, type_name=_format_of(conversation.format).main_type)
+    return _composed_after(after, kind, text, time_ms, more)
+
+
+def _composed_after(previous: Append, kind: Kind, text: str, time_ms: int, more: Particulars) -> Append:
+    lens = lens_for(previous.type_name, previous.encoding)
+    if isinstance(lens, TextLens):
+        return Append(TextLens(kind).compose(kind, text, None, time_ms), type_named(kind), previous.encoding)
+    return structs.replace(previous, payload=lens.compose(kind, text, previous.payload, time_ms, more))
+
+
+def _previous(store: Store, rows: Sequence[EventRow]) -> EventRow | None:
+    """Return the record that a new one follows: the last that others may refer to, else the last that is shown."""
+    shown: EventRow | None = None
+    for row in reversed(rows):
+        if row.deleted:
+            continue
+        try:
+            event = store.records.event(row)
+        except ConvfsError:
+            continue
+        if event.defines:
+            return row
+        if shown is None and row.kind is not Kind.RECORD:
+            shown = row
+    return shown or (rows[-1] if rows else None)
 
 
 def record_like(store: Store, turn: Turn, payload: bytes) -> Append:

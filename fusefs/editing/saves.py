@@ -25,6 +25,7 @@ from pyfuse3 import FUSEError
 from fusefs.editing.delays import Clock, Quiet
 from fusefs.editing.drafts import Draft, Drafts, remove_quietly
 from fusefs.editing.inode import Buffer, Inodes, OrphanFile, ScratchRole, State, check_size
+from fusefs.editing.programs import Program
 from fusefs.editing.records import EventCommits, Prepared
 from fusefs.editing.scratch import ScratchFile
 from fusefs.editing.targets import Target
@@ -48,7 +49,6 @@ class Saved(Struct, frozen=True):
     """The last save of a file, which led to ``state``. ``data`` is None, ``time_ns`` 0 where they are as drawn."""
 
     data: bytes | None
-    size: int
     state: str
     time_ns: int = 0
 
@@ -56,7 +56,7 @@ class Saved(Struct, frozen=True):
 def saved_as(target: Target, data: bytes, state: str, time_ns: int = 0) -> Saved:
     """Return the save of a file whose ``data`` led to ``state``, as it is shown from then on."""
     kept = target.keeps_text and not target.draws(data)
-    return Saved(data if kept else None, len(data) if kept else target.size(), state, time_ns)
+    return Saved(data if kept else None, state, time_ns)
 
 
 class Written:
@@ -75,7 +75,8 @@ class Written:
         """The size of the text shown."""
         if self.sessions:
             return len(self.sessions[-1].buffer)
-        return self.saved.size if self.saved else self.target.size()
+        # what is as drawn is only measured for those who ask
+        return len(self.saved.data) if self.saved and self.saved.data is not None else self.target.size()
 
     @property
     def time_ns(self) -> int:
@@ -118,13 +119,14 @@ class Written:
 class SavedRole:
     """A file open for writing, ``anew`` if for all of it. It has a session from its first change on."""
 
-    __slots__ = ("_anew", "_ino", "_saves", "_target", "session")
+    __slots__ = ("_anew", "_ino", "_saves", "_target", "program", "session")
 
     def __init__(self, saves: Saves, ino: int, target: Target, *, anew: bool = False) -> None:
         self._saves = saves
         self._ino = ino
         self._target = target
         self.session: Session | None = None
+        self.program = saves.records.bursts.program()
         self._anew = anew
 
     def read(self, offset: int, size: int) -> bytes:
@@ -168,7 +170,7 @@ class SavedRole:
             gone = self._saves.inodes.state(self._ino) is State.ORPHAN
             session = None if self._anew or gone else self._saves.session(self._ino)
             if session is None:
-                session = Session(self._saves, self._ino, self._target, anew=self._anew)
+                session = Session(self._saves, self._ino, self._target, self.program, anew=self._anew)
             self._anew = False
             self.join(session)
             return session
@@ -178,16 +180,17 @@ class SavedRole:
 class Session:
     """A text being written to a file, until it is committed. ``anew``: its old contents do not matter."""
 
-    def __init__(self, saves: Saves, ino: int, target: Target, *, anew: bool = False) -> None:
+    def __init__(self, saves: Saves, ino: int, target: Target, program: Program | None, *, anew: bool = False) -> None:
         self._saves = saves
         self.ino = ino
         self.target = target
+        self._program = program
         self.handles: set[SavedRole] = set()
         self.time_ns = 0
         drawn = saves.router.node(ino).attributes()
         self._later_than = drawn.time_ns or drawn.time_ms * NS_IN_MS
         """The time that the file had: programs that look at that alone must see that it was changed."""
-        self._state = "" if self.gone else target.state()
+        self._state = "" if self.gone else target.base()
         self._held_something = not self.gone and target.size() > 0
         self._before = saves.saved_text(ino)
         """The text shown, if it differs from the drawn one: writing it back changes nothing."""
@@ -242,6 +245,8 @@ class Session:
         try:
             if self._failure is not None:
                 raise self._failure
+            if data != self._before:
+                self.target.ponder(self._state, data)
             self._work_out(data)
             self._keep(data, complete=True)
             self._closed = None if self._prepared is None else (data, self._prepared)
@@ -311,7 +316,7 @@ class Session:
             self.settle()
             return
         if self._draft is not None and self._prepared is not None and self._failure is None:
-            self._state = self._prepared.commit(self.time_ns // NS_IN_MS)
+            self._state = self._committed(self._prepared)
         self._keep(bytes(self.buffer), complete=False)
 
     def _as_closed(self) -> bytes:
@@ -329,10 +334,14 @@ class Session:
         state = self._state
         if self._prepared is not None:
             self.touched = self._prepared.touches()
-            state = self._prepared.commit(self.time_ns // NS_IN_MS)
+            state = self._committed(self._prepared)
         if self._rejected is not None:
             remove_quietly(self._rejected)
         return saved_as(self.target, data, state)
+
+    def _committed(self, prepared: Prepared) -> str:
+        with self._saves.records.bursts.by(self._program):
+            return prepared.commit(self.time_ns // NS_IN_MS)
 
     def _work_out(self, data: bytes) -> None:
         self._prepared = None
@@ -359,7 +368,8 @@ class Session:
             self._draft = None
 
     def _reject(self, data: bytes, error: Exception) -> None:
-        self._rejected = self._saves.drafts.reject(self.target, data, str(error), self._rejected)
+        with self._saves.records.bursts.by(self._program):
+            self._rejected = self._saves.drafts.reject(self.target, data, str(error), self._rejected)
 
     def _reject_quietly(self, data: bytes, error: Exception) -> None:
         try:
@@ -402,7 +412,7 @@ class Saves:
         if session is None and size == node.attributes().size:
             return
         if session is None:
-            session = Session(self, node.ino, target)
+            session = Session(self, node.ino, target, self.records.bursts.program())
             for role in self.inodes.roles(SavedRole, node.ino):
                 if role.session is None:
                     role.join(session)
@@ -483,7 +493,7 @@ class Saves:
                     continue
                 del self.written[ino]
             if ino in self.inodes.kernel.lookups:
-                self.tree.unsettled.add(ino)
+                self.tree.unsettle(ino)
                 self.inodes.kernel.refresh(ino)
 
     def check(self, view_id: int | None) -> None:
@@ -541,16 +551,20 @@ class Saves:
         with open(path, "rb") as file:
             data = file.read()
         before = self.saved_text(node.ino)
-        held = Bytes(before) if before is not None else target.snapshot()
-        size = target.size() if before is None else len(before)
         self.settle_waiting(target.view_id)
-        state = target.state()
+        state = target.base()
         touched: Sequence[int] = ()
+        program = self.records.bursts.program()
         try:
+            if data != before:
+                state = target.ponder(state, data)
+            held = Bytes(before) if before is not None else target.snapshot()
+            size = target.size() if before is None else len(before)
             prepared = None if data == before else target.prepare(state, data)
             if prepared is not None:
                 touched = prepared.touches()
-                state = prepared.commit(status.st_mtime_ns // NS_IN_MS)
+                with self.records.bursts.by(program):
+                    state = prepared.commit(status.st_mtime_ns // NS_IN_MS)
         except UsageError as error:
             self.drafts.reject(target, data, str(error), None)
             raise FUSEError(errno.ESTALE if isinstance(error, Conflict) else errno.EINVAL) from None

@@ -9,16 +9,18 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import stat
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from pyfuse3 import ENOATTR, FUSEError
 
+from fusefs.editing.programs import Program, Programs
 from fusefs.tree.control import ImportDirectory, RootDirectory
 from fusefs.tree.conversation import ConversationDirectory
 from fusefs.tree.events import EventsDirectory
@@ -26,9 +28,10 @@ from fusefs.tree.native.files import NativeDirectory
 from fusefs.tree.node import SHORT, Attributes, DirEntry, Entries, File, Node, OpenContent
 from fusefs.tree.outputs import OutputsDirectory
 from fusefs.tree.paths import CONVERSATIONS, HTML, IMPORT, TRANSCRIPTS
-from fusefs.tree.projects import ProjectDirectory, ProjectsDirectory
+from fusefs.tree.projects import AsideTranscripts, ProjectDirectory, ProjectsDirectory, SubagentTranscripts
 from fusefs.tree.resources import ResourceDirectory
 from fusefs.tree.tree import Tree
+from store.conversations.places import ASIDE
 from store.disk import durable, files
 from store.paths import MOUNT_ROOT, SCRATCH
 
@@ -41,6 +44,8 @@ _NAME_MAX = 200
 _LONGEST_PATH = 3600
 """Bytes of the path of a directory: a name in it must go into a path, too."""
 _DEEP_KEPT = 16
+_LEFT = re.compile(rb"[.#]*.+\.md(~|#|\.draft(-[0-9]+)?|\.sw[a-p]|\.un~|\.kate-swp)|\.#.+\.md", re.DOTALL)
+"""Names of what editors keep beside a file while they edit it, and of drafts of what could not be saved."""
 
 
 class ScratchPlace(NamedTuple):
@@ -269,8 +274,11 @@ _KINDS: dict[int, type[ScratchNode]] = {
 class Scratch:
     """All scratch files of one mount."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, programs: Programs) -> None:
         self._tree = tree
+        self._programs = programs
+        self._makers: dict[bytes, Program] = {}
+        """By path: the programs that made files that are not listed without them."""
         self.root = tree.store.root / SCRATCH
         if not tree.store.files.read_only:
             durable.make_directory(self.root)
@@ -291,27 +299,50 @@ class Scratch:
 
     def _key(self, directory: Node) -> bytes | None:
         match directory:
-            case ConversationDirectory() | EventsDirectory() | ResourceDirectory() | OutputsDirectory():
+            case (
+                ConversationDirectory()
+                | EventsDirectory()
+                | ResourceDirectory()
+                | OutputsDirectory()
+                | SubagentTranscripts()
+            ):
                 view = directory.view
-                return None if view.version is not None else self._view_key(directory, view.conversation.id)
+                return None if view.version is not None else self._view_key(directory, view.entry.id)
             case RootDirectory():
                 return MOUNT_ROOT.encode()
             case ImportDirectory():
                 return IMPORT.encode()
             case ProjectDirectory() | ProjectsDirectory() if directory.key == HTML:
                 return None
-            case ProjectDirectory():
-                return _spelled(f"{directory.key}/{directory.project}")
+            case ProjectDirectory() | AsideTranscripts():
+                return _spelled("/".join((directory.key, directory.project, *directory.path[2:])))
             case ProjectsDirectory():
                 return _spelled(directory.key)
         return None
 
-    def move(self, directory: ProjectDirectory, to: str) -> None:
-        """Take along what is in the directories of a project that gets another name, unless there is something."""
-        for key in (CONVERSATIONS, TRANSCRIPTS):
-            old, new = (self.root / os.fsdecode(_spelled(f"{key}/{project}")) for project in (directory.project, to))
-            if old.is_dir() and not new.exists():
-                old.rename(new)
+    def move(self, directory: ProjectDirectory, to: str) -> bool:
+        """Take along what is in the directories of a project that becomes another; names that are taken there stay.
+
+        Return whether any did.
+        """
+        for each in (f"{CONVERSATIONS}/%s", f"{TRANSCRIPTS}/%s", f"{TRANSCRIPTS}/%s/{ASIDE}"):
+            old, new = (self.root / os.fsdecode(_spelled(each % project)) for project in (directory.project, to))
+            for path in list(old.iterdir()) if old.is_dir() else ():
+                durable.make_directory(new)
+                if not os.path.lexists(new / path.name):
+                    path.rename(new / path.name)
+        return directory.project in self.projects()
+
+    def projects(self) -> set[str]:
+        """Return the projects that have scratch files of their own; some of names that are too long are left out."""
+        before = os.fsdecode(_spelled(f"{CONVERSATIONS}/"))
+        try:
+            with os.scandir(self.root) as found:
+                names = [entry.name for entry in found if entry.name.startswith(before)]
+        except FileNotFoundError:
+            return set()
+        some = [name for name in names if len(name) <= _NAME_MAX and any((self.root / name).iterdir())]
+        return {unquote(name.removeprefix(before), errors="surrogatepass") for name in some}
 
     def _view_key(self, directory: Node, context: int) -> bytes:
         match directory:
@@ -321,6 +352,8 @@ class Scratch:
                 return _spelled(f"{context}-resources/{directory.path}".rstrip("/"))
             case OutputsDirectory():
                 return f"{context}-{directory.outputs.directory}".encode()
+            case SubagentTranscripts():
+                return b"%d-transcripts" % context
         return b"%d" % context
 
     def events_of(self, context: int) -> Path:
@@ -343,7 +376,12 @@ class Scratch:
             self.make_folder(directory.on_disk())
         elif not isinstance(directory, ScratchDirectory):
             durable.make_directory(Path(os.fsdecode(place)))
-        return place + b"/" + name
+        path = place + b"/" + name
+        if isinstance(directory, EventsDirectory) and _LEFT.fullmatch(name):
+            maker = self._programs.asking()
+            if maker is not None:
+                self._makers[path] = maker
+        return path
 
     def make_folder(self, folder: Path) -> None:
         """Make a directory on the disk, and those that it is in up to the one of all scratch files."""
@@ -472,6 +510,8 @@ class Scratch:
                 names = [entry.name for entry in found if not (drawn and entry.is_dir(follow_symlinks=False))]
             if isinstance(directory, NativeDirectory):
                 names = [name for name in names if not directory.has_session(os.fsdecode(name))]
+            if isinstance(directory, EventsDirectory):
+                names = self._without_left(directory, place, names)
         except FileNotFoundError:
             return
         folder = self._in_folder(place, directory.ino)
@@ -484,6 +524,23 @@ class Scratch:
                     continue
                 node = self._node(status, at)
                 yield DirEntry(position, name, status_attributes(node.ino, status))
+
+    def _without_left(self, directory: EventsDirectory, place: bytes, names: list[bytes]) -> list[bytes]:
+        """Return names in ``events/`` without those that programs have left there which do not run any more."""
+        left = [name for name in names if _LEFT.fullmatch(name) and not self._is_made_by_one(place + b"/" + name)]
+        if left:
+            conversation = directory.view.entry
+            told = ", ".join(sorted(name.decode(errors="replace") for name in left))
+            path = f"{conversation.project}/{conversation.name}/events"
+            self._tree.errors.add(path, f"left by programs that have ended, and not listed: {told}")
+        return [name for name in names if name not in left] if left else names
+
+    def _is_made_by_one(self, path: bytes) -> bool:
+        program = self._makers.get(path)
+        if program is not None and program.is_running:
+            return True
+        self._makers.pop(path, None)
+        return False
 
 
 def _descriptor(path: bytes) -> int:

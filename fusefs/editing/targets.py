@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import ClassVar
 
@@ -10,9 +10,13 @@ import msgspec
 from msgspec.structs import replace
 
 from fusefs import inodes
-from fusefs.editing.json_changes import JsonChanges, Rewrite
-from fusefs.editing.records import CHANGED, Base, DrawnEvent, EventCommits, Prepared
+from fusefs.editing.json_changes import JsonChanges
+from fusefs.editing.programs import Program
+from fusefs.editing.records import CHANGED, Base, Drawing, DrawnEvent, EventCommits, Pondered, Prepared
+from fusefs.editing.rewrites import Rewrite
+from fusefs.editing.transcript_changes import TranscriptChanges
 from fusefs.inodes import FIRST_HANDED_OUT_VIEW, Place, Space
+from fusefs.text import transcript
 from fusefs.text.event_names import event_name
 from fusefs.text.metadata import (
     ADDABLE,
@@ -25,12 +29,14 @@ from fusefs.text.metadata import (
 )
 from fusefs.text.parse import ParseError
 from fusefs.tree.conversation import ConversationDirectory
-from fusefs.tree.documents import EventsJson, MetadataFile
+from fusefs.tree.documents import EventsJson, MetadataFile, Transcript
 from fusefs.tree.events import EventFile, EventsDirectory
 from fusefs.tree.node import Bytes, Directory, Lazy, Node, OpenContent
+from fusefs.tree.projects import transcript_name, transcripts_with
 from fusefs.tree.resources import KnownFile, ResourceDirectory, ResourceFile
-from fusefs.tree.view import View
+from fusefs.tree.view import Pieces, View
 from fusefs.tree.view_node import ViewNode
+from store.editing.commit import Changed
 from store.editing.editor import Editor
 from store.errors import Conflict, NotFound, UsageError
 from store.events.conversation import Conversation, ResourceRow, called_before
@@ -38,10 +44,16 @@ from store.ids import hash_bytes
 
 EVENT_KEY = "event/"
 JSON_KEY = "events.json"
+TRANSCRIPT_KEY = "transcript.md"
 METADATA_KEY = "metadata.json"
 RESOURCE_KEY = re.compile(r"resource/([0-9]{1,18})/([0-9]{1,9})").fullmatch
 _DELETED = "deleted:"
+_SEEN = " seen "
 _ATTEMPTS = 8
+_SMALL = 1 << 18
+"""Bytes up to which a file that shows all events is drawn and compared at once, and not by a thread."""
+_PATIENCE_SECONDS = 120.0
+"""How long a save waits for that thread."""
 
 
 class Target(ABC):
@@ -119,6 +131,21 @@ class Target(ABC):
     @abstractmethod
     def state(self) -> str:
         """Return its state, as everything stands that is committed."""
+
+    def base(self) -> str:
+        """Return the state that a save which begins now begins from."""
+        return self.state()
+
+    def is_in(self, state: str) -> bool:
+        """Return whether it is still in a state that a save began from."""
+        return self.state() == state
+
+    def ponder(self, state: str, data: bytes) -> str:
+        """Have a thread begin with :meth:`prepare` where that takes long; return the state to prepare it for.
+
+        Raises Later until it is done. May be left out.
+        """
+        return state
 
     @abstractmethod
     def prepare(self, state: str, data: bytes) -> Prepared | None:
@@ -206,39 +233,100 @@ class EventTarget(Target):
         return None if payload is None else self.records.prepared(base, payload, hash_bytes(payload).hex())
 
 
-class JsonTarget(WholeTarget):
-    """All records of a conversation. Its state is the turn that the conversation ends in."""
+class RecordsTarget(WholeTarget):
+    """A file that shows all events of a conversation. Its state begins with the turn that the conversation ends in.
 
-    place = Place.EVENTS_JSON
-    key = name = path = JSON_KEY
+    A save may begin from a state that ends with how many of the records the program has been shown. The others are
+    not in its text, and stay behind what is.
+    """
+
     keeps_text = False
+    program: Program | None = None
+    """The program that saves it, if that is known."""
 
-    def node(self, ino: int) -> EventsJson:
-        return EventsJson(self.tree, ino, self.view_id)
+    @abstractmethod
+    def changes(self, head: int, seen: int) -> Callable[[bytes], Rewrite | None]:
+        """Return the function that works out what a text makes of the first ``seen`` records, for any thread.
 
-    def size(self) -> int:
-        return self.view.json_size
-
-    def drawn(self) -> bytes:
-        return self.read(0, self.size())
-
-    def read(self, offset: int, size: int) -> bytes:
-        return self.view.json.read(offset, size)
-
-    def snapshot(self) -> OpenContent:
-        return self.view.json
+        ``head`` is the turn that the conversation ends in.
+        """
 
     def state(self) -> str:
         self.records.settle(self.view_id)
         return str(self.view.head)
 
+    def base(self) -> str:
+        state = self.state()
+        seen = self.records.readers.seen(self.ino, self.program)
+        return state if seen is None or seen >= self.view.records else f"{state}{_SEEN}{seen}"
+
+    def is_in(self, state: str) -> bool:
+        return self.state() == state.partition(_SEEN)[0]
+
+    @abstractmethod
+    def pieces(self) -> Pieces:
+        """Return what is drawn of the records."""
+
+    def rest(self) -> bytes:
+        """Return what is drawn behind the records."""
+        return b""
+
+    def begin(self) -> bytes:
+        """Return all that is drawn of it. Raises Later while a thread draws what is large."""
+        state, pieces = self.state(), self.pieces()
+        asked = self.records.drawings.get(self.ino)
+        overtaken = asked is not None and asked.state != state and not asked.work.is_old
+        if pieces.size <= _SMALL or overtaken:
+            # it may go on to grow faster than it is drawn
+            self.records.drawings.pop(self.ino, None)
+            return pieces.read(0, pieces.size) + self.rest()
+        if asked is None or asked.state != state or asked.work.is_old:
+            work = self.tree.workers.begin(lambda: pieces.read(0, pieces.size), _PATIENCE_SECONDS)
+            asked = self.records.drawings[self.ino] = Drawing(state, work)
+        asked.work.await_done()
+        del self.records.drawings[self.ino]
+        return asked.work.result() + self.rest()
+
+    def drawn(self) -> bytes:
+        return self.read(0, 1 << 62)
+
+    def snapshot(self) -> OpenContent:
+        return self.pieces()
+
+    def ponder(self, state: str, data: bytes) -> str:
+        if len(data) <= _SMALL:
+            return state
+        asked = self.records.pondered.get(self.ino)
+        if asked is None or asked.data != data or asked.work.is_old:
+            work = self.tree.workers.begin(partial(self._changes(state), data), _PATIENCE_SECONDS)
+            asked = self.records.pondered[self.ino] = Pondered(state, data, work)
+        asked.work.await_done()
+        return asked.state
+
     def prepare(self, state: str, data: bytes) -> Prepared | None:
-        head = int(state)
-        self.records.behind(self.view_id, head)
-        rewrite = JsonChanges(self.tree.store, self.records.context(self.view_id), head).work_out(data)
+        self._behind(state)
+        asked = self.records.pondered.pop(self.ino, None)
+        is_known = asked is not None and (asked.state, asked.data, asked.work.is_done) == (state, data, True)
+        rewrite = asked.work.result() if asked is not None and is_known else self._changes(state)(data)
         if rewrite is None:
             return None
-        return Prepared(partial(self._commit, head, rewrite), touches=partial(self._touched, rewrite))
+        every = self.records.with_partners(self.view_id, rewrite.changes)
+        if rewrite.items is not None:
+            items = tuple(
+                Changed(item, every[item]) if isinstance(item, int) and item in every else item
+                for item in rewrite.items
+            )
+            rewrite = replace(rewrite, items=items)
+        return Prepared(partial(self._commit, state, rewrite), touches=partial(self._touched, rewrite))
+
+    def _changes(self, state: str) -> Callable[[bytes], Rewrite | None]:
+        return self.changes(_head_in(state), self._behind(state).start - 1)
+
+    def _behind(self, state: str) -> range:
+        """Return the numbers of the records that a program which saves from a state does not know of."""
+        behind = self.records.behind(self.view_id, _head_in(state))
+        seen = state.partition(_SEEN)[2]
+        return range(int(seen) + 1, behind.stop) if seen else behind
 
     def _touched(self, rewrite: Rewrite) -> list[int]:
         changed: Collection[int] = rewrite.changes
@@ -246,23 +334,95 @@ class JsonTarget(WholeTarget):
             changed = range(1, self.view.records + 1)
         return self.records.drawn_from(self.view_id, changed)
 
-    def _commit(self, head: int, rewrite: Rewrite, _written_ms: int) -> str:
-        """Make one version of changes to the records up to turn ``head``. Records appended since follow them."""
+    def _commit(self, state: str, rewrite: Rewrite, _written_ms: int) -> str:
+        """Make one version of changes to the records in a state. Those appended since follow them."""
+        if rewrite.title:
+            Editor(self.tree.store).describe(self.records.context(self.view_id), {"title": rewrite.title})
+            self.tree.renew(self.view_id)
         for _attempt in range(_ATTEMPTS):
-            behind = self.records.behind(self.view_id, head)
+            behind = self._behind(state)
             try:
                 if rewrite.items is not None:
                     self.records.rewrite(self.view_id, [*rewrite.items, *behind])
                 elif not rewrite.added:
                     self.records.change(self.view_id, rewrite.changes)
                 elif not behind:
-                    self.records.append(self.view_id, rewrite.added, expected_head=head)
+                    self.records.append(self.view_id, rewrite.added, expected_head=_head_in(state))
                 else:
                     self.records.rewrite(self.view_id, [*range(1, behind.start), *rewrite.added, *behind])
             except Conflict:
                 continue
+            self.records.readers.show(self.ino, self.program, behind.start - 1 + rewrite.new)
             return self.state()
         raise Conflict("the conversation grows too fast to be changed: save again")
+
+
+def _head_in(state: str) -> int:
+    return int(state.partition(" ")[0])
+
+
+class JsonTarget(RecordsTarget):
+    """All records of a conversation."""
+
+    place = Place.EVENTS_JSON
+    key = name = path = JSON_KEY
+
+    def node(self, ino: int) -> EventsJson:
+        return EventsJson(self.tree, ino, self.view_id)
+
+    def size(self) -> int:
+        return self.view.json_size
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self.view.json.read(offset, size)
+
+    def pieces(self) -> Pieces:
+        return self.view.json
+
+    def changes(self, head: int, seen: int) -> Callable[[bytes], Rewrite | None]:
+        return JsonChanges(self.tree.store, self.records.context(self.view_id), head, seen).work_out
+
+
+class TranscriptTarget(RecordsTarget):
+    """The transcript of a conversation. Its state ends with the hash of its head, which changes with the title."""
+
+    place = Place.TRANSCRIPT
+    key = TRANSCRIPT_KEY
+
+    @property
+    def name(self) -> str:
+        return transcript_name(self.tree, self.view.entry)
+
+    @property
+    def path(self) -> str:
+        return self.name
+
+    def directory(self) -> Directory:
+        return transcripts_with(self.tree, self.view.entry)
+
+    def node(self, ino: int) -> Transcript:
+        return Transcript(self.tree, ino, self.view_id)
+
+    def size(self) -> int:
+        return self.node(self.ino).drawn_attributes().size
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self.node(self.ino).draw(offset, size)
+
+    def pieces(self) -> Pieces:
+        return self.view.transcript
+
+    def rest(self) -> bytes:
+        return self.tree.streams.section(self.view_id)
+
+    def state(self) -> str:
+        head = super().state()
+        return f"{head} {hash_bytes(transcript.head(self.view.entry)).hex()}"
+
+    def changes(self, head: int, seen: int) -> Callable[[bytes], Rewrite | None]:
+        growing = self.rest()
+        rows = self.tree.store.records.rows(head)[:seen] if head else ()
+        return TranscriptChanges(self.tree.store, self.view.conversation, rows, growing).work_out
 
 
 class MetadataTarget(WholeTarget):
@@ -274,7 +434,7 @@ class MetadataTarget(WholeTarget):
     @property
     def conversation(self) -> Conversation:
         """The conversation as everything stands that is committed."""
-        context = self.view.conversation.id
+        context = self.view.entry.id
         return self.tree.store.library.conversation(context)
 
     def node(self, ino: int) -> MetadataFile:
@@ -399,6 +559,12 @@ class ResourceTarget(Target):
         return None if payload is None else self.records.prepared(base, payload, hash_bytes(data).hex())
 
 
+_OF_THE_WHOLE: dict[type[ViewNode], type[WholeTarget]] = {
+    EventsJson: JsonTarget, MetadataFile: MetadataTarget, Transcript: TranscriptTarget
+}
+"""The targets of files about a conversation as a whole."""
+
+
 class Targets:
     """Finds the target for a file, and for a draft."""
 
@@ -407,7 +573,8 @@ class Targets:
 
     def of(self, node: Node | None) -> Target | None:
         """Return the target of a node; None if it cannot be saved, as in earlier versions."""
-        if not isinstance(node, EventFile | EventsJson | MetadataFile | ResourceFile) or isinstance(node, KnownFile):
+        known = EventFile | EventsJson | MetadataFile | ResourceFile | Transcript
+        if not isinstance(node, known) or isinstance(node, KnownFile):
             return None
         if not self.is_head(node.view_id):
             return None
@@ -416,14 +583,18 @@ class Targets:
         if isinstance(node, ResourceFile):
             row = node.row
             return ResourceTarget(self._records, node.view_id, row.number, row.seq)
-        return (JsonTarget if isinstance(node, EventsJson) else MetadataTarget)(self._records, node.view_id)
+        target = _OF_THE_WHOLE[type(node)](self._records, node.view_id)
+        if isinstance(target, RecordsTarget):
+            target.program = self._records.bursts.program()
+        return target
 
     def keyed(self, view_id: int, key: str) -> Target | None:
         """Return the target with a key; None if nothing has it."""
         if key.startswith(EVENT_KEY):
             return EventTarget(self._records, view_id, int(key.removeprefix(EVENT_KEY)))
-        if key in (JSON_KEY, METADATA_KEY):
-            return (JsonTarget if key == JSON_KEY else MetadataTarget)(self._records, view_id)
+        for target in _OF_THE_WHOLE.values():
+            if key == target.key:
+                return target(self._records, view_id)
         if resource := RESOURCE_KEY(key):
             return ResourceTarget(self._records, view_id, int(resource[1]), int(resource[2]))
         return None

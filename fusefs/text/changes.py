@@ -1,22 +1,27 @@
 """Changes that a person made in the file of an event, as an edit of the event.
 
-Texts may change, and the fields of :data:`EDITABLE`. All else that is drawn (the number, the time, what the blocks are
-and in which order they stand) is there to be read: where it was changed, the file is refused, with the line.
+Texts may change, what blocks there are and in which order, and the fields of the head but the number, the type and the
+parent. Whether a certain record can hold that, its lens says; what no record could is refused here, with the line.
 """
 
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
+from difflib import SequenceMatcher
 from typing import NoReturn
 
-from fusefs.text.grammar import HEAD_LINE, OPENING_FENCE, quote, scalar
+from fusefs.text.grammar import HEAD_LINE, OPENING_FENCE, is_plain, quote, scalar
 from fusefs.text.parse import Field, ParsedBlock, ParseError, Value, parse_event, shorten
-from store.events.event import Block, BlockEdit, Event, EventEdit, FieldEdit
+from store.events.event import Block, BlockEdit, Event, EventEdit, FieldEdit, NewBlock
+from store.formats.core.results import to_texts, with_documents
 
-EDITABLE = frozenset({"tool", "is_error", "model", "stop_reason", "api_error", "level", "default"})
-"""Fields that may change, numbered ones (``is_error_2``) too; whether one can in a certain event, its lens says."""
+_ADDABLE = frozenset({"tool", "is_error", "model", "stop_reason", "api_error", "level", "default", "timestamp"})
+"""Fields that a head may get, numbered ones (``is_error_2``) too; whether it can in a certain event, its lens says."""
 
 _NUMBERED = re.compile(r"_[0-9]+$")
+_MOST_COMPARED = 2000
+"""The characters of a text that tell which of several it was."""
 
 
 def changes(number: int, event: Event, drawn: bytes, data: bytes) -> EventEdit:
@@ -42,7 +47,20 @@ def changes(number: int, event: Event, drawn: bytes, data: bytes) -> EventEdit:
         _check_missing(old.header, new.header, lines)
     else:
         _refuse_half_a_head(drawn, data)
-    return EventEdit(_block_edits(event.blocks, old.blocks, new.blocks, _last_line(data)), tuple(fields))
+    shown = with_documents(event)
+    before = old.blocks
+    if shown is not event and is_plain(event.blocks) and _is_whole(new.blocks):
+        # a document is drawn in blocks; whoever writes a text in its place means all of it
+        shown, before = event, (ParsedBlock("text", event.blocks[0].text, 1),)
+    edits, order = _block_edits(shown.blocks, before, new.blocks, _last_line(data))
+    return to_texts(event, EventEdit(edits, tuple(fields), order))
+
+
+def _is_whole(blocks: tuple[ParsedBlock, ...]) -> bool:
+    """Return whether the content of a file is one text, in a fence or with none left in it."""
+    if len(blocks) != 1 or not _is_unnamed_text(blocks[0]):
+        return False
+    return blocks[0].opening != "" or not OPENING_FENCE.search(blocks[0].text or "")
 
 
 def _last_line(data: bytes) -> int:
@@ -64,7 +82,7 @@ def _field_edits(old: dict[str, Field], new: dict[str, Field], lines: list[str],
         before = old.get(key)
         if before is not None and _same(before.value, field.value):
             continue
-        if not _is_editable(key, own=own):
+        if not _is_editable(key, own=own, added=before is None):
             if before is None:
                 raise ParseError(field.line, f"an event has no field {shorten(key)} to write: remove this line")
             raise ParseError(field.line, f"{shorten(key)} cannot be changed: write back {lines[before.line - 1]}")
@@ -80,9 +98,11 @@ def _check_missing(old: dict[str, Field], new: dict[str, Field], lines: list[str
             raise ParseError(1, f"a field is missing from the head: write back {lines[field.line - 1]}")
 
 
-def _is_editable(key: str, *, own: bool) -> bool:
+def _is_editable(key: str, *, own: bool, added: bool) -> bool:
     # an event's own field may be called "tool" as well, but no edit could say so
-    return key == "tool" if own else key != "tool" and _NUMBERED.sub("", key) in EDITABLE
+    if own or key == "tool":
+        return own and key == "tool"
+    return not added or _NUMBERED.sub("", key) in _ADDABLE
 
 
 def _same(left: Value, right: Value) -> bool:
@@ -116,25 +136,92 @@ def _refuse_half_a_head(drawn: bytes, data: bytes) -> None:
 
 def _block_edits(
     blocks: tuple[Block, ...], old: tuple[ParsedBlock, ...], new: tuple[ParsedBlock, ...], last: int
-) -> tuple[BlockEdit, ...]:
-    """Compare blocks; ``last`` is the number of the file's last line."""
+) -> tuple[tuple[BlockEdit, ...], tuple[int | NewBlock, ...] | None]:
+    """Compare blocks: return the new texts, and what the blocks are to be if these are not the same ones in order.
+
+    ``last`` is the number of the file's last line.
+    """
     if not new and len(old) == 1 and _is_unnamed_text(old[0]):
         # nothing at all is an empty text whose newline is gone
         new = (ParsedBlock("text", "", last),)
     elif not old and len(new) == 1 and not new[0].opening and not (new[0].text or "").strip():
-        return ()
-    _check_openings(old, new, last)
+        return (), None
+    unfenced = old and old[0].opening and new and not new[0].opening
+    if unfenced:
+        _check_unfenced(old, new[0])
+    was = range(1) if unfenced else _alignment(old, new)
     edits: list[BlockEdit] = []
-    for block, before, after in zip(blocks, old, new, strict=True):
+    order: list[int | NewBlock] = []
+    for at, after in zip(was, new, strict=True):
+        if at < 0:
+            order.append(_new_block(old, after))
+            continue
+        order.append(at)
         if after.text is None:
-            if before.opening != after.opening:
-                raise ParseError(after.line, f"this link stands for what is not text: write back {before.opening}")
-        elif before.text != after.text:
-            edits.append(_block_edit(block, after.text, after.line))
-    return tuple(edits)
+            if old[at].opening != after.opening:
+                raise ParseError(after.line, f"this link stands for what is not text: write back {old[at].opening}")
+        elif old[at].text != after.text:
+            edits.append(block_edit(blocks[at], after.text, after.line))
+    return tuple(edits), None if order == list(range(len(old))) else tuple(order)
 
 
-def _block_edit(block: Block, text: str, line: int) -> BlockEdit:
+def _alignment(old: Sequence[ParsedBlock], new: Sequence[ParsedBlock]) -> Sequence[int]:
+    """Return which block each of the new ones was before, -1 for those that were none."""
+    was, now = [_what(block) for block in old], [_what(block) for block in new]
+    before, after = (Counter((block.text, block.opening) for block in blocks) for blocks in (old, new))
+    if was == now and (before != after or all(one.text == other.text for one, other in zip(old, new, strict=True))):
+        return range(len(old))
+    found = [-1] * len(new)
+    left = set(range(len(old)))
+
+    def pair(at: int, which: int) -> None:
+        found[which] = at
+        left.discard(at)
+
+    for which, block in enumerate(new):
+        for at in sorted(left):
+            if was[at] == now[which] and old[at].text == block.text and old[at].opening == block.opening:
+                pair(at, which)
+                break
+    for what in dict.fromkeys(now):
+        ours = [at for at in sorted(left) if was[at] == what]
+        theirs = [which for which, place in enumerate(found) if place < 0 and now[which] == what]
+        if len(ours) != len(theirs) and ours and theirs:
+            alike = sorted((-_likeness(old[at], new[which]), at, which) for at in ours for which in theirs)
+            for _ratio, at, which in alike:
+                if at in left and found[which] < 0:
+                    pair(at, which)
+        else:
+            for at, which in zip(ours, theirs, strict=False):
+                pair(at, which)
+    for at in sorted(left):
+        if at < len(new) and found[at] < 0:
+            reason = f"what a block is cannot be changed: write back {old[at].opening or '````block text'}"
+            raise ParseError(new[at].line, reason)
+    return found
+
+
+def _likeness(one: ParsedBlock, other: ParsedBlock) -> float:
+    old, new = ((block.text or "")[:_MOST_COMPARED] for block in (one, other))
+    return SequenceMatcher(None, old, new, autojunk=False).quick_ratio()
+
+
+def _new_block(old: Sequence[ParsedBlock], block: ParsedBlock) -> NewBlock:
+    """Return a block that the event has not had; one that is no text can only be there once more."""
+    if block.text is None:
+        like = next((at for at, one in enumerate(old) if one.opening == block.opening), -1)
+        if like < 0:
+            reason = "this link leads to nothing that the event holds: add what is not text in events.json"
+            raise ParseError(block.line, reason)
+        return NewBlock(block.type, None, block.name, like)
+    if block.type not in ("text", "json"):
+        raise ParseError(block.line, f"a block of the type {block.type} cannot be added by hand: add it in events.json")
+    if block.type == "json":
+        _check_json(block.text, block.line)
+    return NewBlock(block.type, block.text, block.name)
+
+
+def block_edit(block: Block, text: str, line: int) -> BlockEdit:
     """Return the edit that gives ``block`` a new text; ``line`` is that of its fence."""
     if block.type == "image" or block.type == "artifact":  # noqa: PLR1714  (mypy narrows the type by it)
         raise ParseError(line, f"the text of an {block.type} cannot be changed here: take the change back")
@@ -164,32 +251,6 @@ def _is_unnamed_text(block: ParsedBlock) -> bool:
 def _what(block: ParsedBlock) -> tuple[str, str, str, str, bool]:
     """Return the description of a block in a fence or a link, independent of its spelling."""
     return block.type, block.name, block.uri, block.mime, block.text is not None
-
-
-def _check_openings(old: tuple[ParsedBlock, ...], new: tuple[ParsedBlock, ...], last: int) -> None:
-    if new and not old:
-        raise ParseError(new[0].line, "the event has no content, and can get none: remove what stands below the head")
-    if old and old[0].opening and new and not new[0].opening:
-        _check_unfenced(old, new[0])
-        return
-    was, now = [_what(block) for block in old], [_what(block) for block in new]
-    at = next((at for at, (left, right) in enumerate(zip(was, now, strict=False)) if left != right), None)
-    if at is None:
-        if len(old) > len(new):
-            raise ParseError(last, f"a block is missing at the end: write back {old[len(new)].opening}")
-        if len(old) < len(new):
-            raise ParseError(new[len(old)].line, "blocks cannot be added: remove this one, or make it part of a text")
-        return
-    line, opening = new[at].line, old[at].opening
-    if not opening:
-        raise ParseError(line, "the content is one text: write it as ````block text, or without a fence")
-    if Counter(was) == Counter(now):
-        raise ParseError(line, f"blocks cannot be moved: the one that stands here is {opening}")
-    if now[at] in was[at:]:
-        raise ParseError(line, f"a block is missing before this one: write back {opening}")
-    if was[at] in now[at:]:
-        raise ParseError(line, "blocks cannot be added: remove this one, or make it part of a text")
-    raise ParseError(line, f"what a block is cannot be changed: write back {opening}")
 
 
 def _check_unfenced(old: tuple[ParsedBlock, ...], text: ParsedBlock) -> None:

@@ -12,9 +12,8 @@ line goes.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
+from html import escape
 from urllib.parse import quote
-from xml.sax.saxutils import escape as _escape
-from xml.sax.saxutils import quoteattr
 
 from fusefs.text.amounts import count_text, counted, dollars_text, share_text, size_text
 from fusefs.text.grammar import timestamp
@@ -56,12 +55,12 @@ text { fill: #e8ebf0 } .dim { fill: #9aa5b5 }
 
 def shown(text: str) -> str:
     """Return ``text`` as XML can say it, on one line."""
-    return _escape(" ".join(_seen(text).split()))
+    return escape(" ".join(_seen(text).split()), quote=False)
 
 
 def attribute(value: str) -> str:
     """Return a value of an attribute, with its quotes."""
-    return quoteattr(_seen(value))
+    return f'"{escape(_seen(value))}"'
 
 
 def _seen(text: str) -> str:

@@ -14,42 +14,31 @@ _TOOL_MAX = 120
 
 _EVENT_NAME = re.compile(r"([0-9]{5,18})-.+\.md", re.DOTALL)
 
-_WORDS = {
-    Kind.RECORD: "record",
-    Kind.SYSTEM: "system",
-    Kind.USER: "user",
-    Kind.ASSISTANT: "assistant",
-    Kind.REASONING: "reasoning",
-    Kind.TOOL_CALL: "call",
-    Kind.TOOL_RESULT: "result",
-    Kind.QUESTION: "question",
-    Kind.ANSWER: "answer",
-    Kind.CONFIG: "config",
-    Kind.SUMMARY: "summary",
-    Kind.NOTE: "note",
-}
-
-
-def kind_word(kind: Kind) -> str:
-    """Return the word for ``kind`` in names and headings (``call`` for a tool call)."""
-    return _WORDS[kind]
-
-
 def number_width(records: int) -> int:
     """Return the number of digits that event numbers have in names in a conversation of that many records."""
     return max(NUMBER_WIDTH, len(str(records)))
 
 
+def shown_tool(tool: str) -> str:
+    """Return the name of a tool as the names of its calls and results have it."""
+    return safe_name("_".join(tool.split()), limit=_TOOL_MAX)
+
+
 @lru_cache(maxsize=4096)
 def _event_words(kind: Kind, tool: str) -> str:
     if tool and kind in (Kind.TOOL_CALL, Kind.TOOL_RESULT):
-        return f"{_WORDS[kind]}-{safe_name('_'.join(tool.split()), limit=_TOOL_MAX)}.md"
-    return f"{_WORDS[kind]}.md"
+        return f"{kind.word}-{shown_tool(tool)}.md"
+    return f"{kind.word}.md"
 
 
 def event_name(row: EventRow, records: int = 0) -> str:
     """Return the name of an event's file, ``00007-result-fs_read_file.md``, in a conversation of ``records``."""
-    return f"{row.number:0{number_width(records)}}-{_event_words(row.kind, row.tool)}"
+    return numbered_name(row, number_width(records))
+
+
+def numbered_name(row: EventRow, width: int) -> str:
+    """Return the name of an event's file, whose number has so many digits at least."""
+    return f"{row.number:0{width}}-{_event_words(row.kind, row.tool)}"
 
 
 def parse_event_name(name: str) -> int | None:

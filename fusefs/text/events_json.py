@@ -1,18 +1,19 @@
 """``events.json``: every record of a conversation as JSON, its contents replaced by references to them.
 
 The file is an array, indented by two spaces. What a record's blocks show stands as ``{"$blob": "<64 hex>", "size":
-<bytes>}``: the BLAKE3 of the content's bytes, and how many they are. In a record that is then still larger than
-:data:`LARGE_RECORD`, so does every other long string (tools write many a text twice). What identifies an element is
-``"$event"``, the record's number, before its own keys; those of ``jp`` have no such key, and are as JP writes them. A
-record that is not an object is ``{"$event": N, "$value": …}``, one that is not JSON ``{"$event": N, "$raw": {"$blob":
-…}}``.
+<bytes>}``: the BLAKE3 of the content's bytes, and how many they are. So does a string that blocks lead into. In a
+record that is then still larger than :data:`LARGE_RECORD`, so does every other long string (tools write many a text
+twice). What identifies an element is ``"$event"``, the record's number, before its own keys; those of ``jp`` have no
+such key, and are as JP writes them: content that these hold in an object of its own is one reference. A record that is
+not an object is ``{"$event": N, "$value": …}``, one that is not JSON ``{"$event": N, "$raw": {"$blob": …}}``.
 
 The file is made of :func:`element` s: the first byte of the first becomes ``[``, and :data:`TAIL` follows the last.
 So its size is the sum of theirs and :data:`TAIL_SIZE`, also where there are none.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,6 +21,8 @@ from blake3 import blake3
 
 from store.events.event import Block, Event, ValuePath
 from store.formats.core import documents
+from store.formats.core.blocks import string_before
+from store.formats.core.json_view import value_at
 
 OPENING = b"["
 TAIL = b"\n]\n"
@@ -36,6 +39,7 @@ _LEAD = b",\n  "
 _NUMBERED = b'{\n    "$event": '
 _NO_HASH = "0" * 64
 _DEEPEST = 64
+HOLDER = "content"
 _BARE_FORMATS = frozenset({"jp"})
 
 _to_json = msgspec.json.Encoder().encode
@@ -88,17 +92,34 @@ def parsed(text: bytes) -> object:
     return documents.parse(text.decode())
 
 
+def contents(event: Event) -> list[bytes]:
+    """Return all contents that the element of an event can name by their hashes."""
+    found: list[bytes] = []
+
+    def refer(value: str, block: Block | None) -> _Reference | None:
+        content = _content(value, block)
+        if content is None:
+            return None
+        found.append(content)
+        return {}
+
+    _without_long_strings(_with_references(event.native, event.blocks, refer), _DEEPEST, refer)
+    return found
+
+
 def _native(number: int, event: Event, format: str, *, hashed: bool) -> bytes | None:
     """Return the element of a record that is JSON, not yet indented; None for any other."""
     native = event.native
     if native is None:
         return None
-    view = _with_references(native, event.blocks, hashed=hashed)
+    refer = partial(_reference, hashed=hashed)
+    bare = format in _BARE_FORMATS
+    view = _with_references(native, event.blocks, refer, bare=bare)
     try:
         text = _compact(view)
         if len(text) > LARGE_RECORD:
-            text = _compact(_without_long_strings(view, _DEEPEST, hashed=hashed))
-        if format in _BARE_FORMATS:
+            text = _compact(_without_long_strings(view, _DEEPEST, refer))
+        if bare:
             pass
         elif not isinstance(native, dict) or "$event" in native:
             text = b'{"$event":%d,"$value":%b}' % (number, text)
@@ -127,7 +148,17 @@ def _indented(text: bytes) -> bytes:
         return json.dumps(json.loads(text), indent=2, allow_nan=False).encode()
 
 
-def _with_references(native: object, blocks: Sequence[Block], *, hashed: bool) -> object:
+_Reference = dict[str, object]
+_Refer = Callable[[str, Block | None], _Reference | None]
+"""Returns what stands for a string, which a block shows or none does; None where the string stays."""
+
+
+def is_held(value: object) -> bool:
+    """Return whether a value is content as JP holds it, where it could be a reference: ``{"text": "…"}``."""
+    return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("text", value.get("blob")), str)
+
+
+def _with_references(native: object, blocks: Sequence[Block], refer: _Refer, *, bare: bool = False) -> object:
     """Return ``native`` with references for what blocks show; only what leads to one of them is copied.
 
     A place that is not there, or that holds no string (arguments that are an object), stays as it is.
@@ -136,24 +167,34 @@ def _with_references(native: object, blocks: Sequence[Block], *, hashed: bool) -
     copies: dict[ValuePath, Any] = {}
     for block in blocks:
         path = block.path
+        shows: Block | None = block
         if not path:
             continue
         above, last = path[:-1], path[-1]
         # the blocks of an event often stand beside each other
-        holder = copies.get(above)
+        holder: Any = copies.get(above)
         try:
             if holder is None:
-                holder = root
+                holder = native
                 for key in above:
                     holder = holder[key]
             value = holder[last]
         except (KeyError, IndexError, TypeError):
-            continue
+            value = None
         if type(value) is not str or type(holder) is str:
-            continue
-        reference = _reference(value, block, hashed=hashed)
+            if not (steps := string_before(native, path)):
+                continue
+            above, last, shows = path[: steps - 1], path[steps - 1], None
+            value = value_at(root, path[:steps])
+            if type(value) is not str:
+                # another block leads into it, too
+                continue
+            holder = copies.get(above)
+        reference = refer(value, shows)
         if reference is None:
             continue
+        if bare and not block.name and above[-1:] == (HOLDER,) and is_held(value_at(native, above)):
+            above, last = above[:-1], above[-1]
         if above not in copies:
             if not copies:
                 root = copies[()] = root.copy()
@@ -167,7 +208,7 @@ def _with_references(native: object, blocks: Sequence[Block], *, hashed: bool) -
     return root
 
 
-def _without_long_strings(value: object, depth: int, *, hashed: bool) -> object:
+def _without_long_strings(value: object, depth: int, refer: _Refer) -> object:
     """Return a value with references for its long strings, ``value`` itself if it has none."""
     places: Iterable[tuple[Any, object]]
     if isinstance(value, dict):
@@ -179,10 +220,10 @@ def _without_long_strings(value: object, depth: int, *, hashed: bool) -> object:
     changes: list[tuple[Any, object]] = []
     for key, item in places:
         if type(item) is str:
-            if len(item) >= LONG_STRING and (reference := _reference(item, None, hashed=hashed)) is not None:
+            if len(item) >= LONG_STRING and (reference := refer(item, None)) is not None:
                 changes.append((key, reference))
         elif depth and type(item) in (dict, list):
-            shorter = _without_long_strings(item, depth - 1, hashed=hashed)
+            shorter = _without_long_strings(item, depth - 1, refer)
             if shorter is not item:
                 changes.append((key, shorter))
     if not changes:
@@ -193,18 +234,24 @@ def _without_long_strings(value: object, depth: int, *, hashed: bool) -> object:
     return copy
 
 
-def _reference(value: str, block: Block | None, *, hashed: bool) -> dict[str, object] | None:
+def _reference(value: str, block: Block | None, *, hashed: bool) -> _Reference | None:
     """Return the stand-in for a string; None if it has no bytes to be named (half a surrogate pair)."""
+    if not hashed and value.isascii() and (block is None or block.encoding != "base64"):
+        return {"$blob": _NO_HASH, "size": len(value)}
+    content = _content(value, block)
+    if content is None:
+        return None
+    return {"$blob": blake3(content).hexdigest() if hashed else _NO_HASH, "size": len(content)}
+
+
+def _content(value: str, block: Block | None) -> bytes | None:
+    """Return the bytes of a string, or of what a block shows that it holds in base64."""
     content: str | bytes | None = value
     if block is not None and block.encoding == "base64":
         content = block.text if block.data is None else block.data
-    if content is None:
+    if not isinstance(content, str):
+        return content
+    try:
+        return content.encode()
+    except UnicodeEncodeError:
         return None
-    if isinstance(content, str):
-        if not hashed and content.isascii():
-            return {"$blob": _NO_HASH, "size": len(content)}
-        try:
-            content = content.encode()
-        except UnicodeEncodeError:
-            return None
-    return {"$blob": blake3(content).hexdigest() if hashed else _NO_HASH, "size": len(content)}

@@ -19,17 +19,21 @@ import re
 from base64 import b64encode
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import SequenceMatcher
+from enum import IntEnum
 
 from msgspec import Struct
 
+from fusefs.text.events_json import is_held
 from fusefs.text.parse import ParseError, shorten
+from store.content.cuts import is_text
 from store.errors import UsageError
-from store.events.event import ValuePath
+from store.events.event import Block, ValuePath, utf8
 from store.formats.core import documents
 from store.formats.core.documents import Number
-from store.formats.core.json_spans import elements, value_end
+from store.formats.core.json_spans import elements, locate, value_end
 from store.ids import hash_bytes
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -44,10 +48,15 @@ class Element(Struct, frozen=True):
     start: int
     line: int
 
-    def line_of(self, said: str) -> int:
-        """Return the line on which something stands in it; its first line if that is not found."""
-        at = self.text.find(said.encode(errors="replace"))
-        return self.line + self.text.count(b"\n", 0, max(at, 0))
+    def line_of(self, said: str, path: ValuePath = ()) -> int:
+        """Return the line on which something stands in the value at a path of its record, as far as it is found."""
+        start = 0
+        for lead in ((), (VALUE_KEY,)):
+            with suppress(UsageError):
+                start = locate(self.text, (*lead, *path))[0]
+                break
+        at = self.text.find(said.encode(errors="replace"), start)
+        return self.line + self.text.count(b"\n", 0, max(at, start))
 
     def parsed(self) -> object:
         """Return its value, as :func:`store.formats.core.documents.parse` does; raises :class:`ParseError`."""
@@ -108,19 +117,28 @@ def _line(data: bytes, offset: int) -> int:
 REFERENCE = "$blob"
 
 _FORMS = (REFERENCE, "text", "blob")
+_SAID = "{"
 _KEYS = frozenset((*_FORMS, "size"))
 _hash = re.compile(r"(?:blob:)?(?:(sha256|blake3):)?([0-9a-fA-F]{64})").fullmatch
 
 
 class Found(Struct, frozen=True):
-    """Content that a reference names. ``encoded`` says that records hold it in base64."""
+    """Content that stands for a string. ``encoded`` says that the string is likely to be base64 of it."""
 
     data: bytes
     encoded: bool
 
 
-Find = Callable[[str, bytes], "Found | None"]
-"""Returns content by algorithm (``blake3``, ``sha256``) and digest, None where it is nowhere."""
+Find = Callable[[str, bytes], bytes | None]
+"""Returns content by algorithm (``blake3``, ``sha256``, "" for either) and digest, None where it is nowhere."""
+
+
+class Shape(IntEnum):
+    """What a record shows of a content that was put into it: something else or nothing, it as a text, or as bytes."""
+
+    OTHER = 0
+    TEXT = 1
+    BYTES = 2
 
 
 class ElementContents:
@@ -140,6 +158,10 @@ class ElementContents:
         """By place: whether that string is base64, and of what is no text (True) or of text (False)."""
         self.unsure: list[ValuePath] = []
         """The places of objects that hold content, or are what the record itself says."""
+        self._holders: dict[ValuePath, dict[str, object]] = {}
+        """The references that were drawn for objects which hold content and nothing else."""
+        self._placed: dict[ValuePath, Found] = {}
+        """The contents that were put into the record, by place."""
 
     # -- as it was drawn ---------------------------------------------------------------------------------------------
 
@@ -148,6 +170,11 @@ class ElementContents:
         if isinstance(value, dict):
             if isinstance(native, str) and REFERENCE in value:
                 self._note(native, str(value[REFERENCE]), path)
+                return native
+            if REFERENCE in value and isinstance(native, dict) and REFERENCE not in native and is_held(native):
+                ((form, held),) = native.items()
+                self._note(held, str(value[REFERENCE]), (*path, form))
+                self._holders[path] = value
                 return native
             if isinstance(native, dict):
                 return {key: self.drawn(item, native.get(key), (*path, key)) for key, item in value.items()}
@@ -172,10 +199,14 @@ class ElementContents:
     def edited(self, value: object, old: object, path: ValuePath = ()) -> object:
         """Return the value of an element as it was edited; ``old`` is the earlier one, as :meth:`drawn` returned it."""
         if isinstance(value, dict):
-            if value.keys() <= _KEYS and any(form in value for form in _FORMS) and value != old:
+            if path in self._holders and _stands_for_content(value):
+                return self._held_as(value, old, path)
+            if _stands_for_content(value) and value != old:
                 if path in self._places or REFERENCE in value:
                     return self._content(value, path)
-                if len(value) == 1 and not (isinstance(old, dict) and old.keys() == value.keys()):
+                if not (isinstance(old, dict) and old.keys() == value.keys()):
+                    # whatever it turns out to be, it must make sense
+                    self._data(value, path)
                     self.unsure.append(path)
             elif path in self._places and REFERENCE in value:
                 keys = ", ".join(shorten(key) for key in value.keys() - _KEYS)
@@ -194,28 +225,55 @@ class ElementContents:
 
     def inline(self, value: object, path: ValuePath) -> object:
         """Return ``value`` with the content of the object at ``path``, which is one of :attr:`unsure`, in its place."""
-        if not path:
-            return self._content(value, path) if isinstance(value, dict) else value
-        step, rest = path[0], path[1:]
-        if isinstance(value, dict):
-            return {key: self.inline(item, rest) if key == step else item for key, item in value.items()}
-        if isinstance(value, list):
-            return [self.inline(item, rest) if at == step else item for at, item in enumerate(value)]
-        return value
+        return _replaced(value, path, lambda held: self._content(held, path) if isinstance(held, dict) else held)
+
+    def shown_as(self, path: ValuePath, shown: Mapping[ValuePath, Block]) -> Shape:
+        """Return what the content that was put at a place is in a record with the blocks ``shown``."""
+        block, data = shown.get(path), self._placed[path].data
+        if block is not None and block.data == data:
+            return Shape.BYTES
+        return Shape.TEXT if block is not None and block.text is not None and utf8(block.text) == data else Shape.OTHER
+
+    def doubtful(self, shown: Mapping[ValuePath, Block]) -> list[ValuePath]:
+        """Return the places of contents that might have to be put there in the other form (:meth:`in_other_form`)."""
+        # what stood there before says which form it is to have
+        sure = {path: Shape.TEXT if path in self._places else Shape.BYTES for path in self._placed}
+        return [path for path, least in sure.items() if self.shown_as(path, shown) < least]
+
+    def in_other_form(self, value: object, path: ValuePath) -> object:
+        """Return ``value`` with the content that was put at a place in base64 if it is text there, else as text."""
+        data = self._placed[path].data
+        return _replaced(value, path, lambda held: _other_form(held, data))
+
+    def check(self, shown: Mapping[ValuePath, Block]) -> None:
+        """Refuse content that is no text where a record shows a text: it would be read as base64."""
+        for path, found in self._placed.items():
+            if path in shown and _as_text(found.data) is None and self.shown_as(path, shown) is Shape.OTHER:
+                raise self.error(_SAID, "this content is no text, and the record holds text here: write a text", path)
 
     def bytes_of(self, value: object) -> bytes:
         """Return the bytes of a record that is not JSON, from what stands for them."""
         if isinstance(value, str):
-            return self._encoded_text(value)
-        if isinstance(value, dict) and value.keys() <= _KEYS and any(form in value for form in _FORMS):
-            return self._data(value).data
+            return self._encoded_text(value, ())
+        if isinstance(value, dict) and _stands_for_content(value):
+            return self._data(value, (RAW_KEY,)).data
         raise self.error("$raw", 'the bytes of a record are {"$blob": …}, {"text": "…"} or {"blob": "<base64>"}')
+
+    def _held_as(self, value: dict[str, object], old: object, path: ValuePath) -> object:
+        """Return the object that is to hold content where ``old`` held it, and a reference was drawn."""
+        if value == self._holders[path]:
+            return old
+        found = self._data(value, path)
+        if REFERENCE not in value:
+            return value
+        text = _as_text(found.data)
+        return {"blob": b64encode(found.data).decode()} if text is None else {"text": text}
 
     # -- within ------------------------------------------------------------------------------------------------------
 
     def _content(self, value: dict[str, object], path: ValuePath) -> str:
         """Return the string that the record is to hold for one of the three forms."""
-        found = self._data(value)
+        found = self._placed[path] = self._data(value, path)
         if REFERENCE in value and path in self._places:
             kept = self._places[path]
             data = binascii.a2b_base64(kept) if path in self._encoded else kept.encode()
@@ -225,44 +283,46 @@ class ElementContents:
         if text is not None and (path in self._places or not found.encoded):
             return text
         if path in self._places and path not in self._encoded:
-            said = next(form for form in _FORMS if form in value)
-            raise self.error(f'"{said}"', "this content is no text, and the record holds text here: write a text")
+            raise self.error(_SAID, "this content is no text, and the record holds text here: write a text", path)
         return b64encode(found.data).decode()
 
-    def _data(self, value: dict[str, object]) -> Found:
+    def _data(self, value: dict[str, object], path: ValuePath) -> Found:
         forms = [form for form in _FORMS if form in value]
         if len(forms) > 1:
             both = " and ".join(f'"{form}"' for form in forms)
-            raise self.error(f'"{forms[0]}"', f"{both} both say what the content is: keep one of them")
+            raise self.error(f'"{forms[0]}"', f"{both} both say what the content is: keep one of them", path)
         form = forms[0]
         said = value[form]
         if not isinstance(said, str):
-            raise self.error(f'"{form}"', f'the value of "{form}" is a string: write it in double quotes')
+            raise self.error(f'"{form}"', f'the value of "{form}" is a string: write it in double quotes', path)
         if form == "text":
-            return Found(self._encoded_text(said), encoded=False)
+            return Found(self._encoded_text(said, path), encoded=False)
         if form == "blob":
             try:
                 return Found(binascii.a2b_base64(said, strict_mode=True), encoded=True)
             except binascii.Error:
-                raise self.error('"blob"', 'this is no base64: correct it, or write {"text": "…"}') from None
-        found = self._named(said)
+                raise self.error('"blob"', 'this is no base64: correct it, or write {"text": "…"}', path) from None
+        found = self._named(said, path)
         size = value.get("size")
         if size is not None and not (isinstance(size, Number) and size.text == str(len(found.data))):
             told = size.text if isinstance(size, Number) else json.dumps(size, default=str)
             reason = f"the content of this hash has {len(found.data)} bytes and not {told}: correct hash or size"
-            raise self.error(said, reason)
+            raise self.error(said, reason, path)
         return found
 
-    def _named(self, said: str) -> Found:
+    def _named(self, said: str, path: ValuePath) -> Found:
         named = _hash(said)
         if named is None:
-            raise self.error(said, f"{shorten(said)} is no hash: write 64 hexadecimal digits, or the text itself")
+            reason = f"{shorten(said)} is no hash: write 64 hexadecimal digits, or the text itself"
+            raise self.error(said, reason, path)
         digest = named[2].lower()
-        found = self._held.get(digest) or self._find(named[1] or "", bytes.fromhex(digest))
-        if found is None:
-            reason = f'neither the conversation nor the store has the content {digest[:12]}…: write {{"text": "…"}}'
-            raise self.error(said, f"{reason} in its place")
-        return found
+        if (found := self._held.get(digest)) is not None:
+            return found
+        data = self._find(named[1] or "", bytes.fromhex(digest))
+        if data is None:
+            reason = f'the store does not have the content {digest[:12]}…: write {{"text": "…"}} in its place'
+            raise self.error(said, reason, path)
+        return Found(data, encoded=not is_text(data))
 
     def _in_base64(self, text: str, path: ValuePath) -> str:
         """Return the record's content in base64, for a bare string."""
@@ -273,17 +333,40 @@ class ElementContents:
         if data is not None and (self._encoded[path] or _as_text(data) is not None):
             return text
         if self._encoded[path]:
-            raise self.error(text[:40], "the record holds base64 here, of what is no text, and this is none")
-        return b64encode(self._encoded_text(text)).decode()
+            raise self.error(text[:40], "the record holds base64 here, of what is no text, and this is none", path)
+        return b64encode(self._encoded_text(text, path)).decode()
 
-    def _encoded_text(self, text: str) -> bytes:
+    def _encoded_text(self, text: str, path: ValuePath) -> bytes:
         try:
             return text.encode()
         except UnicodeEncodeError:
-            raise self.error("\\ud", "half of a surrogate pair is no text: write the whole character") from None
+            reason = "half of a surrogate pair is no text: write the whole character"
+            raise self.error("\\ud", reason, path) from None
 
-    def error(self, said: str, reason: str) -> ParseError:
-        return ParseError(self._element.line_of(said), f"{self._who}: {reason}")
+    def error(self, said: str, reason: str, path: ValuePath = ()) -> ParseError:
+        return ParseError(self._element.line_of(said, path), f"{self._who}: {reason}")
+
+
+def _stands_for_content(value: dict[str, object]) -> bool:
+    """Return whether an object looks like content; one around a reference is the record's own."""
+    forms = [value[form] for form in _FORMS if form in value]
+    return value.keys() <= _KEYS and forms != [] and not any(isinstance(said, dict) for said in forms)
+
+
+def _replaced(value: object, path: ValuePath, change: Callable[[object], object]) -> object:
+    """Return a value with what stands at a path changed."""
+    if not path:
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _replaced(item, path[1:], change) if key == path[0] else item for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replaced(item, path[1:], change) if at == path[0] else item for at, item in enumerate(value)]
+    return value
+
+
+def _other_form(held: object, data: bytes) -> object:
+    encoded, text = b64encode(data).decode(), _as_text(data)
+    return encoded if held == text else held if text is None else text
 
 
 def _as_text(data: bytes) -> str | None:
@@ -293,7 +376,7 @@ def _as_text(data: bytes) -> str | None:
         return None
 
 
-NUMBER_KEY = "$event"
+NUMBER_KEY, RAW_KEY, VALUE_KEY = "$event", "$raw", "$value"
 
 _IDENTIFYING = (("event_id",), ("type", "timestamp", "id"), ("type", "id"), ("type", "timestamp"), ("uuid",))
 """Keys of elements that tell which one it is, surest first."""

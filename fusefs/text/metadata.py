@@ -31,6 +31,7 @@ _KEPT_FOR_PROGRAMS = frozenset(
         "envelope",
         "envelope_blob",
         "exported_as",
+        "exports",
         "file",
         "first",
         "imported_head",

@@ -79,17 +79,22 @@ _WORD = re.compile(r'[ \t]+(?:(name|uri|mime)=)?("[^"\\]*(?:\\.[^"\\]*)*"|[^\s"]
 _string = json.JSONDecoder().raw_decode
 
 
-def parse_event(data: bytes) -> ParsedEvent:
-    """Parse the file of an event; raises :class:`ParseError`.
-
-    One newline is stripped from the end of each text, if there is one; empty content gives no block.
-    """
+def text_of(data: bytes) -> str:
+    """Return the text of a file, without a byte order mark; raises :class:`ParseError`."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ParseError(line, f"the byte 0x{data[error.start]:02x} is not UTF-8: save the file as UTF-8") from None
-    text = text.removeprefix(_BYTE_ORDER_MARK)
+    return text.removeprefix(_BYTE_ORDER_MARK)
+
+
+def parse_event(data: bytes) -> ParsedEvent:
+    """Parse the file of an event; raises :class:`ParseError`.
+
+    One newline is stripped from the end of each text, if there is one; empty content gives no block.
+    """
+    text = text_of(data)
     head: dict[str, Field] = {}
     header: dict[str, Field] = {}
     at, line = 0, 1

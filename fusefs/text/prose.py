@@ -41,9 +41,10 @@ _drawn_underline = re.compile(r"^([ \t>]*)\\(\\*(?:-+|=+)[ \t]*\r?)$", re.MULTIL
 _tag = re.compile(rf"(?<!\\)(\\*){_TAG}")
 _unsettled = re.compile(rf"{_BEFORE}[#=\\`~-]*[ \t\r]*\Z|.*<").match
 _begins = re.compile(_BEFORE).fullmatch
-# Elements that hold what comes after them, or are headings. Others that begin within a line change nothing else.
+# Elements that hold what comes after them, or are headings, and what is hidden up to its end. Others that begin within
+# a line change nothing else.
 _holder = re.compile(
-    r"<!--|</?(?:h[1-6]|details|summary|script|style|pre|textarea|title|xmp|plaintext|template|select|option|button|svg|math"
+    r"<[!?]|</?(?:h[1-6]|details|summary|script|style|pre|textarea|title|xmp|plaintext|template|select|option|button|svg|math"
     r"|iframe|frameset|no(?:frames|embed|script)|object|video|audio|canvas|dialog|form|fieldset|table|t(?:head|body|foot)"
     r"|t[rdh]|caption|col(?:group)?|[ou]l|li|d[ltd]|div|p|center|blockquote|body|head|html|main|nav|section|article"
     r"|aside|header|footer|figure|figcaption|menu|address)(?![A-Za-z0-9-])",
@@ -132,6 +133,11 @@ def in_line(text: str) -> str:
     return _tag.sub(lambda found: f"{found[1] * 2}\\<" if found[1] or _holder(text, found.start()) else found[0], text)
 
 
+def read_line(drawn: str) -> str:
+    """Return the part of a line that :func:`in_line` draws as ``drawn``."""
+    return _tag.sub(lambda found: "\\" * (len(found[1]) // 2) + "<", drawn)
+
+
 def settled(text: str) -> str:
     """Return a text that goes on without the line at its end whose beginning may come to be drawn otherwise."""
     start = text.rfind("\n") + 1
@@ -181,7 +187,7 @@ def _undrawn(drawn: str, spans: Sequence[_Code]) -> str:
 def _unsaid(text: str) -> str:
     text = _drawn_heading.sub(r"\1\2", text)
     text = _drawn_underline.sub(r"\1\2", text)
-    return _tag.sub(lambda found: "\\" * (len(found[1]) // 2) + "<", text) if "<" in text else text
+    return read_line(text) if "<" in text else text
 
 
 def _is_html(text: str, found: re.Match[str]) -> bool:

@@ -58,6 +58,8 @@ before the extension: `src/main@00012.rs`.
 ## Changing something
 
 - Edit an event's file with any editor, or `sed -i`: texts may change, the head may not. Each save makes one version.
+- A transcript can be edited, too: texts, the title, sections taken out; a new one begins with `## user`. One save is
+  one version.
 - A save that is refused fails with EINVAL and is kept beside the event as `NAME.draft`; `.convfs/errors/` tells the
   wrong line and the reason.
 - `rm events/00007-*` deletes an event; the others keep their numbers. To restore it:

@@ -1,20 +1,19 @@
-"""Event files, and the sizes of all that is drawn of an event."""
+"""Event files, and the sizes of all that is drawn of an event.
+
+Most commands draw nothing: what draws more than an event's file is imported where it is called, and they start sooner.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
 
 from blake3 import blake3
 
-from fusefs.text import grammar, transcript
-from fusefs.text.events_json import element_size
-from fusefs.text.metadata import described
+from fusefs.text import RENDERER_VERSION, grammar
 from fusefs.text.resource_names import lines_of, numbered_path, resource_path
 from store.errors import ConvfsError
-from store.events.conversation import Conversation, EventRow, Link, Sizes
+from store.events.conversation import Conversation, Drawn, EventRow, Link, Sizes
 from store.events.event import Block, Event, Kind, utf8
-
-RENDERER_VERSION = 4
-"""Raised whenever any event, section or element would be drawn with another size."""
+from store.formats.core.results import with_documents
 
 _RESOURCES = "../resources/"
 _BLOBS = "../../../../.convfs/blobs/"
@@ -26,6 +25,7 @@ _IN_LINK = re.compile(r"[^\w/.@~+,=:-]")
 
 def render_event(number: int, event: Event) -> bytes:
     """Return the file of event ``number`` (``fusefs.text.grammar`` describes it)."""
+    event = with_documents(event)
     text = grammar.head(number, event) + grammar.body(event.blocks, lambda block: _target(number, event, block))
     return utf8(text)
 
@@ -41,21 +41,64 @@ class FileRenderer:
         ``format`` is that of its conversation, ``payload_size`` the size of the producer's own bytes. Records
         without a file have sizes 0 but for the JSON element.
         """
+        from fusefs.text import transcript
+        from fusefs.text.events_json import element_size
+
         json = element_size(number, event, format, payload_size)
         if event.kind is Kind.RECORD:
             return Sizes(0, 0, json)
+        event = with_documents(event)
         body = grammar.body_size(event.blocks, lambda block: _target(number, event, block, hashed=False))
         return Sizes(grammar.head_size(number, event) + body, transcript.section_size(number, event), json)
 
+    def drawn(self, number: int, event: Event) -> Drawn:
+        """Return the file and the section of event ``number``, both empty for bookkeeping."""
+        from fusefs.text import transcript
+
+        if event.kind is Kind.RECORD:
+            return Drawn(b"", b"", 0)
+        event = with_documents(event)
+        head = grammar.head(number, event)
+        body = grammar.body(event.blocks, lambda block: _target(number, event, block))
+        # links lead elsewhere in what is searched
+        content = 0 if any(block.text is None for block in event.blocks) else len(utf8(head))
+        return Drawn(utf8(head + body), transcript.section(number, event), content)
+
+    def element_size(self, number: int, event: Event, format: str, payload_size: int) -> int:
+        """Return the size of the JSON element of event ``number``, as :meth:`measure` does."""
+        from fusefs.text.events_json import element_size
+
+        return element_size(number, event, format, payload_size)
+
+    def file(self, number: int, event: Event) -> bytes:
+        """Return the file of event ``number``."""
+        return render_event(number, event)
+
+    def section(self, number: int, event: Event) -> bytes:
+        """Return the section of event ``number`` in the transcript; links lead where a mount has them."""
+        from fusefs.text import transcript
+
+        return transcript.section(number, event)
+
     def content(self, event: Event) -> str:
         """Return the content of an event's file, but for where links lead, valid Unicode; "" for bookkeeping."""
+        from fusefs.text.transcript import blob_target
+
         if event.kind is Kind.RECORD:
             return ""
-        text = grammar.body(event.blocks, transcript.blob_target)
+        text = grammar.body(with_documents(event).blocks, blob_target)
         return text if text.isascii() else utf8(text).decode()
+
+    def contents(self, event: Event) -> list[bytes]:
+        """Return the contents of an event that ``events.json`` can name by their hashes."""
+        from fusefs.text.events_json import contents
+
+        return contents(event)
 
     def described(self, title: str, *labels: str) -> list[tuple[int, str]]:
         """Return the lines of ``metadata.json`` that have the title and each label, each with its number."""
+        from fusefs.text.metadata import described
+
         return described(title, labels)
 
     def first_line(self, number: int, event: Event) -> int:
@@ -66,15 +109,17 @@ class FileRenderer:
         self,
         conversation: Conversation,
         events: Iterable[tuple[EventRow, Event | ConvfsError]],
-        link: Link = transcript.blob_target,
+        link: Link | None = None,
     ) -> Iterator[bytes]:
-        """Yield the pieces of a transcript, links as ``link`` says."""
+        """Yield the pieces of a transcript; links lead as ``link`` says, by default to blobs."""
+        from fusefs.text import transcript
+
         yield transcript.head(conversation)
         for row, event in events:
             if isinstance(event, ConvfsError):
                 yield transcript.unreadable(row, event)
             else:
-                yield transcript.section(row.number, event, link)
+                yield transcript.section(row.number, event, link or transcript.blob_target)
 
 
 def _target(number: int, event: Event, block: Block, *, hashed: bool = True) -> str:

@@ -39,13 +39,15 @@ from blake3 import blake3
 from msgspec import Struct, structs
 
 from fusefs.text import prose
-from fusefs.text.event_names import NUMBER_WIDTH, kind_word
+from fusefs.text.event_names import NUMBER_WIDTH
 from fusefs.text.grammar import encoded_size, fence, in_calendar, link, quote, scalar, timestamp
 from store.errors import ConvfsError
 from store.events.conversation import Conversation, EventRow, Link
 from store.events.event import Block, Event, Kind, utf8
 from store.exporting.steps import Step, steps_of
 from store.formats.core.json_view import pretty
+from store.formats.core.results import may_be_document, with_documents
+from store.index.catalogue import ContextEntry
 from store.visible import UNSEEN
 from store.worktree.actions import Asked, Command, Delete, Edit, Lines, Move, Task, Tasks, Write, asked_of
 from store.worktree.changes import diff_of
@@ -53,6 +55,14 @@ from store.worktree.worktree import Changed
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (only differences are taken, faster)
 _CONTROLS = re.compile(rf"[{UNSEEN}\ud800-\udfff]+")
+
+_HEADS_KEPT = 2048
+
+TITLE = "# "
+"""Leads the title."""
+
+HEADING = "## "
+"""Leads the heading of a section, and no other line."""
 
 _BLOBS = "../../.convfs/blobs/"
 _NO_HASH = "0" * 64
@@ -73,8 +83,8 @@ _ending = re.compile(r"\.([A-Za-z0-9]{1,10})$").search
 class Part(Struct, frozen=True, gc=False):
     """A part of a section: ``text`` between what frames it.
 
-    It shows the text of ``block``: as prose (``fusefs.text.prose``) where nothing fences it, as code else. What is
-    only drawn has no block.
+    It shows the text of ``block``, or an ``argument`` of a call but for the newline at its end: as prose
+    (``fusefs.text.prose``) where nothing fences it, as code else. What is only drawn has neither.
     """
 
     text: str
@@ -82,21 +92,34 @@ class Part(Struct, frozen=True, gc=False):
     before: str = ""
     after: str = "\n"
     is_prose: bool = False
+    argument: str | None = None
 
 
-def head(conversation: Conversation) -> bytes:
+def head(conversation: Conversation | ContextEntry) -> bytes:
     """Return the beginning of a transcript, up to the blank line before its first section."""
+    told = conversation
+    return _head(told.title, told.project, told.name, told.format, told.source, told.created_ms)
+
+
+# a listing asks for the sizes of all
+@lru_cache(maxsize=_HEADS_KEPT)
+def _head(title: str, project: str, name: str, format: str, source: str, created_ms: int) -> bytes:
     fields: list[tuple[str, str | int]] = [
-        ("title", conversation.title),
-        ("project", conversation.project),
-        ("name", conversation.name),
-        ("format", conversation.format),
-        ("source", conversation.source),
-        ("created", timestamp(conversation.created_ms) if conversation.created_ms else ""),
+        ("title", title),
+        ("project", project),
+        ("name", name),
+        ("format", format),
+        ("source", source),
+        ("created", timestamp(created_ms) if created_ms else ""),
     ]
-    lines = "".join(f"{key}: {_field(value)}\n" for key, value in fields if value != "")
-    title = " ".join(_one_line(conversation.title or conversation.name).split())
-    return utf8(f"---\n{lines}\n---\n\n# {prose.in_line(title)}\n")
+    lines = "".join(head_field(key, value) for key, value in fields if value != "")
+    shown = " ".join(_one_line(title or name).split())
+    return utf8(f"---\n{lines}\n---\n\n{TITLE}{prose.in_line(shown)}\n")
+
+
+def head_field(key: str, value: str | int) -> str:
+    """Return the line of a head that says something."""
+    return f"{key}: {_field(value)}\n"
 
 
 def _field(value: str | int) -> str:
@@ -113,7 +136,7 @@ def section(number: int, event: Event, link: Link | None = None) -> bytes:
     """
     if event.kind is Kind.RECORD:
         return b""
-    drawn = [_heading(number, event)]
+    drawn = [heading(number, event)]
     for part in parts(number, event, link or blob_target):
         drawn += ("\n", part.before, part.text, part.after)
     return utf8("".join(drawn))
@@ -122,27 +145,29 @@ def section(number: int, event: Event, link: Link | None = None) -> bytes:
 def growing(number: int, event: Event) -> bytes:
     """Return the part of the section of an event whose only text still grows, up to where it may be drawn otherwise."""
     shown = list(parts(number, event, unhashed_target))
-    if _is_folded(event):
+    if is_folded(event):
         return section(number, event)[:-1]
     if len(shown) != 1 or (block := shown[0].block) is None or not block.text:
         return b""
+    if event.kind is Kind.TOOL_RESULT and may_be_document(block.text):
+        return b""
     text = prose.settled(block.text)
     drawn = prose.draw(text, ends=False) if shown[0].is_prose else prose.code(text)
-    return utf8(f"{_heading(number, event)}\n{shown[0].before}{drawn}")
+    return utf8(f"{heading(number, event)}\n{shown[0].before}{drawn}")
 
 
 def unreadable(row: EventRow, error: ConvfsError) -> bytes:
     """Return the section of an event that is damaged."""
     reason = prose.in_line(_one_line(str(error)))
-    return utf8(f"\n## {row.number} · {kind_word(row.kind)}\n\n[cannot be read: {reason}]\n")
+    return utf8(f"\n## {row.number} · {row.kind.word}\n\n[cannot be read: {reason}]\n")
 
 
 def section_size(number: int, event: Event) -> int:
     """Return ``len(section(number, event))``."""
     if event.kind is Kind.RECORD:
         return 0
-    if _is_folded(event):
-        return encoded_size(_heading(number, event))
+    if is_folded(event):
+        return encoded_size(heading(number, event))
     size = _HEADING_SIZES[event.kind] + len(str(number))
     if event.tool:
         size += 1 + _tool_size(event.tool)
@@ -153,25 +178,34 @@ def section_size(number: int, event: Event) -> int:
     return size
 
 
-def _heading(number: int, event: Event) -> str:
+def heading(number: int, event: Event) -> str:
     """Return the heading of a section with the blank line before it: ``## 7 · result bash · 2026-03-05 19:31``."""
-    word = kind_word(event.kind)
-    if _is_folded(event):
+    if is_folded(event):
+        word = event.kind.word
         return f"\n*{number} · {word} · events/{number:0{NUMBER_WIDTH}}-{word}.md*\n"
-    text = f"\n## {number} · {word}"
-    if event.tool:
-        text += f" {_tool(event.tool)}"
+    return "\n{}{}{}\n".format(*heading_parts(number, event))
+
+
+def heading_parts(number: int, event: Event) -> tuple[str, str, str]:
+    """Return what a heading begins with, and its tool and its time, each led by its separator; "" for none."""
+    tool = f" {_tool(event.tool)}" if event.tool else ""
+    time = ""
     if event.time_ms and in_calendar(event.time_ms):
-        time = (_EPOCH + timedelta(milliseconds=event.time_ms)).isoformat(" ", "minutes")
-        return f"{text} · {time}\n"
-    return text + "\n"
+        time = f" · {(_EPOCH + timedelta(milliseconds=event.time_ms)).isoformat(' ', 'minutes')}"
+    return f"{HEADING}{number} · {event.kind.word}", tool, time
 
 
-def _is_folded(event: Event) -> bool:
+def is_said(kind: Kind) -> bool:
+    """Return whether the texts of a kind of events are prose."""
+    return kind not in _OF_TOOLS
+
+
+def is_folded(event: Event) -> bool:
+    """Return whether all that a transcript has of an event is a line that says where it is."""
     return event.kind in _FOLDED or (event.kind is Kind.NOTE and str(event.header.get("hook")).startswith(_AT_START))
 
 
-_HEADING_SIZES = {kind: len(f"\n## · {kind_word(kind)}\n".encode()) + 1 for kind in Kind}
+_HEADING_SIZES = {kind: len(f"\n## · {kind.word}\n".encode()) + 1 for kind in Kind}
 _TIME_SIZE = len(" · 2026-03-05 19:31".encode())
 
 
@@ -204,8 +238,9 @@ def unhashed_target(block: Block) -> str:
 
 def parts(number: int, event: Event, target: Link) -> list[Part]:
     """Return the parts of the section of event ``number``; ``target`` says where content that is not text is found."""
-    if _is_folded(event):
+    if is_folded(event):
         return []
+    event = with_documents(event)
     if event.kind is Kind.TOOL_CALL:
         found = list(_of_call(number, event, target))
     else:
@@ -240,17 +275,19 @@ def _block(block: Block, kind: Kind, target: Link) -> Part | None:
     if not text:
         return None
     said = name.partition("[")[0] if name else ""
-    if block.type == "text" and said in _SAID and kind not in _OF_TOOLS and not (block.uri or block.mime):
+    if block.type == "text" and said in _SAID and is_said(kind) and not (block.uri or block.mime):
         label = f"*{said}*\n\n" if said and kind is not Kind.REASONING else ""
         return Part(prose.draw(text), block, before=label, is_prose=True)
     label = block.uri or (name and _of_arguments.sub("", name, count=1))
     return _fenced(text, "json" if block.type == "json" else _language(block.uri), label, block)
 
 
-def _fenced(text: str, language: str, label: str = "", block: Block | None = None) -> Part:
+def _fenced(
+    text: str, language: str, label: str = "", block: Block | None = None, argument: str | None = None
+) -> Part:
     ticks = fence(text, least=3)
     before = f"{_in_code(label)}\n\n{ticks}{language}\n" if label else f"{ticks}{language}\n"
-    return Part(prose.code(text), block, before=before, after=f"\n{ticks}\n")
+    return Part(prose.code(text), block, before=before, after=f"\n{ticks}\n", argument=argument)
 
 
 def _call(step: Step, target: Link) -> Iterator[Part]:
@@ -270,12 +307,12 @@ def _call(step: Step, target: Link) -> Iterator[Part]:
 def _asked(one: Asked) -> Iterator[Part]:
     match one:
         case Command(text=text):
-            yield _fenced(text.removesuffix("\n"), "bash")
+            yield _fenced(text.removesuffix("\n"), "bash", argument=text)
         case Lines(path=path, first=first, last=last):
             span = f", lines {first}-{last}" if last else f", from line {first}" if first > 1 else ""
             yield Part(_in_code(path) + span)
         case Write(path=path, text=text):
-            yield _fenced(text.removesuffix("\n"), _language(path), path)
+            yield _fenced(text.removesuffix("\n"), _language(path), path, argument=text)
         case Edit(path=path, changes=changes):
             diff = diff_of(Changed(path, 0, None, None, tuple((0, change) for change in changes)))
             yield _fenced(diff.text.removesuffix("\n"), "diff")

@@ -8,11 +8,14 @@ from fusefs import inodes
 from fusefs.inodes import Place, Space
 from fusefs.text.event_names import event_name
 from fusefs.tree.paths import MARKDOWN, Paths
+from store.conversations import branch
+from store.conversations.records import NO_ROWS
 from store.errors import NotFound
 from store.events.conversation import EventRow
 from store.events.event import Kind
 from store.filenames import Named
 from store.ids import Hash
+from store.index.views import Run
 from store.store import Store
 
 
@@ -37,6 +40,9 @@ class ShownConversation(NamedTuple):
     folder: int
     transcripts: int
 
+
+_AT_ONCE = 512
+"""The rows that are compared at a time."""
 
 CONTENT_PLACES = (Place.EVENTS_JSON, Place.METADATA, Place.TRANSCRIPT, Place.NATIVE)
 """The files of a conversation whose pages any change makes stale, and not only their attributes."""
@@ -78,23 +84,42 @@ def _stale_events(store: Store, old: ShownConversation, head: int) -> Iterator[S
     """
     directory = inodes.base(Space.PLACE, old.view) + Place.EVENTS
     first = inodes.base(Space.EVENT, old.view)
-    old_rows = store.records.rows(old.head)
-    new_rows: Sequence[EventRow] = store.records.rows(head) if head else ()
-    hashes = _payload_hashes(store, old.head) | _payload_hashes(store, head)
-    for before, after in zip_longest(old_rows, new_rows[: len(old_rows)]):
-        if after is not None and before.turn == after.turn:
-            continue
-        name = event_name(before, len(old_rows))
-        if before.kind is not Kind.RECORD and (after is None or event_name(after, len(new_rows)) != name):
-            yield Stale(directory, name.encode())
-        if after is None or hashes[before.turn] != hashes[after.turn]:
-            yield Stale(first + before.number, content=True)
+    old_runs, new_runs = store.records.runs(old.head), store.records.runs(head) if head else ()
+    old_rows, new_rows = store.records.rows(old.head), store.records.rows(head) if head else NO_ROWS
+    different = list(branch.differences(old_runs, new_runs))
+    for start, count in different:
+        for part in range(start, start + count, _AT_ONCE):
+            end = min(part + _AT_ONCE, start + count)
+            for before, after in zip_longest(old_rows[part:end], new_rows[part:end]):
+                name = event_name(before, len(old_rows))
+                if before.kind is not Kind.RECORD and (after is None or event_name(after, len(new_rows)) != name):
+                    yield Stale(directory, name.encode())
+                if after is None or _payload_hash(store, before) != _payload_hash(store, after):
+                    yield Stale(first + before.number, content=True)
     held = inodes.base(Space.RESOURCE, old.view)
-    resources = store.records.resources(head) if head else []
-    for number, (was, now) in enumerate(zip_longest(store.records.resources(old.head), resources), 1):
-        if was is not None and (now is None or was.hash != now.hash):
-            yield Stale(held + number, content=True)
+    for number in _stale_resources(store, old_runs, new_runs, different):
+        yield Stale(held + number, content=True)
 
 
-def _payload_hashes(store: Store, head: int) -> dict[int, Hash]:
-    return {turn.turn_id: turn.payload_hash for turn in store.turns.path_to_root(head)} if head else {}
+def _stale_resources(
+    store: Store, old: tuple[Run, ...], new: tuple[Run, ...], different: Sequence[tuple[int, int]]
+) -> Iterator[int]:
+    """Yield the numbers of the resources that differ between two branches; they count from 1 in each."""
+    for start, count in different:
+        was, now = (store.views.resources(branch.part(runs, start, count), start + 1) for runs in (old, new))
+        before = store.views.count_resources(branch.part(old, 0, start)) if was else 0
+        shifted = len(was) != len(now)
+        if shifted:
+            # those behind them have other numbers
+            was = store.views.resources(branch.part(old, start, branch.length(old)), start + 1)
+            now = store.views.resources(branch.part(new, start, branch.length(new)), start + 1)
+            before = before or store.views.count_resources(branch.part(old, 0, start))
+        for number, (one, other) in enumerate(zip_longest(was, now), before + 1):
+            if one is not None and (other is None or one.hash != other.hash):
+                yield number
+        if shifted:
+            return
+
+
+def _payload_hash(store: Store, row: EventRow) -> Hash:
+    return store.turns.get(row.turn).payload_hash

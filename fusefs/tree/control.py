@@ -5,6 +5,7 @@ In ``.convfs/`` are numbers, settings, errors, the log, any blob by its hash.
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from fusefs import inodes
@@ -27,6 +28,7 @@ from fusefs.tree.node import (
 )
 from fusefs.tree.tree import Tree
 from fusefs.tree.view_node import BranchesDirectory, FixedDirectory, NamesDirectory
+from fusefs.tree.waiting import Asked
 from store.errors import NotFound
 from store.events.conversation import Conversation
 from store.ids import HASH_SIZE, Hash
@@ -121,11 +123,35 @@ class BlobsDirectory(NamesDirectory):
             return None
         if len(digest) != HASH_SIZE or digest.hex() != name:
             return None
-        try:
-            self.tree.store.blobs.size(Hash(digest))
-        except NotFound:
-            return None
-        return self.below(name)
+        there = self.tree.store.addresses.blob("", digest) or _shown(self.tree, Hash(digest)) is not None
+        return self.below(name) if there else None
+
+
+def blob_file(tree: Tree, ino: int, name: str) -> DerivedFile:
+    """Return the node of a content, which may be a blob or only in records. Its calls may raise Later."""
+    named, blobs = Hash(bytes.fromhex(name)), tree.store.blobs
+    digest = tree.store.addresses.blob("", named)
+    if digest is not None:
+        begin = partial(Lazy, partial(blobs.reader, digest))
+        return DerivedFile(ino, lambda: (blobs.size(digest), 0), begin, direct=False, digest=digest)
+
+    def content() -> bytes:
+        found = _shown(tree, named)
+        if found is None:
+            raise NotFound(f"no record has the content {name} any more")
+        return found
+
+    return DerivedFile(ino, lambda: (len(content()), 0), lambda: Bytes(content()), direct=False, digest=named)
+
+
+def _shown(tree: Tree, digest: Hash) -> bytes | None:
+    """Return a content that only records have; a thread looks for it."""
+
+    def begin() -> Asked:
+        return Asked(tree.workers.begin(partial(tree.store.addresses.content, "", digest)), tree.changes)
+
+    found: bytes | None = tree.shown_contents.of(digest.hex(), begin, changes=tree.changes).work.result()
+    return found
 
 
 class TrashDirectory(FixedDirectory, Listing):

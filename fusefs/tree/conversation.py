@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from msgspec.structs import replace
+
 from fusefs import inodes
 from fusefs.inodes import Place, Space
 from fusefs.tree.node import (
@@ -24,7 +26,7 @@ from fusefs.tree.node import (
 )
 from fusefs.tree.outputs import PLACES as OUTPUTS
 from fusefs.tree.outputs import shows_outputs
-from fusefs.tree.paths import CHANGES, CONVERSATIONS, Paths, record_name, version_name
+from fusefs.tree.paths import CHANGES, CONVERSATIONS, SNAPSHOTS, Paths, record_name, version_name
 from fusefs.tree.tree import Tree
 from fusefs.tree.view_node import RowNode, ViewDirectory
 from store.conversations.places import SUBAGENTS
@@ -92,6 +94,7 @@ _LISTED = {
     "forks": Place.FORKS,
     "metadata.json": Place.METADATA,
     "resources": Place.RESOURCES,
+    SNAPSHOTS: Place.SNAPSHOTS,
 }
 _UNLISTED = {
     ".records": Place.RECORDS,
@@ -123,15 +126,15 @@ class ConversationDirectory(ViewDirectory, Listing):
     def parent(self) -> int:
         view, tree = self.view, self.tree
         if view.version is None:
-            return tree.folders(view.conversation)[0]
-        return inodes.base(Space.PLACE, tree.view_id(view.conversation.id)) + Place.VERSIONS
+            return tree.folders(view.entry)[0]
+        return inodes.base(Space.PLACE, tree.view_id(view.entry.id)) + Place.VERSIONS
 
     def attributes(self) -> Attributes:
         return conversation_attributes(self.ino, self.view.time_ms)
 
     def xattrs(self) -> Mapping[str, str]:
         view = self.view
-        conversation = view.conversation
+        conversation = view.entry
         shown = {
             "context": str(conversation.id),
             "head": str(view.head),
@@ -149,12 +152,14 @@ class ConversationDirectory(ViewDirectory, Listing):
             return None
         if place is Place.SUBAGENTS and not self._has_subagents and self.view_id not in self.tree.emptied:
             return None
+        if place is Place.SNAPSHOTS and not self._shows(place):
+            return None
         return self.tree.place(self.view_id, place)
 
     @property
     def _has_subagents(self) -> bool:
         view = self.view
-        return view.version is None and bool(self.tree.store.catalogue.with_subagents([view.conversation.id]))
+        return view.version is None and bool(self.tree.store.catalogue.with_subagents([view.entry.id]))
 
     def items(self) -> Mapping[str, Item]:
         return {
@@ -166,6 +171,8 @@ class ConversationDirectory(ViewDirectory, Listing):
     def _shows(self, place: Place) -> bool:
         if place is Place.SUBAGENTS:
             return self._has_subagents
+        if place is Place.SNAPSHOTS:
+            return bool(self.tree.roots.of(self.view))
         return place not in OUTPUTS or shows_outputs(self.tree, self.view, OUTPUTS[place])
 
 
@@ -176,13 +183,13 @@ class VersionsDirectory(ViewDirectory, Listing):
     """``.versions/``."""
 
     def items(self) -> Mapping[str, Item]:
-        return self._named(self.tree.store.catalogue.versions(self.view.conversation.id))
+        return self._named(self.tree.store.catalogue.versions(self.view.entry.id))
 
     def lookup(self, name: str) -> int | None:
         found = _NUMBER.match(name)
         if found is None:
             return None
-        versions = self.tree.store.catalogue.versions(self.view.conversation.id)
+        versions = self.tree.store.catalogue.versions(self.view.entry.id)
         # a directory has one name only: no shorthands here
         item = self._named(version for version in versions if version.number == int(found[0])).get(name)
         return None if item is None else item.ino
@@ -191,9 +198,11 @@ class VersionsDirectory(ViewDirectory, Listing):
         return {version_name(version): self._item(version) for version in versions}
 
     def _item(self, version: Version) -> Item:
-        view_id = self.tree.version_view(self.view.conversation.id, version.number)
+        view_id = self.tree.version_view(self.view.entry.id, version)
         ino = inodes.base(Space.PLACE, view_id) + Place.CONVERSATION
-        return Item(version.number, ino, conversation_attributes(ino, version.time_ms))
+        # the last one still grows
+        timeout = SHORT if version.head == self.view.head else LONG
+        return Item(version.number, ino, replace(conversation_attributes(ino, version.time_ms), timeout=timeout))
 
 
 _FORK_NAME = re.compile(r"(.+?)(?:@([0-9]{1,18}))?", re.DOTALL)
@@ -223,7 +232,7 @@ class ForksDirectory(ViewDirectory, Listing):
     def items(self) -> Mapping[str, Item]:
         forks: dict[str, Item] = {}
         if self.view.version is None:
-            for fork in self.tree.store.catalogue.forks(self.view.conversation.id):
+            for fork in self.tree.store.catalogue.forks(self.view.entry.id):
                 name = shown_name(fork)
                 shown = fork_link(self.tree, fork).attributes()
                 item = Item(fork.id, shown.ino, shown)

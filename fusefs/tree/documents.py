@@ -137,6 +137,13 @@ class Transcript(ServedFile):
     """``transcripts/PROJECT/NAME.md``."""
 
     def attributes(self) -> Attributes:
+        served = self.tree.served.get(self.ino)
+        drawn = self.drawn_attributes()
+        # one that was saved may grow, as it is drawn again
+        return drawn if served is None or served.timeout else self.as_served(drawn)
+
+    def drawn_attributes(self) -> Attributes:
+        """Return the attributes of what is drawn, whatever is shown in its place."""
         streams = self.tree.streams
         # first: the view may be another then
         growing = streams.section(self.view_id)
@@ -144,7 +151,7 @@ class Transcript(ServedFile):
         if not growing:
             return drawn
         time_ms = max(drawn.time_ms, streams.touched_ms(self.view_id))
-        return drawn._replace(size=drawn.size + len(growing), time_ms=time_ms)
+        return structs.replace(drawn, size=drawn.size + len(growing), time_ms=time_ms)
 
     def draw(self, offset: int, size: int) -> bytes:
         growing = self.tree.streams.section(self.view_id)
@@ -159,4 +166,4 @@ def transcript_attributes(ino: int, conversation: Conversation) -> Attributes:
     """Return the attributes of the transcript of a conversation's records, without looking at their rows."""
     size = len(transcript.head(conversation)) + conversation.transcript_size
     timeout = SHORT if conversation.unsure else LONG
-    return Attributes(ino, DERIVED_FILE, size, conversation.updated_ms, timeout=timeout)
+    return Attributes(ino, FILE, size, conversation.updated_ms, timeout=timeout)

@@ -1,14 +1,19 @@
-"""Files that a thread draws when they are asked for: ``html/``, ``stats.json``, ``stats.svg`` and ``family.svg``."""
+"""Files that a thread draws when they are asked for: ``html/``, ``stats.json``, ``stats.svg`` and ``family.svg``.
+
+What draws them is imported when something is drawn, not when it is mounted: it takes a tenth of that time.
+"""
+
+from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct, structs
 
 from fusefs.inodes import Place
-from fusefs.text.charts import family_svg, stats_svg
 from fusefs.tree.node import (
     DERIVED_FILE,
     UNCOUNTED,
@@ -25,15 +30,14 @@ from fusefs.tree.projects import ProjectDirectory, ProjectsDirectory
 from fusefs.tree.tree import Tree
 from fusefs.tree.waiting import Later, Work
 from store.errors import NotFound
-from store.exporting.html.index import index
-from store.exporting.html.page import page, too_large
 from store.filenames import shown_name
 from store.ids import now_ms
 from store.index.catalogue import Among, ContextEntry
-from store.insight.family import family
-from store.insight.report import StatsReport
-from store.store import Store
-from store.upkeep.stats import Stats
+
+if TYPE_CHECKING:
+    from store.insight.report import StatsReport
+    from store.store import Store
+    from store.upkeep.stats import Stats
 
 _KEPT = 32
 _KEPT_BYTES = 16 << 20
@@ -164,6 +168,9 @@ def index_drawing(drawings: Drawings, ino: int) -> DrawnFile:
     store = drawings.tree.store
 
     def draw() -> bytes:
+        # few mounts ever draw a page, and it takes modules of several megabytes
+        from store.exporting.html.index import index
+
         shown = {project: name for name, project in shown_distinct(store.catalogue.projects()).items()}
         return index(
             store.library.some(Among.LISTED),
@@ -178,6 +185,8 @@ def page_drawing(drawings: Drawings, ino: int, view_id: int) -> DrawnFile:
     store, conversation = drawings.tree.store, drawings.tree.view(view_id).conversation
 
     def draw() -> bytes:
+        from store.exporting.html.page import page, too_large
+
         rows = store.records.rows(conversation.head) if conversation.head else ()
         if sum(row.payload_size for row in rows) > _LARGEST_PAGE:
             return too_large(conversation, f"../{INDEX}")
@@ -207,7 +216,13 @@ def stats_file(tree: Tree, ino: int) -> DerivedFile:
 
 def stats_drawing(drawings: Drawings, ino: int) -> DrawnFile:
     """Return the node of ``stats.svg``."""
-    return DrawnFile(drawings, ino, lambda: stats_svg(*_counted(drawings.tree.store)))
+
+    def draw() -> bytes:
+        from fusefs.text.charts import stats_svg
+
+        return stats_svg(*_counted(drawings.tree.store))
+
+    return DrawnFile(drawings, ino, draw)
 
 
 def _counted(store: Store) -> tuple[Stats, StatsReport]:
@@ -229,11 +244,14 @@ def family_drawing(drawings: Drawings, ino: int, view_id: int) -> DrawnFile:
     It is not listed: it costs looking at all of them.
     """
     tree = drawings.tree
-    context = tree.view(view_id).conversation.id
+    context = tree.view(view_id).entry.id
     return DrawnFile(drawings, ino, lambda: _family_drawn(tree.store, context))
 
 
 def _family_drawn(store: Store, context: int) -> bytes:
+    from fusefs.text.charts import family_svg
+    from store.insight.family import family
+
     found = family(store.library, context)
     versions = {version.number: version for version in store.catalogue.versions(context)}
     places = Paths(store)

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
+from msgspec.structs import replace
+
 from fusefs.text import event_names
 from fusefs.tree.node import DERIVED_FILE, FIRST_POSITION, Attributes, DirEntry, Entries, File, OpenContent
 from fusefs.tree.tree import EventOverlay, Growing, Tree
@@ -44,14 +46,14 @@ class EventsDirectory(ViewDirectory, Entries):
         last = [GrowingFile.entry(self.tree, self.view_id, one) for one in growing]
         return chain(entries, (entry for entry in last if entry.position > after))
 
-    def _listed(self, entries: list[DirEntry]) -> Iterator[DirEntry]:
+    def _listed(self, entries: Iterator[DirEntry]) -> Iterator[DirEntry]:
         tree = self.tree
         overlay = tree.overlays.get(self.view_id)
         if overlay is None and not tree.served and not tree.known:
-            return iter(entries)
+            return entries
         return self._overlaid(entries, overlay or EventOverlay())
 
-    def _overlaid(self, entries: list[DirEntry], overlay: EventOverlay) -> Iterator[DirEntry]:
+    def _overlaid(self, entries: Iterator[DirEntry], overlay: EventOverlay) -> Iterator[DirEntry]:
         """Yield entries as they are with what is being changed."""
         served, known = self.tree.served, self.tree.known
         for entry in entries:
@@ -82,7 +84,7 @@ class EventFile(NumberedNode, RowNode, File):
     def attributes(self) -> Attributes:
         view = self.view
         attributes = self.as_served(view.event_attributes(view.row(self._number)))
-        return attributes if attributes.ino == self.ino else attributes._replace(ino=self.ino)
+        return attributes if attributes.ino == self.ino else replace(attributes, ino=self.ino)
 
     def drawn(self) -> bytes:
         """Return the file as it is drawn, whatever is shown in its place."""
@@ -96,7 +98,7 @@ class EventFile(NumberedNode, RowNode, File):
     def xattrs(self) -> Mapping[str, str]:
         row = self.row
         shown = self.turn_xattrs(row)
-        shown["kind"] = event_names.kind_word(row.kind)
+        shown["kind"] = row.kind.word
         if row.tool:
             shown["tool"] = row.tool
         try:
@@ -167,7 +169,7 @@ class GrowingFile(NumberedNode, File):
         shown = {
             "type": self.tree.store.contents.type_name(growing.text.tag),
             "event": str(growing.number),
-            "kind": event_names.kind_word(growing.event.kind),
+            "kind": growing.event.kind.word,
             "open": str(growing.text.number),
         }
         return shown | ({"tool": growing.event.tool} if growing.event.tool else {})

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from fusefs import inodes
 from fusefs.inodes import Place, Space
-from fusefs.tree.node import LONG, SHORT, Attributes, Item, Link, Listing
+from fusefs.tree.node import LONG, SHORT, UNCOUNTED, Attributes, Item, Link, Listing
 from fusefs.tree.paths import Paths, shown_distinct
 from fusefs.tree.tree import FixedPath, Tree
 from fusefs.tree.view_node import BranchesDirectory, FixedDirectory
@@ -167,14 +167,20 @@ class DatesDirectory(GroupsDirectory):
         return {name: Item(int(name), self.below(name)) for name in self.branches()}
 
 
-class ToolsDirectory(GroupsDirectory):
+class UncountedGroups(GroupsDirectory):
+    """Such a directory whose groups are told only by looking at every conversation: not before it is listed."""
+
+    links = UNCOUNTED
+
+
+class ToolsDirectory(UncountedGroups):
     """``by-tool/``: a directory a tool."""
 
     def _groups(self) -> dict[str, str]:
         return shown_distinct(self.tree.store.catalogue.tools())
 
 
-class ModelsDirectory(GroupsDirectory):
+class ModelsDirectory(UncountedGroups):
     """``by-model/``: a directory a model."""
 
     @property
@@ -185,7 +191,7 @@ class ModelsDirectory(GroupsDirectory):
         return shown_distinct(self.tree.store.insight.models())
 
 
-class WorkBranchesDirectory(GroupsDirectory):
+class WorkBranchesDirectory(UncountedGroups):
     """``by-branch/``: a directory a branch."""
 
     def _groups(self) -> dict[str, str]:

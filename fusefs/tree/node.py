@@ -34,7 +34,7 @@ FIRST_POSITION = 3
 """Directory position of the first entry that is not ``.`` or ``..``."""
 
 
-class Attributes(NamedTuple):
+class Attributes(Struct, frozen=True, gc=False):
     """Attributes for ``stat``. ``time_ms`` is Unix milliseconds, for all three times; ``timeout`` is in seconds.
 
     ``time_ns`` takes the place of ``time_ms`` where it is not 0, in nanoseconds. ``status`` is that of the file on
@@ -51,7 +51,7 @@ class Attributes(NamedTuple):
     time_ns: int = 0
 
 
-class DirEntry(NamedTuple):
+class DirEntry(Struct, frozen=True, gc=False):
     """One entry of a directory. ``position`` identifies it for good: a listing goes on after it, whatever changed."""
 
     position: int

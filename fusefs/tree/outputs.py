@@ -59,13 +59,13 @@ def shows_outputs(tree: Tree, view: View, outputs: Outputs) -> bool:
     if view.version is not None:
         return False
     return has_outputs(view.conversation, outputs) or bool(
-        tree.outputs.artifacts.growing(view.conversation.id, outputs)
+        tree.outputs.artifacts.growing(view.entry.id, outputs)
     )
 
 
 def found(tree: Tree, view: View, key: Key) -> Output | None:
     """Return an output as it is now; None if there is none."""
-    context = view.conversation.id
+    context = view.entry.id
     growing = tree.outputs.artifacts.growing_one(context, key.outputs, key.name)
     if growing is not None:
         return growing
@@ -116,4 +116,4 @@ class OutputFile(ViewNode, File):
 
     def begin(self) -> OpenContent:
         """Begin to read it. Raises Missing where its content is; what names it goes on to."""
-        return self.tree.outputs.artifacts.reader(self.view.conversation.id, self.key.outputs, self.output)
+        return self.tree.outputs.artifacts.reader(self.view.entry.id, self.key.outputs, self.output)

@@ -87,6 +87,10 @@ CHANGES = "changes"
 IN_CHANGES = "/changes"
 """Leads the paths of what is below ``changes/``; the view is next. No name has a slash."""
 
+SNAPSHOTS = "fs"
+IN_SNAPSHOTS = "/fs"
+"""Leads the paths of what is below ``fs/``, as :data:`IN_CHANGES` does."""
+
 MARKDOWN = ".md"
 """Ends the names of transcripts."""
 

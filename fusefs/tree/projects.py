@@ -8,6 +8,8 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from fusefs import inodes
 from fusefs.inodes import Place, Space
 from fusefs.tree.conversation import conversation_attributes
@@ -19,7 +21,7 @@ from fusefs.tree.view_node import BranchesDirectory, FixedDirectory, ViewDirecto
 from store.conversations.places import ASIDE, subagents_in
 from store.errors import NotFound
 from store.events.conversation import Conversation, called_before
-from store.filenames import shown_name
+from store.filenames import Named, shown_name
 from store.index.catalogue import Among, ContextEntry
 
 _PAGE = 200
@@ -77,12 +79,13 @@ class ConversationsDirectory(Directory):
 
     def _transcript(self, own: int, view_id: int, conversation: ContextEntry | Conversation) -> Attributes:
         held = self.tree.view_at_hand(view_id)
-        if self.tree.streams.of(view_id):
-            return Transcript(self.tree, self.tree.place(view_id, self.shown), view_id).attributes()
+        ino = self.tree.known.get(own, own)
+        if ino != own or ino in self.tree.served or self.tree.streams.of(view_id):
+            return Transcript(self.tree, ino, view_id).attributes()
         # as it is read, and no newer
         now = held.conversation if held else conversation
         if isinstance(now, ContextEntry):
-            now = self.tree.store.library.conversation(now.id)
+            [now] = self.tree.with_sums([now])
         return transcript_attributes(own, now)
 
     def known(self, conversation: ContextEntry, name: str) -> int:
@@ -188,9 +191,10 @@ class _Paged(FixedDirectory, ConversationsDirectory, Entries):
     def _page(self, after: str) -> Sequence[ContextEntry | Conversation]:
         store = self.tree.store
         # listed files are measured, directories are not
-        if self.ending:
-            return store.library.some(self.among, self.project, after=after, limit=_PAGE)
-        return store.catalogue.page(self.project, after=after, limit=_PAGE, among=self.among)
+        page = store.catalogue.page(self.project, after=after, limit=_PAGE, among=self.among)
+        if not self.ending:
+            return page
+        return self.tree.with_sums(page)
 
     def find(self, name: str) -> ContextEntry | None:
         """Return the conversation of this project that is shown under a name, wherever it is; None if there is none."""
@@ -279,14 +283,14 @@ class SubagentsDirectory(ViewDirectory, ConversationsDirectory, Entries):
 
     @property
     def _of(self) -> str:
-        return Paths(self.tree.store).conversation(self.view.conversation)
+        return Paths(self.tree.store).conversation(self.view.entry)
 
     def attributes(self) -> Attributes:
         return Attributes(self.ino, DIRECTORY, 0, self.view.time_ms, UNCOUNTED, SHORT)
 
     def named(self) -> Mapping[str, ContextEntry]:
         """Return the conversations by their names here."""
-        return subagents_in(self.tree.store.catalogue, self.view.conversation.id)
+        return subagents_in(self.tree.store.catalogue, self.view.entry.id)
 
     def lookup(self, name: str) -> int | None:
         if name == CONTROL:
@@ -319,7 +323,7 @@ class SubagentTranscripts(SubagentsDirectory):
 
     @property
     def parent(self) -> int:
-        return self.tree.folders(self.view.conversation)[1]
+        return self.tree.folders(self.view.entry)[1]
 
     def lookup(self, name: str) -> int | None:
         if name == CONTROL:
@@ -338,7 +342,7 @@ class SubagentTranscripts(SubagentsDirectory):
             ino = _transcripts_inside(self.tree, context)
             if ino is not None:
                 name = entry.name.removesuffix(self.ending.encode())
-                yield DirEntry(entry.position + 1, name, entry.attributes._replace(ino=ino, mode=DIRECTORY, size=0))
+                yield DirEntry(entry.position + 1, name, replace(entry.attributes, ino=ino, mode=DIRECTORY, size=0))
 
 
 def _transcripts_inside(tree: Tree, context: int) -> int | None:
@@ -346,3 +350,17 @@ def _transcripts_inside(tree: Tree, context: int) -> int | None:
     if not tree.store.catalogue.with_subagents([context]):
         return None
     return inodes.base(Space.PLACE, tree.view_id(context)) + Place.TRANSCRIPTS
+
+
+def transcripts_with(tree: Tree, conversation: Named) -> Directory:
+    """Return the directory that the transcript of a conversation is in."""
+    ino = tree.folders(conversation)[1]
+    path = tree.path(ino)
+    if path is None:
+        return SubagentTranscripts(tree, ino, inodes.split(ino)[1])
+    return (TranscriptsDirectory if len(path) == 2 else AsideTranscripts)(tree, ino, path)
+
+
+def transcript_name(tree: Tree, conversation: Named) -> str:
+    """Return the name of the transcript of a conversation."""
+    return Paths(tree.store).conversation(conversation).rpartition("/")[2] + MARKDOWN

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from functools import partial
 
+from msgspec.structs import replace
+
 from fusefs import inodes
 from fusefs.inodes import FIRST_DERIVED, Place, Space
 from fusefs.text import resource_names
@@ -103,7 +105,7 @@ class ResourceFile(ResourceNode, NumberedNode, ServedFile):
         """Return the attributes that it has by its row."""
         shown = self.as_served(Attributes(self.ino, FILE, row.size, row.time_ms))
         # a later resource with the same URI takes the name
-        return shown._replace(timeout=min(shown.timeout, SHORT))
+        return replace(shown, timeout=min(shown.timeout, SHORT))
 
     def xattrs(self) -> Mapping[str, str]:
         row = self.row
@@ -132,13 +134,13 @@ class KnownFile(ResourceFile):
         self._work: Work[bytes] | None = None
 
     def attributes_of(self, row: ResourceRow) -> Attributes:
-        return super().attributes_of(row)._replace(mode=DERIVED_FILE)
+        return replace(super().attributes_of(row), mode=DERIVED_FILE)
 
     def draw(self, offset: int, size: int) -> bytes:
         if self._data is None and self._work is None:
             view, row, files = self.view, self.row, self.tree.store.known_files
             assert isinstance(row, FileRow)
-            asked = view.conversation.id, view.head, row, view.known
+            asked = view.entry.id, view.head, row, view.known
             self._data = files.content_at_once(*asked)
             if self._data is None:
                 self._work = self.tree.workers.begin(partial(files.content, *asked))

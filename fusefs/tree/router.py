@@ -1,7 +1,6 @@
 """From inode numbers to nodes: the one place that knows all kinds of them, and the top of the tree."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from operator import itemgetter
 
 from fusefs import inodes
@@ -24,16 +23,16 @@ from fusefs.tree.drawings import (
 from fusefs.tree.events import EventFile, EventsDirectory, GrowingFile
 from fusefs.tree.native.files import NativeDirectory, SessionFile, SidecarFile
 from fusefs.tree.native.paths import SIDECARS
-from fusefs.tree.node import FIRST_POSITION, Bytes, DerivedFile, Directory, DirEntry, Entries, Lazy, Listing, Node
+from fusefs.tree.node import FIRST_POSITION, Bytes, DerivedFile, Directory, DirEntry, Entries, Listing, Node
 from fusefs.tree.outputs import OutputFile, OutputsDirectory
 from fusefs.tree.resources import ResourceDirectory, resource_file
+from fusefs.tree.snapshots import Snapshots
 from fusefs.tree.tree import FixedPath, Tree
 from fusefs.tree.view import Folder
 from fusefs.tree.view_node import ViewNode
 from store.conversations.places import ASIDE
 from store.errors import NotFound
 from store.filenames import shown_name
-from store.ids import Hash
 from store.paths import SETTINGS
 
 _TEXTS = {paths.README: readme.README.encode(), paths.IGNORE: f"!{ASIDE}/\n".encode()}
@@ -109,6 +108,7 @@ class Router:
         self._drawings = Drawings(tree)
         self._resources = search.Resources(tree)
         self._diffs = Diffs(tree)
+        self._snapshots = Snapshots(tree)
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ class Router:
             yield DirEntry(position, name.encode(errors="surrogateescape"), shown)
 
     def _placed(self, ino: int, view_id: int, place: int) -> Node:
-        """Return the drawing, the link or ``changes/`` at a place of a view."""
+        """Return the drawing, the link, ``changes/`` or ``fs/`` at a place of a view."""
         tree = self.tree
         if place == Place.FAMILY:
             return family_drawing(self._drawings, ino, view_id)
@@ -187,6 +187,8 @@ class Router:
             return page_drawing(self._drawings, ino, view_id)
         if place == Place.DIFFS:
             return self._diffs.node(ino, view_id)
+        if place == Place.SNAPSHOTS:
+            return self._snapshots.node(ino, view_id)
         entry = tree.store.catalogue.entry(tree.context_at_head(view_id))
         if place == Place.FORK_LINK:
             return conversation.fork_link(tree, entry)
@@ -207,6 +209,8 @@ class Router:
                 return index_drawing(self._drawings, ino) if is_index else PagesDirectory(tree, ino, path)
             case (top, view, file) if top == paths.IN_CHANGES:
                 return self._diffs.node(ino, int(view), file)
+            case (top, view, file) if top == paths.IN_SNAPSHOTS:
+                return self._snapshots.node(ino, int(view), file)
             case (top, *_) if top == paths.BY_RESOURCE:
                 return search.ResourcesDirectory(tree, ino, path, self._resources)
             case (top, name, *below) if top == paths.SEARCH and (query := search.query_of(name)) is not None:
@@ -235,9 +239,7 @@ class Router:
             case (top, name) if top == paths.ERRORS:
                 return control.error_file(tree, ino, name)
             case (top, name) if top == paths.BLOBS:
-                digest, blobs = Hash(bytes.fromhex(name)), tree.store.blobs
-                begin = partial(Lazy, partial(blobs.reader, digest))
-                return DerivedFile(ino, lambda: (blobs.size(digest), 0), begin, direct=False, digest=digest)
+                return control.blob_file(tree, ino, name)
             case (top, *_) if top == paths.NATIVE:
                 return NativeDirectory(tree, ino, (paths.CONTROL, *path))
             case (top, tool, *below) if top == SIDECARS:
@@ -269,4 +271,6 @@ class Router:
         """Forget all findings: stored contents have changed."""
         self._searches.forget()
         self._resources.forget()
+        self.tree.shown_contents.forget()
         self._diffs.forget()
+        self._snapshots.forget()

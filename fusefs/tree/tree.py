@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from fusefs import inodes
 from fusefs.inodes import FIRST_HANDED_OUT_VIEW, ROOT, Handed, Place, Space
+from fusefs.opens import AllAsked, Opens
 from fusefs.text import event_names, transcript
 from fusefs.text.grammar import is_plain
 from fusefs.text.render import render_event
@@ -28,23 +29,27 @@ from fusefs.tree.paths import (
     CONTROL,
     CONVERSATIONS,
     IN_CHANGES,
+    IN_SNAPSHOTS,
     SEARCH,
     TRANSCRIPTS,
     Paths,
     shown_distinct,
 )
 from fusefs.tree.view import ResourceTree, View
-from fusefs.tree.waiting import Work, Workers
+from fusefs.tree.waiting import Asked, Lately, Work, Workers
 from store import visible
 from store.commit.open_texts import OpenText
 from store.conversations.chain import Chain
 from store.conversations.places import ASIDE
-from store.conversations.records import ROW_BYTES
-from store.errors import NotFound
-from store.events.conversation import EventRow, Outputs
+from store.conversations.records import ROW_BYTES, Block, Rows
+from store.errors import ConvfsError, NotFound
+from store.events.conversation import Conversation, EventRow, Outputs, Version
 from store.events.event import Event, Kind
 from store.filenames import Named, safe_name
-from store.ids import now_ms
+from store.formats.core.results import with_documents
+from store.ids import Hash, now_ms
+from store.index.catalogue import ContextEntry
+from store.index.views import Run
 from store.paths import SCRATCH
 from store.store import Store
 from store.worktree.known_files import FileRow
@@ -52,13 +57,21 @@ from store.worktree.known_files import FileRow
 FixedPath = tuple[str, ...]
 """The path of a directory or file that belongs to no conversation."""
 
-_UNCOUNTED: tuple[FixedPath, ...] = ((BY_RESOURCE,), (CONTROL, BLOBS), (SEARCH,), (IN_CHANGES,))
+_UNCOUNTED: tuple[FixedPath, ...] = ((BY_RESOURCE,), (CONTROL, BLOBS), (SEARCH,), (IN_CHANGES,), (IN_SNAPSHOTS,))
 """Paths with very many others below, which get another number when they are looked up again."""
-_VIEWS_KEPT = 256
+_VIEWS_KEPT = 64
 _ANONYMOUS = "/"
 """Leads the keys of numbers that belong to no path."""
 _ERRORS_KEPT = 200
+_ROOTS_KEPT = 16
+_CONTENTS_KEPT = 64
 _SPACE_SECONDS = 5.0
+_MEASURED_AT_ONCE = 256
+"""The most records that are measured while other requests wait."""
+_MEASURED_BY_THREAD = 4096
+"""The most records that a thread measures before it looks whether all is to end."""
+_READ_AT_ONCE = 4096
+"""The most turns that are gone through while other requests wait, to learn which a conversation has."""
 _MOST_SHOWN = 64
 """Open turns of a conversation that are shown at once: all but those of a program that never ends any."""
 _LOOKED_BACK = 64
@@ -167,6 +180,26 @@ class OutputNames:
             self.numbers.drop(ino & inodes.MAX_NUMBER)
 
 
+class Roots:
+    """The trees of files that were attached to turns, by the numbers of events in a view; rising."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._found: OrderedDict[int, tuple[int, int, dict[int, Hash]]] = OrderedDict()
+
+    def of(self, view: View) -> Mapping[int, Hash]:
+        contexts, seq = self._store.contexts, self._store.writer.seq
+        if not contexts.has_fs_roots:
+            return {}
+        head, at, found = self._found.pop(view.id, (0, 0, {}))
+        if (head, at) != (view.head, seq):
+            found = contexts.fs_roots(view.entry.id, view.head)
+        self._found[view.id] = (view.head, seq, found)
+        while len(self._found) > _ROOTS_KEPT:
+            self._found.popitem(last=False)
+        return found
+
+
 class Growing(Struct, frozen=True):
     """An open turn as it is shown as event ``number``: its file and its part of the transcript, b"" if it has none.
 
@@ -235,7 +268,7 @@ class Streams:
         if event.kind is Kind.RECORD:
             return Growing(number, leads, text, chain, event, "", b"", section)
         file = render_event(number, event)
-        if is_plain(event.blocks):
+        if is_plain(with_documents(event).blocks):
             file = file[:-1]
             longer = transcript.growing(number, event) if leads else b""
             section = longer if longer.startswith(section) else section
@@ -267,7 +300,7 @@ class Streams:
         if before is None and not self._tree.store.writer.texts.has(self._tree.context_at_head(view_id)):
             return []
         events = inodes.base(Space.PLACE, view_id) + Place.EVENTS
-        found = [Stale(inodes.base(Space.PLACE, view_id) + Place.TRANSCRIPT, content=True), Stale(events)]
+        found = [Stale(self._tree.place(view_id, Place.TRANSCRIPT), content=True), Stale(events)]
         if before is None:
             # nobody has looked at them
             return found
@@ -299,7 +332,7 @@ class Tree:
         """The number of changes announced: anything made at a lower number is out of date."""
         self._keys: Handed[FixedPath] = Handed(ROOT)
         self._fixed: dict[int, Node] = {}
-        self._view_keys: Handed[tuple[int, int]] = Handed(FIRST_HANDED_OUT_VIEW)
+        self._view_keys: Handed[tuple[int, Version | None]] = Handed(FIRST_HANDED_OUT_VIEW)
         self._views: OrderedDict[int, View] = OrderedDict()
         self._viewed_records = 0
         self._most_viewed = store.settings.row_cache_bytes // ROW_BYTES
@@ -320,12 +353,20 @@ class Tree:
         self.streams = Streams(self)
         """The turns that are being written."""
         self.outputs = OutputNames(store)
+        self.roots = Roots(store)
         """The outputs of tools and agents."""
         self.native = Native(store, Path.home())
         """The tools' own files."""
         self.workers = Workers()
         """Threads for what takes long."""
+        self.shown_contents: Lately[Asked] = Lately(_CONTENTS_KEPT)
+        """The contents of records that were asked for by their hashes."""
         self._looking: dict[tuple[int, int], Work[list[FileRow]]] = {}
+        self._measuring: dict[tuple[int, ...], Work[list[Conversation]]] = {}
+        self._reading: dict[int, Work[Rows]] = {}
+        self._blocks: dict[tuple[Run, ...], Work[Block]] = {}
+        self.opens: Opens = AllAsked()
+        """The files that may be opened to be read without asking Python."""
         self.unsettled: set[int] = set()
         """Inodes of files that have changed, of which the kernel has not been told yet."""
         self.space = SpaceTaken(store.root)
@@ -368,7 +409,13 @@ class Tree:
 
     def bind(self, ino: int, node: Node) -> None:
         """Make an inode number another node's than its own."""
+        self.opens.drop(ino)
         self._fixed[ino] = node
+
+    def unsettle(self, ino: int) -> None:
+        """Record that a file has changed, of which the kernel has not been told yet."""
+        self.opens.drop(ino)
+        self.unsettled.add(ino)
 
     def unbind(self, ino: int) -> None:
         """Give an inode number back to what it says."""
@@ -399,7 +446,8 @@ class Tree:
 
     def forget(self, ino: int) -> None:
         """Drop the record of a node that the kernel no longer knows, if there may be many of its kind."""
-        self.called.pop(ino, None)
+        if ino not in self.known:
+            self.called.pop(ino, None)
         self.outputs.forget(ino)
         if inodes.split(ino)[0] == Space.OUTPUT:
             # it was moved while the kernel knew it
@@ -449,16 +497,17 @@ class Tree:
 
     def view_id(self, context_id: int) -> int:
         """Return the number of a conversation at its head in inodes."""
-        return context_id if context_id < FIRST_HANDED_OUT_VIEW else self._view_keys.number((context_id, 0))
+        return context_id if context_id < FIRST_HANDED_OUT_VIEW else self._view_keys.number((context_id, None))
 
     def context_at_head(self, view_id: int) -> int:
         """Return the context that a view shows at its head, 0 for an earlier version."""
         if view_id < FIRST_HANDED_OUT_VIEW:
             return view_id
-        context, version = self._view_keys.key(view_id) or (0, 0)
+        context, version = self._view_keys.key(view_id) or (0, None)
         return 0 if version else context
 
-    def version_view(self, context_id: int, version: int) -> int:
+    def version_view(self, context_id: int, version: Version) -> int:
+        """Return the number of a version in inodes: another one when it has grown, as what it shows stays."""
         return self._view_keys.number((context_id, version))
 
     def view(self, view_id: int) -> View:
@@ -477,7 +526,7 @@ class Tree:
     def resources(self, view_id: int) -> ResourceTree:
         """Return the files in ``resources/`` of a view. Raises Later while a thread looks for them."""
         view = self.view(view_id)
-        context, head = key = view.conversation.id, view.head
+        context, head = key = view.entry.id, view.head
         if not view.is_known or key in self._looking:
             if key not in self._looking:
                 look = partial(self.store.known_files.rows, context, head)
@@ -487,6 +536,56 @@ class Tree:
                 del self._looking[key]
             work.result()
         return view.resources
+
+    def with_sums(self, entries: Sequence[ContextEntry]) -> list[Conversation]:
+        """Return conversations with their sums. Raises Later while a thread measures what is missing, if it is much."""
+        library = self.store.library
+        key = tuple(entry.head for entry in entries)
+        work = self._measuring.get(key)
+        if work is None:
+            if not self.workers.can_wait or library.unmeasured(entries) <= _MEASURED_AT_ONCE:
+                return library.with_sums(entries)
+            work = self._measuring[key] = self.workers.begin(partial(self._measured, entries))
+        if work.await_done():
+            del self._measuring[key]
+        return work.result()
+
+    def _with_its_sums(self, entry: ContextEntry) -> Conversation:
+        return self.with_sums([entry])[0]
+
+    def _measured(self, entries: Sequence[ContextEntry]) -> list[Conversation]:
+        library = self.store.library
+        for entry in entries:
+            with suppress(ConvfsError):
+                while not self.workers.is_ended and not library.measure_some(entry.id, _MEASURED_BY_THREAD):
+                    pass
+        return library.with_sums(entries)
+
+    def _rows(self, head: int) -> Rows:
+        """Return the rows of a branch. Raises Later while a thread looks which these are, if they may be very many."""
+        records = self.store.records
+        work = self._reading.get(head)
+        if work is None and (not self.workers.can_wait or records.are_near(head, _READ_AT_ONCE)):
+            rows = records.rows(head)
+        else:
+            work = work or self._reading.setdefault(head, self.workers.begin(partial(records.rows, head)))
+            if work.await_done():
+                del self._reading[head]
+            rows = work.result()
+        rows.before_block = self._await_measured
+        return rows
+
+    def _await_measured(self, rows: Rows, at: int) -> None:
+        """Raise Later while a thread measures some records of a branch, if they were not yet."""
+        runs = rows.runs_of(at)
+        work = self._blocks.get(runs)
+        if work is None:
+            if not self.workers.can_wait or rows.unmeasured(at) <= _MEASURED_AT_ONCE:
+                return
+            work = self._blocks[runs] = self.workers.begin(partial(rows.read, at))
+        if work.await_done():
+            del self._blocks[runs]
+        work.result()
 
     def view_at_hand(self, view_id: int) -> View | None:
         """Return a view if it is there already and current."""
@@ -523,26 +622,28 @@ class Tree:
         return self._shown.pop(view_id, [])
 
     def _load(self, view_id: int, before: View | None) -> View:
-        context_id, version = view_id, 0
+        context_id: int = view_id
+        version: Version | None = None
         if view_id >= FIRST_HANDED_OUT_VIEW:
             key = self._view_keys.key(view_id)
             if key is None:
                 raise NotFound(f"there is no view {view_id}")
             context_id, version = key
-        conversation = self.store.library.conversation(context_id)
-        if version:
-            return View(self.store, view_id, conversation, self.store.catalogue.version(context_id, version))
+        entry = self.store.catalogue.entry(context_id)
+        if version is not None:
+            self.store.catalogue.version(context_id, version.number)
+            return View(self.store, view_id, entry, version, read=self._rows, sums=self._with_its_sums)
         shown = ShownConversation(
             context_id,
             view_id,
-            conversation.head,
-            Paths(self.store).conversation(conversation),
-            *self.folders(conversation),
+            entry.head,
+            Paths(self.store).conversation(entry),
+            *self.folders(entry),
         )
         before_it = self._shown.setdefault(view_id, [])
         if shown not in before_it:
             before_it.append(shown)
-        return View(self.store, view_id, conversation, before=before)
+        return View(self.store, view_id, entry, before=before, read=self._rows, sums=self._with_its_sums)
 
     # -- what all conversations have in common ---------------------------------------------------------------------
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from functools import cached_property, partial
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate
 from operator import attrgetter
-from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
@@ -15,39 +17,15 @@ from fusefs import inodes
 from fusefs.inodes import FIRST_DERIVED, Space
 from fusefs.text import event_names, events_json, resource_names, transcript
 from fusefs.text.metadata import metadata_text
-from fusefs.text.render import render_event
 from fusefs.tree.node import FILE, FIRST_POSITION, LONG, SHORT, Attributes, DirEntry
-from store.conversations.records import NO_ROWS, Rows
+from store.conversations import branch
+from store.conversations.records import NO_ROWS, Block, Part, Rows
 from store.errors import ConvfsError, DamageError, NotFound
 from store.events.conversation import Conversation, EventRow, ResourceRow, Version
 from store.events.event import Event, Kind
+from store.index.catalogue import ContextEntry
 from store.store import Store
 from store.worktree.known_files import FileRow
-
-T = TypeVar("T", bound=Sized)
-
-
-class Extending(Generic[T]):
-    """Something that grows with the rows that it is made of, and is made anew for others.
-
-    ``make`` makes an empty one, ``add`` adds what further rows bring at its end, and nothing else: a caller that was
-    given it before goes on to use as much of it as there was then.
-    """
-
-    def __init__(self, make: Callable[[], T], add: Callable[[T, Sequence[EventRow]], None]) -> None:
-        self._make = make
-        self._add = add
-        self._made = make()
-        self._rows = NO_ROWS
-
-    def of(self, rows: Rows) -> tuple[T, int]:
-        """Return the thing made of ``rows``, and its present length: it may grow later."""
-        if not self._rows.begins(rows):
-            self._made, self._rows = self._make(), Rows(rows.shared, 0)
-        if len(self._rows) < len(rows):
-            self._add(self._made, rows[len(self._rows) :])
-            self._rows = rows
-        return self._made, len(self._made)
 
 
 def draw_elements(store: Store, rows: Sequence[EventRow]) -> Iterator[tuple[EventRow, Event, bytes]]:
@@ -61,29 +39,36 @@ def draw_elements(store: Store, rows: Sequence[EventRow]) -> Iterator[tuple[Even
 
 
 _REMEMBERED = 4
+_FEW = 16
 _LOOK_SECONDS = 0.03
 """The time in which all others may wait until it is known which files a conversation knew."""
 
-Draw = Callable[[int, int], Iterator[bytes]]
-"""Yields the pieces ``[first, beyond)``, in order. Raises ConvfsError where one cannot be drawn."""
+Draw = Callable[[Sequence[EventRow]], Iterator[bytes]]
+"""Yields the pieces of records, in order. Raises ConvfsError where one cannot be drawn."""
 
 
 class Pieces:
-    """The pieces of one file; a read draws those that it touches and no others.
+    """The pieces of one file, one for each row that has a size in it; a read draws those that it touches and no others.
 
-    ``ends`` are where they end, one after the other, of which the first ``count`` are meant; ``lead`` stands before the
+    ``which`` says which of a row's sizes that is; the pieces have ``drawn`` bytes together. ``lead`` stands before the
     first piece, ``rest`` behind the last. The last pieces of recent reads are remembered, because the next read usually
     begins inside one, and one piece may be larger than many reads.
     """
 
-    def __init__(self, ends: Sequence[int], count: int, draw: Draw, *, lead: bytes = b"", rest: bytes = b"") -> None:
-        self._ends = ends
-        self._count = count
+    def __init__(
+        self, rows: Rows, which: Part, drawn: int, draw: Draw, *, lead: bytes = b"", rest: bytes = b""
+    ) -> None:
+        self._rows = rows
+        self._which = which
+        self._drawn = drawn
         self._draw = draw
         self._lead = lead
         self._rest = rest
-        self._drawn = ends[count - 1] if count else 0
+        self._size_of = attrgetter(which)
+        self._starts = [0]
+        """Where the blocks of rows begin, as far as anybody has read."""
         self._remembered: dict[int, bytes] = {}
+        self._lock = threading.Lock()
 
     @property
     def size(self) -> int:
@@ -100,28 +85,48 @@ class Pieces:
         end = min(offset + size, self._drawn)
         if offset >= end:
             return b""
-        first = bisect_right(self._ends, offset, hi=self._count)
-        beyond = bisect_left(self._ends, end, hi=self._count) + 1
-        start = self._ends[first - 1] if first else 0
-        data = b"".join(self._pieces(first, beyond))
-        return data[offset - start : end - start]
+        at = self._block_of(offset)
+        start = self._starts[at]
+        found: list[EventRow] = []
+        begins = ends = start
+        for block in self._rows.blocks(at):
+            sizes = [*accumulate(map(self._size_of, block.rows), initial=ends)]
+            first = max(bisect_right(sizes, offset) - 1, 0)
+            beyond = bisect_left(sizes, end)
+            if not found:
+                begins = sizes[first]
+            found += (row for row in block.rows[first:beyond] if self._size_of(row))
+            ends = sizes[-1]
+            if ends >= end:
+                break
+        data = b"".join(self._pieces(found))
+        return data[offset - begins : end - begins]
 
-    def _pieces(self, first: int, beyond: int) -> Iterator[bytes]:
-        remembered = self._remembered.get(first)
+    def _block_of(self, offset: int) -> int:
+        """Return the number of the block of rows that has the piece at an offset."""
+        starts = self._starts
+        with self._lock:
+            while starts[-1] <= offset and len(starts) < self._rows.count_of_blocks:
+                starts.append(starts[-1] + getattr(self._rows.sums(len(starts) - 1), self._which))
+        return bisect_right(starts, offset) - 1
+
+    def _pieces(self, rows: Sequence[EventRow]) -> Iterator[bytes]:
+        remembered = self._remembered.get(rows[0].number) if rows else None
         if remembered is not None:
             yield remembered
-            first += 1
-        if first == beyond:
+            rows = rows[1:]
+        if not rows:
             return
         piece = b""
-        for number, piece in enumerate(self._draw(first, beyond), first):
-            expected = self._ends[number] - (self._ends[number - 1] if number else 0)
-            if len(piece) != expected:
-                raise DamageError(f"piece {number} has {len(piece)} bytes and not {expected}: reindex")
+        for row, piece in zip(rows, self._draw(rows), strict=True):
+            if len(piece) != self._size_of(row):
+                what = f"the piece of record {row.number} has {len(piece)} bytes"
+                raise DamageError(f"{what} and not {self._size_of(row)}: reindex")
             yield piece
-        if len(self._remembered) >= _REMEMBERED:
-            del self._remembered[next(iter(self._remembered))]
-        self._remembered[beyond - 1] = piece
+        with self._lock:
+            if len(self._remembered) >= _REMEMBERED:
+                del self._remembered[next(iter(self._remembered))]
+            self._remembered[rows[-1].number] = piece
 
 
 class Folder(Struct):
@@ -200,43 +205,54 @@ class View:
         self,
         store: Store,
         view_id: int,
-        conversation: Conversation,
+        entry: ContextEntry,
         version: Version | None = None,
         before: View | None = None,
+        read: Callable[[int], Rows] | None = None,
+        sums: Callable[[ContextEntry], Conversation] | None = None,
     ) -> None:
+        """``read`` returns the rows of the branch with a tip, ``sums`` a conversation with its sums.
+
+        Both may raise Later.
+        """
         self.store = store
+        self._read = read or store.records.rows
+        self._sums = sums or store.library.with_its_sums
         self.id = view_id
-        self.conversation = conversation
+        self.entry = entry
         self.version = version
-        self.head = conversation.head if version is None else version.head
-        self.records = conversation.records if version is None else version.records
-        self.time_ms = conversation.updated_ms if version is None else version.time_ms
-        self.described_ms = max(self.time_ms, conversation.described_ms) if version is None else version.time_ms
+        self.head = entry.head if version is None else version.head
+        self.records = entry.records if version is None else version.records
+        self.time_ms = entry.updated_ms if version is None else version.time_ms
+        self.described_ms = max(self.time_ms, entry.described_ms) if version is None else version.time_ms
         self.outdated = False
         """True if the conversation has changed since."""
         self._good_until = 0.0
         """The time, monotonic, until which unsure rows are shown; 0 if there are none."""
-        # the arguments for making entries, beside rows
-        self._entries_of = (view_id, event_names.number_width(self.records), conversation.created_ms)
-        self._entries: Extending[list[DirEntry]]
+        self._first = inodes.base(Space.EVENT, view_id)
+        # what entries follow from, beside rows
+        self._entries_of = (view_id, event_names.number_width(self.records), entry.created_ms)
+        self._entries: WeakKeyDictionary[Block, list[DirEntry]] = WeakKeyDictionary()
         if before is not None and before._entries_of == self._entries_of:
             self._entries = before._entries
-        else:
-            self._entries = Extending(list, partial(_add_entries, view_id, self.records, conversation.created_ms))
-        self._sections: Extending[_Drawn] = before._sections if before else Extending(_Drawn, _add_sections)
-        self._elements: Extending[_Drawn] = before._elements if before else Extending(_Drawn, _add_elements)
+
+    @cached_property
+    def conversation(self) -> Conversation:
+        """The conversation with its sums; after a change it may take long to tell these."""
+        return self._sums(self.entry)
 
     @cached_property
     def rows(self) -> Rows:
         """The rows of all records; ``rows[i].number == i + 1``."""
-        rows = self.store.records.rows(self.head) if self.head else NO_ROWS
-        if self.conversation.unsure or rows.unsure:
-            self._good_until = time.monotonic() + SHORT
-        return rows
+        return self._read(self.head) if self.head else NO_ROWS
 
     @property
     def holds(self) -> bool:
         """Return whether it may be shown: it is not outdated, and nothing unreadable is due for another try."""
+        known = vars(self)
+        is_unsure = ("rows" in known and self.rows.unsure) or ("conversation" in known and self.conversation.unsure)
+        if is_unsure and not self._good_until:
+            self._good_until = time.monotonic() + SHORT
         return not self.outdated and not 0 < self._good_until < time.monotonic()
 
     def row(self, number: int) -> EventRow:
@@ -246,29 +262,45 @@ class View:
             # there is no number 0
             return rows[number - 1 if number > 0 else len(rows)]
         except IndexError:
-            name = f"{self.conversation.project}/{self.conversation.name}"
+            name = f"{self.entry.project}/{self.entry.name}"
             raise NotFound(f"{name} has no record {number}") from None
 
     def time_of(self, row: EventRow) -> int:
         """Return when an event happened; the conversation's beginning where the event does not say."""
-        return row.time_ms or self.conversation.created_ms
+        return row.time_ms or self.entry.created_ms
 
     # -- events/ ---------------------------------------------------------------------------------------------------
 
     def event_attributes(self, row: EventRow) -> Attributes:
-        return _event_attributes(self.id, row, self.time_of(row))
+        timeout = SHORT if row.unsure else LONG
+        return Attributes(self._first + row.number, FILE, row.file_size, self.time_of(row), timeout=timeout)
 
-    def event_entries(self, after: int = 0) -> list[DirEntry]:
-        """Return the entries of ``events/`` beyond position ``after``."""
-        entries, count = self._entries.of(self.rows)
-        if after < FIRST_POSITION:
-            return entries[:count]
-        return entries[bisect_right(entries, after, hi=count, key=_position) : count]
+    def event_entries(self, after: int = 0) -> Iterator[DirEntry]:
+        """Yield the entries of ``events/`` beyond position ``after``."""
+        # so that what is missing is told at once
+        return self._event_entries(self.rows, max(after - FIRST_POSITION + 1, 0))
+
+    def _event_entries(self, rows: Rows, place: int) -> Iterator[DirEntry]:
+        known = self._entries
+        for block in rows.blocks(rows.block_with(place)):
+            entries = known.get(block)
+            if entries is None:
+                entries = known[block] = self._made_entries(block.rows)
+            if block.rows[0].number <= place:
+                entries = entries[bisect_left(entries, place + FIRST_POSITION, key=_position) :]
+            yield from entries
+
+    def _made_entries(self, rows: Sequence[EventRow]) -> list[DirEntry]:
+        name, width = event_names.numbered_name, event_names.number_width(self.records)
+        return [
+            DirEntry(row.number + FIRST_POSITION - 1, name(row, width).encode(), self.event_attributes(row))
+            for row in rows
+            if row.kind is not Kind.RECORD
+        ]
 
     def drawn_events(self, rows: Sequence[EventRow]) -> Iterator[tuple[EventRow, bytes | ConvfsError]]:
         """Yield the files of events; an error stands for one that cannot be read."""
-        for row, event in self.store.viewer.events(rows):
-            yield row, event if isinstance(event, ConvfsError) else render_event(row.number, event)
+        return self.store.texts.files_of(rows)
 
     # -- resources/ ------------------------------------------------------------------------------------------------
 
@@ -277,15 +309,26 @@ class View:
         """The resources that records hold, in order."""
         return self.store.records.resources(self.head) if self.head else []
 
+    def held_by(self, numbers: Collection[int]) -> Iterator[int]:
+        """Yield the numbers, from 1, of the resources that some records hold."""
+        if len(numbers) > _FEW or "held" in vars(self):
+            yield from (at for at, row in enumerate(self.held, 1) if row.number in numbers)
+            return
+        runs, views = self.store.records.runs(self.head), self.store.views
+        for number in numbers:
+            if some := views.resources(branch.part(runs, number - 1, 1), number):
+                first = views.count_resources(branch.part(runs, 0, number - 1)) + 1
+                yield from range(first, first + len(some))
+
     @cached_property
     def known(self) -> list[FileRow]:
         """The files that the conversation knew, in order; it may take long to tell: see :meth:`Tree.resources`."""
-        return self.store.known_files.rows(self.conversation.id, self.head)
+        return self.store.known_files.rows(self.entry.id, self.head)
 
     @property
     def is_known(self) -> bool:
         """Return whether it can be told at once which files the conversation knew."""
-        context, head = self.conversation.id, self.head
+        context, head = self.entry.id, self.head
         return "known" in vars(self) or self.store.known_files.is_known(context, head, _LOOK_SECONDS)
 
     @cached_property
@@ -302,77 +345,34 @@ class View:
     @cached_property
     def transcript(self) -> Pieces:
         """The transcript: its head, and a section for each event."""
-        drawn, count = self._sections.of(self.rows)
-        rows = drawn.rows
 
-        def draw(first: int, beyond: int) -> Iterator[bytes]:
-            for row, event in self.store.viewer.events(rows[first:beyond]):
-                if isinstance(event, ConvfsError):
-                    raise event
-                yield transcript.section(row.number, event)
+        def draw(rows: Sequence[EventRow]) -> Iterator[bytes]:
+            for _row, section in self.store.texts.sections_of(rows):
+                if isinstance(section, ConvfsError):
+                    raise section
+                yield section
 
-        return Pieces(drawn.ends, count, draw, lead=transcript.head(self.conversation))
+        size = self._bytes("section_size") if self.version else self.conversation.transcript_size
+        return Pieces(self.rows, "section_size", size, draw, lead=transcript.head(self.entry))
 
     @cached_property
     def json(self) -> Pieces:
         """``events.json``: an element for each record, and an end."""
-        drawn, count = self._elements.of(self.rows)
-        rows = drawn.rows
+        rows = self.rows
 
-        def draw(first: int, beyond: int) -> Iterator[bytes]:
-            opening = rows[0].number
-            for row, _event, element in draw_elements(self.store, rows[first:beyond]):
+        def draw(some: Sequence[EventRow]) -> Iterator[bytes]:
+            # a record that was deleted keeps its number, and has no element
+            opening = next(row.number for row in rows if row.json_size)
+            for row, _event, element in draw_elements(self.store, some):
                 yield events_json.OPENING + element[1:] if row.number == opening else element
 
-        return Pieces(drawn.ends, count, draw, rest=events_json.TAIL if count else events_json.EMPTY)
+        size = self._bytes("json_size") if self.version else self.conversation.json_size
+        return Pieces(rows, "json_size", size, draw, rest=events_json.TAIL if size else events_json.EMPTY)
+
+    def _bytes(self, which: Part) -> int:
+        return sum(getattr(self.rows.sums(at), which) for at in range(self.rows.count_of_blocks))
 
     @property
     def json_size(self) -> int:
         """The size of ``events.json``."""
         return self.json.size if self.version else self.conversation.json_size + events_json.TAIL_SIZE
-
-
-def _event_attributes(view_id: int, row: EventRow, time_ms: int) -> Attributes:
-    timeout = SHORT if row.unsure else LONG
-    return Attributes(inodes.base(Space.EVENT, view_id) + row.number, FILE, row.file_size, time_ms, timeout=timeout)
-
-
-def _add_entries(
-    view_id: int, records: int, created_ms: int, entries: list[DirEntry], rows: Sequence[EventRow]
-) -> None:
-    name = event_names.event_name
-    entries += [
-        DirEntry(
-            row.number + FIRST_POSITION - 1,
-            name(row, records).encode(),
-            _event_attributes(view_id, row, row.time_ms or created_ms),
-        )
-        for row in rows
-        if row.kind is not Kind.RECORD
-    ]
-
-
-class _Drawn(Struct):
-    """The rows that have a piece in a file, and where these pieces end."""
-
-    rows: list[EventRow] = []
-    ends: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def add(self, rows: Sequence[EventRow], sizes: Iterable[int]) -> None:
-        self.rows += rows
-        total = self.ends[-1] if self.ends else 0
-        self.ends += (total := total + size for size in sizes)
-
-
-def _add_sections(drawn: _Drawn, rows: Sequence[EventRow]) -> None:
-    some = [row for row in rows if row.section_size]
-    drawn.add(some, (row.section_size for row in some))
-
-
-def _add_elements(drawn: _Drawn, rows: Sequence[EventRow]) -> None:
-    # a record that was deleted keeps its number, and has no element
-    some = [row for row in rows if not row.deleted]
-    drawn.add(some, (row.json_size for row in some))

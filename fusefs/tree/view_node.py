@@ -3,6 +3,8 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from fusefs import inodes
 from fusefs.inodes import Place, Space
 from fusefs.tree.node import DIRECTORY, SHORT, Attributes, Bytes, Directory, File, Item, Listing, Node, OpenContent
@@ -103,7 +105,7 @@ class ViewNode(Node):
         served = self.tree.served.get(self.ino)
         if served is None:
             return attributes
-        return attributes._replace(size=served.size, time_ns=served.time_ns, timeout=served.timeout)
+        return replace(attributes, size=served.size, time_ns=served.time_ns, timeout=served.timeout)
 
     def instead(self) -> OpenContent | None:
         """Return the contents read in place of the drawn ones, None if those are read.

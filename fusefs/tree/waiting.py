@@ -31,11 +31,11 @@ _KEPT_SECONDS = 2 * PATIENCE_SECONDS
 class Work(Generic[T]):
     """Something that a thread does, once. Made by :meth:`Workers.begin`, which is asked in the mount's loop."""
 
-    def __init__(self, do: Callable[[], T]) -> None:
+    def __init__(self, do: Callable[[], T], patience: float = PATIENCE_SECONDS) -> None:
         self._do = do
         self._lock = threading.Lock()
         self._waiting: list[tuple[trio.Event, trio.lowlevel.TrioToken]] = []
-        self._until = time.monotonic() + PATIENCE_SECONDS
+        self._until = time.monotonic() + patience
         self._given_up = False
         self._value: T | None = None
         self._error: BaseException | None = None
@@ -111,10 +111,12 @@ class Workers:
         self._threads: list[threading.Thread] = []
         self._begun: list[Work[Any]] = []
         self._ended = False
+        self.can_wait = False
+        """True while a request is answered that may be asked once more: what takes long is then left to a thread."""
 
-    def begin(self, do: Callable[[], T]) -> Work[T]:
-        """Start some work in a thread and return it."""
-        work = Work(do)
+    def begin(self, do: Callable[[], T], patience: float = PATIENCE_SECONDS) -> Work[T]:
+        """Start some work in a thread and return it; nobody waits for it longer than ``patience``."""
+        work = Work(do, patience)
         if self._ended:
             work.give_up()
             return work

@@ -1,7 +1,7 @@
-"""URLs within a store: ``artifact://0``, ``agent://0-Explore``, ``blob:sha256:…``, ``blob:blake3:…``."""
+"""URLs within a store: ``artifact://0``, ``agent://0-Explore``, ``blob:sha256:…``, ``blob:blake3:…``, ``blob:…``."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 from urllib.parse import unquote
 
@@ -14,7 +14,7 @@ from store.content.resolver import Reader
 from store.conversations.library import Library
 from store.errors import NotFound, TooLarge, UsageError
 from store.events.conversation import AGENTS, ARTIFACTS, SORTS, Outputs
-from store.ids import HASH_SIZE, Hash
+from store.ids import HASH_SIZE
 
 PathStep: TypeAlias = str | int
 
@@ -83,12 +83,15 @@ def _there(come: str, value: object) -> str:
 
 
 _URL = re.compile(r"(artifact|agent)://([^/?#]*)(/[^?#]*)?(?:\?([^#]*))?", re.IGNORECASE)
-_BLOB = re.compile(r"blob:(sha256|blake3):([0-9a-fA-F]*)", re.IGNORECASE)
+_BLOB = re.compile(r"blob:(?:(sha256|blake3):)?([0-9a-fA-F]*)", re.IGNORECASE)
 _LARGEST_DOCUMENT = 64 << 20
 
 
 class Address(Struct, frozen=True):
-    """A parsed URL: an output by its id, with ``steps`` into its JSON (None: all of it), or a blob by its digest."""
+    """A parsed URL: an output by its id, with ``steps`` into its JSON (None: all of it), or content by its digest.
+
+    ``algorithm`` is ``blake3`` or ``sha256``, or "" for either.
+    """
 
     url: str
     outputs: Outputs | None = None
@@ -107,10 +110,11 @@ def parse_url(url: str) -> Address:
     if found := _BLOB.fullmatch(url):
         if len(found[2]) != 2 * HASH_SIZE:
             raise UsageError(f"{url}: the hash has {len(found[2])} hexadecimal digits: {2 * HASH_SIZE} are needed")
-        return Address(url, algorithm=found[1].lower(), digest=bytes.fromhex(found[2]))
+        return Address(url, algorithm=(found[1] or "").lower(), digest=bytes.fromhex(found[2]))
     found = _URL.fullmatch(url)
     if found is None:
-        raise UsageError(f"{url} leads to nothing: artifact://ID, agent://ID, blob:sha256:HEX or blob:blake3:HEX does")
+        known = "artifact://ID, agent://ID, blob:sha256:HEX, blob:blake3:HEX or blob:HEX"
+        raise UsageError(f"{url} leads to nothing: {known} does")
     outputs = next(outputs for outputs in SORTS if outputs.scheme == found[1].lower())
     name = unquote(found[2])
     path = [unquote(part) for part in (found[3] or "").split("/") if part]
@@ -138,12 +142,12 @@ def _query(text: str) -> str:
 
 
 class Urls:
-    """The URLs of one store."""
+    """The URLs of one store. ``find`` returns the content of a digest, None where the store does not have it."""
 
-    def __init__(self, library: Library, artifacts: Artifacts) -> None:
+    def __init__(self, library: Library, artifacts: Artifacts, find: Callable[[str, bytes], Reader | None]) -> None:
         self._catalogue = library.catalogue
-        self._contents = library.contents
         self._artifacts = artifacts
+        self._find = find
 
     def holders(self, address: Address) -> list[int]:
         """Return the conversations that have the output which a URL names."""
@@ -172,7 +176,11 @@ class Urls:
                 raise UsageError(f"{address.url} takes a part of the JSON: --offset and --limit go without")
             return iter((self._extract(address, context, address.steps),))
         if (outputs := address.outputs) is None:
-            reader = self._blob(address)
+            found = self._find(address.algorithm, address.digest)
+            if found is None:
+                told = "this store has no such content, and what refers to it goes on to"
+                raise NotFound(f"{address.url} is missing: {told}")
+            reader = found
         else:
             output = self._output(address, outputs, context)
             try:
@@ -202,17 +210,6 @@ class Urls:
             raise NotFound(f"{address.url}: no artifacts directory: nothing was kept beside {where}")
         ids = ", ".join(sorted((identity(outputs, name) for name in listed), key=_by_number))
         raise NotFound(f"{address.url} not found in {where}: there {f'is {ids}' if ids else 'are none'}")
-
-    def _blob(self, address: Address) -> Reader:
-        digest: Hash | None = Hash(address.digest)
-        if address.algorithm != "blake3":
-            digest = self._contents.alias(address.algorithm, address.digest)
-        if digest is not None:
-            try:
-                return self._contents.blobs.reader(digest)
-            except NotFound:
-                pass
-        raise NotFound(f"{address.url} is missing: this store has no such content, and what refers to it goes on to")
 
 
 def _find(address: Address, outputs: Outputs, listed: dict[str, Output]) -> Output | None:

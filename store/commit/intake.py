@@ -4,12 +4,12 @@ An append carries its payload whole in its journal entry: cutting and deduplicat
 import would push every byte through the journal for nothing, so it writes straight to the packs, and journals only its
 turns, after the packs are synced. Both use a :class:`Load`.
 
-Deltas: edited content is stored against the content that it replaces.
+Deltas: large content is stored against earlier content that it resembles.
 
 Correcting a line of a long tool result makes a new payload whose contents resemble those of the payload that it
-replaces. Such a content is stored as a delta, against the earlier one or, if that is itself a delta, against its base,
-which is stored whole, as long as the delta stays small. So reading seldom takes more than two records, and never more
-than nine.
+replaces. What is appended or imported may resemble anything: sketches of large contents find that (``Index.sketched``).
+Such a content is stored as a delta, against the earlier one or, if that is itself a delta, against its base, which is
+stored whole, as long as the delta stays small. So reading seldom takes more than two records, and never more than nine.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from store.commit.reliance import Region, Reliance
 from store.commit.writer import Writer
 from store.content import zstd
 from store.content.compression import GROUP_BYTES, MAX_BODY_BYTES, SMALL_GROUP_BYTES, Member, pack_delta, pack_records
-from store.content.cuts import cut
-from store.content.delta import Delta, chunk_list, chunks, chunks_of, difference
+from store.content.cuts import Cut, cut
+from store.content.delta import Delta, chunk_list, chunks, chunks_of, difference, sketch
 from store.content.resolver import Resolver
 from store.content.shelf import StoredBlobs
 from store.disk.blob_format import Chunk, Compression, Form, codec, encode_chunks, encode_record
@@ -35,6 +35,7 @@ from store.ids import Hash, hash_bytes
 from store.index.index import BlobPlace
 
 _NOTHING: Mapping[Hash, Hash] = {}
+_UNCUT: Mapping[Hash, Cut | None] = {}
 _CHUNKED_BYTES = MAX_BODY_BYTES // 2
 _GROUPS_AHEAD = 4
 
@@ -63,20 +64,27 @@ class Load:
         new = self._new
         self._versions = Versions(intake, lambda digest: digest in new or bool(intake.packed([digest], region)))
 
-    def payloads(self, payloads: Sequence[bytes], earlier: Mapping[Hash, Hash] = _NOTHING) -> list[Hash]:
+    def payloads(
+        self,
+        payloads: Sequence[bytes],
+        earlier: Mapping[Hash, Hash] = _NOTHING,
+        cuts: Mapping[Hash, Cut | None] = _UNCUT,
+    ) -> list[Hash]:
         """Add payloads of turns, whose large strings become blobs of their own; return their hashes.
 
         ``earlier`` holds the payloads that new ones replace, by hash: the parts that they share are not stored again.
+        ``cuts`` are those that were made already, by hash.
         """
         digests = [hash_bytes(payload) for payload in payloads]
         missing = self._missing(digests)
-        cuts = {
-            digest: (payload, cut(payload, self._intake.inline_limit))
+        limit = self._intake.inline_limit
+        new = {
+            digest: (payload, cuts[digest] if digest in cuts else cut(payload, limit))
             for digest, payload in zip(digests, payloads, strict=True)
             if digest in missing
         }
-        missing = self._missing([name for _payload, taken in cuts.values() if taken for name, _ in taken.contents])
-        for digest, (payload, taken) in cuts.items():
+        missing = self._missing([name for _payload, taken in new.values() if taken for name, _ in taken.contents])
+        for digest, (payload, taken) in new.items():
             before = earlier.get(digest)
             if taken is None:
                 self._add(Member(digest, Form.PLAIN, len(payload), payload), before)
@@ -92,7 +100,10 @@ class Load:
         """Add a blob as it is; a very large one in chunks."""
         if len(data) > _CHUNKED_BYTES:
             return self.huge(memoryview(data))
-        return self._plain(data)
+        digest = hash_bytes(data)
+        if self._missing([digest]):
+            self._add(Member(digest, Form.PLAIN, len(data), data))
+        return digest
 
     def huge(self, data: memoryview, passed: Callable[[int], None] = lambda _position: None) -> Hash:
         """Add a blob of any size without holding it: in chunks; ``passed`` is told how far reading has come."""
@@ -100,7 +111,7 @@ class Load:
         if not self._missing([digest]):
             return digest
         for start, end in chunks(data):
-            self._plain(bytes(data[start:end]))
+            self._chunk(bytes(data[start:end]))
             passed(end)
         self._list(digest, len(data), listed)
         return digest
@@ -112,9 +123,9 @@ class Load:
         for chunk in chunks_of(pieces):
             whole.update(chunk)
             size += len(chunk)
-            listed.append(Chunk(self._plain(chunk), len(chunk)))
+            listed.append(Chunk(self._chunk(chunk), len(chunk)))
         if len(listed) < 2:
-            return (listed[0].hash if listed else self._plain(b"")), size
+            return (listed[0].hash if listed else self._chunk(b"")), size
         digest = Hash(whole.digest())
         if self._missing([digest]):
             self._list(digest, size, encode_chunks(listed))
@@ -131,13 +142,14 @@ class Load:
     def sync(self) -> None:
         """Make what was added durable and readable."""
         self._flush()
+        self._intake.note_sketches(self._versions.taken_sketches())
         self._intake.sync()
         self._new.clear()
 
-    def _plain(self, data: bytes) -> Hash:
+    def _chunk(self, data: bytes) -> Hash:
         digest = hash_bytes(data)
         if self._missing([digest]):
-            self._add(Member(digest, Form.PLAIN, len(data), data))
+            self._put(Member(digest, Form.PLAIN, len(data), data))
         return digest
 
     def _missing(self, digests: Sequence[Hash]) -> set[Hash]:
@@ -145,11 +157,19 @@ class Load:
         return unknown - self._held(list(unknown), self._region) if unknown else unknown
 
     def _add(self, member: Member, earlier: Hash | None = None) -> None:
-        record = self._versions.record(member, earlier) if earlier is not None else None
-        self._new.add(member.hash)
-        if record is not None:
-            self._intake.write([(record, [member.hash])], self._region)
+        record = self._versions.record(member, earlier)
+        if record is None:
+            self._put(member)
             return
+        self._new.add(member.hash)
+        packed: Future[_Packed] = Future()
+        packed.set_result([(record, [member.hash])])
+        # behind the groups that are being compressed: so the packs do not depend on how fast that is
+        self._packing.append(packed)
+        self._write_packed()
+
+    def _put(self, member: Member) -> None:
+        self._new.add(member.hash)
         self._group.append(member)
         self._group_bytes += len(member.body)
         if self._group_bytes >= GROUP_BYTES:
@@ -169,6 +189,10 @@ class Load:
                 self._intake.write(pack_records(group, dictionary), self._region)
             else:
                 self._packing.append(self._packer.submit(pack_records, group, dictionary))
+        self._write_packed()
+
+    def _write_packed(self) -> None:
+        """Write the groups that are done; wait for those that come first if there are many."""
         while self._packing and (len(self._packing) > _GROUPS_AHEAD or self._packing[0].done()):
             self._intake.write(self._packing.popleft().result(), self._region)
 
@@ -181,6 +205,7 @@ _TINY = 512
 _SMALL, _HALF, _EIGHTH = 32, 2, 8
 
 _PIECE = 1 << 10
+_AT_HAND_BYTES = 16 << 20
 
 
 class Versions:
@@ -189,34 +214,78 @@ class Versions:
     ``limit`` is where strings leave payloads. Earlier payloads are read by ``resolver``, wherever they are; contents
     are deltas only against what is ``there``, in the packs or written by this load already, and ``packed`` reads those:
     a blob that waits in the journal may be packed as a delta against this very one.
+
+    Without an earlier payload, or if nothing in that will do, the base is what the sketch of a content leads to.
     """
 
     def __init__(self, intake: Intake, there: Callable[[Hash], bool]) -> None:
         self._resolver = intake.resolver
         self._packed = intake.in_packs
+        self._sketched = intake.writer.index.sketched
         self._limit = intake.inline_limit
         self._there = there
         self._bases: dict[Hash, list[Hash]] = {}
         """The blobs that this load has stored as deltas, with the blobs that each needs, nearest first."""
         self._parts = _Parts(None, [])
+        self._sketches: dict[int, Hash] = {}
+        self._at_hand: dict[Hash, bytes] = {}
+        """The contents that were added last: until the load is synced, they cannot be read."""
+        self._at_hand_bytes = 0
 
-    def record(self, member: Member, earlier: Hash) -> bytes | None:
-        """Return a record that holds a blob of a payload that takes the place of the payload ``earlier``.
+    def taken_sketches(self) -> dict[int, Hash]:
+        """Return the sketches of what was added since the last call: by each feature, the last content with it."""
+        taken, self._sketches = self._sketches, {}
+        return taken
 
-        None where a delta would not be much smaller than the blob alone.
+    def record(self, member: Member, earlier: Hash | None) -> bytes | None:
+        """Return a record that holds a blob as a delta; None where that would not be much smaller than the blob alone.
+
+        ``earlier`` is the payload that the blob's takes the place of, if any.
         """
-        body = member.body
-        if len(body) < LEAST_BYTES:
+        if len(member.body) < LEAST_BYTES:
             return None
+        features = sketch(member.body)
+        nearest = self._replaced(member, earlier) if earlier is not None else None
+        if nearest is None or not self._there(nearest[0]):
+            nearest = self._alike(member, features)
+        record = self._record(member, nearest) if nearest is not None else None
+        self._sketches.update(dict.fromkeys(features, member.hash))
+        if member.form == Form.PLAIN:
+            self._keep_at_hand(member)
+        return record
+
+    def _replaced(self, member: Member, earlier: Hash) -> tuple[Hash, bytes] | None:
         if self._parts.payload != earlier:
             self._parts = self._taken_apart(earlier)
-        nearest = self._parts.nearest(member)
-        if nearest is None or not self._there(nearest[0]):
-            return None
+        return self._parts.nearest(member)
+
+    def _alike(self, member: Member, features: list[int]) -> tuple[Hash, bytes] | None:
+        """Return what there is that shares most features with a blob."""
+        found = self._sketched(features) | {
+            feature: self._sketches[feature] for feature in features if feature in self._sketches
+        }
+        for digest, _count in Counter(found.values()).most_common():
+            if digest != member.hash and self._there(digest):
+                data = self._at_hand.get(digest) or self._read(digest)
+                if data is not None:
+                    return digest, data
+        return None
+
+    def _keep_at_hand(self, member: Member) -> None:
+        self._at_hand[member.hash] = member.body
+        self._at_hand_bytes += len(member.body)
+        while self._at_hand_bytes > _AT_HAND_BYTES and len(self._at_hand) > 1:
+            self._at_hand_bytes -= len(self._at_hand.pop(next(iter(self._at_hand))))
+
+    def _record(self, member: Member, nearest: tuple[Hash, bytes]) -> bytes | None:
+        body = member.body
         try:
             # the one that lies there whole first
             chain = [nearest[0], *self._needs(nearest[0])][::-1]
         except ConvfsError:
+            return None
+        if member.hash in chain:
+            # it was damaged, and is written once more
             return None
         best: tuple[int, int, Delta] | None = None
         alone = 0
@@ -319,6 +388,8 @@ class Intake:
         self._unfiled: list[tuple[Hash, BlobPlace]] = []
         self._written: set[Hash] = set()
         """The hashes of the blobs in ``_unfiled``."""
+        self._sketches: dict[int, Hash] = {}
+        """Not filed yet, either."""
 
     def held(self, digests: Sequence[Hash], region: Region) -> set[Hash]:
         """Return the blobs that the store holds intact, in a pack or in the journal, or will hold after a sync."""
@@ -387,6 +458,11 @@ class Intake:
         for digest in digests:
             self.earlier.pop(digest, None)
 
+    def note_sketches(self, sketches: Mapping[int, Hash]) -> None:
+        """File sketches of contents with the places of these, at the next sync."""
+        with self._append_lock:
+            self._sketches.update(sketches)
+
     # -- the dictionary --------------------------------------------------------------------------------------------
 
     @property
@@ -451,10 +527,12 @@ class Intake:
                     places = self._unfiled[:]
                     end = writer.packs.end
                 if places:
+                    with self._append_lock:
+                        sketches, self._sketches = self._sketches, {}
                     writer.packs.sync()
                     packs = {number: writer.packs.length(number) for number in {place[0] for _digest, place in places}}
                     # the last pack may have grown since
-                    writer.index.add_blobs(places, packs | dict((end,)))
+                    writer.index.add_blobs(places, packs | dict((end,)), sketches)
                     with self._append_lock:
                         del self._unfiled[: len(places)]
                         for digest, _place in places:

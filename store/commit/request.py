@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from store.disk import head_format as heads
 from store.disk import turn_format
@@ -46,10 +46,15 @@ class ContextHead(Struct, frozen=True, gc=False):
         return tip_of(self.turn, self.patch)
 
 
-def _shut_gate() -> threading.Lock:
-    gate = threading.Lock()
-    gate.acquire()
-    return gate
+class Gate:
+    """Shut at first: the one who acquires it waits until somebody releases it."""
+
+    __slots__ = ("acquire", "release")
+
+    def __init__(self) -> None:
+        lock = threading.Lock()
+        self.acquire, self.release = lock.acquire, lock.release
+        lock.acquire()
 
 
 class Request(Struct, eq=False):
@@ -111,7 +116,17 @@ class Request(Struct, eq=False):
     size: int = 0
     """About how many bytes it takes in the journal; the writer measures it."""
     leads: bool = False
-    gate: threading.Lock = field(default_factory=_shut_gate)
+    gate: Gate | None = None
+    """Opened when the request is done, or leads; None if nobody waits for that."""
+
+    def shut(self) -> None:
+        """Have a thread wait for it at a gate."""
+        self.gate = self.gate or Gate()
+
+    def open(self) -> None:
+        """Let the thread go on that waits for it."""
+        if self.gate is not None:
+            self.gate.release()
 
     def expect(self, head: int) -> None:
         """Require the head to be at a turn (0: the context must be empty) or at a tip; otherwise Conflict."""
@@ -175,6 +190,7 @@ class Group:
         self.deleted: set[int] = set()
         """The contexts that are there no more."""
         self._log = turns
+        self._now = now_ms()
         self._first_turn = self._next_turn = turns.count + 1
         self._heads_offset = self._offset = heads_offset
         self._head = head
@@ -195,7 +211,7 @@ class Group:
 
         Raises what is wrong with it, and changes nothing then.
         """
-        now = now_ms()
+        now = self._now
         created = request.context is None
         context = self.next_context if request.context is None else request.context
         head = ContextHead(context, 0, 0)
@@ -203,8 +219,7 @@ class Group:
             if context in self.deleted:
                 raise NotFound(f"there is no context {context}")
             head = self.heads.get(context) or self._head(context)
-        place = request.place
-        if request.key and (done := self._keys.get(place) or self._keyed.get(place)):
+        if request.key and (done := self._keys.get(request.place) or self._keyed.get(request.place)):
             if isinstance(done, DamageError):
                 raise done
             self._repeat(request, done, head)
@@ -228,26 +243,32 @@ class Group:
             parent, depth = 0, 0
 
         written: list[Turn] = []
-        for turn_id, new in enumerate(request.turns, self._next_turn):
+        turn_id = self._next_turn
+        for new in request.turns:
             depth = depth + 1 if parent else 0
             written.append(
                 Turn(turn_id, parent, depth, new.codec, new.type_tag, new.payload_hash, new.flags, new.created_ms)
             )
             parent = turn_id
+            turn_id += 1
         if parent >= TURNS_BEYOND:
             raise UsageError(f"there is no room for more than {TURNS_BEYOND - 1} turns in a store: begin another")
         patch = self._patch(request, head, created=created) if parent else 0
         records = [turn_format.encode(turn) for turn in written]
 
+        # most requests are appends of one turn: nothing is gone through that is not there
         bodies: list[tuple[int, heads.Body]] = []
         if created:
             bodies.append((context, heads.ContextCreated(after or 0, now, 0)))
-        bodies += [(0, heads.TypeRegistered(tag, 0, name)) for name, tag in request.types]
-        bodies += [(0, heads.Alias(target, algorithm, digest)) for algorithm, digest, target in request.aliases]
-        bodies += [(0, heads.Dictionary(tag, target)) for tag, target in request.dictionaries]
-        if context and request.move_head and (parent, patch) != (head.turn, head.patch):
+        if request.types:
+            bodies += [(0, heads.TypeRegistered(tag, 0, name)) for name, tag in request.types]
+        if request.aliases:
+            bodies += [(0, heads.Alias(target, algorithm, digest)) for algorithm, digest, target in request.aliases]
+        if request.dictionaries:
+            bodies += [(0, heads.Dictionary(tag, target)) for tag, target in request.dictionaries]
+        if context and request.move_head and (parent != head.turn or patch != head.patch):
             head = ContextHead(context, parent, depth, patch)
-            bodies.append((context, heads.HeadMoved(head.tip, depth, now, action)))
+            bodies.append((context, heads.HeadMoved(tip_of(parent, patch), depth, now, action)))
         if request.patches:
             if self.next_patch >= PATCHES_BEYOND:
                 raise UsageError(f'a store has at most {PATCHES_BEYOND - 1} patches: set edits = "branch"')
@@ -259,9 +280,10 @@ class Group:
             bodies.append((context, heads.Superseded(self._placed(request.superseded))))
         if request.changes is not None:
             bodies.append((context, heads.Metadata(now, request.changes)))
-        bodies += [(context, note) for note in request.notes]
+        if request.notes:
+            bodies += [(context, note) for note in request.notes]
         if request.key:
-            bodies.append((place[0], heads.AppendNoted(parent, now, request.key)))
+            bodies.append((request.place[0], heads.AppendNoted(parent, now, request.key)))
         if request.fs_root:
             bodies.append((context, heads.FsRoot(parent, request.fs_root)))
         if request.closes:
@@ -273,7 +295,7 @@ class Group:
         if request.notes:
             request.seq = self.seq + 1 + next(at for at, body in enumerate(bodies) if body[1] is request.notes[0])
         if request.key:
-            self._keys[place] = parent
+            self._keys[request.place] = parent
         for frame, (owner, body) in zip(encoded, bodies, strict=True):
             self._note(frame, owner, body)
         self._turns += records
@@ -284,7 +306,7 @@ class Group:
             self._names[request.name] = context
         if context:
             self.heads[context] = head
-        if request.deletes:
+        if request.notes and request.deletes:
             self.deleted.add(context)
         self.blobs += request.blobs
         request.written = written

@@ -143,14 +143,19 @@ class Gathering:
         if not waiting:
             return
         with self._mutex:
-            self.waiting += waiting
             leads = not self._led
             self._led = True
+            if not leads:
+                # who leads does those that fit with the first one itself, and leads the others, too
+                for request in waiting:
+                    request.shut()
+            self.waiting += waiting
         try:
             while waiting:
                 request = waiting[0]
                 if not leads:
-                    request.gate.acquire()
+                    if request.gate is not None:
+                        request.gate.acquire()
                     leads = request.leads
                 if leads:
                     self._lead(request)
@@ -178,14 +183,14 @@ class Gathering:
             for request in group:
                 if request is not own:
                     request.leads = False
-                    request.gate.release()
+                    request.open()
         self._committed(group)
 
     def _hand_over(self) -> None:
         with self._mutex:
             if self.waiting:
                 self.waiting[0].leads = True
-                self.waiting[0].gate.release()
+                self.waiting[0].open()
             else:
                 self._led = False
 

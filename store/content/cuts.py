@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
+from store.content.prompts import MARK, find_prompts
 from store.disk import skeleton_format
 from store.disk.skeleton_format import Spelling
 from store.errors import DamageError
@@ -227,23 +228,15 @@ _LONGEST_URL_HEAD = 160
 _MIXED = re.compile(rb"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=[^0-9]*[0-9])")
 """Tells base64 from words, runs of one letter and hexadecimal digits, which are canonical base64 too."""
 
+# what begins a system prompt or base64; the first letters by themselves make the search faster
 _MAYBE_SPECIAL = re.compile(
-    rb'"(?:system[^a-z ]|data[":]|blob"|b64_json"|instructions"|base_i|developer_i|user_i|role":\s*"sys)'
+    rb'"[sibdur](?:ystem["_PI]|nstructions"|ase_i|eveloper_i|ser_i|ole"\s*:\s*"[ds]|ata[":]|lob"|64_json")'
 )
-_SPECIAL = re.compile(
-    rb'"(?:'
-    # a system prompt under a name that means nothing else
-    rb"(?P<prompt>(?:system_?[pP]rompt|system_?[iI]nstructions?|(?:base|developer|user)_instructions"
-    rb')"\s*:\s*(?:\{\s*"text"\s*:\s*)?"'
-    rb'|role"\s*:\s*"system"\s*,\s*"content"\s*:\s*")'
-    # one under a name that others use too
-    rb'|(?P<maybe>(?:system|instructions)"\s*:\s*")'
-    # base64
-    rb'|(?:data|blob|b64_json)"\s*:\s*"(?P<base64>[A-Za-z0-9+/]{%d,}={0,2})(?=")'
+_ENCODED = re.compile(
+    rb'"(?:(?:data|blob|b64_json)"\s*:\s*"(?P<base64>[A-Za-z0-9+/]{%d,}={0,2})(?=")'
     rb'|data:[^",\\]{0,%d};base64,(?P<url>[A-Za-z0-9+/]{%d,}={0,2})(?=")'
     rb")" % (_SHORTEST_BASE64 - 2, _LONGEST_URL_HEAD, _SHORTEST_BASE64 - 2)
 )
-_REST_OF_LITERAL = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+(?=")', re.DOTALL)
 
 _Piece = tuple[int, int, int, bytes]
 """A cut: its start and stop in the payload, its spelling, and the content."""
@@ -368,37 +361,47 @@ def _with_special_pieces(payload: bytes, pieces: list[_Piece]) -> list[_Piece]:
     """Add what leaves at any size, from between the pieces that leave already."""
     merged: list[_Piece] = []
     position = 0
+    has_prompts = False
     for piece in (*pieces, None):
         end = piece[0] if piece else len(payload)
         while maybe := _MAYBE_SPECIAL.search(payload, position, end):
             position = maybe.end()
-            match = _SPECIAL.match(payload, maybe.start(), end)
-            special = _special_piece(payload, match, end) if match else None
+            match = _ENCODED.match(payload, maybe.start(), end)
+            special = _encoded_piece(match) if match else None
+            has_prompts = has_prompts or (match is None and MARK.match(payload, maybe.start()) is not None)
             if special:
                 merged.append(special)
                 position = special[1]
         if piece:
             merged.append(piece)
             position = piece[1]
-    return merged
+    return _with_prompts(payload, merged) if has_prompts else merged
 
 
-def _special_piece(payload: bytes, match: re.Match[bytes], end: int) -> _Piece | None:
-    """Cut a match of :data:`_SPECIAL`, if it lies before ``end`` and matches its name."""
-    for group in ("base64", "url"):
-        encoded = match[group]
-        if encoded:
-            content = read_base64(encoded) if group == "url" or _MIXED.match(encoded) else None
-            if content and not is_text(content):
-                return *match.span(group), Spelling.BASE64, content
-            return None
-    start = match.end()
-    literal = _REST_OF_LITERAL.match(payload, start, end)
-    if literal is None or not literal[0] or (match["maybe"] and b" " not in literal[0]):
-        return None
-    stop = literal.end()
-    if b"\\" in literal[0]:
-        read = read_literal(payload[start - 1 : stop + 1])
-        if read:
-            return start - 1, stop + 1, *read
-    return start, stop, Spelling.RAW, literal[0]
+def _encoded_piece(match: re.Match[bytes]) -> _Piece | None:
+    """Cut a match of :data:`_ENCODED`, unless it is text, or is not base64 after all."""
+    group = "url" if match["url"] else "base64"
+    encoded = match[group]
+    content = read_base64(encoded) if group == "url" or _MIXED.match(encoded) else None
+    return (*match.span(group), Spelling.BASE64, content) if content and not is_text(content) else None
+
+
+def _with_prompts(payload: bytes, pieces: list[_Piece]) -> list[_Piece]:
+    """Add system prompts, from between the pieces that leave already."""
+    waiting = iter((*pieces, None))
+    merged: list[_Piece] = []
+    piece = next(waiting)
+    for start, stop in find_prompts(payload):
+        while piece and piece[1] < start:
+            merged.append(piece)
+            piece = next(waiting)
+        # its quotes may leave, too
+        if piece is None or stop < piece[0]:
+            merged.append(_literal_piece(payload, start, stop))
+    return merged + [left for left in (piece, *waiting) if left]
+
+
+def _literal_piece(payload: bytes, start: int, stop: int) -> _Piece:
+    """Cut the string between two quotes."""
+    read = read_literal(payload[start - 1 : stop + 1]) if payload.find(b"\\", start, stop) >= 0 else None
+    return (start - 1, stop + 1, *read) if read else (start, stop, Spelling.RAW, payload[start:stop])

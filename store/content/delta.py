@@ -5,7 +5,8 @@ by cutting both into content-defined chunks. So a delta of any size is made and 
 copied. The rest, mostly a few lines, is compressed together, with the base's bytes in those places as a dictionary: it
 stays small even if something has changed on each line.
 
-Content-defined chunks: how a blob too large for one record is cut, and how two large ones are compared.
+Content-defined chunks: how a blob too large for one record is cut, how two large ones are compared, and how one finds
+another that it resembles.
 
 Boundaries depend on the bytes around them only, so that two versions of a large file share most of their chunks, and
 a part in the middle can be read without the rest. The parameters are part of the store's format in this sense: with
@@ -22,7 +23,7 @@ from pyfastcdc import FastCDC
 from store.content import zstd
 from store.disk.blob_format import Chunk, Stretch, encode_chunks
 from store.errors import DamageError
-from store.ids import Hash, hash_bytes
+from store.ids import Hash, hash_bytes, hash_key
 
 _AVERAGE = 64 << 10
 _MOST = 4 * _AVERAGE
@@ -86,6 +87,8 @@ _LEAST_DICTIONARY = 8
 _MOST_DICTIONARY = 8 << 20
 """Tables for a dictionary take about as much memory as itself, and time to fill."""
 
+_FEATURES = 4
+
 _Common = tuple[int, int, int]
 """A shared run of bytes: its start in the base, its start in the content, and its length."""
 
@@ -100,6 +103,14 @@ class Delta(Struct, frozen=True, gc=False):
     def size(self) -> int:
         """About how many bytes it takes."""
         return 12 * len(self.stretches) + len(self.frame)
+
+
+def sketch(data: bytes) -> list[int]:
+    """Return a few numbers of 64 bits, with sign, that stand for ``data``: contents that share much share some of them.
+
+    They are the least hashes of its chunks (min-wise hashing).
+    """
+    return sorted({hash_key(hash_bytes(data[start:stop])) for start, stop in chunks(data, _PIECE)})[:_FEATURES]
 
 
 def difference(base: bytes, data: bytes) -> Delta:

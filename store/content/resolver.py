@@ -17,7 +17,7 @@ from store.content.cuts import join
 from store.content.sealed import SealedGroup, is_inner
 from store.content.shelf import OpenRecord, Shelf, StoredBlobs
 from store.disk import skeleton_format
-from store.disk.blob_format import Chunk, Compression, Form, Record
+from store.disk.blob_format import Chunk, Form, Record
 from store.disk.pack import PackRemoved, RecordPlace
 from store.disk.skeleton_format import Skeleton
 from store.errors import ConvfsError, DamageError, FormatTooNew, Missing, NotFound
@@ -315,8 +315,8 @@ class _Salvage:
         return self._shelf.search(digest, take, Missing(f"no blob {digest.hex()} in this store"))
 
     def _at(self, place: RecordPlace, member: int, digest: Hash, depth: int) -> bytes | None:
-        """Return a blob from one place, read afresh; None if another blob lies there."""
-        opened = self._shelf.open(self._record(place))
+        """Return a blob from one place; None if another blob lies there."""
+        opened = self._shelf.at(place, afresh=True)
         where = f"in pack {place[0]} at offset {place[1]},"
         if opened.sealed is not None:
             return _verified(self._unsealed(opened.sealed, member, depth), digest, where)
@@ -330,22 +330,6 @@ class _Salvage:
                 opened.patch(self.blob(opened.base, depth + 1))
             data = self._spelt(entry[0], opened.body(entry), depth)
         return _verified(data, digest, where)
-
-    def _record(self, place: RecordPlace) -> Record:
-        """Read a record; a sealed group also where it is damaged: most of its blobs may be as they were."""
-        source = self._shelf.source
-        try:
-            return source.read(*place)
-        except PackRemoved:
-            raise
-        except DamageError as damage:
-            try:
-                record = source.read(*place, damaged=True)
-            except ConvfsError:
-                raise damage from None
-            if record.compression != Compression.SEALED:
-                raise
-            return record
 
     def _unsealed(self, group: SealedGroup, member: int, depth: int) -> bytes:
         if group.form(member) == Form.PLAIN:
@@ -492,7 +476,7 @@ class Resolver:
         """Return an open record that has the blob, and which of its members that is, as far as the index knows."""
 
         def take(place: RecordPlace, member: int) -> tuple[OpenRecord, int] | None:
-            opened = self._shelf.kept(place) or self._shelf.open(self._source.read(*place))
+            opened = self._shelf.at(place)
             if opened.sealed is None:
                 return (opened, member) if digest in opened.members else None
             return (opened, member) if opened.sealed.is_called(member, digest) else None

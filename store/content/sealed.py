@@ -11,7 +11,8 @@ either resembles its own kind more than the other, so a frame of one kind says m
 frame of a megabyte is decompressed in half a millisecond.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import accumulate
 
@@ -118,6 +119,12 @@ class SealedGroup:
             raise DamageError("the cuts of a blob in a sealed group do not fit it")
         return Skeleton(at + len(rest) - kept, cuts, memoryview(rest))
 
+    def needs(self, member: int) -> tuple[list[int], list[Hash]]:
+        """Return what was cut out of a blob: the numbers of blobs in this group, and the names of others."""
+        cut_out = dict.fromkeys(self._table.members[cut] for cut in self._cuts(member))
+        inside = [number for number in cut_out if number < self._count]
+        return inside, [self._name(number) for number in cut_out if number >= self._count]
+
     def inner(self, name: bytes) -> bytes:
         """Return the blob that an inner name of this group stands for."""
         return self.plain(_number(name))
@@ -141,14 +148,42 @@ class SealedGroup:
     def members(self) -> Iterator[Member]:
         """Yield all blobs as other records keep them; decompresses and hashes everything."""
         names = self.names()
-        for number, name in enumerate(names):
-            if not self._cuts(number):
-                body = self._body(number)
-                yield Member(name, Form.PLAIN, len(body), body)
+        for number in range(self._count):
+            yield self._member(number, names)
+
+    def readable(self) -> Iterator[tuple[int, Member]]:
+        """Yield the blobs that can be read of a group that may be damaged, with their numbers, as :meth:`members` does.
+
+        A blob with a name of its own has it by its bytes. Whether the others have theirs is known when they are read.
+        """
+        said = iter(self._named)
+        names: list[Hash | None] = []
+        for number in range(self._count):
+            if any(self._table.members[cut] >= self._count for cut in self._cuts(number)):
+                names.append(next(said, None))
                 continue
-            length, cuts, rest = self.skeleton(number)
-            spelt = [(*cut[:3], names[_number(cut[3])] if is_inner(cut[3]) else cut[3]) for cut in cuts]
-            yield Member(name, Form.SKELETON, length, skeleton_format.encode(length, spelt, [bytes(rest)]))
+            try:
+                names.append(self._worked_out(number))
+            except DamageError:
+                names.append(None)
+        for number in range(self._count):
+            with suppress(DamageError):
+                yield number, self._member(number, names)
+
+    def _member(self, number: int, names: Sequence[Hash | None]) -> Member:
+        if (name := names[number]) is None:
+            raise DamageError("a blob of a sealed group cannot be read")
+        if not self._cuts(number):
+            body = self._body(number)
+            return Member(name, Form.PLAIN, len(body), body)
+        length, cuts, rest = self.skeleton(number)
+        spelt = []
+        for cut in cuts:
+            content = names[_number(cut[3])] if is_inner(cut[3]) else cut[3]
+            if content is None:
+                raise DamageError("a content of a blob in a sealed group cannot be read")
+            spelt.append((*cut[:3], content))
+        return Member(name, Form.SKELETON, length, skeleton_format.encode(length, spelt, [bytes(rest)]))
 
     def _worked_out(self, number: int) -> Hash | None:
         """Return the name of a blob, None if the group says it: where something that was cut out lies elsewhere."""
@@ -209,24 +244,29 @@ class _Bodies:
     def reach(self, number: int) -> bytes:
         """Return the data up to the end of one of them, or more.
 
-        The frame is decompressed no farther than must be, until it must be a second time.
+        The frame is decompressed no farther than must be, until it must be a second time. Of one that is damaged, what
+        stands before the damage can be had; DamageError for the rest.
         """
         stop = self._ends[number + 1]
         frame = self._frame  # before _data: another thread sets that first, then drops the frame
         data = self._data
         if len(data) < stop and frame is not None:
-            if data or 2 * stop > self.size:
-                try:
+            try:
+                if data or 2 * stop > self.size:
                     data = zstd.decompress(frame(), self.size)
-                except DamageError:
-                    # what stands before the damage can be had all the same
-                    return zstd.beginning(frame(), self.size, stop)
+                else:
+                    self._data = data = zstd.beginning(frame(), self.size, stop)
+                    return data
+            except DamageError:
+                # remembered: each of very many bodies may be asked for
+                data = zstd.undamaged(frame(), self.size)
+            else:
                 if len(data) != self.size:
                     raise DamageError(f"a sealed group has {len(data)} bytes where its table says {self.size}")
-                self._data = data
-                self._frame = None
-            else:
-                self._data = data = zstd.beginning(frame(), self.size, stop)
+            self._data = data
+            self._frame = None
+        if len(data) < stop:
+            raise DamageError("a sealed group is damaged before this blob")
         return data
 
 

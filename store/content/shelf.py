@@ -239,6 +239,32 @@ class Shelf:
         """Open a record. Raises DamageError, NotFound (of a dictionary)."""
         return OpenRecord(record, self._dictionary)
 
+    def at(self, place: RecordPlace, *, afresh: bool = False) -> OpenRecord:
+        """Return the record at a place, open, and keep it; a sealed group also where it is damaged.
+
+        Most of such a group's blobs may be as they were: whoever reads one compares it with its hash. ``afresh``: a
+        record that others have patched is opened once more. Raises as :meth:`open`, and what reading a record raises.
+        """
+        opened = self.kept(place)
+        if opened is None or (afresh and opened.base is not None):
+            opened = self.open(self._read(place))
+            self.keep(place, opened)
+        return opened
+
+    def _read(self, place: RecordPlace) -> Record:
+        try:
+            return self.source.read(*place)
+        except PackRemoved:
+            raise
+        except DamageError as damage:
+            try:
+                record = self.source.read(*place, damaged=True)
+            except ConvfsError:
+                raise damage from None
+            if record.compression != Compression.SEALED:
+                raise
+            return record
+
     def keep(self, place: RecordPlace, opened: OpenRecord) -> None:
         """Keep an open record."""
         self._records.put(place, opened, opened.weight)

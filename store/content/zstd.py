@@ -10,6 +10,7 @@ secret from anyone who reads the format's description.
 
 from collections import OrderedDict
 from collections.abc import Generator, Sequence
+from contextlib import suppress
 from threading import local
 
 import zstandard
@@ -90,11 +91,16 @@ def shows(frame: bytes) -> bool:
     return False
 
 
+MAGIC = b"\x28\xb5\x2f\xfd"
+"""The beginning of every frame."""
+
 LEVEL = 3
 _KEPT = 16
 _LEAST_HASH_BITS = 17
 _WINDOW_BYTES = 64 << 20
 _STEP_BYTES = 128 << 10
+_DAMAGED_STEP_BYTES = 256
+"""A read that fails gives nothing of what stood before the damage."""
 
 
 class Dictionary:
@@ -184,6 +190,15 @@ def beginning(frame: bytes | memoryview, size: int, length: int) -> bytes:
             return reader.read(length)
     except zstandard.ZstdError as error:
         raise DamageError(f"compressed content is damaged: {error}") from None
+
+
+def undamaged(frame: bytes | memoryview, size: int) -> bytes:
+    """Return what stands before the damage in a frame of ``size`` bytes: as many of its first bytes as can be had."""
+    data = bytearray()
+    with suppress(zstandard.ZstdError), _decompressor(None).stream_reader(frame) as reader:
+        while len(data) < size and (piece := reader.read(_DAMAGED_STEP_BYTES)):
+            data += piece
+    return bytes(data)
 
 
 def expand(frame: bytes, size: int) -> bytes:

@@ -5,7 +5,7 @@ one range query. If a branch is seen through patches, the ids in its runs includ
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 
 from store.disk.turn_format import Turn
@@ -23,12 +23,18 @@ def meets(runs: Sequence[Run], turns: Sequence[int]) -> bool:
     return any((at := bisect_left(turns, first)) < len(turns) and turns[at] < first + count for first, count in runs)
 
 
-def runs_to(log: TurnLog, head: int, known: Mapping[int, tuple[Run, ...]] = {}) -> tuple[Run, ...]:
+def runs_to(
+    log: TurnLog,
+    head: int,
+    known: Mapping[int, tuple[Run, ...]] = {},
+    ancestor: Callable[[int, int], int] | None = None,
+) -> tuple[Run, ...]:
     """Return the branch that ends in turn ``head``, root first; empty if ``head`` is 0.
 
-    ``known`` has branches by their heads: a branch that goes on from one of them is read no further back. NotFound if
-    there is no such turn; DamageError if the record of a turn of the branch is damaged: what is before it cannot be
-    known.
+    ``known`` has branches by their heads: a branch that goes on from one of them is read no further back.
+    ``ancestor`` finds the turn at a depth of the branch that ends in a turn; with it, long runs are not gone through.
+    NotFound if there is no such turn; DamageError if the record of a turn of the branch is damaged: what is before it
+    cannot be known.
     """
     if head > log.count:
         raise NotFound(f"there is no turn {head}; the last is {log.count}")
@@ -44,6 +50,8 @@ def runs_to(log: TurnLog, head: int, known: Mapping[int, tuple[Run, ...]] = {}) 
             before = found
             break
         if turn < low:
+            if ancestor is not None and last - turn >= _BLOCK:
+                turn -= _more_of_run(turn, log.get(turn).depth, ancestor)
             low = max(1, turn - size + 1)
             size = _BLOCK
             try:
@@ -63,6 +71,22 @@ def runs_to(log: TurnLog, head: int, known: Mapping[int, tuple[Run, ...]] = {}) 
         runs.append((first, count + last - turn))
         before = before[:-1]
     return before + tuple(reversed(runs))
+
+
+def _more_of_run(turn: int, depth: int, ancestor: Callable[[int, int], int]) -> int:
+    """Return how many turns before ``turn`` are of the same run.
+
+    Ids fall from a turn to its parent, so an ancestor whose id is as much less as it is farther away is of the run.
+    """
+    some, too_many = 0, depth + 1
+    step = _BLOCK
+    while some + 1 < too_many:
+        at = min(some + step, too_many - 1)
+        if ancestor(turn, depth - at) == turn - at:
+            some, step = at, 2 * step
+        else:
+            too_many, step = at, max((at - some) // 2, 1)
+    return some
 
 
 def patched(runs: tuple[Run, ...], seen: Mapping[int, int]) -> tuple[Run, ...]:
@@ -148,3 +172,14 @@ def shared(one: tuple[Run, ...], other: tuple[Run, ...]) -> int:
     """Return the number of records at the beginning that two branches have in common."""
     common = takewhile(lambda pair: pair[0] == pair[1], pairs(one, other, 0, length(one)))
     return sum(count for _first, _other, count in common)
+
+
+def differences(old: tuple[Run, ...], new: tuple[Run, ...]) -> Iterator[tuple[int, int]]:
+    """Yield where ``old`` has other turns than ``new``, or ``new`` has none: the depth of the first, and how many."""
+    start = 0
+    for one, other, count in pairs(old, new, 0, length(old)):
+        if one != other:
+            yield start, count
+        start += count
+    if start < (end := length(old)):
+        yield start, end - start

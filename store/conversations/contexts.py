@@ -2,18 +2,13 @@
 
 Patches: turns of a context are shown with other payloads from then on, and nothing is appended. Names that other
 records refer to must stay the same, since these records keep their measures.
-
-Canonical forms: one spelling for each value, so that equal values have equal bytes. A form is a function from a payload
-to a payload that, applied once more, changes nothing. It returns a payload that it cannot read unchanged. Forms are
-used only on request: payloads are their producers' own bytes.
 """
 
-import json
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from typing import Never
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct, structs
@@ -21,6 +16,8 @@ from msgspec import Struct, structs
 from store.commit.intake import LEAST_BYTES, Intake
 from store.commit.request import ContextHead, NewTurn, Request
 from store.commit.writer import Writer
+from store.conversations import branch
+from store.conversations.canonical import Hooks
 from store.conversations.chain import Recorded
 from store.conversations.library import Library
 from store.conversations.viewer import LARGEST_VIEWED
@@ -35,34 +32,6 @@ from store.events.event import DELETED, Replacement, named
 from store.ids import HASH_SIZE, Hash, hash_bytes, now_ms, patch_of, tip_of, turn_of, type_tag
 from store.index.notes import Notes
 
-Canonical = Callable[[bytes], bytes]
-
-
-def canonical_json(payload: bytes) -> bytes:
-    """Return a JSON document in UTF-8 with its keys in order, no blanks between, and no escapes that need not be.
-
-    Numbers stay what they are as integers, or as floating point numbers of 64 bits. Left as they are: duplicate keys,
-    lone surrogates, numbers that none of these can hold, and whatever is no JSON.
-    """
-    try:
-        value = json.loads(payload.decode(), object_pairs_hook=_object, parse_constant=_refuse)
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
-        return text.encode()
-    except (ValueError, RecursionError):
-        return payload
-
-
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key stands twice in an object")
-    return found
-
-
-def _refuse(constant: str) -> Never:
-    raise ValueError(f"{constant} is no JSON")
-
-
 _LONGEST_TYPE = 1024
 _LONGEST_KEY = 1024
 _LOOKED_THROUGH = 1000
@@ -70,20 +39,24 @@ _LOOKED_THROUGH = 1000
 
 
 class Append(Struct, frozen=True):
-    """One turn to append: the producer's bytes, the name of their type, and how they are encoded."""
+    """One turn to append: the producer's bytes, the name of their type, and how they are encoded.
+
+    Those that are ``imported`` are stored as they come, whatever their type asks for.
+    """
 
     payload: bytes
     type_name: str
     encoding: int = Encoding.JSON
     type_version: int = 0
     created_ms: int = 0
+    imported: bool = False
 
 
 class Contexts:
     """The contexts of one store. Safe to call from any thread.
 
-    ``flush`` brings everything that was committed into the packs. ``canonical`` has the form in which payloads of an
-    encoding are stored when they are appended, where there is one.
+    ``flush`` brings everything that was committed into the packs. ``hooks`` say in which form payloads are stored when
+    they are appended.
     """
 
     def __init__(
@@ -92,7 +65,7 @@ class Contexts:
         intake: Intake,
         library: Library,
         flush: Callable[[], None],
-        canonical: dict[int, Canonical],
+        hooks: Hooks,
     ) -> None:
         self._writer = writer
         self._intake = intake
@@ -100,7 +73,7 @@ class Contexts:
         self._turns = library.turns
         self._flush = flush
         self._notes = Notes(writer.index.db)
-        self.canonical = canonical
+        self.hooks = hooks
         self.labelling = threading.Lock()
         """Held while labels are changed: often that is to read them first."""
 
@@ -275,7 +248,8 @@ class Contexts:
                 context_id, item, expected_head=expected_head, idempotency_key=idempotency_key, fs_root=fs_root
             )
         if request is None:
-            return self._append_many(context_id, [item], parent, expected_head, idempotency_key, fs_root)[0]
+            items = self._in_form([item])
+            return self._append_many(context_id, items, parent, expected_head, idempotency_key, fs_root)[0]
         return self._writer.submit(request).written[0]
 
     def appending(
@@ -295,8 +269,8 @@ class Contexts:
         """
         # append_many for one turn, the most common case
         payload = item.payload
-        if self.canonical:
-            payload, digest = self.in_form(payload, item.encoding), None
+        if self.hooks and not item.imported:
+            payload, digest = self.hooks.apply(payload, item.type_name, item.encoding), None
         if len(payload) > self._writer.journalled_bytes:
             return None
         digest = digest or hash_bytes(payload)
@@ -315,7 +289,7 @@ class Contexts:
 
     def append_many(self, context_id: int, items: Sequence[Append], *, parent: int = 0) -> list[Turn]:
         """Append turns that follow each other; all of them become durable, or none."""
-        return self._append_many(context_id, items, parent) if items else []
+        return self._append_many(context_id, self._in_form(items), parent) if items else []
 
     def _append_many(
         self,
@@ -328,8 +302,6 @@ class Contexts:
     ) -> list[Turn]:
         self._known(context_id)
         root = None if fs_root is None else self.held_root(fs_root)
-        if self.canonical:
-            items = [structs.replace(item, payload=self.in_form(item.payload, item.encoding)) for item in items]
         with self._intake.reliance.relying():
             turns = [self.described(item) for item in items]
             fresh = self.journalled([item.payload for item in items])
@@ -386,10 +358,23 @@ class Contexts:
         with self.labelling if "labels" in changes else nullcontext():
             self._writer.submit(Request(context_id, changes=_json(changes)))
 
-    def in_form(self, payload: bytes, encoding: int) -> bytes:
-        """Return a payload as it is stored."""
-        form = self.canonical.get(encoding)
-        return form(payload) if form else payload
+    def canonicalize(self, type_name: str) -> None:
+        """Store payloads of a type that are appended in their canonical form, until the store is closed.
+
+        Those in other encodings than JSON, MessagePack and CBOR have none.
+        """
+        self.hooks.add(type_name)
+
+    def _in_form(self, items: Sequence[Append]) -> Sequence[Append]:
+        if not self.hooks:
+            return items
+        apply = self.hooks.apply
+        return [
+            one
+            if one.imported
+            else structs.replace(one, payload=apply(one.payload, one.type_name, one.encoding))
+            for one in items
+        ]
 
     def described(self, item: Append) -> NewTurn:
         """Describe the turn that an append makes."""
@@ -401,15 +386,7 @@ class Contexts:
         """Describe a turn whose payload is the blob ``digest``. UsageError where a number is out of range."""
         if not 0 <= created_ms < 1 << 63:
             raise UsageError(f"{created_ms} is no time in milliseconds since 1970")
-        if len(type_name) > _LONGEST_TYPE:
-            raise UsageError(f"the name of a type has {len(type_name)} characters: {_LONGEST_TYPE} at most")
-        if not 0 <= encoding < 1 << 32:
-            raise UsageError(f"an encoding is a number of 32 bits: {encoding} is none")
-        wide = encoding & turn_format.WIDE_ENCODING
-        try:
-            codec, tag = turn_format.codec(encoding - wide, type_version), type_tag(type_name)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
+        tag, codec, wide = _spelled(type_name, encoding, type_version)
         return NewTurn(digest, tag, codec, wide, created_ms or now_ms())
 
     # -- what else is noted ----------------------------------------------------------------------------------------
@@ -436,6 +413,35 @@ class Contexts:
         turn = self._turns.get(turn_of(turn_id))
         self._writer.settle()
         return self._notes.fs_root(turn.turn_id)
+
+    @property
+    def has_fs_roots(self) -> bool:
+        """True if a tree of files was attached to any turn."""
+        self._writer.settle()
+        return self._notes.has_fs_roots
+
+    def fs_roots(self, context_id: int, tip: int) -> dict[int, Hash]:
+        """Return the roots of the trees of files in a branch of a context, by the numbers of its records, from 1 on.
+
+        A record that an edit has moved or changed keeps the tree that it was made with.
+        """
+        moved: dict[int, Hash] = {}
+        for step in self._library.catalogue.superseded(context_id):
+            here = self._roots_within(step.old, step.count, moved)
+            moved |= {step.of(turn): root for turn, root in here.items() if step.new}
+        found: dict[int, Hash] = {}
+        number = 1
+        for first, count in branch.plain(self._library.records.runs(tip)) if tip else ():
+            found |= {
+                number + turn - first: root for turn, root in sorted(self._roots_within(first, count, moved).items())
+            }
+            number += count
+        return found
+
+    def _roots_within(self, first: int, count: int, moved: Mapping[int, Hash]) -> dict[int, Hash]:
+        some = range(first, first + count)
+        here = {turn: moved[turn] for turn in (some if count < len(moved) else moved) if turn in some and turn in moved}
+        return here | self._notes.fs_roots(first, count)
 
     def register_type(self, name: str, version: int = 0) -> int:
         """Record that there are payloads of this version of a type; return the type's tag."""
@@ -535,6 +541,20 @@ def fs_root_of(root: bytes) -> Hash:
     if len(root) != HASH_SIZE:
         raise UsageError(f"the root of a file system has {HASH_SIZE} bytes, not {len(root)}")
     return Hash(root)
+
+
+@lru_cache(maxsize=1024)
+def _spelled(type_name: str, encoding: int, type_version: int) -> tuple[int, int, int]:
+    """Return the tag, the codec and the flags of turns of a type. UsageError where a number is out of range."""
+    if len(type_name) > _LONGEST_TYPE:
+        raise UsageError(f"the name of a type has {len(type_name)} characters: {_LONGEST_TYPE} at most")
+    if not 0 <= encoding < 1 << 32:
+        raise UsageError(f"an encoding is a number of 32 bits: {encoding} is none")
+    wide = encoding & turn_format.WIDE_ENCODING
+    try:
+        return type_tag(type_name), turn_format.codec(encoding - wide, type_version), wide
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def _key(key: bytes) -> bytes:

@@ -2,21 +2,26 @@
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
 import msgspec
 
 from store.conversations import branch
+from store.conversations.listing import Listing
 from store.conversations.places import called_in_trash
 from store.conversations.records import Records
 from store.conversations.turns import Contents, Turns
 from store.conversations.viewer import Viewer
-from store.errors import DamageError
+from store.errors import ConvfsError, DamageError
 from store.events.conversation import Conversation, EventRow
 from store.ids import patch_of, tip_of, turn_of
-from store.index.catalogue import Among, Catalogue, ContextEntry, Superseded
+from store.index.catalogue import Catalogue, ContextEntry, Superseded
 from store.index.views import Measure, Run, Views
+
+_FEW = 64
+"""The number of rows that are read to sum them up."""
 
 Stretch = tuple[int, int, int]
 """Turns that follow each other: the number of the first, its turn, and how many there are."""
@@ -112,8 +117,8 @@ def _follow(stretch: Stretch, steps: Sequence[Superseded]) -> list[Stretch]:
     return found
 
 
-class Library:
-    """The conversations of one store with their sums, and the parts that they are read by.
+class Library(Listing):
+    """The conversations of one store with their sums, and the parts that they are read by. What is missing is measured.
 
     It answers from the index alone, once everything in a conversation has been measured.
     """
@@ -121,84 +126,67 @@ class Library:
     def __init__(
         self, catalogue: Catalogue, turns: Turns, contents: Contents, views: Views, viewer: Viewer, records: Records
     ) -> None:
-        self.catalogue = catalogue
+        super().__init__(catalogue, views)
         self.turns = turns
         self.contents = contents
-        self.views = views
         self.viewer = viewer
         self.records = records
         self.lineage = Lineage(catalogue)
         """The successors of turns that edits have superseded."""
 
-    def conversations(
-        self, project: str | None = None, *, after: str = "", limit: int | None = None
-    ) -> list[Conversation]:
-        """Return the conversations of a project, or of all, by name; within a project from beyond name ``after``."""
-        return self._complete(self.catalogue.page(project, after=after, limit=limit))
-
-    def some(
-        self, among: Among, project: str | None = None, *, after: str = "", limit: int | None = None
-    ) -> list[Conversation]:
-        """Return some conversations, as :meth:`conversations` does."""
-        return self._complete(self.catalogue.page(project, after=after, limit=limit, among=among))
-
-    def nested(self, conversation: Conversation, *, every: bool) -> Iterator[Conversation]:
-        """Yield a conversation, and those of its subagents, each followed by those that it started itself.
-
-        Unless ``every``, without what listings leave out.
-        """
-        yield conversation
-        for subagent in self._complete(self.catalogue.subagents(conversation.id)):
-            if every or not self.catalogue.place(subagent.id)[1]:
-                yield from self.nested(subagent, every=every)
-
     def find(self, project: str, name: str) -> Conversation | None:
         """Return the conversation ``project/name``, or the one that was called so before its session told better."""
         entry = self.catalogue.by_name(project, name) or self.catalogue.called_before(project, name)
-        return self._complete([entry])[0] if entry else None
-
-    def conversation(self, context_id: int) -> Conversation:
-        """Return a conversation by id; NotFound if there is none."""
-        return self._complete([self.catalogue.entry(context_id)])[0]
+        return self.with_sums([entry])[0] if entry else None
 
     def trash(self) -> list[Conversation]:
         """Return the conversations in the trash, latest first, with the project and name that each had."""
-        return list(map(called_in_trash, self._complete(self.catalogue.trash())))
+        return list(map(called_in_trash, self.with_sums(self.catalogue.trash())))
 
-    def _complete(self, entries: Sequence[ContextEntry]) -> list[Conversation]:
-        known = self.views.measures([entry.id for entry in entries])
-        return [self._conversation(entry, known.get(entry.id)) for entry in entries]
+    def with_its_sums(self, entry: ContextEntry) -> Conversation:
+        """Return one conversation as :meth:`with_sums` does."""
+        return self.with_sums([entry])[0]
 
-    def _conversation(self, entry: ContextEntry, measure: Measure | None) -> Conversation:
-        unsure = False
-        if measure is None or measure.head != entry.head:
-            try:
-                measure, unsure = self._measured(entry, measure)
-            except DamageError:
-                # a damaged turn concerns readers of this conversation, not listings of it
-                measure, unsure = Measure(entry.head), True
-        named = (entry.id, entry.project, entry.name, entry.title, entry.format, entry.source)
-        counts = (entry.head, entry.records, measure.events)
-        sums = (entry.created_ms, entry.updated_ms, measure.transcript_size, measure.json_size)
-        return Conversation(*named, *counts, *sums, entry.metadata, entry.described_ms, unsure)
+    def _measure_now(self, entry: ContextEntry, known: Measure | None) -> tuple[Measure, bool]:
+        try:
+            return self._measured(entry, known)
+        except DamageError:
+            # a damaged turn concerns readers of this conversation, not listings of it
+            return Measure(entry.head), True
 
     def measure(self, entry: ContextEntry) -> Measure:
         """Sum up a conversation's rows and file the sums, unless a row is unsure."""
         return self._measured(entry, self.views.measures([entry.id]).get(entry.id))[0]
 
+    def unmeasured(self, entries: Sequence[ContextEntry]) -> int:
+        """Return how many records must be measured before the sums of some conversations are known."""
+        known = self.views.measures([entry.id for entry in entries])
+        count = 0
+        for entry in entries:
+            measure = known.get(entry.id)
+            if entry.head and (measure is None or measure.head != entry.head) and self.viewer.renderer is not None:
+                # of a damaged branch, nothing is measured
+                with suppress(ConvfsError):
+                    count += self.records.length(entry.head) - self._length_before(measure, entry.head)
+        return count
+
     def measure_some(self, context_id: int, most: int) -> bool:
-        """Measure at most ``most`` unmeasured records of a conversation; return whether all are then measured."""
+        """Measure at most ``most`` unmeasured records of a conversation; return whether all are then measured.
+
+        True, too, where it gets no farther for now, because a record cannot be read.
+        """
         entry = self.catalogue.entry(context_id)
         known = self.views.measures([context_id]).get(context_id)
         if self.viewer.renderer is None or not entry.head or (known is not None and known.head == entry.head):
             return True
-        end = self._length_before(known, entry.head) + most
-        if end >= self.records.length(entry.head):
+        before = self._length_before(known, entry.head)
+        end = before + most
+        if end >= self.records.length(entry.head) or self._summed(entry.head, before) is not None:
             self._measured(entry, known)
             return True
         tip = tip_of(self.turns.ancestor(entry.head, end - 1), patch_of(entry.head))
-        self._measured(msgspec.structs.replace(entry, head=tip), known)
-        return False
+        _measure, unsure = self._measured(msgspec.structs.replace(entry, head=tip), known)
+        return unsure
 
     def _measured(self, entry: ContextEntry, known: Measure | None) -> tuple[Measure, bool]:
         """Sum up what is not in the sums that are ``known``, where these are of a beginning of the branch.
@@ -208,9 +196,13 @@ class Library:
         if self.viewer.renderer is None:
             return Measure(entry.head), False
         before = self._length_before(known, entry.head)
-        rows = self._rows_after(entry.head, before)
-        measure = (known if known is not None and before else Measure(0)).at(entry.head, rows)
-        unsure = any(row.unsure for row in rows)
+        measure, unsure = known if known is not None and before else Measure(0), False
+        more = self._summed(entry.head, before)
+        if more is not None:
+            measure = measure.plus(more)
+        else:
+            rows = self._rows_after(entry.head, before)
+            measure, unsure = measure.at(entry.head, rows), any(row.unsure for row in rows)
         if not unsure:
             self.views.add((), (), [(entry.id, measure)])
         return measure, unsure
@@ -222,7 +214,14 @@ class Library:
         length = self.records.length(known.head)
         return length if self.turns.ancestor(head, length - 1) == turn_of(known.head) else 0
 
+    def _summed(self, head: int, number: int) -> Measure | None:
+        """Return the sums over the records of a branch behind some record, None if they are few, or not measured."""
+        count = self.records.length(head) - number if head else 0
+        if count <= _FEW:
+            return None
+        known, sums = self.views.sums(branch.part(self.records.runs(head), number, count), head)
+        return sums if known == count else None
+
     def _rows_after(self, head: int, number: int) -> Sequence[EventRow]:
-        if head and number and self.records.at_hand.get(head) is None:
-            return self.records.last_rows(head, self.records.length(head) - number)
-        return self.records.rows(head)[number:] if head else ()
+        """Return the rows of a branch behind some record, measured in one go where they are not yet."""
+        return self.records.last_rows(head, self.records.length(head) - number) if head else ()

@@ -23,7 +23,7 @@ def find_named(library: Library, text: str) -> Conversation:
     UsageError where there are several.
     """
     if text.isdecimal() and text.isascii():
-        return library.conversation(int(text))
+        return library.conversation(library.catalogue.conversation(int(text)).id)
     if found := _from_latest(text.replace(LATEST, "@-1")):
         place = int(found[1])
         entries = library.catalogue.matching((), 1, place - 1)

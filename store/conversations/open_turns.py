@@ -164,7 +164,9 @@ class OpenTurns:
                 return self._sealed(context_id, number)
             if state.damaged:
                 raise DamageError(f"what was added to open turn {number} after {len(state.text)} bytes may be lost")
-            payload = self._contexts.in_form(bytes(state.text), state.opened.codec & 0xFFFF)
+            payload = self._contexts.hooks.apply(
+                bytes(state.text), self._writer.types[state.opened.tag], state.opened.codec & 0xFFFF
+            )
             turn = NewTurn(hash_bytes(payload), state.opened.tag, state.opened.codec, 0, now_ms())
             request = Request(context_id, turns=[turn], closes=number, key=_key(number))
             if expected_head is not None:

@@ -6,14 +6,13 @@ A branch that goes on from another shares its rows.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
-from operator import itemgetter
-from typing import overload
-
-from msgspec import Struct
+from itertools import accumulate, groupby
+from operator import attrgetter
+from typing import Literal, NamedTuple, overload
 
 from store.conversations import branch
 from store.conversations.chain import Chain
@@ -27,23 +26,70 @@ from store.index.catalogue import ContextEntry
 from store.index.views import Run, Views
 
 ROW_BYTES = 768
-"""The memory of a row, in bytes, with all that is derived from it for listings and for files that show all rows."""
-_LINE_ROWS = 4
-"""The fixed memory of a branch, as a number of rows."""
-_TIPS = 2
-"""The number of tips by which a list is known: a caller that missed the last growth asks by the tip before."""
+"""The memory of a row, in bytes, with all that is derived from it for listings."""
+_BLOCK = 512
+
+
+_SUMS_KEPT = 1 << 14
+
+Part = Literal["section_size", "json_size"]
+"""The files that are made of a piece for each record, by the size of a piece."""
+
+
+class Sums(NamedTuple):
+    """The sizes of the pieces of some records together, in bytes; ``rows`` is how many of them are measured."""
+
+    rows: int
+    section_size: int
+    json_size: int
+
+    @classmethod
+    def over(cls, rows: Sequence[EventRow]) -> Sums:
+        return cls(len(rows), sum(row.section_size for row in rows), sum(row.json_size for row in rows))
+
+
+NO_SUMS = Sums(0, 0, 0)
+
+
+class Block:
+    """The rows of some records of a branch that follow each other. Instances do not change, and can be referred to
+    weakly: what is derived from one lives as long as it does.
+    """
+
+    __slots__ = ("__weakref__", "rows", "runs")
+
+    def __init__(self, runs: tuple[Run, ...], rows: list[EventRow]) -> None:
+        self.runs = runs
+        self.rows = rows
 
 
 class Rows(Sequence[EventRow]):
-    """The rows of one branch, root first: the first ``count`` of a list which longer branches may have added to."""
+    """The rows of one branch, root first. They are read, a block at a time, when somebody asks for them."""
 
-    __slots__ = ("_count", "shared", "unsure")
+    __slots__ = ("_count", "_ends", "_last", "_passing", "_read", "_runs", "_sums", "before_block", "unsure")
 
-    def __init__(self, shared: list[EventRow], count: int, *, unsure: bool = False) -> None:
-        self.shared = shared
-        self._count = count
-        self.unsure = unsure
-        """True if any of the rows is unsure."""
+    def __init__(
+        self,
+        runs: tuple[Run, ...],
+        read: Callable[[tuple[Run, ...], int], Block],
+        sums: Callable[[tuple[Run, ...]], Sums],
+    ) -> None:
+        """``read`` returns the block of some runs, the first of which begins with the record of a number.
+
+        ``sums`` returns the sums over some runs, as far as they are known without reading the rows.
+        """
+        self._runs = runs
+        self._read = read
+        self._sums = sums
+        self._ends = [*accumulate(count for _first, count in runs)]
+        self._count = self._ends[-1] if runs else 0
+        self._last = (-1, Block((), []))
+        """The block that was asked for a row last: most ask for several that stand together."""
+        self._passing: dict[int, Block] = {}
+        self.before_block: Callable[[Rows, int], None] | None = None
+        """Called before a block is read, with its number; it may raise an error instead."""
+        self.unsure = False
+        """True once any of the rows read so far was unsure."""
 
     def __len__(self) -> int:
         return self._count
@@ -56,129 +102,127 @@ class Rows(Sequence[EventRow]):
 
     def __getitem__(self, index: int | slice) -> EventRow | list[EventRow]:
         if isinstance(index, slice):
-            if index.step is not None and index.step < 0:
-                return self.shared[: self._count][index]
-            return self.shared[slice(*index.indices(self._count))]
+            places = range(self._count)[index]
+            if len(places) == 0:
+                return []
+            low, high = min(places[0], places[-1]), max(places[0], places[-1])
+            rows = [row for at in range(low // _BLOCK, high // _BLOCK + 1) for row in self.block(at).rows]
+            low -= low % _BLOCK
+            return [rows[place - low] for place in places]
         if index < 0:
             index += self._count
         if not 0 <= index < self._count:
             raise IndexError("there is no row of that number")
-        return self.shared[index]
+        at, place = divmod(index, _BLOCK)
+        last = self._last
+        if last[0] != at:
+            last = self._last = (at, self.block(at))
+        return last[1].rows[place]
 
     def __iter__(self) -> Iterator[EventRow]:
-        return islice(self.shared, self._count)
+        for block in self.blocks():
+            yield from block.rows
 
-    def begins(self, other: Rows) -> bool:
-        """Return whether ``other`` is known to begin with these rows."""
-        return self.shared is other.shared and self._count <= len(other)
+    def __reversed__(self) -> Iterator[EventRow]:
+        for at in reversed(range(self.count_of_blocks)):
+            yield from reversed(self.block(at).rows)
+
+    @property
+    def count_of_blocks(self) -> int:
+        return -(-self._count // _BLOCK)
+
+    def sums(self, at: int) -> Sums:
+        """Return the sums over the rows of one of the blocks."""
+        block = self._passing.get(at)
+        if block is None and (found := self._sums(self.runs_of(at))).rows == self._length_of(at):
+            return found
+        return Sums.over(self.block(at).rows)
+
+    def block_with(self, place: int) -> int:
+        """Return the number of the block that has the row at a place, both counted from 0."""
+        return place // _BLOCK
+
+    def blocks(self, first: int = 0) -> Iterator[Block]:
+        """Yield the blocks, from the one of a number on."""
+        return map(self.block, range(first, self.count_of_blocks))
+
+    def block(self, at: int) -> Block:
+        """Return one of the blocks (the first is 0)."""
+        passing = self._passing.get(at)
+        if passing is not None:
+            # what could not be read is tried again by those who ask for the branch again
+            return passing
+        if self.before_block is not None:
+            self.before_block(self, at)
+        return self.read(at)
+
+    def read(self, at: int) -> Block:
+        """Return one of the blocks, measuring what is missing."""
+        block = self._read(self.runs_of(at), at * _BLOCK + 1)
+        if unsure(block.rows):
+            self.unsure = True
+            self._passing[at] = block
+        return block
+
+    def unmeasured(self, at: int) -> int:
+        """Return how many records of one of the blocks are yet to be measured."""
+        return self._length_of(at) - self._sums(self.runs_of(at)).rows
+
+    def _length_of(self, at: int) -> int:
+        return min(_BLOCK, self._count - at * _BLOCK)
+
+    def runs_of(self, at: int) -> tuple[Run, ...]:
+        """Return the runs of one of the blocks."""
+        start = at * _BLOCK
+        first = bisect_right(self._ends, start)
+        before = self._ends[first - 1] if first else 0
+        last = bisect_left(self._ends, start + _BLOCK, lo=first) + 1
+        return tuple(branch.part(self._runs[first:last], start - before, _BLOCK))
 
 
-NO_ROWS = Rows([], 0)
+def unsure(rows: Iterable[EventRow]) -> bool:
+    """Return whether any row is unsure."""
+    return any(map(attrgetter("unsure"), rows))
 
 
-class _Line(Struct, eq=False):
-    """A list of rows, and those tips whose branches are a beginning of it, with their lengths."""
-
-    root: int
-    rows: list[EventRow]
-    tips: dict[int, int] = {}
+def _no_block(_runs: tuple[Run, ...], _number: int) -> Block:
+    raise NotFound("there are no records")
 
 
-class RowsAtHand:
-    """Remembers the rows of branches by their tips, for a while. Safe to call from any thread.
+NO_ROWS = Rows((), _no_block, lambda _runs: NO_SUMS)
 
-    ``ancestor`` as of :class:`store.conversations.turns.Turns`; ``most`` is the number of rows to keep. The branch
-    that was asked for last is kept, however many it has.
-    """
 
-    def __init__(self, ancestor: Callable[[int, int], int], most: int) -> None:
-        self._ancestor = ancestor
+class _Blocks:
+    """The blocks that were read lately, at most ``most`` rows, by their first turns. Safe to call from any thread."""
+
+    def __init__(self, most: int) -> None:
         self._most = most
         self._lock = threading.Lock()
-        self._lines: OrderedDict[int, _Line] = OrderedDict()
-        """The lines, by the identities of their lists."""
-        self._by_tip: dict[int, _Line] = {}
-        self._by_root: dict[int, list[_Line]] = {}
+        self._blocks: OrderedDict[int, Block] = OrderedDict()
         self._held = 0
 
-    def get(self, tip: int) -> Rows | None:
-        """Return the rows of a branch, None if they are not at hand."""
+    def get(self, turn: int) -> Block | None:
+        """Return the block that begins with a turn as it was last seen, None if it is not remembered."""
         with self._lock:
-            line = self._by_tip.get(tip)
-            if line is None:
-                return None
-            self._lines.move_to_end(id(line.rows))
-            return Rows(line.rows, line.tips[tip])
+            block = self._blocks.get(turn)
+            if block is not None:
+                self._blocks.move_to_end(turn)
+            return block
 
-    def before(self, tip: int) -> Rows | None:
-        """Return the rows of the longest branch at hand that the one of ``tip`` has grown from, None if none is."""
-        patch = patch_of(tip)
-        root = self._ancestor(tip, 0)
+    def put(self, turn: int, block: Block) -> None:
+        """Remember a block in place of the one that began with the same turn."""
         with self._lock:
-            known = [
-                (count, turn_of(earlier), line.rows)
-                for line in self._by_root.get(root, ())
-                for earlier, count in line.tips.items()
-                if patch_of(earlier) == patch
-            ]
-        for count, turn, rows in sorted(known, key=itemgetter(0), reverse=True):
-            if self._ancestor(tip, count - 1) == turn:
-                return Rows(rows, count)
-        return None
-
-    def put(self, tip: int, rows: Sequence[EventRow], before: Rows | None = None) -> Rows:
-        """Record that the branch of ``tip`` is ``before`` and then ``rows``, or only ``rows``; return its rows."""
-        with self._lock:
-            line = None
-            if before is not None:
-                if (there := self._by_tip.get(tip)) is not None:
-                    # somebody else has just said so
-                    return Rows(there.rows, there.tips[tip])
-                line = self._lines.get(id(before.shared))
-                if line is None or len(line.rows) != len(before):
-                    # it is not at hand any more, or another branch has gone on from there, if not this very one
-                    line, rows = None, [*before, *rows]
-            if line is None:
-                self._forget(tip)
-                root = turn_of(rows[0].turn) if rows else 0
-                line = _Line(root, [])
-                self._lines[id(line.rows)] = line
-                self._by_root.setdefault(root, []).append(line)
-            line.rows.extend(rows)
-            self._held += len(rows)
-            line.tips[tip] = len(line.rows)
-            self._by_tip[tip] = line
-            while len(line.tips) > _TIPS:
-                oldest = next(iter(line.tips))
-                del line.tips[oldest], self._by_tip[oldest]
-            self._lines.move_to_end(id(line.rows))
-            while len(self._lines) > 1 and self._held + _LINE_ROWS * len(self._lines) > self._most:
-                self._drop(next(iter(self._lines.values())))
-            return Rows(line.rows, len(line.rows))
+            before = self._blocks.pop(turn, None)
+            self._blocks[turn] = block
+            self._held += len(block.rows) - (len(before.rows) if before else 0)
+            while self._held > self._most and len(self._blocks) > 1:
+                self._held -= len(self._blocks.popitem(last=False)[1].rows)
 
     def clear(self) -> None:
         """Forget all."""
         with self._lock:
-            for line in list(self._lines.values()):
-                self._drop(line)
-
-    def _forget(self, tip: int) -> None:
-        """Forget one branch, and the list of its rows if it is no other's."""
-        line = self._by_tip.pop(tip, None)
-        if line is not None:
-            del line.tips[tip]
-            if not line.tips:
-                self._drop(line)
-
-    def _drop(self, line: _Line) -> None:
-        del self._lines[id(line.rows)]
-        self._held -= len(line.rows)
-        for tip in line.tips:
-            del self._by_tip[tip]
-        lines = self._by_root[line.root]
-        lines.remove(line)
-        if not lines:
-            del self._by_root[line.root]
+            self._blocks.clear()
+            self._held = 0
 
 
 _CACHED_RUNS = 1 << 17
@@ -196,8 +240,8 @@ class Records:
         self._lock = threading.Lock()
         self._runs: OrderedDict[int, tuple[Run, ...]] = OrderedDict()
         self._held_runs = 0
-        self.at_hand = RowsAtHand(turns.ancestor, cached_rows)
-        """The rows for which nothing must be read."""
+        self._blocks = _Blocks(cached_rows)
+        self._sums: dict[tuple[Run, ...], Sums] = {}
 
     def runs(self, head: int) -> tuple[Run, ...]:
         """Return the branch whose tip is ``head``, as runs of turns, seen through the patches that hold for it."""
@@ -209,7 +253,7 @@ class Records:
         if patch := patch_of(head):
             runs = branch.patched(self.runs(turn_of(head)), self._turns.patches.seen(patch))
         else:
-            runs = branch.runs_to(self._turns.log, head, self._runs)
+            runs = branch.runs_to(self._turns.log, head, self._runs, self._turns.ancestor)
         self.remember(head, runs)
         return runs
 
@@ -230,27 +274,55 @@ class Records:
 
     def rows(self, head: int) -> Rows:
         """Return the row of every record of the branch whose tip is ``head``; ``rows[i].number == i + 1``."""
-        rows = self.at_hand.get(head)
-        if rows is not None:
-            return rows
-        before = self.at_hand.before(head)
-        if before is not None:
-            # a branch that has grown costs only its new part
-            last = self.last_rows(head, self.length(head) - len(before))
-            return _passing([*before, *last]) if _unsure(last) else self.at_hand.put(head, last, before)
-        runs = self.runs(head)
-        found = self._viewer.rows(runs, 1, partial(branch.position, runs))
-        return _passing(found) if _unsure(found) else self.at_hand.put(head, found)
+        return Rows(self.runs(head), partial(self._block, head), self._sums_of)
 
-    def remember_rows(self, head: int, rows: Sequence[EventRow]) -> None:
-        """Remember the rows of the branch whose tip is ``head``, for a while; none of them if one is unsure."""
-        if not _unsure(rows):
-            self.at_hand.put(head, rows)
+    def _block(self, head: int, runs: tuple[Run, ...], number: int) -> Block:
+        first = turn_of(runs[0][0])
+        near = self._blocks.get(first)
+        if near is not None and near.runs == runs:
+            return near
+        rows: list[EventRow] = []
+        for known, part in _parts(runs, near):
+            rows += known or self._viewer.rows(part, number + len(rows), partial(self._position_in, head))
+        block = Block(runs, rows)
+        if not unsure(rows):
+            self._blocks.put(first, block)
+        return block
+
+    def _sums_of(self, runs: tuple[Run, ...]) -> Sums:
+        known = self._sums.get(runs)
+        if known is None:
+            near = self._blocks.get(turn_of(runs[0][0]))
+            if near is not None and near.runs == runs:
+                known = Sums.over(near.rows)
+            else:
+                count, sums = self._views.sums(runs)
+                known = Sums(count, sums.transcript_size, sums.json_size)
+                if count < branch.length(runs):
+                    return known
+            if len(self._sums) >= _SUMS_KEPT:
+                self._sums.clear()
+            self._sums[runs] = known
+        return known
+
+    def forget_rows(self) -> None:
+        """Forget all rows: they may be others now."""
+        self._blocks.clear()
+        self._sums.clear()
+
+    def are_near(self, head: int, most: int) -> bool:
+        """Return whether no more than ``most`` turns must be read to know which a branch has."""
+        with self._lock:
+            if head in self._runs or turn_of(head) in self._runs:
+                return True
+        return self.length(head) <= most
 
     def last_rows(self, head: int, count: int) -> Sequence[EventRow]:
         """Return the rows of the last ``count`` records of a branch, however many there are before these."""
-        turns = self._turns.back(head, count)
-        runs = tuple(branch.joined((turn.turn_id, 1) for turn in turns))
+        if count <= _BLOCK:
+            runs = tuple(branch.joined((turn.turn_id, 1) for turn in self._turns.back(head, count)))
+        else:
+            runs = tuple(branch.part(self.runs(head), self.length(head) - count, count))
         return self._viewer.rows(runs, self.length(head) - count + 1, partial(self._position_in, head))
 
     def chain(self, head: int, number: int, *, reach: int | None = None) -> Chain:
@@ -270,7 +342,7 @@ class Records:
     def forget(self, entry: ContextEntry) -> None:
         """Forget what was measured of a conversation: its records are drawn otherwise from now on."""
         self._views.forget(entry.id, self.runs(entry.head))
-        self.at_hand.clear()
+        self.forget_rows()
 
     def row(self, head: int, number: int) -> EventRow | None:
         """Return the row of record ``number`` (from 1), None if the branch is not that long."""
@@ -279,8 +351,12 @@ class Records:
 
     def resources(self, head: int) -> list[ResourceRow]:
         """Return the resources of a branch, in order."""
-        self.rows(head)
-        return self._views.resources(self.runs(head), 1)
+        runs = self.runs(head)
+        if self._views.sums(runs)[0] < branch.length(runs):
+            # then some are not measured yet
+            for _block in self.rows(head).blocks():
+                pass
+        return self._views.resources(runs, 1)
 
     def event(self, row: EventRow) -> Event:
         """Return the event that a row describes."""
@@ -300,10 +376,15 @@ class Records:
         raise NotFound(f"event {row.number} no longer holds {row.uri}")
 
 
-def _unsure(rows: Sequence[EventRow]) -> bool:
-    return any(row.unsure for row in rows)
-
-
-def _passing(rows: list[EventRow]) -> Rows:
-    """Return rows that are not remembered: the next look may find more of them."""
-    return Rows(rows, len(rows), unsure=True)
+def _parts(runs: tuple[Run, ...], near: Block | None) -> Iterator[tuple[list[EventRow], tuple[Run, ...]]]:
+    """Yield the parts of some runs: the rows of those that are also in another block, nothing for those to be read."""
+    if near is None:
+        yield [], runs
+        return
+    there = {row.turn: row for row in near.rows}
+    turns = (turn for first, count in runs for turn in range(first, first + count))
+    for is_there, some in groupby(turns, there.__contains__):
+        if is_there:
+            yield [there[turn] for turn in some], ()
+        else:
+            yield [], tuple(branch.joined((turn, 1) for turn in some))

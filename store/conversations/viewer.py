@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 
+from msgspec import Struct
+
 from store.conversations.chain import Blobs, Chain, Recorded
 from store.conversations.turns import Contents, Turns
 from store.disk.turn_format import Encoding, Turn
@@ -31,8 +33,27 @@ _MEASURED_AT_ONCE = 128
 
 _number = attrgetter("number")
 
+_KINDS = tuple(Kind)
+
 Position = Callable[[int], int]
 """Returns the turn that record ``number`` (from 1) of a branch is seen as."""
+
+
+class Measurement(Struct, frozen=True, array_like=True, gc=False):
+    """What is measured of a record whose content nobody has changed, as in :class:`EventRow`, and of its resources.
+
+    Of each resource: URI, MIME type, size in bytes, hash.
+    """
+
+    kind: int
+    tool: str
+    parent: int
+    time_ms: int
+    file_size: int
+    section_size: int
+    json_size: int
+    payload_size: int
+    resources: tuple[tuple[str, str, int, Hash], ...]
 
 
 class Measured:
@@ -63,6 +84,32 @@ class Measured:
             self.last_ms = max(self.last_ms, event.time_ms)
         told = (event.tool, event.parent, time_ms, file, section, json, payload_size)
         self._records.append((number, kind, *told, sizes is None, unsure))
+
+    @staticmethod
+    def of(event: Event, sizes: Sizes, payload_size: int) -> Measurement:
+        """Measure a record by itself, for :meth:`put`."""
+        resources = [(one.uri, one.mime, one.data) for one in event.resources]
+        return Measurement(
+            event.kind,
+            event.tool,
+            event.parent,
+            event.time_ms,
+            sizes.file,
+            sizes.section,
+            sizes.json,
+            payload_size,
+            tuple((uri, mime, len(data), hash_bytes(data)) for uri, mime, data in resources),
+        )
+
+    def put(self, number: int, one: Measurement) -> None:
+        """Add the next record, which was measured by itself."""
+        place = len(self._records)
+        for seq, resource in enumerate(one.resources):
+            uri, mime, size, digest = resource
+            self._resources.append((place, number, seq, uri, mime, size, one.time_ms, digest))
+        self.last_ms = max(self.last_ms, one.time_ms)
+        sizes = (one.file_size, one.section_size, one.json_size, one.payload_size)
+        self._records.append((number, _KINDS[one.kind], one.tool, one.parent, one.time_ms, *sizes, False, False))
 
     def rows(self, first: int) -> list[EventRow]:
         """Return the rows of the records, the first of which is turn ``first``."""

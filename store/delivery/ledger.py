@@ -94,31 +94,29 @@ def _framed(text: str, said: str) -> tuple[str, str] | None:
 
 
 class Delivery(Struct, frozen=True):
-    """The place of a delivery: an attachment in an exchange, or the result of ``call``."""
+    """The place of a delivery: an attachment in an exchange, or the result of ``call``; ``event`` is its number."""
 
+    event: int
     exchange: int
     call: str = ""
 
 
+_CHECKSUM_DIGITS = 8
+
+
 class Reference(Struct, frozen=True):
-    """The message in place of content that was sent before."""
+    """The message in place of content that was sent before; ``again``: other content of its URI was sent since."""
 
     content: DeliveredContent
     delivery: Delivery
-
-    @property
-    def checksum(self) -> str:
-        return f"blake3:{self.content.hash.hex()}"
+    again: bool = False
 
     @property
     def message(self) -> str:
-        turn = self.delivery.exchange
-        call = self.delivery.call
-        where = f"the result of tool call `{call}` in turn {turn}" if call else f"the attachment at turn {turn}"
-        return (
-            f"The file has not changed: the content of {self.content.uri} is that of {where} "
-            f"(checksum {self.checksum}). Read it there."
-        )
+        """At most 120 bytes: what it stands for is in the same place of the same result, so no name is repeated."""
+        event, turn = self.delivery.event, self.delivery.exchange
+        said = f"As in event {event} again" if self.again else f"Unchanged: as in event {event}"
+        return f"{said} (turn {turn}, blake3 {self.content.hash.hex()[:_CHECKSUM_DIGITS]})."
 
 
 class Ledger:
@@ -127,10 +125,13 @@ class Ledger:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._sent: dict[tuple[str, Hash], Delivery] = {}
+        self._latest: dict[str, Hash] = {}
+        """By URI, the content that was sent or referred to last."""
 
     def note(self, contents: Sequence[DeliveredContent], delivery: Delivery) -> None:
         for content in contents:
             self._sent[content.uri, content.hash] = delivery
+            self._latest[content.uri] = content.hash
 
     def find(self, tool: str, call: str, contents: Sequence[DeliveredContent], exchange: int) -> list[Reference | None]:
         """Return the message in place of each content of a result, None for content that has to be sent.
@@ -139,18 +140,21 @@ class Ledger:
         """
         return [self._find(tool, call, content, exchange) for content in contents]
 
-    def take(self, tool: str, call: str, contents: Sequence[DeliveredContent], exchange: int) -> list[Reference | None]:
+    def take(self, tool: str, contents: Sequence[DeliveredContent], delivery: Delivery) -> list[Reference | None]:
         """Find like :meth:`find`, and record the deliveries."""
-        found = self.find(tool, call, contents, exchange)
-        sent = [content for content, reference in zip(contents, found, strict=True) if reference is None]
-        self.note(sent, Delivery(exchange, call))
+        found = self.find(tool, delivery.call, contents, delivery.exchange)
+        for content, reference in zip(contents, found, strict=True):
+            if reference is None:
+                self.note([content], delivery)
+            self._latest[content.uri] = content.hash
         return found
 
     def _find(self, tool: str, call: str, content: DeliveredContent, exchange: int) -> Reference | None:
         rules = self.rules.deduplication
-        if content.size < rules.min_bytes or not self.rules.hold_for(tool):
+        if content.size <= rules.min_bytes or not self.rules.hold_for(tool):
             return None
         sent = self._sent.get((content.uri, content.hash))
         if sent is None or exchange - sent.exchange > rules.lookback_turns or (call and sent.call == call):
             return None
-        return Reference(content, sent)
+        reference = Reference(content, sent, again=self._latest[content.uri] != content.hash)
+        return reference if len(reference.message) < content.size else None

@@ -162,15 +162,18 @@ def delivered(step: Step, exchange: int, ledger: Ledger, is_sent: IsSent, saved:
     held = list(contents_of(step, is_sent))
     # attachments are always sent, and a picture is seen where it is: a reference to one says nothing
     kept = [each for each in held if step.kind is not Kind.TOOL_RESULT or not each.is_file]
-    ledger.note([each.content for each in kept], Delivery(exchange, step.id if step.kind is Kind.TOOL_RESULT else ""))
+    delivery = Delivery(step.number, exchange, step.id if step.kind is Kind.TOOL_RESULT else "")
+    ledger.note([each.content for each in kept], delivery)
     files = [each for each in held if each not in kept]
-    references = ledger.take(step.tool, step.id, [each.content for each in files], exchange)
+    references = ledger.take(step.tool, [each.content for each in files], delivery)
     blocks = list(step.blocks)
     for each, reference in zip(files, references, strict=True):
         if reference is not None:
-            said = each.replaced(reference.message)
-            before, blocks[each.at] = blocks[each.at], Block("text", said, name=blocks[each.at].name)
-            saved.add(cost_of(before), cost_of(blocks[each.at]))
+            before = blocks[each.at]
+            said = Block("text", each.replaced(reference.message), name=before.name)
+            if cost_of(said)[0] < cost_of(before)[0]:
+                blocks[each.at] = said
+                saved.add(cost_of(before), cost_of(said))
     return structs.replace(step, blocks=tuple(blocks))
 
 

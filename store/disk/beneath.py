@@ -13,13 +13,14 @@ import errno
 import fcntl
 import os
 import re
-import secrets
 import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 from typing import BinaryIO
+
+from blake3 import blake3
 
 from store.disk import durable
 
@@ -66,7 +67,7 @@ class Beneath:
     def _locked(self, prefix: str) -> tuple[str, int]:
         """Make a directory with a name that nothing else has, and lock it; return its name, and a descriptor of it."""
         while True:
-            name = prefix + secrets.token_hex(_RANDOM_BYTES)
+            name = prefix + os.urandom(_RANDOM_BYTES).hex()
             os.mkdir(name, 0o700, dir_fd=self._fd)
             try:
                 fd = os.open(name, _DIRECTORY, dir_fd=self._fd)
@@ -118,18 +119,16 @@ class Beneath:
             return stat.S_ISREG(os.stat(name.name, dir_fd=fd, follow_symlinks=False).st_mode)
         return False
 
-    def same(self, name: PurePath, other: Beneath) -> bool:
-        """Return whether a name is that of a file both here and in another directory, with the same bytes."""
+    def hash_of(self, name: PurePath) -> str | None:
+        """Return the BLAKE3 of a regular file in hex; None where there is none that can be read."""
+        whole = blake3()
         try:
-            with self._reading(name) as one, other._reading(name) as two:
-                if os.fstat(one.fileno()).st_size != os.fstat(two.fileno()).st_size:
-                    return False
-                while piece := one.read(_AT_ONCE):
-                    if piece != two.read(_AT_ONCE):
-                        return False
-                return True
+            with self._reading(name) as file:
+                while piece := file.read(_AT_ONCE):
+                    whole.update(piece)
         except OSError:
-            return False
+            return None
+        return whole.hexdigest()
 
     def names(self) -> list[str]:
         """Return the names of its direct entries, in order."""
@@ -148,6 +147,22 @@ class Beneath:
                     raise
                 # a file system without links; here a name that is taken in this very moment is lost
                 os.rename(name.name, target.name, src_dir_fd=old, dst_dir_fd=new)
+
+    def replace(self, source: Beneath, name: PurePath, target: PurePath) -> None:
+        """Move the file ``name`` of ``source`` into the place of the file ``target`` here."""
+        with source._parent(name) as old, self._parent(target) as new:
+            os.rename(name.name, target.name, src_dir_fd=old, dst_dir_fd=new)
+
+    def discard(self, name: PurePath, digest: str) -> None:
+        """Remove a file if it has this hash, and the directories that it leaves empty."""
+        if self.hash_of(name) == digest:
+            self.remove(name)
+            for folder in [*name.parents][:-1]:
+                try:
+                    with self._parent(folder) as fd:
+                        os.rmdir(folder.name, dir_fd=fd)
+                except OSError:
+                    return
 
     def remove(self, name: PurePath) -> None:
         """Remove a file, or a directory with all that is in it."""

@@ -14,7 +14,6 @@ under which it is overwritten and removed. If the process is killed before that,
 """
 
 import codecs
-import ctypes
 import errno
 import fcntl
 import os
@@ -227,15 +226,18 @@ def reserve(fd: int, size: int) -> None:
 
     Does nothing if the file system cannot do that. Raises OSError if there is no room.
     """
-    if _fallocate(fd, _KEEP_SIZE, os.fstat(fd).st_size, size) and (code := ctypes.get_errno()) in FULL:
+    if (code := _fallocate(fd, _KEEP_SIZE, os.fstat(fd).st_size, size)) in FULL:
         raise OSError(code, os.strerror(code))
 
 
 def _fallocate(fd: int, mode: int, start: int, size: int) -> int:
+    """Return the errno with which the system refuses, 0 if it does it."""
+    # imported here, as few commands come here
+    import ctypes
+
     fallocate = ctypes.CDLL(None, use_errno=True).fallocate
     fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-    result: int = fallocate(fd, mode, start, size)
-    return result
+    return ctypes.get_errno() if fallocate(fd, mode, start, size) else 0
 
 
 def lock_shared(path: Path) -> int:

@@ -17,7 +17,6 @@ import os
 import re
 import resource
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -173,6 +172,9 @@ def sweep(parent: Path) -> None:
 
 @contextmanager
 def _guarded(folder: str) -> Iterator[None]:
+    # imported here, as few processes make such folders and all of them start
+    import subprocess
+
     try:
         guard = subprocess.Popen(
             ["/bin/sh", "-c", _GUARD, folder],

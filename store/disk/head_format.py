@@ -28,7 +28,11 @@ SOUND = 0x2144DF1C
 """The CRC-32 of anything that ends in its own CRC-32."""
 
 AMENDS = "amend "
-"""The beginning of an action whose version takes the place of the one before, if that was a deletion."""
+"""The beginning of an action whose version takes the place of the one before: a deletion, or an empty beginning."""
+AGAIN = "again "
+"""The beginning of an action whose version takes in the one before, if that was a save: both are one, from its time."""
+SAVES = ("edit", "add ", "rewrite")
+"""The beginnings of the actions that are saves."""
 
 
 class ContextCreated(Struct, frozen=True, gc=False):

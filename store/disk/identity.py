@@ -24,7 +24,7 @@ from store.disk.file_header import CHECKPOINT, HEAD_LOG, HEADER_SIZE, IDENTITY, 
 from store.errors import ConvfsError, DamageError
 from store.ids import new_store_id
 
-_DERIVED = (paths.INDEX, paths.SEARCH, paths.INSIGHT, paths.WORKTREE)
+_DERIVED = (paths.INDEX, paths.SEARCH, paths.INSIGHT, paths.WORKTREE, paths.TEXTS)
 _FIELDS = Layout("<QQH")
 _CRC = Layout("<I")
 

@@ -445,9 +445,29 @@ class Journal:
         return fd
 
     def _read_slots(self) -> Slot | None:
-        offsets = (BLOCK * (1 + number) for number in range(_SLOTS))
-        slots = (journal_format.decode_slot(pread_around(self._slots_fd, SLOT_SIZE, offset)) for offset in offsets)
-        return max((slot for slot in slots if slot), key=lambda slot: slot.generation, default=None)
+        return _last_slot(self._slots_fd)
+
+
+def _last_slot(fd: int) -> Slot | None:
+    offsets = (BLOCK * (1 + number) for number in range(_SLOTS))
+    slots = (journal_format.decode_slot(pread_around(fd, SLOT_SIZE, offset)) for offset in offsets)
+    return max((slot for slot in slots if slot), key=lambda slot: slot.generation, default=None)
+
+
+def settled(directory: Path) -> Checkpoint | None:
+    """Return the checkpoint of journals that were cut when they were closed, so hold nothing; None of any others.
+
+    Changes nothing. OSError where they cannot be read.
+    """
+    with os.scandir(directory) as found:
+        if any(entry.name.isdecimal() and entry.stat().st_size > HEADER_SIZE for entry in found):
+            return None
+    fd = durable.open_file(directory / _CHECKPOINT, read_only=True)
+    try:
+        slot = _last_slot(fd)
+    finally:
+        os.close(fd)
+    return slot.checkpoint if slot else None
 
 
 def _in_force(entries: list[Found]) -> list[Found]:

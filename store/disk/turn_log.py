@@ -120,6 +120,16 @@ class TurnLog(LogFile):
             records = b"".join(turn_format.blank(turn_id, *(link or (0, 0))) for turn_id, link in links)
             durable.pwrite_all(self._fd, records, HEADER_SIZE + (start - 1) * RECORD_SIZE)
 
+    def damaged_bytes(self, turn_id: int) -> bytes:
+        """Return the bytes at the place of a turn, whatever they are."""
+        return self._read_around(RECORD_SIZE, HEADER_SIZE + (turn_id - 1) * RECORD_SIZE)
+
+    def put_back(self, turn: Turn) -> None:
+        """Write the record of a turn, durably, at the place where it is damaged."""
+        place = HEADER_SIZE + (turn.turn_id - 1) * RECORD_SIZE
+        durable.pwrite_all(self._fd, turn_format.encode(turn), place)
+        durable.fdatasync(self._fd)
+
     def cut(self, count: int) -> int:
         """Make the log end after turn ``count``; return how many bytes went (negative: how many were missing).
 

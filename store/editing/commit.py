@@ -80,6 +80,11 @@ class Plan:
         return not self.pieces and self.prefix == self.base.length
 
     @property
+    def repeats(self) -> int:
+        """The number of records that a branch would have to append again as they are."""
+        return sum(piece.count for piece in self.pieces if isinstance(piece, Kept))
+
+    @property
     def in_place(self) -> bool:
         """True if all records keep their places, and none is added or taken out."""
         return self.length == self.base.length and all(number == piece.first for number, piece in self.numbered())

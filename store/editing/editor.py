@@ -2,8 +2,8 @@
 
 An edit never rewrites history. By default, the records that change and all after them are appended to the turn log
 again, which takes 80 bytes a record, and the branch's head moves to the last of them. With the setting ``edits =
-"overlay"``, a change to records in their places is a patch instead, which appends nothing. Either way, the old state
-stays a version.
+"overlay"``, and always where very many records would be appended again, a change to records in their places is a patch
+instead, which appends nothing. Either way, the old state stays a version.
 """
 
 import re
@@ -17,13 +17,13 @@ from store.conversations import branch
 from store.conversations.contexts import Append
 from store.conversations.viewer import LARGEST_VIEWED
 from store.disk import turn_format
-from store.disk.head_format import AMENDS
+from store.disk.head_format import AGAIN, AMENDS, SAVES
 from store.editing.commit import Base, Changed, Fresh, Item, Kept, Piece, Plan, commit, fits, patch
 from store.editing.keeper import Keeper
 from store.editing.measurer import measure
 from store.errors import Conflict, NotFound
 from store.events.conversation import EventRow, Version
-from store.events.event import DELETED, Kind, Replacement, named
+from store.events.event import DELETED, Kind, Replacement, named, together
 from store.formats.core.editing import check_intact
 from store.formats.core.times import in_iso
 from store.ids import hash_bytes, now_ms, patch_of, turn_of
@@ -31,6 +31,8 @@ from store.index.views import Run
 from store.store import Store
 
 _EVENT = re.compile(r" (\d{5,})\b")
+_MOST_REPEATED = 1024
+"""The most records behind a change that are appended again because of it, where a patch can be made instead."""
 _SOON_MS = 600_000
 """The time after a deletion in which a new event in its place counts as a save that removed the old one first."""
 
@@ -109,6 +111,8 @@ class Editor(Keeper):
     If ``expected_head`` is given, the branch must have that tip, else Conflict; otherwise a change is made to the
     branch as it is at the commit. Calls raise NotFound for a missing context or record, and UsageError for content that
     cannot be stored. They return the new head. A call that changes nothing makes no version.
+
+    ``again`` is the tip that the caller's last save led to: if it still is the tip, both saves are one version.
     """
 
     def edit(
@@ -119,6 +123,7 @@ class Editor(Keeper):
         action: str = "",
         expected_head: int | None = None,
         amends: bool = False,
+        again: int = 0,
         written_ms: int = 0,
     ) -> ContextHead:
         """Give records, by number, other payloads, or delete them (DELETED); a payload brings a deleted one back.
@@ -140,10 +145,16 @@ class Editor(Keeper):
         def called(base: Base) -> str:
             return (self._amending(base, context, changes) if amends else "") + (action or named(changes))
 
-        return self._change(context, plan, called, expected_head)
+        return self._change(context, plan, called, expected_head, again=again)
 
     def append(
-        self, context: int, items: Sequence[Append], *, action: str = "", expected_head: int | None = None
+        self,
+        context: int,
+        items: Sequence[Append],
+        *,
+        action: str = "",
+        expected_head: int | None = None,
+        again: int = 0,
     ) -> ContextHead:
         """Append records at the head, as a version of its own (``action``; "": ``add 00012``)."""
         fresh = [self._new(item) for item in items]
@@ -154,10 +165,17 @@ class Editor(Keeper):
             lambda base: action or f"add {base.length + 1:05}",
             expected_head,
             [item.type_name for item in items],
+            again,
         )
 
     def rewrite(
-        self, context: int, items: Sequence[Item], *, action: str = "rewrite", expected_head: int | None = None
+        self,
+        context: int,
+        items: Sequence[Item],
+        *,
+        action: str = "rewrite",
+        expected_head: int | None = None,
+        again: int = 0,
     ) -> ContextHead:
         """Make the branch consist of ``items``: records that it has, by number, some changed, and new ones between.
 
@@ -176,7 +194,7 @@ class Editor(Keeper):
                     yield self._new(item)
 
         types = [item.type_name for item in items if isinstance(item, Append)]
-        return self._change(context, lambda base: Plan(base, pieces(base)), action, expected_head, types)
+        return self._change(context, lambda base: Plan(base, pieces(base)), action, expected_head, types, again)
 
     def restore(self, context: int, version: int, *, expected_head: int | None = None) -> ContextHead:
         """Move the head back to what it was in a version, by number; NotFound if there is none of that number."""
@@ -207,6 +225,7 @@ class Editor(Keeper):
         action: str | Callable[[Base], str],
         expected_head: int | None,
         types: Sequence[str] = (),
+        again: int = 0,
     ) -> ContextHead:
         store = self._store
         while True:
@@ -215,8 +234,11 @@ class Editor(Keeper):
             if plan.changes_nothing:
                 return base.head
             named = action if isinstance(action, str) else action(base)
+            if again and again == base.head.tip:
+                named = self._joined(context, named)
             try:
-                if store.settings.edits == "overlay" and fits(store, plan):
+                overlay = store.settings.edits == "overlay" or plan.repeats > _MOST_REPEATED
+                if overlay and fits(store, plan):
                     now = patch(store, context, plan, named)
                 else:
                     now = commit(store, context, plan, named, types=types)
@@ -258,6 +280,11 @@ class Editor(Keeper):
         last = self._store.catalogue.versions(context)[-1]
         was_that = (last.head, last.action) == (base.head.tip, named(dict.fromkeys(back, DELETED)))
         return AMENDS if was_that and now_ms() - last.time_ms < _SOON_MS else ""
+
+    def _joined(self, context: int, action: str) -> str:
+        """Return the action of a save that goes on with the last version, if that was a save, too."""
+        last = self._store.catalogue.last_action(context)
+        return AGAIN + together(last, action) if last.startswith(SAVES) and action.startswith(SAVES) else action
 
     def _new(self, item: Append) -> Fresh:
         return Fresh(self._store.contexts.described(item), payload=item.payload)

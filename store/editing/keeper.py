@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -10,14 +11,17 @@ import msgspec
 from store.commit.request import ContextHead, Request
 from store.conversations import branch
 from store.conversations.names import MOST_NAMES, free_name, slug, stem
+from store.disk.head_format import AMENDS
 from store.errors import Conflict, NotFound, UsageError
 from store.events.conversation import CALLED, MOVED_FROM, NAMING, OWN_PLACE, called_before, labels_of, outputs_of
 from store.filenames import unique
-from store.ids import now_ms, tip_of
+from store.ids import now_ms, patch_of, tip_of, turn_of
 from store.index.catalogue import ContextEntry
 from store.settings import OVERRIDING, Rules, overridden
 from store.store import Store
 
+_AT_ONCE = 64
+"""The most conversations whose descriptions are changed by one commit while others wait to change theirs."""
 _LONGEST_NAME = 255
 _LONGEST_TITLE = 1000
 _MOST_LABELS = 1000
@@ -67,15 +71,18 @@ class Keeper:
             turn = branch.position(store.records.runs(turn), at)
             if not turn:
                 raise NotFound(f"there is no record {at} to fork at")
-        metadata = {key: parent.metadata[key] for key in _FORKED if key in parent.metadata}
-        metadata |= outputs_of(parent.metadata)
         project = project or str(parent.metadata.get("project", ""))
-        metadata |= {"project": project, "name": name, "forked_from": {"context": context, "turn": turn}}
-        if not metadata.keys().isdisjoint(("envelope", "envelope_blob", "file")):
-            tool_name = str(parent.metadata.get("exported_as") or PurePosixPath(parent.source).name)
-            metadata["exported_as"] = name + ("" if "main" in metadata else PurePosixPath(tool_name).suffix)
-            metadata["imported_head"] = turn
+        metadata = _as_fork(parent, turn, name) | {"project": project, "name": name}
         return self._make(project, name, metadata, tip_of(turn, head.patch), "fork")
+
+    def copy(self, context: int, tip: int, to: int) -> ContextHead:
+        """Make a conversation, ``to``, a fork of another, as that was at ``tip``; Conflict where it is not empty."""
+        parent, own = self._entry(context), self._entry(to)
+        kept = {key: parent.metadata[key] for key in ("pinned", "archived", "own_title") if key in parent.metadata}
+        changes = msgspec.json.encode(_as_fork(parent, turn_of(tip), own.name) | kept)
+        request = Request(to, parent=turn_of(tip), patch=patch_of(tip), changes=changes, action=AMENDS + "fork")
+        request.expect(0)
+        return self._store.writer.submit(request).head
 
     def rename(self, context: int, project: str, name: str, *, own_place: bool | None = None) -> None:
         """Give a conversation another name, or move it to another project.
@@ -155,8 +162,22 @@ class Keeper:
         """Give a conversation labels, and take others from it."""
         # several programs may do so at once, and none is to undo what another did
         with self._store.contexts.labelling:
-            kept = [label for label in labels_of(self._entry(context).metadata) if label not in remove]
-            self._describe(context, {"labels": [*kept, *(label for label in add if label not in kept)]})
+            self._describe(context, self._relabelled(context, add, remove))
+
+    def relabel_all(self, contexts: Sequence[int], *, add: Collection[str] = (), remove: Collection[str] = ()) -> None:
+        """Do so with many conversations, some at a time; those that are gone are left out."""
+        for start in range(0, len(contexts), _AT_ONCE):
+            with self._store.contexts.labelling:
+                requests = []
+                for context in contexts[start : start + _AT_ONCE]:
+                    with suppress(NotFound):
+                        if changes := self.described(context, self._relabelled(context, add, remove)):
+                            requests.append(Request(context, changes=msgspec.json.encode(changes)))
+                self._submit(requests)
+
+    def _relabelled(self, context: int, add: Collection[str], remove: Collection[str]) -> dict[str, object]:
+        kept = [label for label in labels_of(self._entry(context).metadata) if label not in remove]
+        return {"labels": [*kept, *(label for label in add if label not in kept)]}
 
     def remove(self, context: int) -> None:
         """Move a conversation to the trash: it disappears from listings, and its name is free."""
@@ -235,6 +256,17 @@ class Keeper:
 
     def _set(self, context: int, changes: dict[str, object], name: tuple[str, str] | None = None) -> None:
         self._store.writer.submit(Request(context, changes=msgspec.json.encode(changes), name=name))
+
+
+def _as_fork(parent: ContextEntry, turn: int, name: str) -> dict[str, object]:
+    """Return the metadata that a fork of a conversation behind ``turn`` has from that, called ``name``."""
+    metadata = {key: parent.metadata[key] for key in _FORKED if key in parent.metadata}
+    metadata |= outputs_of(parent.metadata) | {"forked_from": {"context": parent.id, "turn": turn}}
+    if not metadata.keys().isdisjoint(("envelope", "envelope_blob", "file")):
+        tool_name = str(parent.metadata.get("exported_as") or PurePosixPath(parent.source).name)
+        metadata["exported_as"] = name + ("" if "main" in metadata else PurePosixPath(tool_name).suffix)
+        metadata["imported_head"] = turn
+    return metadata
 
 
 def _placed(metadata: Mapping[str, object], own_place: bool | None) -> dict[str, object]:

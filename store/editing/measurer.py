@@ -7,7 +7,7 @@ listed.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 from msgspec import field
@@ -69,25 +69,6 @@ class _Measurer:
         for some in _batches(self._moves):
             views.add((), (), (), some)
         views.add((), (), sums)
-        if whole and (before := self._store.records.at_hand.get(base.head.tip)) is not None:
-            self._store.records.remember_rows(self._now.head.tip, self._carried(before))
-
-    def _carried(self, before: Sequence[EventRow]) -> list[EventRow]:
-        """Return the rows of the branch, made of those of the branch that was: reading them would take longer."""
-        number, rows = 1, list(before)
-        if not self._moves:
-            for changed in self._rows:
-                rows[changed.number - 1 : changed.number] = [changed]
-            return rows
-        fresh = {row.number: row for row in self._rows}
-        for first, count in self._now.runs:
-            for turn in range(first, first + count):
-                if (row := fresh.get(number)) is not None:
-                    rows[number - 1 : number] = [row]
-                elif rows[number - 1].turn != turn:
-                    rows[number - 1] = replace(rows[number - 1], turn=turn)
-                number += 1
-        return rows
 
     def _go(self) -> bool:
         """Process the pieces; return whether every record after the prefix has its row."""

@@ -189,6 +189,17 @@ class Sizes(Struct, frozen=True, gc=False):
     json: int
 
 
+class Drawn(Struct, frozen=True, gc=False):
+    """What was drawn of an event: its file and its section; ``content`` is where in the file that begins, 0 if not so.
+
+    That is so if the content, as :meth:`Renderer.content` has it, is the rest of the file.
+    """
+
+    file: bytes
+    section: bytes
+    content: int
+
+
 Link = Callable[[Block], str]
 """Returns the place of a block's content that is not text, as a percent-encoded path relative to the text."""
 
@@ -205,11 +216,26 @@ class Renderer(Protocol):
         of the producer's own bytes (which a record that is not JSON shows).
         """
 
+    def file(self, number: int, event: Event) -> bytes:
+        """Return the file of event ``number``."""
+
+    def section(self, number: int, event: Event) -> bytes:
+        """Return the section of event ``number`` in the transcript; links lead where a mount has them."""
+
+    def drawn(self, number: int, event: Event) -> Drawn:
+        """Return the file and the section of event ``number``, both empty for bookkeeping."""
+
+    def element_size(self, number: int, event: Event, format: str, payload_size: int) -> int:
+        """Return the size of the JSON element of event ``number``, as :meth:`measure` does."""
+
     def content(self, event: Event) -> str:
         """Return the content of an event as its file shows it, without the head.
 
         Searches cover exactly this. It ends in a newline, unless it is empty.
         """
+
+    def contents(self, event: Event) -> list[bytes]:
+        """Return the contents of an event that ``events.json`` can name by their hashes."""
 
     def described(self, title: str, *labels: str) -> list[tuple[int, str]]:
         """Return the lines of ``metadata.json`` that have the title and each label, each with its number."""

@@ -34,6 +34,20 @@ def named(changes: Mapping[int, Replacement]) -> str:
     return f"{what} {numbers[0]:05}" if len(numbers) == 1 else f"{what} {numbers[0]:05}-{numbers[-1]:05}"
 
 
+_NAMED = re.compile(r"(edit|add) ([0-9]+)(?:-([0-9]+))?")
+
+
+def together(earlier: str, later: str) -> str:
+    """Return the name of a version that is two saves in one, by the names that each would have."""
+    one, other = _NAMED.fullmatch(earlier), _NAMED.fullmatch(later)
+    if one is None or other is None:
+        return later if later == earlier else "rewrite"
+    first, last = min(one[2], other[2], key=int), max(one[3] or one[2], other[3] or other[2], key=int)
+    # what was added and then changed was added
+    what = one[1] if one[2] == first else "edit"
+    return f"{what} {first}" if first == last else f"{what} {first}-{last}"
+
+
 class Kind(IntEnum):
     """The kind of an event. RECORD is bookkeeping: it keeps its number but has no file in ``events/``."""
 
@@ -49,6 +63,11 @@ class Kind(IntEnum):
     CONFIG = 9
     SUMMARY = 10
     NOTE = 11
+
+    @property
+    def word(self) -> str:
+        """The word for it in names and headings (``call`` for a tool call)."""
+        return self.name.lower().removeprefix("tool_")
 
 
 BlockType = Literal["text", "resource", "image", "json", "artifact"]
@@ -168,6 +187,18 @@ class BlockEdit(Struct, frozen=True):
     encoding: Literal["json", "base64"] = "json"
 
 
+class NewBlock(Struct, frozen=True):
+    """A block that an event is to have more, as its file shows it.
+
+    ``text`` is None for content that is not text: the block is then a copy of the one at position ``like``.
+    """
+
+    type: BlockType
+    text: str | None
+    name: str = ""
+    like: int = -1
+
+
 class FieldEdit(Struct, frozen=True):
     """A new value for a field of the event's head (``is_error``, ``tool``, …)."""
 
@@ -176,7 +207,11 @@ class FieldEdit(Struct, frozen=True):
 
 
 class EventEdit(Struct, frozen=True):
-    """All changes to one event; empty if there are none."""
+    """All changes to one event; empty if there are none.
+
+    ``order`` has the blocks that the event is to have: old ones by their positions, and new ones. None: the same ones.
+    """
 
     blocks: tuple[BlockEdit, ...] = ()
     fields: tuple[FieldEdit, ...] = ()
+    order: tuple[int | NewBlock, ...] | None = None

@@ -1,6 +1,9 @@
 """Events as JSON objects, every content in its place: for programs."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -9,9 +12,11 @@ from store.errors import ConvfsError
 from store.events.conversation import Conversation, EventRow
 from store.events.event import Block, Event, Kind
 from store.exporting.dialogue import DAMAGED, TOO_LARGE
-from store.exporting.target import ExportJob
 from store.formats.core.times import iso
 from store.store import Store
+
+if TYPE_CHECKING:
+    from store.exporting.target import ExportJob
 
 _Shown = tuple[EventRow, Event | ConvfsError]
 
@@ -37,8 +42,13 @@ def shown_events(store: Store, conversation: Conversation, first: int = 1, last:
 
     Only those numbered from ``first`` to ``last`` (0: to the end).
     """
+    return store.viewer.events(shown_rows(store, conversation, first, last))
+
+
+def shown_rows(store: Store, conversation: Conversation, first: int = 1, last: int = 0) -> list[EventRow]:
+    """Return the rows of these events."""
     rows = store.records.rows(conversation.head) if conversation.head else ()
-    return store.viewer.events([row for row in rows[first - 1 : last or None] if row.kind is not Kind.RECORD])
+    return [row for row in rows[first - 1 : last or None] if row.kind is not Kind.RECORD]
 
 
 def told_events(job: ExportJob) -> Iterator[_Shown]:

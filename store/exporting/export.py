@@ -1,6 +1,8 @@
 """Exporting: the forms that there are, and a conversation written out in one of them."""
 
+import os
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path, PurePath
 from urllib.parse import quote
 
@@ -15,12 +17,15 @@ from store.exporting.event_json import json_file, json_lines, told_events
 from store.exporting.html.page import page_file
 from store.exporting.jp import Jp
 from store.exporting.messages import anthropic_file, openai_file
+from store.exporting.messages_jsonl import MessagesJsonl
 from store.exporting.opencode import Opencode
 from store.exporting.sessions import ClaudeCode, Codex, GeminiCli, OhMyPi, Pi
-from store.exporting.target import ExportJob, OneFile, Stage, Target, file_name
+from store.exporting.target import ExportJob, OneFile, Target, file_name
 from store.formats.core.media import suffix_of
 from store.ids import hash_bytes
-from store.importing.exporter import export_native, native_files, staging
+from store.importing.exporter import NATIVE, content_beside, native_files, native_writer, nothing, place, staging
+from store.importing.placing import Stage, StagedFile, last_export
+from store.importing.snapshot import path_text
 from store.store import Store
 
 
@@ -49,7 +54,6 @@ class Markdown(Target):
         job.stage.write(file_name(job.conversation, ".md"), text)
 
 
-NATIVE = "native"
 TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
@@ -67,6 +71,7 @@ TARGETS: dict[str, Target] = {
         GeminiCli(),
         Opencode(),
         Aider(),
+        MessagesJsonl(),
     )
 }
 """The forms other than that of a conversation's own tool, by name."""
@@ -90,28 +95,48 @@ def export(
 ) -> Exported:
     """Write a conversation into ``directory`` in the form that is called ``format_name``.
 
-    ``written`` is told how many bytes were written, again and again; not of the native form.
+    ``written`` is told how many bytes were written, again and again.
 
-    Nothing is overwritten, and nothing appears under its name before it is whole and on disk: where a name is taken,
-    all goes into ``PROJECT/NAME/`` instead, where that is taken too, Conflict. UsageError for a form that there is
-    not, or that the conversation cannot take, and where the directory cannot be written to.
+    Only what the last export wrote is overwritten, and nothing appears under its name before it is whole and on disk:
+    where a name is taken, all goes into ``PROJECT/NAME/`` instead, where that is taken too, Conflict. UsageError for a
+    form that there is not, or that the conversation cannot take, and where the directory cannot be written to.
     """
-    if format_name == NATIVE:
-        return Exported(tuple(export_native(store, conversation, directory)))
-    target = _target(format_name)
-    directory = target.above(directory)
     losses = Losses()
-    with staging(directory) as place:
-        stage = Stage(place.staged, written)
-        target.write(ExportJob(store, conversation, stage, losses))
-        where = place.put(conversation, stage.units, stage.shared)
-    return Exported(tuple(where / name for name in stage.files), losses.all())
+    write = _writer(store, conversation, format_name, losses)
+    directory = directory if format_name == NATIVE else _target(format_name).above(directory)
+    files = place(store, conversation, directory, format_name, write, written)
+    return Exported(tuple(files), losses.all())
+
+
+def _writer(store: Store, conversation: Conversation, format_name: str, losses: Losses) -> Callable[[Stage], None]:
+    if format_name == NATIVE:
+        return native_writer(store, conversation, losses.add)
+    target = _target(format_name)
+    return lambda stage: target.write_all(ExportJob(store, conversation, stage, losses))
+
+
+def stage(
+    store: Store, conversation: Conversation, folder: Path, directory: Path, format_name: str
+) -> tuple[list[StagedFile], tuple[Loss, ...]]:
+    """Write into ``folder`` what belongs into ``directory`` (a real path), for another process to put it there."""
+    losses = Losses()
+    with staging(folder) as place:
+        made = Stage(place.directory)
+        _writer(store, conversation, format_name, losses)(made)
+    last = last_export(store, conversation.id, directory, format_name)
+    before = last.files if last and last.within == str(PurePath()) else {}
+    files = [
+        StagedFile(os.fsencode(name), made.hashes.get(name, ""), before.get(path_text(str(name)), ""))
+        for name in made.files
+    ]
+    return files, losses.all()
 
 
 def names(store: Store, conversation: Conversation, format_name: str) -> list[PurePath]:
     """Return the paths that :func:`export` would write into an empty directory, relative to that."""
     if format_name == NATIVE:
-        return [name for name, _pieces in native_files(store, conversation)]
+        beside = content_beside(store, conversation, nothing)
+        return [file.name for file in chain(native_files(store, conversation), beside)]
     stage = Stage(None)
     _target(format_name).write(ExportJob(store, conversation, stage, Losses()))
     return stage.files

@@ -6,7 +6,6 @@ In the event stands ``{"$blob": "<64 digits>", "size": <bytes>}``. What is kept 
 tool returned, every attachment, however small.
 """
 
-import gzip
 import hashlib
 import re
 from base64 import b64encode
@@ -28,17 +27,17 @@ from store.exporting.sessions import started
 from store.exporting.steps import Step
 from store.exporting.target import ExportJob, Target
 from store.formats.core.json_view import JsonObject, as_object, as_text, decode, is_object
+from store.formats.core.media import plain_text
 from store.formats.core.splices import put, spell, with_members
 from store.formats.core.times import iso
 from store.formats.jp import Jp as JpFormat
-from store.formats.jp import JpConfigLens, pair, plain_text, read_content, stamp
+from store.formats.jp import JpConfigLens, blob_place, pair, read_content, stamp, zipped
 from store.importing.assembly import batches
+from store.importing.exporter import NOT_THERE
 from store.importing.provenance import named_hash, read_files
 from store.importing.snapshot import text_path
 
 _STORAGE = PurePath(".jp")
-_LEVEL = 6
-"""Of gzip: beyond it, time doubles for a hundredth of the size."""
 _INLINE = frozenset(("$blob", "blob", "content", "size", "text"))
 
 
@@ -53,8 +52,7 @@ class JpBlobs:
         """Keep a content, and return the reference that stands for it."""
         data = utf8(content) if isinstance(content, str) else content
         digest = hashlib.sha256(data).hexdigest()
-        name = _STORAGE / "blobs" / digest[:2] / digest[2:4] / f"{digest[4:]}.blob.gz"
-        self._job.stage.share(name, lambda: gzip.compress(data, _LEVEL, mtime=0))
+        self._job.stage.share(_STORAGE / blob_place(digest), map(zipped, (data,)))
         return {"$blob": digest, "size": len(data)}
 
     def moved_out(self, payload: bytes, event: Event, number: int) -> bytes:
@@ -105,7 +103,7 @@ class JpBlobs:
         if read is None:
             return holder
         if read.missing:
-            self._job.losses.add("a content that the store does not have: its reference leads nowhere", number)
+            self._job.losses.add(NOT_THERE, number)
             return holder
         kept = {key: value for key, value in holder.items() if key not in _INLINE}
         return kept | {"content": self.reference(read.value)}

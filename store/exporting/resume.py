@@ -1,8 +1,8 @@
 """Sessions to go on with: the one that a program has already, or one that is written for it.
 
 A program goes on with its own session where that lies, as long as nobody has edited the conversation. Everything else
-(an edited conversation, a fork, an earlier event, another program's conversation) becomes a session with an id of its
-own, so that none of the program's files is touched.
+(an edited conversation, a fork, an earlier event, one of several that the program would go on with all at once, another
+program's conversation) becomes a session with an id of its own, so that none of the program's files is touched.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from store.conversations import branch
 from store.errors import NotFound, UsageError
 from store.events.conversation import Conversation
 from store.exporting.dialogue import Loss, Losses
-from store.exporting.target import ExportJob, Stage
+from store.exporting.target import ExportJob
 from store.formats.core.format import Resuming
 from store.formats.registry import FORMATS, format_named
 from store.ids import patch_of, tip_of
-from store.importing.exporter import came_in_files, has_own_forks, identity, is_fork, staging
+from store.importing.exporter import came_in_files, has_own_forks, identity, is_fork, is_one_of_many, staging
 from store.importing.native import as_imported
+from store.importing.placing import Stage
 from store.importing.snapshot import text_path
 from store.index.catalogue import ContextEntry
 from store.store import Store
@@ -77,6 +78,9 @@ def plan(store: Store, conversation: Conversation, tool: str, at: int) -> Plan:
         return Plan(resuming.tool, "", b"", own=has_own_forks(conversation), edited=False, directory=directory)
     if resuming.beside:
         directory = str(source.parent)
+        if is_one_of_many(store, conversation):
+            # the program would go on with all that its file holds
+            return Plan(resuming.tool, "", b"", own=False, edited=True, directory=directory)
     session = str(metadata.get("part") or metadata.get("session") or source.stem)
     edited = not as_imported(store.catalogue.entry(conversation.id))
     return Plan(resuming.tool, session, os.fsencode(source), own=True, edited=edited, directory=directory)
@@ -118,10 +122,9 @@ def stage(
     conversation = structs.replace(conversation, head=head, metadata=metadata)
     losses = Losses()
     with staging(folder) as place:
-        made = Stage(place.staged)
+        made = Stage(place.directory)
         job = ExportJob(store, conversation, made, losses, f" {head} {copy}" if copy else "")
-        target.write(job)
-        place.put(conversation, made.units, made.shared)
+        target.write_all(job)
     is_own = target.is_own(job)
     session = identity(store, conversation).session if is_own else target.session_id(NewSession(job, tool))
     return Staged(session, [os.fsencode(PurePath(name)) for name in made.files], list(losses.all()))

@@ -8,8 +8,8 @@ Gemini CLI ``tmp/<project>/chats/session-<time>-<id>.jsonl``, and pi and oh-my-p
 import hashlib
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import PurePath
 from uuid import UUID, uuid5
 
@@ -20,21 +20,29 @@ from store.exporting.dialogue import Dialogue, Losses, Piece, arguments_object, 
 from store.exporting.event_json import encoded
 from store.exporting.messages import parts_of
 from store.exporting.steps import OF_THE_MODEL, CallIds, Step, steps_of
-from store.exporting.target import ExportJob, Stage, Target
+from store.exporting.target import ExportJob, Target
 from store.filenames import safe_name
 from store.formats.claude_code.lens import SYNTHETIC
 from store.formats.claude_code.lens import answer as claude_code_answer
 from store.formats.claude_code.session import folder_name
 from store.formats.codex.lens import SPEAKERS
-from store.formats.core.json_view import JsonObject
+from store.formats.core.json_view import JsonObject, object_in
 from store.formats.core.times import iso
 from store.formats.gemini_cli.session import PROJECT_MARKER
-from store.formats.pi.images import BLOBS, moved_outside
+from store.formats.pi.images import moved_outside
 from store.formats.pi.lens import NO_MODEL
 from store.formats.pi.lens import answer as pi_answer
-from store.formats.pi.messages import title_slot
+from store.formats.pi.messages import is_slot, title_slot
 from store.ids import now_ms
-from store.importing.exporter import Identity, came_in_files, has_own_forks, identity, is_fork, native_files
+from store.importing.exporter import (
+    Identity,
+    came_in_files,
+    content_beside,
+    has_own_forks,
+    identity,
+    is_fork,
+    native_files,
+)
 from store.importing.snapshot import path_text
 
 _NOWHERE = "/"
@@ -99,8 +107,8 @@ class SessionTarget(Target):
         """Write one file, or those of the tool's own session."""
         folder = PurePath(*map(safe_name, self.folder(job.conversation).parts))
         if self.is_own(job):
-            for name, pieces in native_files(job.store, job.conversation):
-                self.put(job.stage, folder, name, pieces)
+            job.stage.add(native_files(job.store, job.conversation), folder)
+            job.stage.add(content_beside(job.store, job.conversation, job.losses.add))
             return
         session = NewSession(job, self.name)
         if job.conversation.format == self.own and came_in_files(job.conversation):
@@ -108,7 +116,7 @@ class SessionTarget(Target):
             session.parent = own if job.copy else own.parent
         job.stage.write(folder / self.file_name(session), self.written(session))
         for beside, content in session.outside.items():
-            job.stage.share(PurePath(beside), partial(bytes, content))
+            job.stage.share(PurePath(beside), (content,))
 
     def is_own(self, job: ExportJob) -> bool:
         """Return whether a conversation is a session of the tool's own, and to be exported as that."""
@@ -123,10 +131,6 @@ class SessionTarget(Target):
     def session_id(self, session: NewSession) -> str:
         """Return the id by which the tool knows a session."""
         return str(session.id)
-
-    def put(self, stage: Stage, folder: PurePath, name: PurePath, pieces: Iterable[bytes]) -> None:
-        """Write a file of the tool's own session, whose place is ``folder``."""
-        stage.write(folder / name, pieces, unit=folder / name.parts[0])
 
     def written(self, session: NewSession) -> Iterator[bytes]:
         """Yield the bytes of a session's file; content kept elsewhere is in the session's ``outside`` afterwards."""
@@ -308,6 +312,9 @@ class Pi(SessionTarget):
 
     name = "pi"
 
+    def is_own(self, job: ExportJob) -> bool:
+        return super().is_own(job) and not _begins_with_title(job)
+
     def folder(self, conversation: Conversation) -> PurePath:
         where = worked_in(conversation).strip("/\\").replace("/", "-").replace("\\", "-").replace(":", "-")
         return PurePath("sessions", f"--{where}--")
@@ -346,11 +353,8 @@ class OhMyPi(Pi):
     def own(self) -> str:
         return Pi.name
 
-    def put(self, stage: Stage, folder: PurePath, name: PurePath, pieces: Iterable[bytes]) -> None:
-        if name.parts[0] == BLOBS:
-            stage.share(name, lambda: b"".join(pieces))
-        else:
-            super().put(stage, folder, name, pieces)
+    def is_own(self, job: ExportJob) -> bool:
+        return SessionTarget.is_own(self, job)
 
     def written(self, session: NewSession) -> Iterator[bytes]:
         """Yield the title, then the lines without larger images, which are outside of the session afterwards."""
@@ -363,6 +367,12 @@ class OhMyPi(Pi):
     def lines(self, session: NewSession) -> Iterator[JsonObject]:
         """Yield the lines, linked; the title stands elsewhere."""
         return (line for line in super().lines(session) if line["type"] != "session_info")
+
+
+def _begins_with_title(job: ExportJob) -> bool:
+    """Return whether a session is one of oh-my-pi that pi would take for none, and write over."""
+    rows = job.store.records.rows(job.conversation.head) if job.conversation.head else ()
+    return any(is_slot(object_in(job.store.contents.payload(row.turn))) for row in islice(rows, 1))
 
 
 def _pi_lines(session: NewSession) -> Iterator[tuple[Step, JsonObject]]:
@@ -441,7 +451,7 @@ class GeminiCli(SessionTarget):
         """Write one file, and beside its folder which directory that is for: by this the program finds it."""
         super().write(job)
         marker = self.folder(job.conversation).parent / PROJECT_MARKER
-        job.stage.share(marker, lambda: utf8(worked_in(job.conversation)))
+        job.stage.share(marker, (utf8(worked_in(job.conversation)),))
 
     def folder(self, conversation: Conversation) -> PurePath:
         words = _unfit("-", PurePath(worked_in(conversation)).name.lower()).strip("-")

@@ -11,7 +11,8 @@ from msgspec import Struct, structs
 from store.events.event import Block, Event, Kind, Resource
 from store.formats.core.blocks import DEEPEST
 from store.formats.core.json_view import as_object, as_text, decode, is_object
-from store.formats.jp import plain_text
+from store.formats.core.media import plain_text
+from store.formats.core.results import of_call
 
 _PLACEHOLDER = "$block"
 _steps = re.compile(r"\.([^.\[\]]*)|\[(\d+)\]").findall
@@ -53,8 +54,6 @@ OF_THE_MODEL = frozenset((Kind.ASSISTANT, Kind.REASONING, Kind.TOOL_CALL))
 
 _argument = re.compile(r"(?:call(\d+)\.)?arguments(?=$|[.\[])").match
 _result_name = re.compile(r"result(\d+)").fullmatch
-_returned = re.compile(r"(?:call(\d+)\.)?(?:error|output|result)(?=$|[.\[])").match
-"""The names of results, where one record holds both the call and its result."""
 _THINKING = frozenset(("subject", "thinking"))
 _INPUTS = frozenset(("input", "prompt"))
 """The names of a call's input that is not JSON."""
@@ -114,7 +113,7 @@ def _of_the_model(event: Event) -> Iterator[Step]:
     calls: dict[int, list[Block]] = {}
     returned: dict[int, list[Block]] = {}
     for block in event.blocks:
-        if event.kind is Kind.TOOL_CALL and (named := _returned(block.name)):
+        if event.kind is Kind.TOOL_CALL and (named := of_call(block.name)):
             returned.setdefault(int(named[1] or 1), []).append(block)
             continue
         number = _call_of(event, block)

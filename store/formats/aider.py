@@ -11,14 +11,16 @@ thousand on are rounded, so these are too. Which model answers is printed when a
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from msgspec import structs
 
 from store.errors import UsageError
 from store.events.event import Kind
 from store.events.usage import Running, Tokens, Usage
+from store.formats.core.composing import NO_PARTICULARS, Particulars
 from store.formats.core.format import (
     About,
     Format,
@@ -32,9 +34,9 @@ from store.formats.core.format import (
     without_endings,
 )
 from store.formats.core.json_cuts import end_of
+from store.formats.core.lens import Value
 from store.formats.core.look import Look
 from store.formats.core.markdown_lens import MarkdownLens, Passage
-from store.formats.core.splices import check_said
 from store.formats.core.times import milliseconds
 
 STARTED = "# aider chat started at "
@@ -92,6 +94,10 @@ class AiderLens(MarkdownLens):
     type_name = "aider.passage.v1"
     telling = (STARTED.encode(), b"Tokens: ", b"odel: ")
     counts_on = True
+    writes = (Kind.USER, Kind.ASSISTANT, Kind.NOTE)
+    lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(
+        Kind, "a history has what was asked, what was answered, and what aider printed"
+    )
 
     def passage(self, text: str) -> Passage:
         if text.startswith(STARTED):
@@ -101,6 +107,11 @@ class AiderLens(MarkdownLens):
         if text.startswith(PRINTED) or text.rstrip("\r") == PRINTED.strip():
             return Passage(Kind.NOTE, text, mark=PRINTED, ending=LINE_BREAK)
         return Passage(Kind.ASSISTANT, text)
+
+    def with_field(self, text: str, key: str, value: Value) -> str | None:
+        if key == "timestamp" and text.startswith(STARTED):
+            raise UsageError("'timestamp' stands in the text of this passage: change it there")
+        return None
 
     def usage(self, payload: bytes, running: Running) -> tuple[Usage | None, Running]:
         """Return the usage of the last answer before a passage, where aider printed it, and the running state."""
@@ -119,9 +130,12 @@ class AiderLens(MarkdownLens):
         cost = _number(told[9]) if told[9] else None
         return Usage("", running.model, tokens, cost, running.time_ms), running
 
-    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
-        check_said(text.strip(), kind, (Kind.USER, Kind.ASSISTANT))
-        passage = Passage(kind, "", mark=ASKED, ending=LINE_BREAK) if kind is Kind.USER else Passage(kind, "")
+    def compose(
+        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
+    ) -> bytes:
+        self.check_new(kind, text.strip())
+        mark = {Kind.USER: ASKED, Kind.NOTE: PRINTED}.get(kind, "")
+        passage = Passage(kind, "", mark=mark, ending=LINE_BREAK if mark else "")
         written = "\n".join(f"{passage.mark}{line}{passage.ending}" for line in text.split("\n"))
         if self.passage(written).kind is not kind:
             raise UsageError("the text begins as another part of the file does: write it otherwise")

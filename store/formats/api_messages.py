@@ -11,25 +11,34 @@ has no place of its own. Of several documents in a file (lines for fine-tuning) 
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import groupby
+from typing import ClassVar
 
 from blake3 import blake3
 
 from store.errors import UsageError
-from store.events.event import Block, EventEdit, Kind, ValuePath
+from store.events.event import Block, Kind, ValuePath
 from store.events.usage import Usage
 from store.formats.core import removal
 from store.formats.core.blocks import document_in, document_in_base64
-from store.formats.core.chat_messages import first_request, gather, gather_answer, gather_message, is_message, shown
+from store.formats.core.chat_messages import (
+    ChatLens,
+    first_request,
+    gather,
+    gather_answer,
+    gather_message,
+    is_message,
+    shown,
+)
+from store.formats.core.composing import NO_PARTICULARS, Particulars
 from store.formats.core.documents import new_record
-from store.formats.core.editing import JsonLens
 from store.formats.core.format import About, Format, Part, Source, Span, first_line
 from store.formats.core.json_cuts import Choice, RecordCut, cut_spans, cuts
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, decode, is_object, object_in
 from store.formats.core.lens import Before, Gathered, Shown
 from store.formats.core.look import Look
-from store.formats.core.splices import check_said, put, spell
+from store.formats.core.new_messages import WRITES, new_message
 from store.formats.core.token_counts import counted
 
 MESSAGES = ("messages", "contents", "input")
@@ -216,15 +225,16 @@ def _is_plain(value: object) -> bool:
 _HOLDERS = ("data", "string", "text")
 """The members of an HTTP recording that may hold the text of a body."""
 _ANSWERS = frozenset(("choices", "candidates", "output", "error"))
-_COMPOSED = {Kind.USER: "user", Kind.ASSISTANT: "assistant", Kind.SYSTEM: "system"}
 _ANSWERED = frozenset(("usage", "stop_reason", "status"))
 """Members of messages that were an answer: nothing can be said after them in the place where they stand."""
 
 
-class ApiMessageLens(JsonLens):
+class ApiMessageLens(ChatLens):
     """A lens for messages; the rest of a request is bookkeeping."""
 
     type_name = "api.message.v1"
+    writes = WRITES
+    lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(Kind, "the APIs have no such message")
     telling = (b'"usage"', b'"usageMetadata"', *(b'"%s"' % key.encode() for key in _HOLDERS))
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
@@ -248,27 +258,17 @@ class ApiMessageLens(JsonLens):
                 return Usage(named, as_text(answer.get("model")) or as_text(answer.get("modelVersion")), tokens)
         return None
 
-    def edit(self, payload: bytes, edit: EventEdit, before: Before) -> bytes:
-        """Return ``payload`` with the changes of ``edit``; a record may be a bare text."""
-        decoded = decode(payload)
-        if decoded is not None and isinstance(decoded.value, str) and not edit.fields:
-            texts = [change.text for change in edit.blocks if change.type == "text" and not change.path]
-            if texts and not texts[-1]:
-                raise UsageError("an empty text would not be shown any more: write something, or delete the event")
-            if texts and decoded.lossy:
-                raise UsageError("the text is no valid Unicode in the record, so it can only be read")
-            return put(payload, (), spell(texts[-1], payload)) if texts and texts[-1] != decoded.value else payload
-        return super().edit(payload, edit, before)
-
-    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
-        check_said(text, kind, _COMPOSED)
-        said = object_in(previous)
-        if previous and (not is_message(said) or said.keys() & _ANSWERED):
-            raise UsageError("what comes last is no message of a request: nothing can be written after it")
-        value: JsonObject = {"role": _COMPOSED[kind], "content": text}
-        if "parts" in said:
-            value = {"role": "model" if kind is Kind.ASSISTANT else "user", "parts": [{"text": text}]}
-        return new_record(value, previous) if previous else json.dumps(value, ensure_ascii=False).encode()
+    def compose(
+        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
+    ) -> bytes:
+        self.check_new(kind, text)
+        last = more.last or previous
+        said = object_in(last)
+        if last and (not is_message(said) or said.keys() & _ANSWERED):
+            told = "what comes last is no message of a request, such as the answer that ends one"
+            raise UsageError(f"no {kind.word} can be written by hand in api after it: {told}; edit what is there")
+        value = new_message(kind, text, [object_in(one) for one in (more.asked, last, more.first) if one], more)
+        return new_record(value, last) if last else json.dumps(value, ensure_ascii=False).encode()
 
 
 def _gather_record(record: JsonObject, into: Gathered) -> Kind:

@@ -22,14 +22,15 @@ from store.errors import NotFound
 from store.events.event import Block, BlockType, Kind, Resource, ValuePath
 from store.formats.core import export_format
 from store.formats.core.blocks import argument_blocks, document_blocks, document_in, listed_links, numbered
+from store.formats.core.composing import NO_PARTICULARS, Particulars
 from store.formats.core.editing import JsonLens
 from store.formats.core.export_format import ExportFormat, Node
 from store.formats.core.format import About, ExternalBlob, Source, Titled, first_line
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in, scalar
-from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Places, Shown, is_utf8
+from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Gathered, Places, Shown, is_utf8
 from store.formats.core.media import mime_of, sniffed, suffix_of
-from store.formats.core.removal import CallLink, Tree
-from store.formats.core.splices import check_said, put, spell
+from store.formats.core.removal import Tree
+from store.formats.core.splices import put, spell
 from store.formats.core.times import milliseconds, of_seconds
 
 ALGORITHM = "chatgpt-file"
@@ -159,7 +160,12 @@ def _within(part: JsonObject, path: ValuePath) -> Iterator[tuple[JsonObject, Val
             yield frame, (*path, "frames_asset_pointers", at)
 
 
-_ROLES = {Kind.ASSISTANT: "assistant", Kind.SYSTEM: "system", Kind.USER: "user"}
+_ROLES = {
+    **dict.fromkeys((Kind.ASSISTANT, Kind.REASONING, Kind.TOOL_CALL, Kind.NOTE), "assistant"),
+    Kind.SYSTEM: "system",
+    Kind.USER: "user",
+    Kind.TOOL_RESULT: "tool",
+}
 _encode = msgspec.json.Encoder().encode
 
 CONTENT: ValuePath = ("message", "content")
@@ -357,9 +363,11 @@ class ChatGptLens(JsonLens):
     """Sees nodes of a conversation's ``mapping``."""
 
     type_name = "chatgpt.node.v1"
+    writes = tuple(_ROLES)
     places: ClassVar[Places] = {
         **dict.fromkeys(("hidden", "id"), "belongs to the tree of messages: it cannot be changed"),
         "error": (*CONTENT, "name"),
+        "is_error": "is what the status of the run says: it cannot be changed",
         "language": (*CONTENT, "language"),
         "model": ("message", "metadata", "model_slug"),
         # in seconds
@@ -401,25 +409,45 @@ class ChatGptLens(JsonLens):
             if now is not None and now != text:
                 yield place, now
 
-    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
-        check_said(text, kind, _ROLES)
-        role = _ROLES[kind]
-        parent = as_text(object_in(previous).get("id"))
-        identifier = str(uuid.uuid4())
+    def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
+        if path == (*CONTENT, "thoughts"):
+            return {"summary": "", "content": text, "chunks": [], "finished": True}
+        return text if path == (*CONTENT, "parts") else None
+
+    def compose(
+        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
+    ) -> bytes:
+        self.check_new(kind, text)
+        parent = more.id if kind is Kind.TOOL_RESULT else as_text(object_in(previous).get("id"))
+        identifier = more.id if kind is Kind.TOOL_CALL and more.id else str(uuid.uuid4())
         message: JsonObject = {
             "id": identifier,
-            "author": {"role": role, "name": None, "metadata": {}},
+            "author": {"role": _ROLES[kind], "name": more.tool if kind is Kind.TOOL_RESULT else None, "metadata": {}},
             "create_time": now_ms / 1000,
             "update_time": None,
-            "content": {"content_type": "text", "parts": [text]},
+            "content": _new_content(kind, text, more),
             "status": "finished_successfully",
             "end_turn": True if kind is Kind.ASSISTANT else None,
             "weight": 1.0,
             "metadata": {},
-            "recipient": "all",
+            "recipient": more.tool if kind is Kind.TOOL_CALL else "all",
             "channel": None,
         }
         return _encode({"id": identifier, "message": message, "parent": parent or None, "children": []})
+
+
+def _new_content(kind: Kind, text: str, more: Particulars) -> JsonObject:
+    match kind:
+        case Kind.REASONING:
+            return {"content_type": "thoughts", "thoughts": [{"summary": "", "content": text}]}
+        case Kind.TOOL_CALL:
+            code = text if more.document is None else _encode(more.document).decode()
+            return {"content_type": "code", "language": "unknown", "response_format_name": None, "text": code}
+        case Kind.TOOL_RESULT if more.failed:
+            return {"content_type": "system_error", "name": "Error", "text": text}
+        case Kind.NOTE:
+            return {"content_type": "reasoning_recap", "content": text}
+    return {"content_type": "text", "parts": [text]}
 
 
 def _said(node: JsonObject, message: JsonObject, before: Before) -> Shown:

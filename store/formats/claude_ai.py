@@ -15,8 +15,10 @@ from typing import ClassVar
 import msgspec
 from msgspec import Struct, field
 
+from store.errors import UsageError
 from store.events.event import Block, BlockType, Kind, ValuePath
 from store.formats.core.blocks import argument_blocks, listed_links, numbered
+from store.formats.core.composing import NO_PARTICULARS, Particulars
 from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.export_format import ExportFormat, Node
 from store.formats.core.format import About, Titled, first_line
@@ -24,11 +26,11 @@ from store.formats.core.json_view import JsonObject, as_list, as_object, as_text
 from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Places, Shown
 from store.formats.core.media import from_base64, mime_of, suffix_of
 from store.formats.core.removal import Tree
-from store.formats.core.splices import check_said
 from store.formats.core.times import in_iso, milliseconds
 from store.formats.core.twins import texts_in
 
-_SENDERS = {Kind.ASSISTANT: "assistant", Kind.USER: "human"}
+_FROM_MODELS = (Kind.ASSISTANT, Kind.REASONING, Kind.TOOL_CALL, Kind.TOOL_RESULT)
+_SENDERS = {**dict.fromkeys(_FROM_MODELS, "assistant"), Kind.USER: "human"}
 _encode = msgspec.json.Encoder().encode
 _CALLS = frozenset(("mcp_tool_use", "server_tool_use", "tool_use"))
 _RESULTS = frozenset(("mcp_tool_result", "tool_result", "web_search_tool_result"))
@@ -177,6 +179,7 @@ class ClaudeAiLens(JsonLens):
     """Sees messages of a conversation."""
 
     type_name = "claude-ai.message.v1"
+    writes = tuple(_SENDERS)
     time_key = "created_at"
     key, follows, root = "uuid", "parent_message_uuid", ROOT
     places: ClassVar[Places] = {
@@ -230,21 +233,29 @@ class ClaudeAiLens(JsonLens):
                 if text == old:
                     yield place, new
 
-    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
-        check_said(text, kind, _SENDERS)
+    def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
+        if path == ("content",) and name == "thinking":
+            raise UsageError("a thought is signed by the model that had it: none can be written by hand")
+        if path == ("content",) and isinstance(record.get("content"), list):
+            time = record.get("created_at")
+            return {"start_timestamp": time, "stop_timestamp": time, "type": "text", "text": text, "citations": []}
+        return {"type": "text", "text": text} if path[:1] == ("content",) and path[2:] == ("content",) else None
+
+    def compose(
+        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
+    ) -> bytes:
+        self.check_new(kind, text)
         before = object_in(previous)
         time = in_iso(now_ms)
         part: JsonObject = {
             "start_timestamp": time,
             "stop_timestamp": time,
             "flags": None,
-            "type": "text",
-            "text": text,
-            "citations": [],
+            **_new_part(kind, text, more),
         }
         message: JsonObject = {
             "uuid": str(uuid.uuid4()),
-            "text": text,
+            "text": text if part["type"] == "text" else "",
             "content": [part],
             "sender": _SENDERS[kind],
             "created_at": time,
@@ -257,6 +268,19 @@ class ClaudeAiLens(JsonLens):
         if "parent_message_uuid" in before and isinstance(parent := before.get("uuid"), str):
             message["parent_message_uuid"] = parent
         return _encode(message)
+
+
+def _new_part(kind: Kind, text: str, more: Particulars) -> JsonObject:
+    match kind:
+        case Kind.REASONING:
+            return {"type": "thinking", "thinking": text, "summaries": [], "cut_off": False}
+        case Kind.TOOL_CALL:
+            call: JsonObject = {"type": "tool_use", "id": more.new_id("toolu_"), "name": more.tool}
+            return call | {"input": more.arguments(text)}
+        case Kind.TOOL_RESULT:
+            result: JsonObject = {"type": "tool_result", "tool_use_id": more.id, "name": more.tool}
+            return result | {"content": [{"type": "text", "text": text}], "is_error": more.failed}
+    return {"type": "text", "text": text, "citations": []}
 
 
 def _kind(message: JsonObject, said: _Said) -> tuple[Kind, str, str]:

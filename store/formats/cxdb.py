@@ -6,7 +6,7 @@ As in the types of CXDB's clients (https://github.com/strongdm/cxdb, ``clients/`
 numbers as texts (``"10"``), others as integers; fields that are not set are missing, or null, or empty.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -14,13 +14,13 @@ import msgspec
 from store.errors import UsageError
 from store.events.event import Block, Event, Kind, ValuePath
 from store.formats.core.blocks import argument_blocks
-from store.formats.core.editing import Lens, Twins, value_at
+from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.editing import Lens, Twins
 from store.formats.core.format import first_line
-from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object, as_text, scalar
+from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object, as_text, scalar, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Header, Shown, View
-from store.formats.core.msgpack_lens import MsgpackLens, UnknownMsgpackLens, document_blocks
-from store.formats.core.msgpack_view import Family, Field, Schema, token
-from store.formats.core.splices import check_text
+from store.formats.core.msgpack_lens import MsgpackLens, UnknownMsgpackLens, document_blocks, in_integers
+from store.formats.core.msgpack_view import Field, Schema
 from store.formats.core.times import milliseconds
 
 
@@ -40,15 +40,6 @@ def describe(native: object) -> JsonObject:
 
 
 _Item = dict[int, object]
-
-
-def _in_integers(previous: bytes) -> bool:
-    """Return whether the first field of a record is numbered by an integer."""
-    try:
-        start = token(previous, 0)
-        return start.family is Family.MAP and token(previous, start.start).family is Family.INTEGER
-    except UsageError:
-        return False
 
 
 def _in_texts(item: _Item) -> dict[str, object]:
@@ -282,13 +273,21 @@ _VIEWS: dict[str, tuple[str, View]] = {
 """By ``item_type``: the field that holds the item, and its view."""
 
 _LAST_MS = 1 << 53
-_SAID = {Kind.ASSISTANT: ("assistant_turn", 11), Kind.SYSTEM: ("system", 12), Kind.USER: ("user_input", 10)}
+_SAID = {
+    **dict.fromkeys((Kind.ASSISTANT, Kind.REASONING), ("assistant_turn", 11)),
+    Kind.SYSTEM: ("system", 12),
+    Kind.USER: ("user_input", 10),
+    Kind.TOOL_CALL: ("tool_call", 21),
+    Kind.TOOL_RESULT: ("tool_result", 22),
+}
 
 
 class ConversationItemLens(MsgpackLens):
     """A lens for conversation items. Those of unknown kinds are notes that hold them as JSON."""
 
     schema: ClassVar[Schema] = CONVERSATION_ITEM
+    writes = tuple(_SAID)
+    lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(Kind, "CXDB's items have no such type")
 
     def __init__(self, type_name: str) -> None:
         self.type_name = type_name
@@ -328,15 +327,24 @@ class ConversationItemLens(MsgpackLens):
             if path[-len(ending) :] == ending and value_at(record, output) == old:
                 yield output, new
 
-    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
-        check_text(text)
-        if kind not in _SAID:
-            name = kind.name.lower()
-            raise UsageError(f"a {name} cannot be written by hand in CXDB: write user, assistant or system")
+    def compose(
+        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
+    ) -> bytes:
+        self.check_new(kind, text)
         what, number = _SAID[kind]
-        said = {1: "info", 3: text} if kind is Kind.SYSTEM else {1: text}
+        said: _Item = {1: text}
+        match kind:
+            case Kind.SYSTEM:
+                said = {1: "info", 3: text}
+            case Kind.REASONING:
+                said = {3: text}
+            case Kind.TOOL_CALL:
+                arguments = msgspec.json.encode(more.arguments(text)).decode()
+                said = {1: more.new_id("call_"), 2: more.tool, 3: arguments}
+            case Kind.TOOL_RESULT:
+                said = {1: more.id, 2: text, 3: more.failed}
         item: _Item = {1: what, 2: "complete", 3: now_ms, number: said}
-        return msgspec.msgpack.encode(item if previous and _in_integers(previous) else _in_texts(item))
+        return msgspec.msgpack.encode(item if previous and in_integers(previous) else _in_texts(item))
 
 
 def _envelope(item: JsonObject) -> Header:

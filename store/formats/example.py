@@ -17,7 +17,7 @@ To add a format: copy this module, replace its parts about chat lines, and add o
 * A block's ``path`` says where in the payload its text stands, so that an edit finds its way back: ``JsonLens``
   does the rest. ``places`` says the same of what stands in the head; where that differs from record to record,
   ``Gathered`` notes it while the record is viewed. ``twins`` yields texts that stand twice.
-* ``compose`` writes the additions of a person as the tool would have written them.
+* ``compose`` writes the additions of a person as the tool would have written them, of the kinds in ``writes``.
 * ``defines`` is a key that later records may look up: here a call's id, so that its result knows the tool's name.
 * ``used`` returns the tokens of an answer, under a name that all records of it share; ``telling`` is a text that
   only such records hold, so that the others are not parsed for it.
@@ -31,10 +31,10 @@ from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import ClassVar
 
-from store.errors import UsageError
 from store.events.event import Kind, Resource
 from store.events.usage import Tokens, Usage
 from store.formats.core.blocks import argument_blocks
+from store.formats.core.composing import NO_PARTICULARS, Particulars
 from store.formats.core.editing import JsonLens, Lens
 from store.formats.core.format import About, Format, Source, first_line, folders_of
 from store.formats.core.json_view import JsonObject, as_object, as_text, object_in
@@ -52,6 +52,7 @@ class ChatLinesLens(JsonLens):
     """Sees one line as an event."""
 
     type_name = "chat-lines.line.v1"
+    writes = (Kind.USER, Kind.ASSISTANT, Kind.TOOL_CALL, Kind.TOOL_RESULT)
     one_line = True
     telling = (b'"took"',)
     time_key = "at"
@@ -83,12 +84,20 @@ class ChatLinesLens(JsonLens):
         tokens = Tokens(input=count(took, "in"), output=count(took, "out"))
         return Usage(as_text(record.get("at")), "", tokens) if tokens.total else None
 
-    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
-        """Return a line that says ``text``."""
-        speaker = next((name for name, speaks in _SPEAKERS.items() if speaks is kind), None)
-        if speaker is None or not text:
-            raise UsageError("only what a user or a model says can be written by hand: write user or assistant")
-        return json.dumps({"at": in_iso(now_ms), "from": speaker, "text": text}).encode()
+    def compose(
+        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
+    ) -> bytes:
+        """Return a line that says ``text``, makes a call, or is the result of one."""
+        self.check_new(kind, text)
+        line: JsonObject = {"at": in_iso(now_ms)}
+        match kind:
+            case Kind.TOOL_CALL:
+                line |= {"from": "model", "calls": more.tool, "id": more.new_id("c"), "with": more.arguments(text)}
+            case Kind.TOOL_RESULT:
+                line |= {"from": "tool", "id": more.id, "text": text}
+            case _:
+                line |= {"from": "user" if kind is Kind.USER else "model", "text": text}
+        return json.dumps(line).encode()
 
 
 class ChatLines(Format):

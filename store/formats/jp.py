@@ -19,7 +19,8 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence, Set
+from binascii import b2a_base64
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import BinaryIO, ClassVar, Literal, NamedTuple
@@ -29,6 +30,7 @@ from store.events.event import Block, Compaction, Kind, Resource, ValuePath
 from store.formats.core import lens
 from store.formats.core.blocks import Decode, argument_blocks, numbered
 from store.formats.core.budget import Budget
+from store.formats.core.composing import NO_PARTICULARS, Particulars
 from store.formats.core.editing import JsonLens
 from store.formats.core.format import About, ExternalBlob, Format, Source, Span, Titled, environment, first_line
 from store.formats.core.json_cuts import LITERAL, MOST_WASTE, beginning_like, element_end, end_of, without_separators
@@ -36,28 +38,10 @@ from store.formats.core.json_spans import locate
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, decode, object_in, scalar
 from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Header, Places, Shown, Value, is_utf8
 from store.formats.core.look import Look, read_by_hash, read_head
-from store.formats.core.media import from_base64, mime_of
+from store.formats.core.media import from_base64, mime_of, plain_text
 from store.formats.core.removal import without_partners
-from store.formats.core.splices import check_said, spell, with_members
+from store.formats.core.splices import encoded, spell, spell_bytes, with_members
 from store.formats.core.times import in_iso, milliseconds
-
-_LAST_OF_TWO = frozenset("AQgw")
-_LAST_OF_THREE = frozenset("AEIMQUYcgkosw048")
-
-
-def plain_text(text: str) -> str | None:
-    """Return ``text`` decoded, None where it is not canonical base64 of UTF-8; then it stands for itself."""
-    if len(text) % 4:
-        return None
-    if text.endswith("="):
-        last, allowed = (text[-3:-2], _LAST_OF_TWO) if text.endswith("==") else (text[-2:-1], _LAST_OF_THREE)
-        if last not in allowed:
-            return None
-    try:
-        return binascii.a2b_base64(text, strict_mode=True).decode()
-    except ValueError:
-        return None
-
 
 _FORMS = ("$blob", "text", "blob")
 _NOT_TEXT = ("image/", "audio/", "video/", "font/", "application/pdf", "application/zip", "application/octet-stream")
@@ -298,7 +282,57 @@ _VIEWS: dict[str, lens.View] = {
 }
 
 _REFERENCE = frozenset(("$blob", "size"))
-_SAID = {Kind.ASSISTANT: ("chat_response", "message"), Kind.USER: ("chat_request", "content")}
+_ROOMS: dict[str, ValuePath] = {"tool_call_request": ("arguments",), "tool_call_response": ("content",)}
+_SAID = {
+    Kind.ASSISTANT: ("chat_response", "message"),
+    Kind.REASONING: ("chat_response", "reasoning"),
+    Kind.USER: ("chat_request", "content"),
+}
+_WRITES = (Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.QUESTION, Kind.ANSWER, Kind.CONFIG, Kind.SUMMARY)
+
+
+def _new_event(kind: Kind, text: str, more: Particulars) -> JsonObject:
+    """Return an event without its time."""
+    match kind:
+        case Kind.TOOL_CALL:
+            called: JsonObject = {"type": "tool_call_request", "id": more.new_id("call_"), "name": more.tool}
+            return called | {"arguments": _in_base64(more.arguments(text))}
+        case Kind.TOOL_RESULT:
+            returned: JsonObject = {"type": "tool_call_response", "id": more.id, "content": _in_base64(text)}
+            return returned | ({"is_error": True} if more.failed else {})
+        case Kind.QUESTION:
+            options = as_list((more.document or {}).get("options"))
+            usual: JsonObject = {"type": more.head.get("answer_type", "text")}
+            answer: JsonObject = {"type": "select", "options": options} if options else usual
+            question: JsonObject = {"text": text, "answer_type": answer}
+            source: JsonObject = {"source": "tool", "name": more.tool} if more.tool else {"source": "assistant"}
+            asked: JsonObject = {"type": "inquiry_request", "id": more.new_id("inquiry_"), "source": source}
+            return asked | {"question": question}
+        case Kind.ANSWER:
+            wanted = as_object(as_object(object_in(more.asked).get("question")).get("answer_type")).get("type")
+            answers: JsonObject = {"true": True, "false": False} if wanted == "boolean" else {}
+            return {"type": "inquiry_response", "id": more.id, "answer": answers.get(text.strip(), text)}
+        case Kind.CONFIG:
+            return {"type": "config_delta", "delta": more.configuration(text)}
+        case Kind.SUMMARY:
+            turns = [more.head.get(key) for key in ("from_turn", "to_turn")]
+            if not all(type(turn) is int for turn in turns):
+                raise UsageError("a summary stands for exchanges: give the first and last, from_turn and to_turn")
+            compacted: JsonObject = {"type": "compaction", "from_turn": turns[0], "to_turn": turns[1]}
+            return compacted | {"summary": {"summary": text}}
+    what, key = _SAID[kind]
+    return {"type": what, key: text}
+
+
+def _in_base64(value: object) -> object:
+    """Return a value with its texts spelled as JP spells those of tools."""
+    if isinstance(value, str):
+        return b2a_base64(encoded(value), newline=False).decode()
+    if isinstance(value, dict):
+        return {key: _in_base64(item) for key, item in value.items()}
+    return [_in_base64(item) for item in value] if isinstance(value, list) else value
+
+
 _indented = re.compile(rb"\n([ \t]*)\}\s*$").search
 _milliseconds = lru_cache(maxsize=1)(milliseconds)  # a view asks twice
 _iso = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d(?:\.\d+)?)Z").fullmatch
@@ -321,6 +355,8 @@ class JpEventLens(JsonLens):
     """Sees events of a JP conversation. Types that are not known are notes that hold their JSON."""
 
     type_name = "jp.event.v1"
+    writes = (*_SAID, *_WRITES)
+    lacks: ClassVar[Mapping[Kind, str]] = {Kind.SYSTEM: "its prompts are part of the configuration: edit that"}
     places: ClassVar[Places] = {
         "answer_type": ("question", "answer_type", "type"),
         "default": ("question", "default"),
@@ -354,20 +390,34 @@ class JpEventLens(JsonLens):
         )
         return plain_text if is_encoded else None
 
-    def written(self, payload: bytes, path: ValuePath, text: str) -> bytes:
+    def written(self, payload: bytes, path: ValuePath, content: str | bytes) -> bytes:
         start, end = locate(payload, path)
         if "$blob" not in object_in(payload[start:end]):
             raise UsageError("this content is no text in the record: it cannot be changed here")
-        return with_members(payload, path, _REFERENCE, {"text": spell(text, payload)})
+        held = {"text": spell(content, payload)} if isinstance(content, str) else {"blob": spell_bytes(content)}
+        return with_members(payload, path, _REFERENCE, held)
 
-    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
-        check_said(text, kind, _SAID)
-        what, key = _SAID[kind]
+    def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
+        listed = path == ("content",) and isinstance(record.get("content"), list)
+        return {"type": "text", "text": text} if listed else None
+
+    def room(self, record: JsonObject) -> ValuePath | None:
+        return _ROOMS.get(as_text(record.get("type")))
+
+    def calls(self, record: JsonObject) -> Iterator[lens.CallLink]:
+        if named := pair(record):
+            yield lens.CallLink((), 0, named[1], as_text(record.get("type")).endswith("_request"))
+
+    def compose(
+        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
+    ) -> bytes:
+        self.check_new(kind, text)
         time = _stamp(in_iso(now_ms), as_text(object_in(previous).get("timestamp")) or " ")
+        said = {"timestamp": time, **_new_event(kind, text, more)}
         layout = _indented(previous or b"\n  }")
         if layout is None:
-            return json.dumps({"timestamp": time, "type": what, key: text}, ensure_ascii=False).encode()
-        event = json.dumps({"timestamp": time, "type": what, key: text}, ensure_ascii=False, indent=2).encode()
+            return json.dumps(said, ensure_ascii=False).encode()
+        event = json.dumps(said, ensure_ascii=False, indent=2).encode()
         return event.replace(b"\n", b"\n" + layout[1])
 
 
@@ -458,7 +508,21 @@ def referenced_blobs(root: Path, payload: bytes) -> Iterator[ExternalBlob]:
     # one character is found many times faster than several, and often is not there
     if b"$" in payload and b'"$blob"' in payload:
         for digest in dict.fromkeys(map(binascii.unhexlify, _references(payload))):
-            yield ExternalBlob(ALGORITHM, digest, partial(read_blob, root, digest))
+            yield ExternalBlob(ALGORITHM, digest, partial(read_blob, root, digest), blob_place(digest.hex()), zipped)
+
+
+def blob_place(name: str) -> str:
+    """Return the path of a blob's file, below the directory that holds ``blobs/``."""
+    return f"blobs/{name[:2]}/{name[2:4]}/{name[4:]}.blob.gz"
+
+
+_LEVEL = 6
+"""Of gzip: beyond it, time doubles for a hundredth of the size."""
+
+
+def zipped(content: bytes) -> bytes:
+    """Return the bytes of a blob's file; the same content always gives the same."""
+    return gzip.compress(content, _LEVEL, mtime=0)
 
 
 def read_blob(root: Path, digest: bytes) -> bytes:
@@ -498,6 +562,7 @@ class Jp(Format):
     main_type = JpEventLens.type_name
     first_type = JpConfigLens.type_name
     joints = (b"[\n  ", b",\n  ", b"\n]")
+    describing = frozenset((_METADATA,))
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the conversations of the workspace around ``cwd`` and the user's private ones of every workspace."""

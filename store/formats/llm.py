@@ -11,12 +11,15 @@ are conversations too, where nothing follows them. A line is a row of ``parts``,
 """
 
 import re
+import secrets
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
+import msgspec
 from msgspec import Struct, structs
 
 from store.errors import UsageError
@@ -24,6 +27,8 @@ from store.events.event import Block, BlockType, Kind, ValuePath
 from store.events.usage import Usage
 from store.formats.core import sqlite
 from store.formats.core.blocks import argument_blocks
+from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.documents import new_record
 from store.formats.core.editing import JsonLens
 from store.formats.core.format import (
     About,
@@ -38,17 +43,49 @@ from store.formats.core.format import (
     folders_of,
 )
 from store.formats.core.json_cuts import Choice, cut_spans
-from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in, scalar
-from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Shown
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in, scalar, value_at
+from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Gathered, Shown
 from store.formats.core.look import Look
 from store.formats.core.media import from_base64, mime_of, suffix_of
 from store.formats.core.removal import without_partners
 from store.formats.core.sqlite import Begins, DatabaseFormat, Row, cells_of, columns_of, dictionaries
-from store.formats.core.times import milliseconds
+from store.formats.core.times import in_iso, milliseconds
 from store.formats.core.token_counts import counted
 
+_encode = msgspec.json.Encoder().encode
+_FAILED = "Error"
+_About = dict[str, str | bool]
 _KINDS = {"assistant": Kind.ASSISTANT, "system": Kind.SYSTEM, "user": Kind.USER}
 _OF_RESPONSES = {"system": Kind.SYSTEM, "prompt": Kind.USER, "reasoning": Kind.REASONING, "response": Kind.ASSISTANT}
+
+
+_MODEL = "assistant"
+_PARTS = {
+    Kind.SYSTEM: ("system", "text", "system"),
+    Kind.USER: ("user", "text", "prompt"),
+    Kind.TOOL_RESULT: ("tool", "tool_result", "tool_results"),
+    Kind.REASONING: (_MODEL, "reasoning", "reasoning"),
+    Kind.ASSISTANT: (_MODEL, "text", "response"),
+    Kind.TOOL_CALL: (_MODEL, "tool_call", "tool_calls"),
+}
+"""The role and type of a part that says something, and where a response says it, in the order in which those are read.
+
+That is a column of its row, or a table whose rows hang off it.
+"""
+_PLACES = [place for _role, _type, place in _PARTS.values()]
+_SEVERAL = ("tool_results", "tool_calls")
+
+
+def _row_of(record: bytes | None) -> Row:
+    try:
+        return sqlite.decode_row(record or b"{}")
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return Row()
+
+
+def _number(now_ms: int) -> int:
+    """Return an id for a row of a table that counts them: greater than any that llm gave, and the same nowhere."""
+    return now_ms * 1000 + secrets.randbelow(1000)
 
 
 class LlmLogsLens(JsonLens):
@@ -56,6 +93,8 @@ class LlmLogsLens(JsonLens):
 
     type_name = "llm-logs.row.v1"
     one_line = True
+    writes = tuple(_PARTS)
+    lacks: ClassVar[Mapping[Kind, str]] = {Kind.SUMMARY: "llm sends all that was said"}
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
         match record.get("table"):
@@ -72,9 +111,23 @@ class LlmLogsLens(JsonLens):
     def time_ms(self, record: JsonObject) -> int:
         return milliseconds(as_object(record.get("about")).get("time"))
 
+    def compose(
+        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
+    ) -> bytes:
+        self.check_new(kind, text)
+        header, last = _row_of(more.first), _row_of(more.last or previous)
+        if header.begins is None:
+            raise UsageError("the first record, which describes the conversation, is gone: restore it, then write")
+        compose = _new_part if header.table == "threads" or last.table == "parts" else _new_response
+        return sqlite.encode_row(compose(kind, text, now_ms, more, (header, header.begins, last)))
+
     def place(self, record: JsonObject, key: str) -> FieldPlace | None:
         cells, payload = as_object(record.get("cells")), as_object(as_object(record.get("json")).get("payload"))
         is_call = record.get("table") == "tool_calls" or cells.get("type") == "tool_call"
+        if key == "timestamp":
+            raise UsageError("'timestamp' is that of the whole response: it is a part of several records")
+        if key == "is_error":
+            raise UsageError("'is_error' is whether there is an exception: change that")
         if key == "tool" and not is_call:
             raise UsageError("the tool of a result is that of its call: change 'tool' in the call's file")
         for name in {"tool": ("tool_name", "name"), "id": ("tool_call_id",), "model": ("model",)}.get(key, ()):
@@ -83,6 +136,77 @@ class LlmLogsLens(JsonLens):
             if name in payload:
                 return FieldPlace(("json", "payload", name))
         return None
+
+
+    def room(self, record: JsonObject) -> ValuePath | None:
+        places: tuple[ValuePath, ...] = (("json", "arguments"), ("json", "payload", "arguments"))
+        return next((path for path in places if "arguments" in as_object(value_at(record, path[:-1]))), None)
+
+    def goes_along(self, record: JsonObject, path: ValuePath, at: int) -> Sequence[tuple[ValuePath, int]]:
+        if path[:1] == ("rows",):
+            raise UsageError("attachments and fragments are rows of their own tables: they stay with their prompt")
+        return ()
+
+    def calls(self, record: JsonObject) -> Iterator[CallLink]:
+        if call := _called(record):
+            is_call = record.get("table") == "tool_calls" or as_object(record.get("cells")).get("type") == "tool_call"
+            yield CallLink((), 0, call, is_call)
+
+
+_Around = tuple[Row, Begins, Row]
+"""The first line of a conversation, what it says of that, and the last line."""
+
+
+def _new_part(kind: Kind, text: str, now_ms: int, more: Particulars, around: _Around) -> Row:
+    """Return a message of one part; :meth:`LlmLogs.link` makes it the last of its thread."""
+    _header, begins, last = around
+    role, what, _place = _PARTS[kind]
+    name = secrets.token_hex(32)
+    cells: dict[str, sqlite.Cell] = {"message_hash": name, "position": 0, "type": what, "tool_name": more.tool or None}
+    payload: JsonObject = {}
+    if kind is Kind.TOOL_CALL:
+        payload = {"arguments": more.arguments(text), "tool_call_id": more.new_id("call_")}
+    elif kind is Kind.TOOL_RESULT:
+        payload = {"output": text, "tool_call_id": more.id, **({"exception": _FAILED} if more.failed else {})}
+    else:
+        cells["text"] = text
+    about: _About = {"role": role, "model": begins.extra.get("model", ""), "time": in_iso(now_ms)}
+    # a fork begins with what the thread before it says of itself
+    about["thread"] = more.session or begins.key
+    if last.table == "parts":
+        about["after"] = str(last.key.get("id"))
+    documents = {"payload": msgspec.Raw(_encode(payload))} if payload else {}
+    message = Row(None, "messages", {"hash": name}, {"role": role})
+    return Row(None, "parts", {"id": _number(now_ms)}, cells, documents, {}, about, (message,))
+
+
+def _new_response(kind: Kind, text: str, now_ms: int, more: Particulars, around: _Around) -> Row:
+    """Return what a response says further, or what a new one does where that would be read before the last line."""
+    header, begins, last = around
+    _role, _type, place = _PARTS[kind]
+    model, time = begins.extra.get("model", ""), in_iso(now_ms)
+    responses = (row.key.get("id") for row in last.everything() if row.table == "responses")
+    response = next(responses, None)
+    before = next((one for one in _PLACES if one in last.cells or one == last.table), "")
+    follows = before in _PLACES and _PLACES.index(before) < _PLACES.index(place)
+    more_of_it = before == place and place in _SEVERAL
+    about: _About = {"time": time}
+    owner = Row(None, "responses", {"id": response})
+    if response is None or not (follows or more_of_it):
+        key = header.key.get("id") if header.table == "conversations" else begins.key
+        cells: dict[str, sqlite.Cell] = {"model": model, "conversation_id": key, "datetime_utc": time}
+        owner = Row(None, "responses", {"id": secrets.token_hex(13)}, {**cells, "prompt": "", "response": ""})
+    if place not in _SEVERAL:
+        said: dict[str, sqlite.Cell] = {place: text, **({"model": model} if place == "response" else {})}
+        return Row(None, "responses", owner.key, said, {}, {}, about, (owner,) if owner.cells else ())
+    beside: dict[str, sqlite.Cell] = {"response_id": owner.key["id"], "name": more.tool}
+    documents: dict[str, msgspec.Raw] = {}
+    if kind is Kind.TOOL_CALL:
+        beside["tool_call_id"] = more.new_id("call_")
+        documents = {"arguments": msgspec.Raw(_encode(more.arguments(text)))}
+    else:
+        beside |= {"output": text, "tool_call_id": more.id, "exception": _FAILED if more.failed else None}
+    return Row(None, place, {"id": _number(now_ms)}, beside, documents, {}, about, (owner,))
 
 
 def _response(row: JsonObject) -> Shown:
@@ -188,7 +312,6 @@ _COLUMNS = {
 }
 _ARGUMENTS = frozenset(("arguments",))
 _ID = ("id",)
-_About = dict[str, str | bool]
 
 
 def _rows(
@@ -463,6 +586,19 @@ class LlmLogs(DatabaseFormat):
         elif row.table in ("parts", "tool_calls", "tool_results"):
             sqlite.remove_row(database, row)
 
+    def link(self, database: sqlite3.Connection, row: Row) -> None:
+        """Put a new message behind the one before it, as the last of its thread, or of the turn that is in none."""
+        if row.table != "parts" or "thread" not in row.about:
+            return
+        name, after = row.cells.get("message_hash"), str(row.about.get("after", ""))
+        if after.isdecimal():
+            before = "SELECT message_hash FROM parts WHERE id = ?"
+            database.execute(f"UPDATE messages SET parent_hash = ({before}) WHERE hash = ?", (int(after), name))
+        for table in ("threads", "turns"):
+            alone = " AND thread_id IS NULL" if table == "turns" else ""
+            change = f"UPDATE {table} SET tip_message_hash = ? WHERE id = ?{alone}"
+            database.execute(change, (name, row.about["thread"]))
+
     def titled(self, conversation: Row) -> Titled:
         return Titled.BY_TOOL if conversation.cells.get("name") else Titled.BY_REQUEST
 
@@ -485,6 +621,8 @@ class LlmJsonLens(JsonLens):
     """Sees responses; their prompts are blocks of their own."""
 
     type_name = "llm-json.response.v1"
+    writes = (Kind.ASSISTANT,)
+    lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(Kind, "a record there is an answer with all that led to it")
     telling = (b'"input_tokens"', b'"output_tokens"')
     time_key = "datetime_utc"
     objects_only = False
@@ -499,6 +637,15 @@ class LlmJsonLens(JsonLens):
             if as_list(record.get(key)) or is_object(record.get(key)):
                 into.blocks += argument_blocks(record[key], (key,), key)
         return into.shown_if_any(Kind.ASSISTANT)
+
+    def compose(
+        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
+    ) -> bytes:
+        self.check_new(kind, text)
+        before = object_in(previous)
+        kept = {key: before.get(key) for key in ("model", "conversation_id", "conversation_name")}
+        said: JsonObject = {"id": secrets.token_hex(13), **kept, "prompt": "", "response": text}
+        return new_record(said | {"datetime_utc": in_iso(now_ms)}, previous)
 
     def used(self, record: JsonObject) -> Usage | None:
         tokens = counted(record)

@@ -5,8 +5,9 @@
 An id is whatever the tool made of it, ``sha256:<hex>`` or a uuid: nothing is concluded from it.
 """
 
+import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -14,17 +15,17 @@ from typing import ClassVar
 from msgspec import structs
 
 from store.errors import DamageError, NotFound, UsageError
-from store.events.event import Block, Kind, ValuePath
-from store.formats.core.chat_messages import ROLES, first_request, message
+from store.events.event import Block, Kind, ValuePath, utf8
+from store.formats.core.chat_messages import ROLES, ChatLens, first_request, message
+from store.formats.core.composing import NO_PARTICULARS, Particulars
 from store.formats.core.documents import new_record
-from store.formats.core.editing import JsonLens
 from store.formats.core.format import About, ExternalBlob, Format, Source, first_line
 from store.formats.core.json_spans import locate
 from store.formats.core.json_view import JsonObject, as_object, as_text, decode, is_object, object_in
 from store.formats.core.lens import Before, Gathered, Places, Shown, is_utf8
 from store.formats.core.look import Look, open_regular
 from store.formats.core.media import sniffed
-from store.formats.core.splices import check_said, spell, with_members
+from store.formats.core.splices import put, spell, spell_bytes, with_members
 
 ALGORITHM = "content-id"
 _LARGEST = 256 * 1024 * 1024
@@ -42,6 +43,20 @@ def _named_contents(message: object) -> list[str]:
 
 def _digest_of(identifier: str) -> bytes:
     return identifier.encode("utf-8", "replace")
+
+
+LONGEST_INSIDE = 1024
+"""Bytes of a new text in its message; a longer one lies beside, as all images do."""
+
+
+def new_id(data: bytes) -> str:
+    """Return the id of new content."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def content_place(identifier: str) -> str:
+    """Return the path of the file of some content, below a folder that is looked through for it."""
+    return f"content/{identifier if '/' not in identifier else identifier.rpartition(':')[2]}/data"
 
 
 def _read_content(folder: Path, identifier: str) -> bytes:
@@ -69,27 +84,36 @@ def _read_content(folder: Path, identifier: str) -> bytes:
 
 
 _REFERENCE = "content_id"
+_NAMED = frozenset((_REFERENCE,))
 _COMPOSED = {Kind.ASSISTANT: "assistant", Kind.SYSTEM: "supervisor", Kind.USER: "user"}
 
 
-class MessageLineLens(JsonLens):
+class MessageLineLens(ChatLens):
     """Sees messages; a supervisor is the system."""
 
     type_name = "messages-jsonl.line.v1"
     one_line = True
+    writes = tuple(_COMPOSED)
+    lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(Kind, "its messages are texts and contents by id")
     places: ClassVar[Places] = {"timestamp": ("timestamp",)}
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
         return _with_contents(record, before) if _named_contents(record) else message(record, before)
 
-    def written(self, payload: bytes, path: ValuePath, text: str) -> bytes:
+    def written(self, payload: bytes, path: ValuePath, content: str | bytes) -> bytes:
         start, end = locate(payload, path)
         if _REFERENCE not in object_in(payload[start:end]):
             raise UsageError("this content is no text in the record: it cannot be changed here")
-        return with_members(payload, path, frozenset((_REFERENCE,)), {"text": spell(text, payload)})
+        if isinstance(content, str):
+            return with_members(payload, path, _NAMED, {"text": spell(content, payload)})
+        mime = spell(sniffed(content) or "application/octet-stream", payload)
+        source = b'{"type":"base64","media_type":%b,"data":%b}' % (mime, spell_bytes(content))
+        return with_members(payload, path, _NAMED, {"source": source})
 
-    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
-        check_said(text, kind, _COMPOSED)
+    def compose(
+        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
+    ) -> bytes:
+        self.check_new(kind, text)
         like = object_in(previous).get("content")
         part = {"type": "text", "text": text}
         content: object = text if isinstance(like, str) else part if isinstance(like, dict) else [part]
@@ -111,6 +135,7 @@ def _with_contents(line: JsonObject, before: Before) -> Shown:
         plain = message({"role": "user", "content": [item]}, before)
         # as a content with a single part has them
         into.blocks += (structs.replace(block, path=(*path, *block.path[2:])) for block in plain.blocks)
+        into.resources += (structs.replace(held, path=(*path, *held.path[2:])) for held in plain.resources)
     return into.shown(ROLES.get(as_text(line.get("role")), Kind.NOTE))
 
 
@@ -123,12 +148,12 @@ def _add(identifier: str, what: str, path: ValuePath, before: Before, into: Gath
     if what != "image" and b"\0" not in data and is_utf8(data):
         into.blocks.append(Block("text", data.decode(), path=path))
         return
-    into.attach(data, f"content:{identifier}", sniffed(data), shape="image" if what == "image" else "resource")
+    into.attach(data, f"content:{identifier}", sniffed(data), path, shape="image" if what == "image" else "resource")
 
 
 _ROLES = frozenset(("assistant", "supervisor", "system", "user"))
 _USUAL = frozenset(("role", "content", "id", "name", "timestamp", "created", "created_at", "model", "metadata"))
-_FILE = "messages.jsonl"
+FILE = "messages.jsonl"
 _LOOKED_AT = 20
 
 
@@ -150,7 +175,7 @@ class MessagesJsonl(Format):
 
     def about(self, source: Source, records: Sequence[bytes]) -> About:
         folder = source.path.parent
-        in_place = source.path.name == _FILE
+        in_place = source.path.name == FILE
         return About(
             title=first_line(first_request(records)),
             project=folder.parent.parent.name if in_place and folder.parent.name == "conversations" else "",
@@ -161,7 +186,27 @@ class MessagesJsonl(Format):
         if b'"content_id"' in payload and (decoded := decode(payload)) is not None:
             for identifier in _named_contents(decoded.value):
                 read = partial(_read_content, source.path.parent, identifier)
-                yield ExternalBlob(ALGORITHM, _digest_of(identifier), read)
+                yield ExternalBlob(ALGORITHM, _digest_of(identifier), read, content_place(identifier))
+
+    def moved_outside(self, record: bytes, beginning: bytes) -> tuple[bytes, Mapping[str, bytes]]:
+        """Return a message with references for long texts, and these."""
+        content = object_in(record).get("content")
+        parts: list[tuple[ValuePath, object]] = [(("content",), content)]
+        if isinstance(content, list):
+            parts = [(("content", at), one) for at, one in enumerate(content)]
+        outside: dict[str, bytes] = {}
+        for path, one in parts:
+            text = one if isinstance(one, str) else as_text(as_object(one).get("text"))
+            data = utf8(text)
+            if len(data) <= LONGEST_INSIDE:
+                continue
+            outside[content_place(new_id(data))] = data
+            reference = spell(new_id(data), record)
+            if isinstance(one, str):
+                record = put(record, path, b'{"type":"text","%b":%b}' % (_REFERENCE.encode(), reference))
+            else:
+                record = with_members(record, path, frozenset(("text",)), {_REFERENCE: reference})
+        return record, outside
 
 
 def _is_line(line: object) -> bool:

@@ -5,12 +5,13 @@ The files of older versions are a record each: ``storage/session/<project>/<sess
 under new ids; when each was made stays.
 """
 
+import copy
 import os
 import re
 import secrets
 import sqlite3
 import string
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,8 +21,10 @@ from msgspec import structs
 from store.errors import UsageError
 from store.events.event import Block, Compaction, Kind, ValuePath
 from store.events.usage import Tokens, Usage
-from store.formats.core import sqlite
+from store.formats.core import documents, sqlite
 from store.formats.core.blocks import argument_blocks
+from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.documents import Number
 from store.formats.core.editing import JsonLens, Lens, Twins
 from store.formats.core.format import (
     About,
@@ -35,19 +38,25 @@ from store.formats.core.format import (
     last_part,
     told,
 )
-from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object, as_text, decode, object_in
-from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Places, Shown, unknown_record
+from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object, as_text, decode, object_in, value_at
+from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Places, Shown, unknown_record
 from store.formats.core.look import Look, read_head
 from store.formats.core.media import from_base64
-from store.formats.core.splices import check_said
 from store.formats.core.sqlite import HEADER, Begins, DatabaseFormat, Row, cells_of, dictionaries
+from store.formats.core.times import milliseconds
 from store.formats.core.token_counts import count, dollars
 from store.formats.core.twins import carried, texts_in
 
 _DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _RANDOM_DIGITS = 14
+_MOST_COUNTED = (1 << 48) - 1
 _NO_TOKENS: JsonObject = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
-_SAID = {Kind.ASSISTANT: "assistant", Kind.USER: "user"}
+_SAID = {
+    **dict.fromkeys((Kind.ASSISTANT, Kind.REASONING, Kind.TOOL_CALL), "assistant"),
+    **dict.fromkeys((Kind.USER, Kind.SYSTEM), "user"),
+    Kind.SUMMARY: "summary",
+}
+_OF_FILES = "each record is a file there, and opencode of today reads them no more: go on with the session in opencode"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -58,9 +67,13 @@ def _row(record: bytes | None) -> Row:
         return Row()
 
 
-def _identifier(prefix: str, now_ms: int) -> str:
-    """Return an id as the program makes them: such that later ones come after earlier ones."""
-    counted = (now_ms * 0x1000 + 1) & ((1 << 48) - 1)
+_counted = re.compile(r"[a-z]+_([0-9a-f]{12})").match
+
+
+def _identifier(prefix: str, now_ms: int, after: object = "") -> str:
+    """Return an id as the program makes them: such that it comes after those of earlier times, and ``after``."""
+    earlier = _counted(as_text(after))
+    counted = max((now_ms * 0x1000 + 1) & _MOST_COUNTED, int(earlier[1], 16) + 1 if earlier else 0) & _MOST_COUNTED
     return f"{prefix}_{counted:012x}" + "".join(secrets.choice(_DIGITS) for _ in range(_RANDOM_DIGITS))
 
 
@@ -229,6 +242,19 @@ class OpencodeLens(JsonLens):
         stamp = next((time for time in (times.get("start"), times.get("created"), created) if isinstance(time, int)), 0)
         return stamp if 0 < stamp < 1 << 48 else 0
 
+    def place(self, record: JsonObject, key: str) -> FieldPlace | None:
+        if key != "timestamp":
+            return super().place(record, key)
+        places: tuple[ValuePath, ...] = (
+            (*self.at, "time", "start"),
+            (*self.at, "time", "created"),
+            (*self.at, "state", "time", "start"),
+            (*self.at, "state", "time", "created"),
+            ("cells", "time_created"),
+        )
+        held = next((path for path in places if isinstance(value_at(record, path), int)), None)
+        return FieldPlace(held, write=lambda value: milliseconds(value) or value) if held else None
+
     def used(self, record: JsonObject) -> Usage | None:
         """Return the usage of a message; None for one that is not a model's. Its parts repeat it."""
         message = self.held(record)
@@ -244,6 +270,9 @@ class OpencodeLens(JsonLens):
         created = as_object(message.get("time")).get("created")
         name = f"{created}@{model}" if isinstance(created, int) else as_text(message.get("id"))
         return Usage(name, model, tokens, paid or None)
+
+    def room(self, record: JsonObject) -> ValuePath | None:
+        return (*self.at, "state", "input") if self.held(record).get("type") == "tool" else None
 
     def twins(self, record: JsonObject, path: ValuePath, old: str, new: str) -> Twins:
         """Yield the other copies that a part has of a tool's output: in the program's metadata of it."""
@@ -262,6 +291,10 @@ class OpencodeRowLens(OpencodeLens):
     one_line = True
     telling = (b'"tokens"',)
     at = ("json", "data")
+    writes = (*_SAID, Kind.TOOL_RESULT)
+    lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(
+        (Kind.QUESTION, Kind.ANSWER), "opencode asks by a call of the tool question, and its result is the answer"
+    )
     places: ClassVar[Places] = {
         **OpencodeLens.places,
         "model": "is that of the message, which is a record of its own: it cannot be changed here",
@@ -292,15 +325,21 @@ class OpencodeRowLens(OpencodeLens):
     def used(self, record: JsonObject) -> Usage | None:
         return super().used(record) if record.get("table") == "message" else None
 
-    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
-        check_said(text, kind, _SAID)
-        before = _row(previous)
+    def compose(
+        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
+    ) -> bytes:
+        self.check_new(kind, text)
+        if kind is Kind.TOOL_RESULT:
+            raise UsageError("a result stands in the part of its call, and that is no row of opencode's database")
+        before, last = _row(previous), _row(more.last or previous)
         session = before.cells.get("session_id") or (before.key.get("id") if before.table == "session" else None)
         if not isinstance(session, str):
             raise UsageError("messages can only be added to sessions of opencode's database: add it with opencode")
         provider, _, model = str(before.about.get("model", "")).partition("/")
-        message: JsonObject = {"role": _SAID[kind], "time": {"created": now_ms}, "agent": "build"}
-        if kind is Kind.USER:
+        speaker = _SAID[kind]
+        role = "user" if speaker == "user" else "assistant"
+        message: JsonObject = {"role": role, "time": {"created": now_ms}, "agent": "build"}
+        if role == "user":
             message["model"] = {"providerID": provider, "modelID": model}
         else:
             parent = before.cells.get("message_id") or before.key.get("id")
@@ -313,21 +352,52 @@ class OpencodeRowLens(OpencodeLens):
                 "path": {"cwd": "", "root": ""},
                 "cost": 0,
                 "tokens": _NO_TOKENS,
-                "finish": "stop",
+                "finish": "tool-calls" if kind is Kind.TOOL_CALL else "stop",
             }
+            if kind is Kind.SUMMARY:
+                message["summary"] = True
         times: dict[str, str | int | float | None] = {"time_created": now_ms, "time_updated": now_ms}
-        owner = _identifier("msg", now_ms)
+        owner = _identifier("msg", now_ms, last.cells.get("message_id") or last.key.get("id"))
         said = Row(None, "message", {"id": owner}, {"session_id": session, **times}, {"data": _raw(message)})
-        part: JsonObject = {"type": "text", "text": text, "time": {"start": now_ms, "end": now_ms}}
+        part = _new_part(kind, text, now_ms, more)
         cells = {"message_id": owner, "session_id": session, **times}
-        about = {"role": _SAID[kind], **{key: value for key, value in before.about.items() if key == "model"}}
-        return sqlite.encode_row(
-            Row(None, "part", {"id": _identifier("prt", now_ms)}, cells, {"data": _raw(part)}, {}, about, (said,))
-        )
+        about = {"role": speaker, **{key: value for key, value in before.about.items() if key == "model"}}
+        own: dict[str, sqlite.Cell] = {"id": _identifier("prt", now_ms, last.key.get("id"))}
+        return sqlite.encode_row(Row(None, "part", own, cells, {"data": _raw(part)}, {}, about, (said,)))
+
+    def answered(self, payload: bytes, text: str, now_ms: int, more: Particulars) -> bytes | None:
+        """Return the part of the call, with its result in it."""
+        was = documents.parse(payload.decode("utf-8", "replace"))
+        now = copy.deepcopy(was)
+        part = self.held(as_object(now))
+        state = as_object(part.get("state"))
+        if part.get("type") != "tool" or part.get("callID") != more.id:
+            return None
+        if state.get("status") in ("completed", "error"):
+            raise UsageError(f"the call {more.id} has its result: edit that")
+        ended = Number(str(now_ms))
+        times = {"start": as_object(state.get("time")).get("start", ended), "end": ended}
+        told: JsonObject = {"status": "completed", "input": state.get("input", {}), "output": text, "title": ""}
+        if more.failed:
+            told = {"status": "error", "input": state.get("input", {}), "error": text}
+        part["state"] = told | ({} if more.failed else {"metadata": {}}) | {"time": times}
+        return documents.carried(payload, (), was, now)
+
+
+def _new_part(kind: Kind, text: str, now_ms: int, more: Particulars) -> JsonObject:
+    if kind is Kind.TOOL_CALL:
+        called: JsonObject = {"type": "tool", "callID": more.new_id("call_"), "tool": more.tool}
+        return called | {"state": {"status": "running", "input": more.arguments(text), "time": {"start": now_ms}}}
+    what = "reasoning" if kind is Kind.REASONING else "text"
+    said: JsonObject = {"type": what, "text": text, "time": {"start": now_ms, "end": now_ms}}
+    # what the program says to the model stands in the user's name
+    return said | ({"synthetic": True} if kind is Kind.SYSTEM else {})
 
 
 class OpencodeMessageLens(OpencodeLens):
     """Sees the file of a message."""
+
+    lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(Kind, _OF_FILES)
 
     type_name = "opencode.message.v1"
     telling = (b'"tokens"',)
@@ -341,6 +411,8 @@ _of_part = "opencode.{}-part.v1".format
 
 class OpencodePartLens(OpencodeLens):
     """Sees the file of a part, of a message of ``speaker``."""
+
+    lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(Kind, _OF_FILES)
 
     def __init__(self, speaker: str) -> None:
         self._speaker = speaker
@@ -483,7 +555,9 @@ class Opencode(DatabaseFormat):
         return None if source.main.suffix == ".json" else super().rendition(source, scratch)
 
     def lines(self, database: sqlite3.Connection) -> Iterator[Row]:
-        for session in dictionaries(database, "SELECT * FROM session ORDER BY time_created, id"):
+        # one that nobody has said anything in yet is no conversation
+        begun = "SELECT * FROM session WHERE id IN (SELECT session_id FROM message) ORDER BY time_created, id"
+        for session in dictionaries(database, begun):
             yield _session(session)
             query = "SELECT * FROM message WHERE session_id = ? ORDER BY time_created, id"
             for message in dictionaries(database, query, session["id"]):

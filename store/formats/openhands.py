@@ -8,28 +8,34 @@ line, in older ones with pairs of action and observation. A submission to one is
 OpenHands keeps a folder ``events`` a session, with a file an event: ``12.json``, later ``event-00012-ID.json``.
 """
 
+import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import ClassVar
 
 from blake3 import blake3
 from msgspec import structs
 
+from store.errors import UsageError
 from store.events.event import Compaction, Kind, Resource, ValuePath
 from store.events.usage import Usage
 from store.formats.core.blocks import argument_blocks, document_in
-from store.formats.core.chat_messages import arguments, gather, gather_message, shown
+from store.formats.core.chat_messages import arguments, gather, gather_message, part, shown
+from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.documents import new_record
 from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.format import About, Format, Part, Source, Span, environment, first_line, folders_of
 from store.formats.core.json_cuts import Choice, cut_spans, cuts
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in
-from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Nothing, Places, Shown
+from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Gathered, Nothing, Places, Shown
 from store.formats.core.look import HEAD_SIZE, Look
 from store.formats.core.media import file_uri, mime_of
 from store.formats.core.splices import put, spell
-from store.formats.core.times import milliseconds
+from store.formats.core.times import in_iso, milliseconds
 from store.formats.core.token_counts import counted
 
 _SPEAKERS = {"agent": Kind.ASSISTANT, "environment": Kind.SYSTEM, "user": Kind.USER}
@@ -51,6 +57,7 @@ _TEXTS = {
 """Actions that only say something, and the arguments that hold it, the main one first."""
 _CALL: Places = {"id": ("tool_call_metadata", "tool_call_id"), "tool": ("tool_call_metadata", "function_name")}
 _FILES = frozenset(("read", "write"))
+_LOOKED_AT = 4
 _numbered = re.compile(r"Here's the result of running `cat -n`").match
 _MOST_FORGOTTEN = 1 << 20
 """Events that a summary takes the place of, whatever numbers it tells."""
@@ -221,6 +228,79 @@ _LATER: dict[str, Callable[[JsonObject, Gathered], Kind]] = {
 }
 """Events of OpenHands' software kit, by ``kind``."""
 
+_SOURCES = {
+    Kind.USER: "user",
+    Kind.ASSISTANT: "agent",
+    Kind.REASONING: "agent",
+    Kind.SYSTEM: "agent",
+    Kind.TOOL_CALL: "agent",
+    Kind.TOOL_RESULT: "agent",
+}
+_ACTIONS = {"bash": "run", "execute_bash": "run", "str_replace_editor": "edit", "execute_ipython_cell": "run_ipython"}
+"""The actions that calls of these tools are; calls of others are ``call_tool_mcp``."""
+
+
+def _enveloped(event: JsonObject, before: JsonObject, now_ms: int, *, is_later: bool) -> JsonObject:
+    """Return an event with its id, which counts on where ``before`` has a number, and its time."""
+    number = before.get("id")
+    own: object = number + 1 if type(number) is int else str(uuid.uuid4())
+    # these programs tell the time without its zone
+    return ({} if number is None and not is_later else {"id": own}) | {"timestamp": in_iso(now_ms)[:-1]} | event
+
+
+def _new_event(kind: Kind, text: str, more: Particulars) -> JsonObject:
+    event: JsonObject = {"source": _SOURCES.get(kind, "agent"), "message": text}
+    match kind:
+        case Kind.USER | Kind.ASSISTANT:
+            args: JsonObject = {"content": text, "image_urls": None, "wait_for_response": kind is Kind.ASSISTANT}
+            return event | {"action": "message", "args": args}
+        case Kind.SYSTEM:
+            return event | {"action": "system", "args": {"content": text}}
+        case Kind.REASONING:
+            return event | {"action": "think", "args": {"thought": text}}
+        case Kind.SUMMARY:
+            # nothing is forgotten for it: that is what a condenser decides
+            args = {"forgotten_event_ids": [], "summary": text, "summary_offset": 0}
+            return event | {"action": "condensation", "args": args}
+        case Kind.TOOL_CALL:
+            arguments = more.arguments(text)
+            metadata: JsonObject = {"function_name": more.tool, "tool_call_id": more.new_id("call_")}
+            called = event | {"message": "", "action": _ACTIONS.get(more.tool, "call_tool_mcp")}
+            return called | {"tool_call_metadata": metadata, "args": {**arguments, "thought": ""}}
+    asked = object_in(more.asked)
+    metadata = {"function_name": more.tool, "tool_call_id": more.id}
+    answered: JsonObject = {"tool_call_metadata": metadata} if "tool_call_metadata" in asked else {}
+    what = "error" if more.failed else as_text(asked.get("action")) or "run"
+    return event | {"cause": asked.get("id"), "observation": what, "content": text, "extras": {}} | answered
+
+
+def _later_event(kind: Kind, text: str, more: Particulars) -> JsonObject:
+    event: JsonObject = {"source": _SOURCES.get(kind, "environment")}
+    said: JsonObject = {"type": "text", "text": text}
+    match kind:
+        case Kind.USER | Kind.ASSISTANT | Kind.REASONING:
+            message: JsonObject = {"role": "user" if kind is Kind.USER else "assistant", "content": [said]}
+            if kind is Kind.REASONING:
+                message |= {"content": [], "reasoning_content": text}
+            return event | {"llm_message": message, "kind": "MessageEvent"}
+        case Kind.SYSTEM:
+            return event | {"system_prompt": said, "tools": [], "kind": "SystemPromptEvent"}
+        case Kind.SUMMARY:
+            return event | {"forgotten_event_ids": [], "summary": text, "kind": "Condensation"}
+        case Kind.TOOL_CALL:
+            arguments, call = more.arguments(text), more.new_id("call_")
+            made = {"id": call, "name": more.tool, "arguments": json.dumps(arguments), "origin": "completion"}
+            action = {**arguments, "kind": f"{more.tool.title().replace('_', '')}Action"}
+            thought: JsonObject = {"thought": [], "thinking_blocks": [], "action": action}
+            called: JsonObject = {"tool_name": more.tool, "tool_call_id": call, "tool_call": made}
+            return event | thought | called | {"kind": "ActionEvent"}
+    asked = object_in(more.asked)
+    named = as_text(as_object(asked.get("action")).get("kind")).removesuffix("Action")
+    observation: JsonObject = {"content": [said], "is_error": more.failed, "kind": f"{named}Observation"}
+    returned: JsonObject = {"source": "environment", "tool_name": more.tool, "tool_call_id": more.id}
+    return returned | {"observation": observation, "action_id": asked.get("id"), "kind": "ObservationEvent"}
+
+
 _ANSWER: ValuePath = ("tool_call_metadata", "model_response", "choices", 0, "message")
 
 
@@ -230,6 +310,8 @@ class OpenHandsLens(JsonLens):
     type_name = "openhands.event.v1"
     telling = (b'"model_response"',)
     objects_only = False
+    writes = (*_SOURCES, Kind.SUMMARY)
+    lacks: ClassVar[Mapping[Kind, str]] = {Kind.NOTE: "whatever has no other name is what an agent or a user says"}
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
         """View a record; later ones know it by its own id."""
@@ -238,10 +320,38 @@ class OpenHandsLens(JsonLens):
             return structs.replace(shown, defines=(*shown.defines, (key, "")))
         return shown
 
+    def compose(
+        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
+    ) -> bytes:
+        """Return an event of the generation that the ones before are of."""
+        self.check_new(kind, text)
+        last = more.last or previous
+        before, begun = object_in(last), object_in(more.first)
+        if "role" in before or before.keys() >= _PREDICTION:
+            raise UsageError("there are no events here, but what models were sent, or patches: it can only be edited")
+        # what stands beside the events is of no generation
+        is_later = isinstance((before if _is_event(before) else begun).get("kind"), str)
+        event = (_later_event if is_later else _new_event)(kind, text, more)
+        return new_record(_enveloped(event, before, now_ms, is_later=is_later), last)
+
     def used(self, record: JsonObject) -> Usage | None:
         answer = as_object(as_object(record.get("tool_call_metadata")).get("model_response"))
         tokens = counted(as_object(answer.get("usage")))
         return Usage(as_text(answer.get("id")), as_text(answer.get("model")), tokens) if tokens.total else None
+
+    def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
+        said_in_parts = record.get("kind") is not None or "role" in record
+        return part(record, path, name, text) if said_in_parts else None
+
+    def room(self, record: JsonObject) -> ValuePath | None:
+        if isinstance(record.get("action"), (str, dict)):
+            return ("args",) if isinstance(record["action"], str) else ("action",)
+        return ("content",) if "content" in record else None
+
+    def calls(self, record: JsonObject) -> Iterator[CallLink]:
+        named = as_object(record.get("tool_call_metadata")) or record
+        if call := as_text(named.get("tool_call_id")):
+            yield CallLink((), 0, call, "action" in record)
 
     def twins(self, record: JsonObject, path: ValuePath, old: str, new: str) -> Twins:
         if record.get("message") == old:
@@ -281,6 +391,14 @@ class OpenHands(Format):
     main_type = first_type = OpenHandsLens.type_name
     joints = (b"[", b", ", b"]")
 
+    def next_file(self, last: str, record: bytes) -> str:
+        named = _event_file(last)
+        if named is None:
+            return ""
+        number = int(named[1]) + 1
+        later = f"event-{number:0{len(named[1])}}-{as_text(object_in(record).get('id')) or uuid.uuid4()}.json"
+        return later if last.startswith("event-") else f"{number}.json"
+
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         stores = [home / ".openhands", home / ".openhands-state"]
         if moved := environment(home).get("FILE_STORE_PATH"):
@@ -295,7 +413,8 @@ class OpenHands(Format):
         path = look.path
         if look.is_folder:
             files = sorted(_event_files(path)) if path.name == _EVENTS else []
-            if not files or not _is_event(Look(files[0][1]).document):
+            # a system prompt is long, and its kind may stand at its end
+            if not any(_is_event(Look(file).document) for _number, file in files[:_LOOKED_AT]):
                 return None
             *first, main = (file for _number, file in files)
             return Source(self.name, path, main, first=tuple(first))

@@ -1,13 +1,15 @@
 """The foreign tools that convfs knows, and the lenses for payloads of every type.
 
-A new tool is a module like ``example.py`` and one line in ``_KNOWN``. A tool's module is loaded when it is first asked
+A new tool is a page in ``descriptions/``, or a module like ``example.py`` where a page cannot say it, and one line in
+``_KNOWN``; a user's own is a page in the store's ``formats/``. A tool's module is loaded when it is first asked
 for: a command that lists conversations needs none of them. Types of which programs append payloads, but no tool keeps
 files, have a lens only.
 """
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from typing import overload
 
 from store.disk.turn_format import Encoding
@@ -17,7 +19,8 @@ from store.formats.core.format import Format
 from store.formats.core.msgpack_lens import UnknownMsgpackLens
 from store.formats.core.unknown import TEXT_LENSES, UnknownLens
 
-# The name of each format, the family of its types (the part before the first dot), its module and its class there.
+# The name of each format, the family of its types (the part before the first dot), its module and its class there; one
+# without a module is described by a page of descriptions/.
 # Files are offered to the formats in this order.
 _KNOWN = (
     ("claude-code", "claude-code", "claude_code.session", "ClaudeCode"),
@@ -35,30 +38,72 @@ _KNOWN = (
     ("openhands", "openhands", "openhands", "OpenHands"),
     ("aider", "aider", "aider", "Aider"),
     ("specstory", "specstory", "specstory", "SpecStory"),
+    ("copilot-cli", "copilot-cli", "", ""),
+    ("antigravity", "antigravity", "", ""),
+    ("codex-exec", "codex-exec", "", ""),
+    ("cursor", "cursor", "", ""),
+    ("droid", "droid", "", ""),
+    ("droid-stream", "droid-stream", "", ""),
+    ("gemini-stream", "gemini-stream", "", ""),
+    ("goose-lines", "goose-lines", "", ""),
+    ("grok-build", "grok-build", "", ""),
+    ("jan", "jan", "", ""),
+    ("kimi-cli", "kimi-cli", "", ""),
+    ("kimi-code", "kimi-code", "", ""),
+    ("kiro", "kiro", "", ""),
+    ("kiro-messages", "kiro-messages", "", ""),
+    ("mistral-vibe", "mistral-vibe", "", ""),
+    ("qwen-code", "qwen-code", "", ""),
+    ("amp", "amp", "", ""),
+    ("cline", "cline", "", ""),
+    ("cline-tasks", "cline-tasks", "", ""),
+    ("continue", "continue", "", ""),
+    ("hermes", "hermes", "", ""),
+    ("lm-studio", "lm-studio", "", ""),
+    ("opencode-export", "opencode-export", "", ""),
+    ("vscode-chat", "vscode-chat", "", ""),
+    ("crush", "crush", "", ""),
+    ("goose", "goose", "", ""),
+    ("hermes-db", "hermes-db", "", ""),
+    ("openclaw", "openclaw", "", ""),
+    ("opencode-v2", "opencode-v2", "", ""),
     ("messages-jsonl", "messages-jsonl", "messages_jsonl", "MessagesJsonl"),
     ("api-messages", "api", "api_messages", "ApiMessages"),
 )
-_FAMILIES = frozenset(known[1] for known in _KNOWN)
+_GUESSES = (
+    ("guess-lines", "guess-lines", "", ""),
+    ("guess-document", "guess-document", "", ""),
+    ("text-log", "text-log", "text_log", "TextLog"),
+)
+"""Formats that no tool writes: for files that somebody names, and says so or finds no tool for."""
+_DESCRIPTIONS = Path(__file__).parent / "descriptions"
+_FAMILIES = frozenset(known[1] for known in (*_KNOWN, *_GUESSES))
 
 _UNKNOWN = UnknownLens()
 _UNKNOWN_MSGPACK = UnknownMsgpackLens()
 _TEXT_LENSES: dict[str, Lens] = {lens.type_name: lens for lens in TEXT_LENSES}
 
 
+_learned: dict[str, Format] = {}
+"""The formats that users describe, by their names."""
+
+
 class _Formats(Sequence[Format]):
-    """All formats, in the order in which files are offered to them."""
+    """All formats, in the order in which files are offered to them: those that users describe come first."""
 
     def __len__(self) -> int:
-        return len(_KNOWN)
+        return len(_learned) + len(_KNOWN)
+
+    def __iter__(self) -> Iterator[Format]:
+        yield from list(_learned.values())
+        yield from (_loaded(*known) for known in _KNOWN)
 
     @overload
     def __getitem__(self, index: int) -> Format: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[Format]: ...
     def __getitem__(self, index: int | slice) -> Format | Sequence[Format]:
-        if isinstance(index, slice):
-            return [_loaded(*known) for known in _KNOWN[index]]
-        return _loaded(*_KNOWN[index])
+        return list(self)[index]
 
 
 FORMATS: Sequence[Format] = _Formats()
@@ -72,27 +117,87 @@ def lens_for(type_name: str, encoding: int = Encoding.JSON) -> Lens:
     family = type_name.partition(".")[0]
     if encoding == Encoding.MSGPACK:
         return _cxdb_lenses().get(type_name, _UNKNOWN_MSGPACK) if family == "cxdb" else _UNKNOWN_MSGPACK
+    if (learned := _learned.get(family)) is not None and type_name == learned.main_type:
+        return learned.lenses[0]
     return (_lenses(family) if family in _FAMILIES else _TEXT_LENSES).get(type_name, _UNKNOWN)
 
 
 def format_named(name: str) -> Format:
     """Return the format called ``name``. Raises UsageError where there is none."""
-    for known in _KNOWN:
+    if name in _learned:
+        return _learned[name]
+    for known in _all():
         if known[0] == name:
             return _loaded(*known)
-    names = ", ".join(known[0] for known in _KNOWN)
+    names = ", ".join((*_learned, *(known[0] for known in _all())))
     raise UsageError(f"there is no format {name!r}; known are {names}")
 
 
+def _all() -> Iterator[tuple[str, str, str, str]]:
+    yield from _KNOWN
+    yield from _GUESSES
+
+
+def guesses() -> list[Format]:
+    """Return the formats that look for what seems to be messages, of no tool."""
+    return [_loaded(*known) for known in _GUESSES if not known[2]]
+
+
+def is_guess(name: str) -> bool:
+    """Return whether a format is one that no tool writes."""
+    return any(known[0] == name for known in _GUESSES)
+
+
+def is_described(format_: Format) -> bool:
+    """Return whether a format is a page of text."""
+    return format_.name in _learned or any(known[0] == format_.name and not known[2] for known in _all())
+
+
+def learn(folder: Path) -> list[str]:
+    """Read the descriptions in a folder anew; return what is wrong with those that cannot be used.
+
+    A format stays known to this process when its page is gone: what was imported by it can still be read.
+    """
+    try:
+        pages = sorted(folder.glob("*.toml"))
+    except OSError as error:
+        return [f"{folder} cannot be read: {error}"]
+    wrong: list[str] = []
+    for page in pages:
+        if any(page.stem in known[:2] for known in _all()):
+            wrong.append(f"{page}: there is a format of this name: call yours otherwise")
+            continue
+        try:
+            status = page.stat()
+            _learned[page.stem] = _described(page, status.st_mtime_ns, status.st_size)
+        except (OSError, UsageError) as error:
+            wrong.append(str(error))
+    return wrong
+
+
 @cache
-def _loaded(_name: str, _family: str, module: str, class_name: str) -> Format:
+def _loaded(name: str, _family: str, module: str, class_name: str) -> Format:
+    if not module:
+        return _described(_DESCRIPTIONS / f"{name}.toml", 0, 0)
     format_: Format = getattr(importlib.import_module(f"store.formats.{module}"), class_name)()
     return format_
 
 
 @cache
+def _described(page: Path, _written_ns: int, _size: int) -> Format:
+    # a watcher imports all the time, and a page that nobody has written to says what it said
+    from store.formats.declared.database import DeclaredDatabase
+    from store.formats.declared.description import read_file
+    from store.formats.declared.format import DeclaredFormat
+
+    said = read_file(page)
+    return DeclaredDatabase(said) if said.database is not None else DeclaredFormat(said)
+
+
+@cache
 def _lenses(family: str) -> dict[str, Lens]:
-    return {lens.type_name: lens for known in _KNOWN if known[1] == family for lens in _loaded(*known).lenses}
+    own = [_loaded(*known) for known in _all() if known[1] == family]
+    return {lens.type_name: lens for format_ in own for lens in format_.lenses}
 
 
 @cache

@@ -6,16 +6,20 @@ Older ones say ``_**Assistant**_``, or name the model as in ``(model MODEL, mode
 thought in ``<think>``.
 """
 
+import html
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
+from store.errors import UsageError
 from store.events.event import Kind
+from store.formats.core.composing import NO_PARTICULARS, Particulars
 from store.formats.core.format import About, Format, Source, Span, first_line, without_endings
-from store.formats.core.lens import Header
+from store.formats.core.lens import Header, Value
 from store.formats.core.look import Look
 from store.formats.core.markdown_lens import MarkdownLens, Passage
-from store.formats.core.splices import check_said
 from store.formats.core.times import in_iso, milliseconds
 
 SPEAKS = r"_\*\*(User|Agent|Assistant)(?: - [^\n(*]*?)?(?: \(([^\n)]*+)\))?+\*\*_[ \t\r]*+"
@@ -26,14 +30,17 @@ _tool = re.compile(
     r'<tool-use\b[^>]*\bdata-tool-name="(?P<name>[^"\n]*)"'
     r"|(?:<details>\s*+<summary>\s*+)?+Tool use: \*\*(?P<older>[^*\n]+)\*\*"
 ).match
+_MINUTES = len("16:26")
 _THOUGHT = "<think>"
-_SPEAKERS = {Kind.ASSISTANT: "Agent", Kind.USER: "User"}
+_SPEAKERS = {**dict.fromkeys((Kind.ASSISTANT, Kind.REASONING, Kind.TOOL_CALL), "Agent"), Kind.USER: "User"}
 
 
 class SpecStoryLens(MarkdownLens):
     """A lens for requests, answers and uses of tools; lines before them are bookkeeping."""
 
     type_name = "specstory.passage.v1"
+    writes = tuple(_SPEAKERS)
+    lacks: ClassVar[Mapping[Kind, str]] = {Kind.TOOL_RESULT: "it is a part of its call: write it there"}
 
     def passage(self, text: str) -> Passage:
         opened = _opening(text)
@@ -57,9 +64,40 @@ class SpecStoryLens(MarkdownLens):
         kind = Kind.REASONING if body.startswith(_THOUGHT) else Kind.ASSISTANT
         return Passage(kind, body, head, header=header, time_ms=time_ms)
 
-    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
-        check_said(text.strip(), kind, _SPEAKERS)
+    def with_field(self, text: str, key: str, value: Value) -> str | None:
+        opened = _opening(text)
+        if opened is None or not isinstance(value, str):
+            return None
+        inside, start = opened[2] or "", opened.start(2)
+        stamp, named = _stamp(inside), _named(inside)
+        used = _tool(text, opened.end())
+        span = (-1, -1)
+        if key == "timestamp" and stamp:
+            span = start + stamp.start(2), start + stamp.end(3)
+            whole = len(stamp[3].rstrip("Z")) > _MINUTES
+            time = in_iso(milliseconds(value))
+            if milliseconds(f"{time[:19]}Z") != milliseconds(value):
+                raise UsageError("'timestamp' is to the second in this passage: leave out the fraction")
+            value = f"{time[:10]} {time[11 : 19 if whole else 16]}{'Z' * stamp[3].endswith('Z')}"
+        elif key == "model" and (stamp or named):
+            found = (stamp.span(1) if stamp[1] else span) if stamp else named.span(1) if named else span
+            span = (start + found[0], start + found[1]) if found != span else span
+        elif key == "tool" and used:
+            span = used.span("name") if used["name"] else used.span("older")
+        return text[: span[0]] + value + text[span[1] :] if span[0] >= 0 else None
+
+    def compose(
+        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
+    ) -> bytes:
+        self.check_new(kind, text.strip())
         stamp = in_iso(now_ms)[:19].replace("T", " ")
+        if kind is Kind.REASONING:
+            text = f"<think><details><summary>Thought Process</summary>\n{text}</details></think>"
+        elif kind is Kind.TOOL_CALL:
+            done = f"```json\n{json.dumps(more.document, indent=2)}\n```" if more.document else text
+            head = f'<tool-use data-tool-type="generic" data-tool-name="{html.escape(more.tool)}"><details>'
+            summary = f"<summary>Tool use: **{more.tool}**</summary>"
+            text = f"{head}\n{summary}\n\n{done}\n\n</details></tool-use>"
         return f"_**{_SPEAKERS[kind]} ({stamp}Z)**_\n\n{text}".encode()
 
 

@@ -4,19 +4,24 @@ One JSON object: ``trajectory`` (a step each: action, observation, the model's a
 the model was sent, which say the same), ``info`` (how it ended), ``replay_config``. mini-SWE-agent has ``messages``.
 """
 
+import json
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
+from typing import ClassVar
 
+from store.errors import UsageError
 from store.events.event import Block, Kind, ValuePath
 from store.events.usage import Tokens, Usage
-from store.formats.core import removal
+from store.formats.core import documents, removal
 from store.formats.core.blocks import argument_blocks
-from store.formats.core.chat_messages import first_request, gather_message, shown
-from store.formats.core.editing import JsonLens, Twins
+from store.formats.core.chat_messages import ChatLens, first_request, gather_message, shown
+from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.documents import new_record
+from store.formats.core.editing import Twins
 from store.formats.core.format import About, Format, Source, Span, Titled, environment, first_line, folders_of
 from store.formats.core.json_cuts import Choice, cut_spans
-from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in
 from store.formats.core.lens import Before, Gathered, Shown
 from store.formats.core.look import Look
 from store.formats.core.token_counts import count, dollars
@@ -26,14 +31,20 @@ _LAST_ACTION = "action"
 """The key under which a message that calls a tool without an id of the call is asked for."""
 _RESULT_OF_RUN = frozenset(("exit_status", "submission", "model_stats"))
 _SAID_AGAIN = ("thought", "action")
+_OBSERVATION = "observation"
 _FIRST_WORD = "is the first word of the action: change that"
 
 
-class SweAgentLens(JsonLens):
+class SweAgentLens(ChatLens):
     """A lens for a trajectory's ``history``, or its steps where it has none; and for the end of the run."""
 
     type_name = "swe-agent.record.v1"
     telling = (b'"model_stats"',)
+    writes = (Kind.USER, Kind.ASSISTANT, Kind.SYSTEM, Kind.REASONING, Kind.TOOL_CALL, Kind.TOOL_RESULT)
+    lacks: ClassVar[Mapping[Kind, str]] = {
+        Kind.CONFIG: "a run has one, replay_config: edit that",
+        Kind.SUMMARY: "a run has one, its end: edit that",
+    }
 
     objects_only = False
     time_key = ""
@@ -42,7 +53,7 @@ class SweAgentLens(JsonLens):
         """View a record by its members; steps that the history repeats are bookkeeping."""
         if "role" in record:
             return _message(record, before)
-        if "action" in record and ("observation" in record or "response" in record):
+        if _is_step(record):
             return _step(record)
         if record.keys() & _RESULT_OF_RUN:
             into = Gathered()
@@ -50,6 +61,27 @@ class SweAgentLens(JsonLens):
             into.blocks += argument_blocks({key: record[key] for key in record if key not in into.header}, (), "info")
             return into.shown(Kind.SUMMARY)
         return Shown(Kind.CONFIG, argument_blocks(record, (), "config"))
+
+    def compose(
+        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
+    ) -> bytes:
+        """Return a message as those of the history, or a step where a run has none."""
+        self.check_new(kind, text)
+        before = object_in(previous)
+        if _is_step(object_in(more.first)) or _is_step(before):
+            return new_record(_new_step(kind, text, more), previous)
+        style = before if "role" in before else object_in(more.first)
+        return new_record(_new_message(kind, text, style, more), previous)
+
+    def answered(self, payload: bytes, text: str, now_ms: int, more: Particulars) -> bytes | None:
+        """Return a step with the observation that it led to."""
+        step = object_in(payload)
+        if not _is_step(step):
+            return None
+        if as_text(step.get("observation")):
+            raise UsageError("the step has its observation: edit that")
+        was = documents.parse(payload.decode("utf-8", "replace"))
+        return documents.carried(payload, (), was, {**as_object(was), "observation": text})
 
     def used(self, record: JsonObject) -> Usage | None:
         told = as_object(record.get("model_stats"))
@@ -63,6 +95,56 @@ class SweAgentLens(JsonLens):
             twin = record.get(key)
             if path != (key,) and isinstance(twin, str) and (now := carried(twin, old, new)) is not None:
                 yield (key,), now
+
+
+def _is_step(record: JsonObject) -> bool:
+    return "action" in record and ("observation" in record or "response" in record) and "role" not in record
+
+
+def _new_step(kind: Kind, text: str, more: Particulars) -> JsonObject:
+    if kind is not Kind.TOOL_CALL:
+        raise UsageError(f"a run without a history is steps, and no {kind.word} is one: write call")
+    _check_action(text, more)
+    return {"action": text, "observation": "", "response": text, "state": "{}", "thought": ""}
+
+
+def _check_action(text: str, more: Particulars) -> None:
+    if more.document is not None or _tool(text) != more.tool:
+        raise UsageError(f"the action is a command, whose first word is the tool: write {more.tool} and its arguments")
+
+
+def _new_message(kind: Kind, text: str, style: JsonObject, more: Particulars) -> JsonObject:
+    """Return a message as ``style`` is one; the mini version has no marks of its own but ``extra``."""
+    is_mini = "agent" not in style
+    marks: JsonObject = {} if is_mini else {"agent": style["agent"]}
+    match kind:
+        case Kind.TOOL_CALL if more.document is not None:
+            function: JsonObject = {"name": more.tool, "arguments": json.dumps(more.document)}
+            call: JsonObject = {"id": more.new_id("call_"), "type": "function", "function": function}
+            said: JsonObject = {"role": "assistant", "content": "", **marks, "tool_calls": [call]}
+            return said if is_mini else said | {"thought": "", "action": more.tool, "message_type": "action"}
+        case Kind.TOOL_CALL if is_mini:
+            if more.tool != "bash":
+                raise UsageError("mini-SWE-agent has one tool, bash: write call-bash.md")
+            block = f"```bash\n{text}\n```"
+            return {"role": "assistant", "content": block, "extra": {"actions": [text]}}
+        case Kind.TOOL_CALL:
+            _check_action(text, more)
+            called: JsonObject = {"role": "assistant", "content": f"```\n{text}\n```", "thought": "", "action": text}
+            return called | marks | {"message_type": "action"}
+        case Kind.TOOL_RESULT:
+            calls = as_list(object_in(more.asked).get("tool_calls"))
+            result: JsonObject = {"role": "tool" if calls else "user", "content": text, **marks}
+            ids: JsonObject = {"tool_call_ids": [more.id]} if calls and not is_mini else {}
+            ids |= {"tool_call_id": more.id} if calls and is_mini else {}
+            return result | ({} if is_mini else {"message_type": _OBSERVATION}) | ids
+        case Kind.REASONING:
+            return {"role": "assistant", "content": "", **marks, "reasoning_content": text}
+        case Kind.ASSISTANT:
+            answer: JsonObject = {"role": "assistant", "content": text, **marks}
+            return answer if is_mini else answer | {"thought": text, "action": ""}
+    # a user's message after an action is its result unless it says that it is something else
+    return {"role": kind.word, "content": text, **marks, "message_type": kind.word}
 
 
 def _message(record: JsonObject, before: Before) -> Shown:
@@ -82,10 +164,10 @@ def _message(record: JsonObject, before: Before) -> Shown:
         gathered.asked = as_text(calls[0])
         gathered.header = {"id": gathered.asked} if gathered.asked else {}
         gathered.places["id"] = ("tool_call_ids", 0)
-    elif kind is Kind.USER and (tool := before.tool(_LAST_ACTION)):
-        gathered.tool = tool
+    elif kind is Kind.USER and record.get("message_type") != "user":
         gathered.places["tool"] = _FIRST_WORD
-        kind = Kind.TOOL_RESULT
+        gathered.tool = before.tool(_LAST_ACTION)
+        kind = Kind.TOOL_RESULT if gathered.tool else kind
     return shown(kind, gathered, before)
 
 

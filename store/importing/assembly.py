@@ -122,9 +122,16 @@ class Edited:
                     self._rows.append(_Row(turn.turn_id, stood, stood - 1 if stood else None, turn.deleted))
                 elif not turn.deleted:
                     self.first.append((was - 1, turn.turn_id))
+        self.added: list[int] = []
+        """Records that become files of their own, by turn."""
+        if self._format.next_file(kept.main, b""):
+            self.added = [row.turn for row in self._rows if row.number is None and not row.deleted]
+            self._rows = [row for row in self._rows if row.number is not None]
         self._spelling = Spelling(store, copied)
         if copied is not None:
             self._arrange(copied)
+        else:
+            self._put_in_lists()
         self.deleted = any(row.deleted for row in self._rows)
         """True if records of the main file were deleted."""
         if outside and type(self._format).moved_outside is not Format.moved_outside:
@@ -145,6 +152,22 @@ class Edited:
         records = self._spelling.spell((row.number for row in self._rows), stored)
         for row, pieces in zip(self._rows, records, strict=True):
             yield (self._moved[row.turn],) if row.turn in self._moved else pieces
+
+    def _put_in_lists(self) -> None:
+        """Move added records that follow one which is in no list behind the last one that is in a list."""
+        if all(row.number for row in self._rows) or not self._envelope.gaps:
+            return
+        gaps = Gaps(self._envelope, self._format.joints[1], self._count)
+        rows: list[_Row] = []
+        place = 0
+        for row in self._rows:
+            if row.position is not None or not gaps.in_lists or not place:
+                rows.append(row)
+                place = len(rows) if row.position is None or gaps.listed(row.position) else place
+            else:
+                rows.insert(place, row)
+                place += 1
+        self._rows = rows
 
     def _arrange(self, copied: Copied) -> None:
         placed: list[tuple[int, _Row]] = []

@@ -280,7 +280,8 @@ class _Taking:
         turn, kind = self.data.turns[number], self.data.kinds.get(number)
         if kind is None:
             raise DamageError(f"the type of turn {number} is missing")
-        return Append(self.data.blob(turn.payload), kind.name, kind.encoding, kind.version, turn.created_ms)
+        payload = self.data.blob(turn.payload)
+        return Append(payload, kind.name, kind.encoding, kind.version, turn.created_ms, imported=True)
 
     def _attach(self, turn: int, here: int) -> None:
         root = self.data.roots.get(turn)

@@ -177,6 +177,10 @@ class Gaps:
         """Return whether the gap before a record only separates it from the one before."""
         return position > 0 and self._text(position).strip() in (b"", b",")
 
+    def listed(self, position: int) -> bool:
+        """Return whether a record of the file is an element of a list."""
+        return self.separates(position) or self._text(position).rstrip().endswith(b"[")
+
     def opening(self, position: int) -> bytes:
         """Return the bytes to write where a record stands or stood, before everything else there."""
         if self.separates(position):

@@ -1,94 +1,63 @@
 """Native export: a conversation as its tool's own files, byte for byte.
 
 If the original of an edited file parsed as JSON, the edited one does too: a bad splice would give a tool a file that it
-skips lines of, or refuses. A file of lines may have no more unparsable lines than before; a document stays one. Files
-appear under their names once they are whole and on disk, and replace nothing.
+skips lines of, or refuses. A file of lines may have no more unparsable lines than before; a document stays one.
 """
 
 import mmap
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePath
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from uuid import UUID, uuid5
 
 from msgspec import structs
 
 from store.artifacts.names import files_beside
+from store.content.cuts import MAX_CUT_BYTES
 from store.disk.beneath import Beneath
-from store.errors import Conflict, NotFound, UsageError
+from store.errors import NotFound, UsageError
 from store.events.conversation import Conversation
-from store.filenames import Named, inside, safe_name, shown_name
-from store.formats.core.format import Format
+from store.filenames import inside
+from store.formats.core.format import Format, Source
 from store.formats.core.json_view import is_json
 from store.formats.registry import format_named
 from store.importing.assembly import Assembly, Edited, main_as_imported, restored, stored_records
+from store.importing.placing import ExportFolder, File, Stage, last_export, note_export
 from store.importing.provenance import ImportedFile, SessionFiles, named_hash, read_as, read_files
 from store.importing.snapshot import path_text, text_path
 from store.index.catalogue import ContextEntry
 from store.store import Store
 
-
-class ExportFolder(NamedTuple):
-    """The directory of an export, and a folder in it for files that must stay hidden for now."""
-
-    directory: Beneath
-    staged: Beneath
-
-    def put(
-        self, conversation: Named, names: Sequence[PurePath] | None = None, shared: Collection[PurePath] = ()
-    ) -> Path:
-        """Move the staged files into the directory, or into ``PROJECT/NAME/`` within it, and return that place.
-
-        ``names`` are the files and folders to move (None: all); Conflict if one of the names is taken there.
-        ``shared`` are files that go first, and may already be there, as files: their names say what they hold.
-        """
-        directory, staged = self
-        if names is None:
-            names = [PurePath(name) for name in staged.names()]
-        own = PurePath(safe_name(conversation.project), shown_name(conversation))
-        for target in (PurePath(), own):
-            left = [name for name in shared if not directory.has_file(target / name)]
-            if any(directory.has(target / name) for name in (*left, *names)):
-                continue
-            placed: list[PurePath] = []
-            try:
-                for name in (*left, *names):
-                    directory.take(staged, name, target / name)
-                    placed.append(target / name)
-            except BaseException:
-                for path in placed:
-                    directory.remove(path)
-                raise
-            for folder in sorted({path.parent for path in placed}):
-                directory.sync(folder)
-            return directory.path / target
-        taken = directory.path / own / names[0]
-        raise Conflict(f"{taken} exists already: export into another directory, or move it away")
-
-
-@contextmanager
-def staging(directory: Path) -> Iterator[ExportFolder]:
-    """Open ``directory``, made if need be, with a hidden folder in it. Errors of the system within are UsageErrors."""
-    try:
-        with Beneath.opened(directory) as opened, opened.temporary(".convfs-export-") as staged:
-            yield ExportFolder(opened, staged)
-    except OSError as error:
-        raise UsageError(f"cannot export to {error.filename or directory}: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"cannot export to {directory!r}: {error}") from error
-
-
 _PADDING = b"\0 \t\r\n\v\f"
 _LONGEST_LINE = 16 << 20
 """A longer line is checked on disk, not in memory."""
 
+NATIVE = "native"
+"""The format of a conversation's own tool."""
+
 Pieces = Callable[[], Iterable[bytes]]
-Files = Iterator[tuple[PurePath, Iterable[bytes]]]
+
+
+Files = Iterator[File]
+
+class Lost(Protocol):
+    """Is told what an export leaves out, and of which events."""
+
+    def __call__(self, what: str, /, *events: int) -> object:
+        """Note it."""
+
+
+NOT_THERE = "a content that the store does not have: its reference leads nowhere"
+
+
+
+def nothing(_what: str, /, *_events: int) -> None:
+    """Ignore what is left out."""
 
 
 def intact(name: str, now: Pieces, before: Pieces, scratch: Path) -> Iterator[bytes]:
@@ -201,29 +170,71 @@ def _on_disk(pieces: Iterable[bytes], scratch: Path) -> Iterator[mmap.mmap | byt
             yield data
 
 
-def export_native(store: Store, conversation: Conversation, directory: Path) -> list[Path]:
+@contextmanager
+def staging(directory: Path) -> Iterator[ExportFolder]:
+    """Open ``directory``, made if need be, with a hidden folder in it. Errors of the system within are UsageErrors."""
+    try:
+        with Beneath.opened(directory) as opened, opened.temporary(".convfs-export-") as staged:
+            yield ExportFolder(opened, staged)
+    except OSError as error:
+        raise UsageError(f"cannot export to {error.filename or directory}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"cannot export to {directory!r}: {error}") from error
+
+
+def place(
+    store: Store,
+    conversation: Conversation,
+    directory: Path,
+    form: str,
+    write: Callable[[Stage], None],
+    written: Callable[[int], None] = lambda size: None,
+) -> list[Path]:
+    """Export a conversation in the format ``form`` into ``directory``: ``write`` gives the files. Return their paths.
+
+    ``written`` is told how many bytes were written, again and again. Raises Conflict if files of somebody else are in
+    the directory, and in ``PROJECT/NAME/`` within it, and UsageError if the directory cannot be written to.
+    """
+    with staging(directory) as folder:
+        stage = Stage(folder.staged, written)
+        write(stage)
+        where = Path(os.path.realpath(directory))
+        target, hashes = folder.put(conversation, stage, last_export(store, conversation.id, where, form))
+        note_export(store, conversation.id, where, form, target, hashes)
+        return [directory / target / name for name in stage.files]
+
+
+def export_native(
+    store: Store,
+    conversation: Conversation,
+    directory: Path,
+    lost: Lost = nothing,
+    written: Callable[[int], None] = lambda size: None,
+) -> list[Path]:
     """Write a conversation into ``directory`` in the files of its tool and return their paths.
 
     An unedited conversation becomes the very bytes that were imported; an edited one differs from these only in its
-    edits. Deleted records are left out, and the rest is linked as the tool needs it.
+    edits. Deleted records are left out, and the rest is linked as the tool needs it. What its records refer to beside
+    the session comes along; ``lost`` is told of what the store does not have.
 
     A session that was one file becomes one of the same name, one that was a directory becomes one. If such a name
     is taken, everything goes into ``PROJECT/NAME/`` under ``directory`` instead; if that is taken too, Conflict.
-    Nothing is overwritten, and nothing appears under its name before it is whole and on disk. UsageError for a
-    conversation that came from no tool, and if the directory cannot be written to.
-
-    One of many that came in one file is exported as that file, with all of them; if exactly that file is already there,
-    it stays.
+    Only what the last export wrote is overwritten, and nothing appears under its name before it is whole and on disk.
+    UsageError for a conversation that came from no tool, and if the directory cannot be written to.
     """
-    files = dict(native_files(store, conversation))
-    with staging(directory) as place:
-        for name, pieces in files.items():
-            place.staged.write(name, pieces)
-        if "file" in conversation.metadata and all(place.staged.same(name, place.directory) for name in files):
-            # as another conversation of the same file has been exported
-            return [directory / name for name in files]
-        target = place.put(conversation)
-    return [target / name for name in files]
+    return place(store, conversation, directory, NATIVE, native_writer(store, conversation, lost), written)
+
+
+def native_writer(store: Store, conversation: Conversation, lost: Lost) -> Callable[[Stage], None]:
+    """Return the function that stages such files. UsageError for a conversation that came from no tool."""
+    files = list(native_files(store, conversation))
+
+    def write(stage: Stage) -> None:
+        stage.add(files)
+        stage.add(content_beside(store, conversation, lost))
+        tell_left(conversation, stage, lost)
+
+    return write
 
 
 def came_in_files(conversation: Conversation) -> bool:
@@ -232,7 +243,7 @@ def came_in_files(conversation: Conversation) -> bool:
 
 
 def native_files(store: Store, conversation: Conversation) -> Files:
-    """Yield the files that :func:`export_native` would write into an empty directory: names, and contents in pieces."""
+    """Yield the session's files as :func:`export_native` writes them into an empty directory."""
     if (kept := read_files(conversation.metadata)) is not None:
         return _files_of_one(store, conversation, kept)
     if "file" in conversation.metadata:
@@ -242,12 +253,8 @@ def native_files(store: Store, conversation: Conversation) -> Files:
 
 
 def _files_of_many(store: Store, conversation: Conversation) -> Files:
-    """Yield the files of a conversation that shares them with others, with all of these in them."""
-    number = conversation.metadata["file"]
-    file = store.catalogue.entry(int(number)) if isinstance(number, str | int) and str(number).isdecimal() else None
-    imported = read_as(file.metadata, ImportedFile) if file else None
-    if file is None or imported is None or "layout_of" not in file.metadata:
-        raise UsageError(f"{conversation.source} was not imported to its end: import it again")
+    """Yield the files of a conversation that shares them with others, without these in them."""
+    file, imported = _file_of_many(store, conversation)
     chosen = [store.catalogue.entry(conversation.id)]
     layout = imported.read_layout(store)
     assembly = Assembly(store, file, layout, chosen)
@@ -260,14 +267,31 @@ def _files_of_many(store: Store, conversation: Conversation) -> Files:
         pieces = intact(path_text(name.name), assembly.pieces, before.pieces, store.files.aside.scratch)
     main = imported.main or path_text(text_path(str(file.metadata["layout_of"])).name)
     if not imported.rendered:
-        yield name, pieces
+        yield File(name, pieces)
     elif assembly.edited or not imported.has_original:
-        yield name, restored(store, format_named(file.format), main, imported.original, pieces)
+        yield File(name, restored(store, format_named(file.format), main, imported.original, pieces))
     else:
         for beside, digest in imported.original.items():
             at = name if beside == main else _inside(name.parent, name.name + beside.removeprefix(main))
-            yield at, store.blobs.pieces(named_hash(digest))
+            yield File(at, store.blobs.pieces(named_hash(digest)))
     yield from _sidecars(store, folder, imported.sidecars)
+
+
+def _file_of_many(store: Store, conversation: Conversation) -> tuple[ContextEntry, ImportedFile]:
+    number = conversation.metadata["file"]
+    file = store.catalogue.entry(int(number)) if isinstance(number, str | int) and str(number).isdecimal() else None
+    imported = read_as(file.metadata, ImportedFile) if file else None
+    if file is None or imported is None or "layout_of" not in file.metadata:
+        raise UsageError(f"{conversation.source} was not imported to its end: import it again")
+    return file, imported
+
+
+def is_one_of_many(store: Store, conversation: Conversation) -> bool:
+    """Return whether the file of a conversation holds others, too."""
+    if "file" not in conversation.metadata:
+        return False
+    _file, imported = _file_of_many(store, conversation)
+    return len({place.context for place in imported.read_layout(store).places}) > 1
 
 
 def is_fork(conversation: Conversation | ContextEntry) -> bool:
@@ -321,8 +345,8 @@ def _files_of_fork(store: Store, conversation: Conversation, kept: SessionFiles)
     parent, path = own.parent.session, path_text(own.parent.path)
     forked = partial(format_named(conversation.format).forked, session=own.session, parent=parent, path=path)
     exported = structs.replace(conversation, metadata=conversation.metadata | {"exported_as": own.path.name})
-    (main, pieces), *beside = _files_as_kept(store, exported, kept)
-    yield main, (forked(line) or line for line in _lines_in(pieces))
+    main, *beside = _files_as_kept(store, exported, kept)
+    yield main._replace(pieces=(forked(line) or line for line in _lines_in(main.pieces)))
     yield from beside
 
 
@@ -347,22 +371,66 @@ def _files_as_kept(store: Store, conversation: Conversation, kept: SessionFiles)
     was = partial(main_as_imported, store, kept, entry.imported_head)
     if conversation.head == entry.imported and not entry.merged:
         for position, record in enumerate(stored_records(store, turns[: len(kept.first)])):
-            yield _of_first(folder, kept, position), record
-        yield main, was()
+            yield File(_of_first(folder, kept, position), record)
+        yield File(main, was())
     else:
         edited = Edited(store, conversation, entry.imported_head, kept)
         for position, turn in edited.first:
-            yield _of_first(folder, kept, position), next(stored_records(store, [turn]))
-        yield main, intact(path_text(main.name), edited.pieces, was, store.files.aside.scratch)
-        yield from ((PurePath(name), (content,)) for name, content in edited.outside.items())
+            yield File(_of_first(folder, kept, position), next(stored_records(store, [turn])))
+        yield File(main, intact(path_text(main.name), edited.pieces, was, store.files.aside.scratch))
+        last = kept.main
+        for stored in stored_records(store, edited.added):
+            payload = b"".join(stored)
+            last = format_named(conversation.format).next_file(last, payload)
+            yield File(_inside(folder, last), (payload,))
+        yield from (File(PurePath(name), (content,), shared=True) for name, content in edited.outside.items())
     has_folder = format_named(conversation.format).outputs_beside
     beside = files_beside(conversation.metadata, kept.sidecars, path_text(source.stem) if has_folder else "")
     yield from _sidecars(store, folder, beside)
 
 
+def content_beside(store: Store, conversation: Conversation, lost: Lost) -> Files:
+    """Yield the files that the records of a session refer to beside it; ``lost`` is told of those that are missing."""
+    format_ = format_named(conversation.format)
+    if type(format_).blobs is Format.blobs or read_files(conversation.metadata) is None:
+        return
+    path = text_path(conversation.source or str(conversation.metadata.get("exported_as")))
+    source = Source(format_.name, path, path)
+    runs = store.records.runs(conversation.head)
+    turns = [turn for run in runs for turn in store.turns.range(*run)]
+    numbers = {turn.turn_id: number for number, turn in enumerate(turns, 1) if not turn.deleted}
+    # larger ones were not looked into when they came in
+    looked_into = [turn for turn in numbers if store.blobs.size(turns[numbers[turn] - 1].payload_hash) <= MAX_CUT_BYTES]
+    seen: set[bytes] = set()
+    for turn, pieces in zip(looked_into, stored_records(store, looked_into), strict=True):
+        for blob in format_.blobs(source, b"".join(pieces)):
+            if blob.place and blob.digest not in seen:
+                seen.add(blob.digest)
+                content = store.contents.aliased(blob.algorithm, blob.digest)
+                if content is None:
+                    lost(NOT_THERE, numbers[turn])
+                else:
+                    yield File(inside(PurePath(), PurePath(blob.place)), (blob.written(content),), shared=True)
+
+
+def tell_left(conversation: Conversation, stage: Stage, lost: Lost) -> None:
+    """Tell of files that lie beside a session, outputs of tools and the like, and that an export did not stage."""
+    kept = read_files(conversation.metadata)
+    describing: Set[str] = frozenset()
+    with suppress(UsageError):
+        # what came from no tool may say of any
+        describing = format_named(conversation.format).describing
+    beside = files_beside(conversation.metadata, kept.sidecars if kept else {}, "outputs")
+    there = set(stage.hashes.values())
+    left = [name for name, digest in beside.items() if digest not in there and name not in describing]
+    if left:
+        more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        lost(f"what lies beside the session: {PurePath(left[0]).name!r}{more}")
+
+
 def _sidecars(store: Store, folder: PurePath, sidecars: Mapping[str, str]) -> Files:
     for name, digest in sidecars.items():
-        yield _inside(folder, name), store.blobs.pieces(named_hash(digest))
+        yield File(_inside(folder, name), store.blobs.pieces(named_hash(digest)))
 
 
 def _folder(source: Path, kept: SessionFiles) -> PurePath:

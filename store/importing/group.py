@@ -1,10 +1,9 @@
 """Sessions whose last commits are made together: many small ones cost one sync, and are compressed with each other."""
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import islice, zip_longest
+from itertools import zip_longest
 
 import msgspec
 from msgspec import Struct
@@ -22,109 +21,13 @@ from store.events.conversation import EventRow, ResourceRow
 from store.events.event import Event, Kind
 from store.formats.core.format import ExternalBlob
 from store.ids import HASH_SIZE, Hash
+from store.importing.crew import Records
+from store.importing.prepared import Prepared, cuts_of
 from store.importing.snapshot import Passed, nowhere
+from store.importing.unseen import Unseen
 from store.index.views import Measure, Run
 from store.store import Store
-
-_FEWEST = 5
-"""Fewer texts than this tell nothing."""
-_TOLD_FROM = 0.1
-_MOST_RECORDS = 1000
-_MOST_STRINGS = 200
-"""The number of strings of a record that are looked at,"""
-_LOOKED_AT = 400
-"""and of characters of each."""
-_BEGINNING = 48
-_MOST_HELD = 4 << 20
-"""The number of characters of events' texts that are held, to look for repetitions."""
-
-_words = re.compile(r"[^\W\d_]{2,}(?:[,;:]? [^\W\d_]{1,20}){3}").search
-"""Four words in a row: so is every sentence, and hardly any path, id or line of code."""
-
-
-class Unseen:
-    """Counts the texts of a file that no event shows, as its records come in, each as the event that it is.
-
-    A file of another tool, or of another version, may come in without an error and say nothing. So everything in its
-    records that looks like prose is compared with the texts of the events.
-    """
-
-    def __init__(self) -> None:
-        self._seen: set[str] = set()
-        """The beginnings of texts that events show."""
-        self._hidden: dict[str, str] = {}
-        """Texts of records that are no events, by their beginnings: the first words in a row."""
-        self._shown: list[str] = []
-        self._room = _MOST_HELD
-        self._records = 0
-        self.earlier: list[Iterator[Event]] = []
-        """The events before these, read only if they are needed: some tools repeat what they show."""
-
-    def add(self, event: Event) -> None:
-        self._records += 1
-        if self._records > _MOST_RECORDS:
-            return
-        if event.kind is not Kind.RECORD:
-            self._see(event)
-            return
-        for text in _strings(event.native):
-            if " " in text and (words := _words(text, 0, _LOOKED_AT)) is not None:
-                self._hidden.setdefault(_beginning(text), words[0])
-
-    def _see(self, event: Event) -> None:
-        for block in event.blocks:
-            if block.text and " " in block.text:
-                self._seen.add(_beginning(block.text))
-                self._room -= len(block.text)
-                if self._room >= 0:
-                    self._shown.append(block.text)
-
-    @property
-    def told(self) -> str:
-        """The warning to give, "" for none."""
-        hidden = self._not_seen()
-        if self._is_much(len(hidden)):
-            for earlier in self.earlier:
-                for event in islice(earlier, _MOST_RECORDS):
-                    self._see(event)
-            hidden = self._not_seen()
-        if self._is_much(len(hidden)):
-            # a repetition may have other text around it
-            shown = "\n".join(self._shown)
-            hidden = [words for words in hidden if words not in shown]
-        if not self._is_much(len(hidden)):
-            return ""
-        return (
-            "more than a tenth of its texts is in no event: it may be of another tool or a newer version;"
-            " what it says is kept whole, and an export has it"
-        )
-
-    def _not_seen(self) -> list[str]:
-        return [words for beginning, words in self._hidden.items() if beginning not in self._seen]
-
-    def _is_much(self, hidden: int) -> bool:
-        every = hidden + len(self._seen)
-        # one may be the title
-        return every >= _FEWEST and hidden > max(1, _TOLD_FROM * every)
-
-
-def _beginning(text: str) -> str:
-    return text[:_LOOKED_AT].strip()[:_BEGINNING]
-
-
-def _strings(native: object) -> Iterator[str]:
-    waiting = [native]
-    left = _MOST_STRINGS
-    while waiting and left:
-        value = waiting.pop()
-        if isinstance(value, str):
-            left -= 1
-            yield value
-        elif isinstance(value, dict):
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            waiting.extend(value)
-
+from store.texts import Block
 
 _BATCH_RECORDS = 2048
 _BATCH_BYTES = 8 << 20
@@ -145,16 +48,32 @@ def stored(load: Load, data: memoryview, passed: Passed = nowhere) -> Hash:
     return load.huge(data, passed) if len(data) > MAX_CUT_BYTES else load.blob(bytes(data))
 
 
+def events_of(store: Store, head: int, after: int = 0) -> Iterator[Event]:
+    """Yield the readable events of a branch, of the records behind the first ``after``."""
+    with suppress(ConvfsError):
+        for _row, event in store.viewer.events(store.records.rows(head)[after:]):
+            if isinstance(event, Event):
+                yield event
+
+
 class Appender:
     """Appends records to a branch: after record ``number`` of the branch ``runs``, 0 where nothing precedes.
 
     ``sums`` are the measures of the branch up to there (None: unknown). ``unseen`` gets the events of the records.
+    ``prepared`` are the records of the file from its first one on, which must then be the first of the branch.
     Full batches become turns that no branch shows yet; the caller commits the rest, together with the head:
     :meth:`turns`, a sync of ``load``, :meth:`measure`, the commit, :meth:`file`.
     """
 
     def __init__(
-        self, store: Store, load: Load, runs: tuple[Run, ...], number: int, sums: Measure | None, unseen: Unseen
+        self,
+        store: Store,
+        load: Load,
+        runs: tuple[Run, ...],
+        number: int,
+        sums: Measure | None,
+        unseen: Unseen,
+        prepared: Records | None = None,
     ) -> None:
         self.base = branch.position(runs, number) if number else None
         """The turn before the appended ones, None if there is none."""
@@ -189,7 +108,15 @@ class Appender:
             self._chain = store.viewer.chain(partial(branch.position, runs), number + 1, self._blob)
         self._batch: list[_Record] = []
         self._missing: set[bytes] = set()
+        self._prepared = prepared
+        self._ready: list[Prepared | None] = []
+        """What was prepared of the waiting records."""
+        self._turns: list[Run] = []
+        """The turns that were appended while that was so."""
+        self._told = 0
+        """The number of records, from the first on, whose texts were prepared."""
         self._unseen = unseen
+        self._unseen.read_by(lambda: events_of(store, self.parent or 0, number))
 
     def add(self, type_name: str, payload: bytes) -> None:
         self._take(_Record(type_name, payload, len(payload), None))
@@ -224,7 +151,8 @@ class Appender:
     def turns(self) -> list[NewTurn]:
         """Write the content of the waiting records into the packs; return their turns, to be committed."""
         batch = self._batch
-        hashes = iter(self._load.payloads([record.payload for record in batch if record.payload is not None]))
+        payloads = [record.payload for record in batch if record.payload is not None]
+        hashes = iter(self._load.payloads(payloads, cuts=cuts_of(self._ready)))
         like = {name: self._store.contexts.new_turn(_NO_HASH, name, Encoding.JSON) for name in self.types}
         turns: list[NewTurn] = []
         for record, old in zip_longest(batch, self._replaced()):
@@ -249,7 +177,17 @@ class Appender:
         """See and measure the waiting records, as these turns, once their content can be read."""
         measured = Measured()
         if self._chain is not None:
-            for number, (record, turn) in enumerate(zip(self._batch, turns, strict=True), self._number + 1):
+            records = zip(self._batch, turns, self._ready, strict=True)
+            for number, (record, turn, ready) in enumerate(records, self._number + 1):
+                if ready is not None and ready.digest != turn.payload_hash:
+                    # the file has changed since, and with it what all that follows refers to
+                    self._prepared = None
+                if self._prepared is not None and ready is not None and (seen := ready.seen) is not None:
+                    measured.put(number, seen.measurement)
+                    self._chain.advance(Event(Kind.RECORD, defines=seen.defines))
+                    self._told += 1
+                    self._unseen.note(seen.glimpse)
+                    continue
                 edited_ms = turn.created_ms if turn.flags & EDITED else 0
                 payload, size = record.payload, record.size
                 event = self._store.viewer.measure(
@@ -262,18 +200,36 @@ class Appender:
     def file(self, request: Request, measured: Measured) -> tuple[list[EventRow], list[ResourceRow]]:
         """Count the records that waited as committed; return their rows to be filed."""
         self._number += len(self._batch)
-        self._batch, self.size, self.aliases = [], 0, {}
+        self._batch, self._ready, self.size, self.aliases = [], [], 0, {}
         if request.written:
             self.parent = request.written[-1].turn_id
         first = request.written[0].turn_id if request.written else 0
+        if self._prepared is not None:
+            self._turns.append((first, len(request.written)))
         rows = measured.rows(first)
         if self.sums is not None:
             self.sums = None if any(row.unsure for row in rows) else self.sums.at(request.head.tip, rows)
         return rows, measured.resources(first)
 
+    def texts(self) -> list[Block]:
+        """Return the prepared texts of records that have been committed, by turn; each once."""
+        if self._prepared is None:
+            return []
+        waiting = self._prepared.texts
+        done = [block for block in waiting if block.of[-1] <= self._told]
+        self._prepared.texts = waiting[len(done) :]
+        runs = tuple(self._turns)
+        return [Block([branch.position(runs, number) for number in block.of], block.data) for block in done]
+
+    @property
+    def has_all_texts(self) -> bool:
+        """True if the texts of all records were prepared."""
+        return self._prepared is not None and self._told == self.appended and not self._prepared.texts
+
     def _take(self, record: _Record) -> None:
         self.appended += 1
         self._batch.append(record)
+        self._ready.append(self._prepared.take() if self._prepared is not None else None)
         self.size += len(record.payload or b"")
         if len(self._batch) >= _BATCH_RECORDS or self.size >= _BATCH_BYTES:
             self._commit_batch()
@@ -292,6 +248,8 @@ class Appender:
         )
         self._store.writer.submit(request)
         self._store.views.add(*self.file(request, measured))
+        if self._prepared is not None:
+            self._store.texts.add(self.texts(), ())
 
     def _blob(self, algorithm: str, digest: bytes) -> bytes | None:
         alias = self.aliases.get(digest)
@@ -376,6 +334,8 @@ class Group:
         resources: list[ResourceRow] = []
         sums: list[tuple[int, Measure]] = []
         edited: list[tuple[int, _Ending]] = []
+        texts: list[Block] = []
+        whole: list[tuple[int, int]] = []
         for ending, measured, request in waiting:
             appender, error, brought = ending.appender, request.error, False
             if isinstance(error, Conflict) and ending.context is not None:
@@ -392,6 +352,9 @@ class Group:
             more_rows, more_resources = appender.file(request, measured)
             rows += more_rows
             resources += more_resources
+            texts += appender.texts()
+            if appender.has_all_texts:
+                whole.append((appender.context, request.head.tip))
             if brought:
                 edited.append((len(errors) - 1, ending))
             elif appender.sums is not None:
@@ -399,6 +362,8 @@ class Group:
         # a commit stands even if the index fails
         with suppress(DamageError):
             self._store.views.add(rows, resources, sums)
+        if texts or whole:
+            self._store.texts.add(texts, whole)
         for position, ending in edited:
             try:
                 bring(self._store, ending.context or 0, ending.imported, ending.appender.parent or 0, ending.changes)

@@ -10,31 +10,43 @@ A tool that archives a session, and a person who renames a project's folder, mov
 copies have the same: the file must also begin as the session did when it was imported last.
 """
 
+import logging
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 from msgspec import UNSET, Struct, UnsetType, field, structs
 
+from store import paths as paths_of_store
 from store.errors import ConvfsError, StoreFailed
 from store.formats.core.format import Format, Source
 from store.formats.core.look import Look, open_regular
-from store.formats.registry import FORMATS, format_named
+from store.formats.registry import FORMATS, format_named, guesses, is_guess, learn
 from store.importing import cxdb
+from store.importing.crew import Crew, processes
 from store.importing.description import clean
-from store.importing.group import Group, Unseen
+from store.importing.group import Group
 from store.importing.likeness import LOOKED_AT, Continuation, beginning
 from store.importing.provenance import Imported, ImportedFile, missing_of, read_as
 from store.importing.records import Done
 from store.importing.session import FileImport, Progress, SessionImport
 from store.importing.snapshot import Snapshot, begins, path_text, text_path, unchanged
-from store.importing.walk import Skipped, Unreadable, is_empty, leads_into, own_mounts, walk
+from store.importing.unseen import Unseen
+from store.importing.walk import Found, Skipped, Unreadable, is_empty, leads_into, own_mounts, walk
 from store.index.catalogue import ContextEntry
 from store.store import Store
 
+_LOG = logging.getLogger(__name__)
+
 _LOOKED_AT = 256 << 10
 _DESCRIBED_BY = 20
+_WORTH_BYTES = 16 << 20
+"""New sessions of so many bytes together are worth other processes: these take a moment to start."""
+_AHEAD_BYTES = 64 << 20
+_AHEAD = 1024
+"""The bytes of the sessions, and the number of files, that are found ahead of those that are imported."""
 _MOST = 64
 """The most sessions of the same id, or the same beginning, that are looked at."""
 
@@ -174,6 +186,8 @@ class Importer:
         Each failure is an entry in the report's ``errors`` and stops nothing else, except StoreFailed: after that,
         nothing more can be imported.
         """
+        # a page may have been written since the store was opened
+        wrong = learn(self._store.root / paths_of_store.FORMATS)
         formats: Sequence[Format] = (format_named(format_name),) if format_name else FORMATS
         run = _Run(self._store, formats, progress, dry_run, by_hand, pruned, Group(self._store), _Moved(self._store))
         try:
@@ -186,6 +200,8 @@ class Importer:
             run.show_arrived()
         finally:
             run.release()
+            run.dismiss()
+        run.report.warnings.extend(wrong)
         return structs.replace(run.report, tools=run.tools, planned=run.planned if dry_run else UNSET)
 
 
@@ -206,6 +222,10 @@ class _Run(Struct):
     waiting: dict[Path, tuple[Source, Done, Unseen]] = {}
     """The outcomes of the sessions that wait for their commit, by path."""
     holds: bool = False
+    crew: Crew | None = None
+    """The processes that help."""
+    alone: bool = False
+    """True if there are none, and are to be none."""
     arrived: set[bytes] = set()
     """The foreign digests, in records of files of many conversations, of content that the store has."""
 
@@ -214,7 +234,10 @@ class _Run(Struct):
         report = self.report
         nothing = True
         apart = frozenset([Path(os.path.abspath(self.store.root))])
-        for found in walk(path, self.formats, lambda at: self._as_it_was(at, self._known(at)), apart, guess=guess):
+        # what is named itself may be of a tool that nobody knows
+        formats = self.formats if guess or not path.is_file() else (*self.formats, *guesses())
+        every = walk(path, formats, lambda at: self._as_it_was(at, self._known(at)), apart, guess=guess)
+        for found in self._ahead(every):
             if isinstance(found, Skipped):
                 report.skipped += 1
                 continue
@@ -229,8 +252,61 @@ class _Run(Struct):
                 known = self._known(found.path) or self._file(found.path)
                 self._unchanged(known.format if known else "")
         if nothing:
-            names = ", ".join(format_.name for format_ in self.formats)
-            report.errors.append(f"{path_text(path)}: holds no session of {names}")
+            of = self.formats[0].name if len(self.formats) == 1 else "a tool that is known (`convfs formats`)"
+            report.errors.append(f"{path_text(path)}: holds no session of {of}")
+
+    def _ahead(self, all_found: Iterator[Found]) -> Iterator[Found]:
+        """Yield what was found, a little later: meanwhile other processes prepare what is new."""
+        waiting: deque[tuple[Found, int]] = deque()
+        total = 0
+        for found in all_found:
+            size = self._size_of_new(found) if isinstance(found, Source) else 0
+            waiting.append((found, size))
+            total += size
+            if self.crew is not None:
+                self._give(found, size)
+            elif total >= _WORTH_BYTES and not self.alone:
+                self._begin_crew()
+                for earlier in waiting:
+                    self._give(*earlier)
+            while total > _AHEAD_BYTES or len(waiting) > _AHEAD:
+                first, size = waiting.popleft()
+                total -= size
+                yield first
+        while waiting:
+            yield waiting.popleft()[0]
+
+    def _size_of_new(self, source: Source) -> int:
+        """Return the bytes of a new session that others can prepare, 0 if none can."""
+        format_ = self._format_of(source)
+        if self.alone or self.dry_run or _may_have_parts(format_) or self._known(source.path) is not None:
+            return 0
+        try:
+            return sum(os.stat(file).st_size for file in (*source.first, source.main))
+        except OSError:
+            return 0
+
+    def _begin_crew(self) -> None:
+        renderer, count = self.store.viewer.renderer, processes()
+        try:
+            if renderer is not None and count:
+                self.crew = Crew(count, renderer, self.store.intake.inline_limit, self.store.files.aside.scratch)
+        except OSError as error:
+            _LOG.info("the import goes on in one process: %s", error)
+        self.alone = self.crew is None
+
+    def _give(self, found: Found, size: int) -> None:
+        if self.crew is not None and size and isinstance(found, Source):
+            self.crew.give(found, size)
+
+    def dismiss(self) -> None:
+        """End the processes that help."""
+        if self.crew is not None:
+            if lost := self.crew.lost:
+                self.report.warnings.append(
+                    f"{lost} of the processes that help with the import ended before it: it went on without them"
+                )
+            self.crew.close()
 
     def take_data(self, path: Path) -> None:
         """Take over a data directory of CXDB's server."""
@@ -269,10 +345,11 @@ class _Run(Struct):
             left = {digest: number for digest, number in missing.items() if digest not in arrived}
             if len(left) < len(missing):
                 self.store.records.forget(entry)
+                self.store.texts.drop(self.store.records.runs(entry.head))
                 self.store.contexts.set_metadata(entry.id, {"missing": left or None})
 
     def _take(self, source: Source) -> None:
-        format_ = next(format_ for format_ in self.formats if format_.name == source.format)
+        format_ = format_named(source.format)
         if source.path in self.waiting:
             self.commit()
         # two imports at once would both find a session new, or take the same name
@@ -288,6 +365,10 @@ class _Run(Struct):
         elif not self.waiting:
             self.release()
 
+    def _format_of(self, source: Source) -> Format:
+        own = next((format_ for format_ in self.formats if format_.name == source.format), None)
+        return own or format_named(source.format)
+
     def _import(self, source: Source, format_: Format) -> None:
         known = self._known(source.path)
         if self._as_it_was(source.path, known) is not None:
@@ -296,8 +377,7 @@ class _Run(Struct):
         if known is None and not self.pruned and self.store.catalogue.pruned("source", path_text(source.path)):
             self.report.pruned += 1
             return
-        has_parts = type(format_).parts is not Format.parts or type(format_).rendition is not Format.rendition
-        if has_parts and not (known and format_.once_whole) and self._import_parts(source, format_):
+        if _may_have_parts(format_) and not (known and format_.once_whole) and self._import_parts(source, format_):
             return
         known = known or self.moved.to(format_, source)
         if self.dry_run:
@@ -306,7 +386,8 @@ class _Run(Struct):
             counts = (int(known is None), int(known is not None))
             self.planned.append(Planned(path_text(source.path), source.format, *counts, name))
             return
-        session = SessionImport(self.store, self.group, format_, source, known)
+        prepared = self.crew.of(source) if self.crew is not None and known is None else None
+        session = SessionImport(self.store, self.group, format_, source, known, prepared=prepared)
         done = session.run(self.progress)
         if session.records.ended:
             self.waiting[source.path] = source, done, session.records.unseen
@@ -343,7 +424,10 @@ class _Run(Struct):
 
     def _came(self, source: Source, done: Done, unseen: Unseen) -> None:
         self._count(source, done)
-        self._warn(f"{done.project}/{done.name}", unseen)
+        name = f"{done.project}/{done.name}"
+        if is_guess(source.format):
+            self.report.warnings.append(f"{name}: no tool is known that writes such a file: it is read as a guess")
+        self._warn(name, unseen)
 
     def _warn(self, who: str, unseen: Unseen) -> None:
         if told := unseen.told:
@@ -408,6 +492,11 @@ class _Run(Struct):
                 return None
             return _beside(path, file)
         return None
+
+
+def _may_have_parts(format_: Format) -> bool:
+    """Return whether a file of a format may hold many conversations."""
+    return type(format_).parts is not Format.parts or type(format_).rendition is not Format.rendition
 
 
 def _beside(path: Path, known: Imported | ImportedFile, first: tuple[str, ...] = ()) -> list[Path] | None:

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from functools import partial
 
 from msgspec import Struct
 
@@ -10,13 +10,14 @@ from store.content.cuts import MAX_CUT_BYTES
 from store.conversations import branch
 from store.disk.turn_format import REDACTED, Turn
 from store.errors import ConvfsError, DamageError
-from store.events.event import Event
 from store.formats.core.format import Format, Source
 from store.ids import Hash, hash_bytes
-from store.importing.group import Appender, Group, Unseen
+from store.importing.crew import Records
+from store.importing.group import Appender, Group, events_of
 from store.importing.likeness import LOOKED_AT, Copied, Likeness, Spelling, collected, is_of
 from store.importing.provenance import missing_of, read_files
 from store.importing.snapshot import Passed, hash_of_large
+from store.importing.unseen import Unseen
 from store.index.catalogue import ContextEntry
 from store.index.views import Measure, Run
 from store.store import Store
@@ -116,7 +117,14 @@ class RecordIntake:
     """
 
     def __init__(
-        self, store: Store, group: Group, format_: Format, source: Source, known: ContextEntry | None, unseen: Unseen
+        self,
+        store: Store,
+        group: Group,
+        format_: Format,
+        source: Source,
+        known: ContextEntry | None,
+        unseen: Unseen,
+        prepared: Records | None = None,
     ) -> None:
         self._store = store
         self._group = group
@@ -154,7 +162,8 @@ class RecordIntake:
         self.unseen = unseen
         """The texts of the records that no event shows."""
         if self.head:
-            self.unseen.earlier.append(_events(store, self.head))
+            self.unseen.read_by(partial(events_of, store, self.head))
+        self._prepared = prepared
         self.problems: list[str] = []
         """Files beside the session that were left out, a line each."""
         self.appender: Appender | None = None
@@ -287,7 +296,8 @@ class RecordIntake:
             after = self.number if after < 0 else after
             self._missing = {digest: number for digest, number in self._missing.items() if number <= after}
             sums = self._sums(after)
-            self.appender = Appender(self._store, self._group.load, self.runs, after, sums, self.unseen)
+            prepared = self._prepared if after == 0 else None
+            self.appender = Appender(self._store, self._group.load, self.runs, after, sums, self.unseen, prepared)
         return self.appender
 
     @property
@@ -397,10 +407,3 @@ class RecordIntake:
             return None
         sums = self._store.views.measures([self._known.id]).get(self._known.id)
         return sums if sums and sums.head == self.head else None
-
-
-def _events(store: Store, head: int) -> Iterator[Event]:
-    with suppress(ConvfsError):
-        for _row, event in store.viewer.events(store.records.rows(head)):
-            if isinstance(event, Event):
-                yield event

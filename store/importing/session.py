@@ -7,7 +7,7 @@ belongs to that file from then on. If it does not, it stands beside that one as 
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -23,6 +23,7 @@ from store.events.conversation import NAMING
 from store.formats.core.budget import BETWEEN, LEAST_BETWEEN, MOST_RECORDS
 from store.formats.core.format import Format, Part, Source, Span
 from store.ids import Hash, hash_bytes, now_ms, patch_of
+from store.importing.crew import Records
 from store.importing.description import clean, introduction, may_be_renamed, news
 from store.importing.envelope import (
     Envelope,
@@ -35,8 +36,9 @@ from store.importing.envelope import (
     runs_of,
     settled,
 )
-from store.importing.group import Group, Unseen, stored
+from store.importing.group import Group, stored
 from store.importing.likeness import LOOKED_AT, Continuation, Spelling, beginning, begins_with
+from store.importing.prepared import record_spans
 from store.importing.provenance import Imported, ImportedFile, changes_of, main_name, read_as
 from store.importing.records import FIRST_RECORDS, Diverged, Done, RecordIntake, recalled
 from store.importing.snapshot import (
@@ -53,12 +55,11 @@ from store.importing.snapshot import (
     rendition,
     stamps_of,
 )
+from store.importing.unseen import Unseen
 from store.index.catalogue import ContextEntry
 from store.store import Store
 
 _LARGEST_ENVELOPE = 16 << 10
-_LONGEST_GAP = 64 << 10
-"""A gap between records of more bytes than this is a record itself."""
 
 Progress = Callable[[int, str], None]
 """Takes the number of bytes dealt with since the last call, and what they were of."""
@@ -109,7 +110,7 @@ class SessionImport(_Import):
     """Imports one session; ``known`` is its conversation as imported before. Used once.
 
     At the end, the rest waits in ``group`` for a commit. For a session that was ``written`` into a mount, no file is
-    touched.
+    touched. ``prepared`` are its records, of a new one.
     """
 
     _imported: Imported | None
@@ -122,13 +123,14 @@ class SessionImport(_Import):
         source: Source,
         known: ContextEntry | None,
         written: Written | None = None,
+        prepared: Records | None = None,
     ) -> None:
         super().__init__(store, group, format_, source)
         self._written = written
         self._path = written.path if written else source.path
         """The path of the session that its conversation records."""
         self._known = known
-        self.records = RecordIntake(store, group, format_, source, known, Unseen())
+        self.records = RecordIntake(store, group, format_, source, known, Unseen(), prepared)
         # if the conversation's records cannot be determined, all of the session is brought in anew
         self._imported = read_as(known.metadata, Imported) if known and not self.records.lost else None
         self._envelope = EnvelopeBuilder()
@@ -185,7 +187,7 @@ class SessionImport(_Import):
         for path, kind in zip(first, types, strict=True) if start == 0 else ():
             with Snapshot(path, self._store.files.aside.scratch) as file:
                 records.take(kind, file.data[:], file.passed)
-        for span in self._spans(data, start):
+        for span in record_spans(self._format, data, start):
             self._envelope.gap(bytes(data[end : span.start]))
             records.take(type_name, data[span.start : span.end], _shifted(snapshot.passed, span.start))
             if records.redacted == records.count:
@@ -237,17 +239,6 @@ class SessionImport(_Import):
             return False
         paths = map(path_text, self._source.first)
         return all(stamps.beside.get(path) == imported.beside.get(path) for path in paths)
-
-    def _spans(self, data: memoryview, start: int) -> Iterator[Span]:
-        """Yield the records from ``start`` on, and long gaps between them."""
-        end = start
-        for span in self._format.spans(data, start):
-            if span.start - end > _LONGEST_GAP:
-                yield Span(end, span.start)
-            yield span
-            end = span.end
-        if len(data) - end > _LONGEST_GAP:
-            yield Span(end, len(data))
 
     def _files(self, cursor: Cursor, stamps: Stamps, rest: bytes) -> Imported:
         envelope = self._envelope.close(rest)
@@ -441,8 +432,8 @@ class FileImport(_Import):
             count = len(parts.parts)
             if dry_run or not self._file:
                 left = [at for at in range(count) if not self._pruned(parts, at)]
-                if dry_run or (not left and count):
-                    # or nothing that it holds may be here
+                if dry_run or (not left and (count or rendered)):
+                    # or a database holds nothing yet, or nothing that it holds may be here
                     self.left_out = count - len(left)
                     return [self._surveyed(parts, at) for at in left]
                 self._file = self._stand_for()

@@ -19,6 +19,9 @@ _COLUMNS = (
     f"{_HEAD}, id, created_ms, project, name, title, format, source, day, trashed_ms, rank, described_ms, metadata, sum"
 )
 
+_BEYOND = "\x7f"
+"""What comes after all days that begin alike."""
+
 _BRANCH = "CASE json_type(metadata, '$.branch') WHEN 'text' THEN json_extract(metadata, '$.branch') END"
 
 _SILENT = "EXISTS (SELECT 1 FROM measures m WHERE m.context = contexts.id AND m.head = contexts.head AND said = 0)"
@@ -58,6 +61,11 @@ class ContextEntry(Struct, frozen=True):
     described_ms: int = 0
 
     @property
+    def is_file(self) -> bool:
+        """True if it stands for a file of many conversations, and is none itself."""
+        return "layout_of" in self.metadata
+
+    @property
     def labels(self) -> list[str]:
         """The labels that it has."""
         return labels_of(self.metadata)
@@ -72,6 +80,10 @@ class ContextEntry(Struct, frozen=True):
         """The last turn of the branch that imports of its session have made, whatever was edited since."""
         head = self.metadata.get("imported_head")
         return head if isinstance(head, int) else self.imported
+
+
+def _no_such(context_id: int) -> NotFound:
+    return NotFound(f"there is no conversation with id {context_id}: see convfs ls")
 
 
 class Called(Struct, frozen=True, gc=False):
@@ -162,7 +174,14 @@ class Catalogue:
         """Return the context with that id; NotFound if there is none."""
         found = self.by_id(context_id)
         if found is None:
-            raise NotFound(f"there is no conversation with id {context_id}: see convfs ls")
+            raise _no_such(context_id)
+        return found
+
+    def conversation(self, context_id: int) -> ContextEntry:
+        """Return the conversation with that id, as people know it; NotFound if there is none."""
+        found = self.entry(context_id)
+        if found.is_file:
+            raise _no_such(context_id)
         return found
 
     def by_name(self, project: str, name: str) -> ContextEntry | None:
@@ -294,6 +313,15 @@ class Catalogue:
         """Return all conversations, including those in the trash, by id."""
         return self._entries("name IS NOT NULL OR trashed_ms != 0 ORDER BY id")
 
+    def latest(self, count: int) -> list[ContextEntry]:
+        """Return up to ``count`` contexts that have a name, turns, or a place in the trash, the last changed first."""
+        order = "ORDER BY updated_ms DESC, id DESC LIMIT ?"
+        nameless = "name IS NULL AND trashed_ms"
+        groups = ("name IS NOT NULL", f"{nameless} != 0", f"{nameless} = 0 AND head != 0")
+        # of each group by itself, as each has an index, and no metadata is read of what is left out
+        ids = " UNION ALL ".join(f"SELECT * FROM (SELECT id FROM contexts WHERE {group} {order})" for group in groups)
+        return self._entries(f"id IN ({ids}) {order}", *[count] * (len(groups) + 1))
+
     def trash(self) -> list[ContextEntry]:
         """Return the conversations in the trash, latest first."""
         return self._entries("trashed_ms != 0 ORDER BY trashed_ms DESC, id DESC")
@@ -380,12 +408,15 @@ class Catalogue:
     def days(self, prefix: str = "") -> list[str]:
         """Return the years (``""``), months (``"2026"``) or days (``"2026-03"``) on which those conversations began."""
         length = {0: 4, 4: 7, 7: 10}.get(len(prefix), 10)
-        rows = self._query(
-            "SELECT DISTINCT substr(day, 1, ?) FROM contexts"
-            f" WHERE day >= ? AND day < ? AND day != '' AND name IS NOT NULL AND {self._listed} ORDER BY 1",
-            (length, prefix, prefix + "\x7f"),
+        step = (
+            f"SELECT day FROM contexts WHERE day > ? AND day < ? AND name IS NOT NULL AND {self._listed}"
+            " ORDER BY day LIMIT 1"
         )
-        return [row[0] for row in rows]
+        # a skip scan, as of projects
+        found: list[str] = []
+        while row := self._one(step, (found[-1] + _BEYOND if found else prefix, prefix + _BEYOND)):
+            found.append(row[0][:length])
+        return found
 
     def nameless(self) -> list[int]:
         """Return the contexts without a name that have turns, except those in the trash; by id."""
@@ -415,6 +446,11 @@ class Catalogue:
         rows = self._rows("versions", "context = ? ORDER BY seq", context_id)
         first = self.pruned_versions(context_id) + 1
         return [Version(number, *row[1:]) for number, row in enumerate(rows, first)]
+
+    def last_action(self, context_id: int) -> str:
+        """Return the action of the last version of a context, "" if there is none."""
+        rows = self._rows("versions", "context = ? ORDER BY seq DESC LIMIT 1", context_id)
+        return rows[0][5] if rows else ""
 
     def version(self, context_id: int, number: int) -> Version:
         """Return a version of a conversation by its number; NotFound if there is none, or it was pruned."""

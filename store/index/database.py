@@ -17,7 +17,6 @@ the whole hash, and the whole one is checked where the location points anyway. S
 nothing else vouches for carry one.
 """
 
-import ctypes
 import logging
 import os
 import sqlite3
@@ -37,7 +36,7 @@ import msgspec
 from store.disk import durable
 from store.errors import ConvfsError, DamageError, StoreFailed, StoreFull
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 
 TABLES = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -49,6 +48,10 @@ CREATE TABLE blobs (
 
 -- Of which packs, and up to where, all blobs are in that table.
 CREATE TABLE packs (number INTEGER PRIMARY KEY, length INTEGER NOT NULL, sum INTEGER NOT NULL);
+
+-- By which new content finds stored content that it resembles (store.content.delta). What a row says is checked where
+-- it leads. After a rebuild it is empty, and fills as content comes.
+CREATE TABLE sketches (feature INTEGER PRIMARY KEY, hash BLOB NOT NULL);
 
 CREATE TABLE aliases (
     algorithm TEXT NOT NULL, digest BLOB NOT NULL, hash BLOB NOT NULL, sum INTEGER NOT NULL,
@@ -305,6 +308,11 @@ class _Reader:
         self.connection.close()
 
 
+def _made(connection: sqlite3.Connection) -> int:
+    """Return the checksum of a database's tables, as they were made."""
+    return sum_of(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name").fetchall())
+
+
 class Database:
     """Opens ``path``; makes the tables where there are none.
 
@@ -318,9 +326,11 @@ class Database:
         self.path = path
         self._directory = path.parent
         self.boot = boot
-        self._pragmas = (*schema.pragmas, *_PRAGMAS)
+        self._pragmas = schema.pragmas
         self._local = threading.local()
         self._readers: weakref.WeakSet[_Reader] = weakref.WeakSet()
+        self._cursors: weakref.WeakSet[sqlite3.Cursor] = weakref.WeakSet()
+        self._cursors_lock = threading.Lock()
         self._lock = threading.RLock()
         self._closed = False
         self._noted = True
@@ -367,9 +377,7 @@ class Database:
         """True if no change that was made to it can be missing."""
 
     def _tables(self) -> int:
-        return sum_of(
-            self._writer.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name").fetchall()
-        )
+        return _made(self._writer)
 
     def _connect(self, cached_kib: int) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = None
@@ -382,7 +390,9 @@ class Database:
                 cached_statements=256,
                 timeout=60,
             )
-            for pragma in (*self._pragmas, f"cache_size = -{cached_kib}"):
+            # what matters to a new one would be written to another, and synced
+            first = () if self.path.exists() and self.path.stat().st_size else self._pragmas
+            for pragma in (*first, *_PRAGMAS, f"cache_size = -{cached_kib}"):
                 connection.execute(f"PRAGMA {pragma}").fetchone()
         except _FAULTS as error:
             if connection is not None:
@@ -453,7 +463,12 @@ class Database:
             yield from self.query(sql, parameters)
             return
         try:
-            yield from self._reader.execute(sql, parameters)
+            cursor = self._reader.execute(sql, parameters)
+            with self._cursors_lock:
+                self._cursors.add(cursor)
+            # not "yield from": that would close the cursor of who stops early, perhaps when its connection is closed
+            for row in cursor:  # noqa: UP028
+                yield row
         except _FAULTS as error:
             raise self._error(error) from error
 
@@ -464,9 +479,13 @@ class Database:
 
     def checked(self, table: str, row: Row, sound: Callable[[Row], bool] = holds) -> Row:
         """Return a row without the checksum that it ends in (``store.index.database``); DamageError if it is wrong."""
-        if not sound(row):
-            raise self.damage(f"a row of {table} is damaged")
+        self.check_all(table, (row,), sound)
         return row[:-1]
+
+    def check_all(self, table: str, rows: Sequence[Row], sound: Callable[[Row], bool] = holds) -> None:
+        """Raise DamageError if the checksum that any of some rows ends in is wrong."""
+        if not all(map(sound, rows)):
+            raise self.damage(f"a row of {table} is damaged")
 
     def problems(self) -> Iterator[str]:
         """Check all pages, and yield their faults."""
@@ -696,10 +715,19 @@ class Database:
         with self._lock:
             self._closed = True
             if self._is_replaced():
+                # imported here, as hardly any process comes here
+                import ctypes
+
                 # SQLite removes ``-wal`` by its path when it closes: here that would be another database's
                 for kept in (self._writer, *self._readers):
                     ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
                 return
+            # one that is not read to the end would go on reading, and the log could not be folded into the file
+            with self._cursors_lock:
+                unread = list(self._cursors)
+            for cursor in unread:
+                with suppress(sqlite3.Error):
+                    cursor.close()
             for reader in list(self._readers):
                 reader.connection.close()
             try:
@@ -727,3 +755,34 @@ class Database:
         except _FAULTS:
             # untrusted, it is rebuilt after the next boot
             return
+
+
+class Unchanging(Database):
+    """A database that nobody has open, read as it is; nothing of it may be changed. For one thread."""
+
+    def __init__(self, path: Path, schema: Schema = INDEX) -> None:
+        """Open the file. DamageError if it cannot be, is another version's, or was not closed in order."""
+        self.path = path
+        self.held = self.damaged = self._closed = False
+        try:
+            self._writer = sqlite3.connect(
+                f"file:{quote(os.fsencode(path.absolute()))}?mode=ro&immutable=1", uri=True, isolation_level=None
+            )
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+        try:
+            noted = (self.state("boot"), self.state("schema"), self.state("tables"))
+            if path.with_name(path.name + "-wal").exists() or noted != ("", schema.version, _made(self._writer)):
+                raise self.damage("it was not closed in order")
+        except BaseException:
+            self._writer.close()
+            raise
+
+    @property
+    def _reader(self) -> sqlite3.Connection:
+        return self._writer
+
+    def close(self, *, sync: bool = False) -> None:
+        """Close it."""
+        self._closed = True
+        self._writer.close()

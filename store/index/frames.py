@@ -236,12 +236,15 @@ def _extend(sql: sqlite3.Connection, first: heads.HeadFrame, last: heads.HeadMov
 
 
 def _begin_version(sql: sqlite3.Connection, version: tuple[object, ...], action: str) -> None:
-    """File a version; one that amends a deletion takes its place."""
-    if action.startswith(heads.AMENDS):
-        action = action.removeprefix(heads.AMENDS)
-        last = _one(sql, "versions", _LAST_VERSION, version[0])
-        if last is not None and last[5].startswith("delete "):
-            sql.execute("DELETE FROM versions WHERE context = ? AND seq = ?", last[:2])
+    """File a version; one that amends a deletion or an empty beginning, or goes on with a save, takes its place."""
+    for marked, replaced in ((heads.AMENDS, ("delete ", "create")), (heads.AGAIN, heads.SAVES)):
+        if action.startswith(marked):
+            action = action.removeprefix(marked)
+            last = _one(sql, "versions", _LAST_VERSION, version[0])
+            if last is not None and last[5].startswith(replaced):
+                sql.execute("DELETE FROM versions WHERE context = ? AND seq = ?", last[:2])
+                version = (*version[:2], last[2], *version[3:]) if marked == heads.AGAIN else version
+            break
     put(sql, "versions", [(*version, action)])
 
 

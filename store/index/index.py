@@ -35,8 +35,12 @@ class Places:
 
     def add(self, digest: Hash, place: BlobPlace) -> None:
         """Add the place of a blob."""
+        self.file(hash_key(digest), place)
+
+    def file(self, key: int, place: BlobPlace) -> None:
+        """Add the place of a blob by its key."""
         pack, offset, member = place
-        self._keys.append(hash_key(digest))
+        self._keys.append(key)
         self._packs.append(pack)
         self._offsets.append(offset)
         self._members.append(member)
@@ -62,6 +66,7 @@ _LOOKUPS_AT_ONCE = 500
 _ROWS_AT_ONCE = 20_000
 _LEAST_KEY, _GREATEST_KEY = -(1 << 63), (1 << 63) - 1
 _NONE: Mapping[int, int] = {}
+_NO_SKETCHES: Mapping[int, Hash] = {}
 
 
 class Index:
@@ -83,16 +88,34 @@ class Index:
     # -- blobs ---------------------------------------------------------------------------------------------------
 
     def add_blobs(
-        self, places: Iterable[tuple[Hash, BlobPlace]], packs: Mapping[int, int] = _NONE, *, hold: bool = False
+        self,
+        places: Iterable[tuple[Hash, BlobPlace]],
+        packs: Mapping[int, int] = _NONE,
+        sketches: Mapping[int, Hash] = _NO_SKETCHES,
+        *,
+        hold: bool = False,
     ) -> None:
         """File where blobs lie. Of ``packs``, by number, all blobs up to this length are filed then.
 
-        ``hold`` as of :meth:`Database.writing`: without, StoreFull where that has no room.
+        ``sketches`` has the last blob with each feature. ``hold`` as of :meth:`Database.writing`: without, StoreFull
+        where that has no room.
         """
         rows = [(hash_key(digest), *place) for digest, place in places]
-        if rows or packs:
+        if rows or packs or sketches:
             with self.db.writing(hold=hold) as sql:
                 _add(sql, rows, packs)
+                sql.executemany("INSERT OR REPLACE INTO sketches VALUES (?, ?)", sketches.items())
+
+    def sketched(self, features: Sequence[int]) -> dict[int, Hash]:
+        """Return the last blob with each feature of a sketch; features that none has are left out."""
+        marks = ",".join("?" * len(features))
+        rows = self.db.query(f"SELECT feature, hash FROM sketches WHERE feature IN ({marks})", features)
+        return {feature: Hash(digest) for feature, digest in rows}
+
+    def forget_sketches(self) -> None:
+        """Drop all sketches: no blob that comes is stored against one that resembles it and came before."""
+        with self.db.writing() as sql:
+            sql.execute("DELETE FROM sketches")
 
     def packs(self) -> dict[int, int]:
         """Return up to where each pack is filed."""

@@ -57,6 +57,18 @@ class Notes:
         row = self._db.one("SELECT * FROM fs_roots WHERE turn = ?", (turn,))
         return Hash(self._db.checked("fs_roots", row)[1]) if row else None
 
+    @property
+    def has_fs_roots(self) -> bool:
+        """True if any turn has files."""
+        return self._db.one("SELECT 1 FROM fs_roots LIMIT 1") is not None
+
+    def fs_roots(self, first: int, count: int) -> dict[int, Hash]:
+        """Return the roots of the files of turns from ``first`` on, in their order."""
+        rows = self._db.query(
+            "SELECT * FROM fs_roots WHERE turn BETWEEN ? AND ? ORDER BY turn", (first, first + count - 1)
+        )
+        return {turn: Hash(root) for turn, root in (self._db.checked("fs_roots", row) for row in rows)}
+
     def open_turns(self) -> dict[int, tuple[int, int]]:
         """Return of each turn that is not closed, by number, its context, and where in the head log it was opened."""
         rows = self._db.query("SELECT * FROM open_turns ORDER BY number")

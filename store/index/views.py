@@ -50,6 +50,11 @@ class Measure(Struct, frozen=True):
     json_size: int = 0
     said: int = 0
 
+    def plus(self, more: Measure) -> Measure:
+        """Return the sums over these rows and others, at the head of these others."""
+        sums = zip(astuple(self)[1:], astuple(more)[1:], strict=True)
+        return Measure(more.head, *(known + come for known, come in sums))
+
     def at(self, head: int, more: Sequence[EventRow], less: Sequence[EventRow] = ()) -> Measure:
         """Return the sums at ``head``, which has some rows more, and some less."""
         sums = zip(astuple(self)[1:], _sums(more), _sums(less), strict=True)
@@ -61,6 +66,13 @@ def _sums(rows: Sequence[EventRow]) -> Iterator[int]:
     yield sum(row.section_size for row in rows)
     yield sum(row.json_size for row in rows)
     yield sum(1 for row in rows if row.kind in SAYING)
+
+
+_SUMS = (
+    f"count(*), coalesce(sum(kind != {int(Kind.RECORD)}), 0), coalesce(sum(section_size), 0),"
+    f" coalesce(sum(json_size), 0), coalesce(sum(kind IN ({','.join(str(int(kind)) for kind in sorted(SAYING))})), 0)"
+)
+"""The number of rows, and their sums in the order of :class:`Measure`."""
 
 
 class Views:
@@ -116,19 +128,25 @@ class Views:
     def rows(self, runs: Iterable[Run], number: int) -> list[EventRow]:
         """Return the rows that are there of a part of a branch, in its order; its first record is event ``number``."""
         found: list[EventRow] = []
-        for where, parameters, numbered in _parts(runs, number):
-            rows = []
-            for row in self._db.query(f"SELECT * FROM views WHERE {where}", parameters):
-                values = self._db.checked("views", row, numbered_holds)
-                turn, kind, tool, parent, time_ms, file, section, json, payload, deleted = values
-                place, what = numbered(turn), _KINDS[kind]
-                rows.append(
-                    EventRow(turn, place, what, tool, parent, time_ms, file, section, json, payload, deleted != 0)
-                )
+        for where, parameters, at in _parts(runs, number):
+            there = self._db.query(f"SELECT * FROM views WHERE {where}", parameters)
+            self._db.check_all("views", there, numbered_holds)
+            rows = [
+                EventRow(turn, at(turn), _KINDS[kind], tool, parent, time_ms, file, section, json, size, gone != 0)
+                for turn, kind, tool, parent, time_ms, file, section, json, size, gone, _sum in there
+            ]
             # what is seen through a patch has another id than its place says
             rows.sort(key=_number)
             found += rows
         return found
+
+    def sums(self, runs: Iterable[Run], head: int = 0) -> tuple[int, Measure]:
+        """Return of how many records of a branch there are rows, and the sums over these, as those at ``head``."""
+        totals = [0] * 5
+        for where, parameters, _numbered in _parts(runs, 1):
+            if (found := self._db.one(f"SELECT {_SUMS} FROM views WHERE {where}", parameters)) is not None:
+                totals = [known + more for known, more in zip(totals, found, strict=True)]
+        return totals[0], Measure(head, *totals[1:])
 
     def payload_bytes(self, runs: Iterable[Run]) -> int:
         """Return how many bytes the payloads of a branch have together, as far as they were measured."""
@@ -153,6 +171,14 @@ class Views:
             rows.sort(key=_number)
             found += rows
         return found
+
+    def count_resources(self, runs: Iterable[Run]) -> int:
+        """Return how many resources a part of a branch holds."""
+        counts = (
+            self._db.one(f"SELECT count(*) FROM resources WHERE {where}", parameters)
+            for where, parameters, _numbered in _parts(runs, 1)
+        )
+        return sum(found[0] for found in counts if found)
 
     def measures(self, context_ids: Sequence[int]) -> dict[int, Measure]:
         """Return the sums of several conversations; those that were never taken are left out."""

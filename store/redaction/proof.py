@@ -14,6 +14,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from store.commit.open_texts import veiled
+from store.content import zstd
+from store.content.compression import MAX_BODY_BYTES
 from store.content.resolver import Resolver
 from store.disk import head_format, skeleton_format
 from store.disk.blob_format import Form
@@ -181,7 +183,7 @@ class _Prover:
 
 
 def _rows(path: Path) -> Iterator[bytes]:
-    """Yield every text and bytes value of a database: in its file, long ones lie in pieces."""
+    """Yield every text and bytes value of a database, compressed ones as they were, too; in its file lie pieces."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
         database.text_factory = bytes
         tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL%'")
@@ -189,4 +191,9 @@ def _rows(path: Path) -> Iterator[bytes]:
             # tables of extensions that are not there say what they hold in tables of their own
             with suppress(sqlite3.Error):
                 for row in database.execute(f'SELECT * FROM "{table.decode()}"'):
-                    yield b"\0".join(value for value in row if isinstance(value, bytes))
+                    values = [value for value in row if isinstance(value, bytes)]
+                    yield b"\0".join(values)
+                    for value in values:
+                        if value.startswith(zstd.MAGIC):
+                            with suppress(DamageError):
+                                yield zstd.decompress(value, MAX_BODY_BYTES)

@@ -194,6 +194,8 @@ class Redaction:
         dictionaries = self._dictionaries_with(survey.held)
         if dictionaries:
             store.intake.use_no_dictionary()
+        # what takes the place of content resembles it, and must not be made from it
+        store.files.index.forget_sketches()
         also, own = self._also, self._secrets
         new = Replacements(
             store, survey.held, self._payloads, lambda digest: also.get(digest, own), self._aliases, self._originals
@@ -355,15 +357,19 @@ def _frames(store: Store) -> Iterator[HeadFrame]:
 
 
 def _renew_derived(store: Store) -> None:
-    """Empty the derived databases, and erase old indexes and the leftovers of killed processes."""
+    """Empty the derived databases; erase old indexes, damaged bytes set aside, and leftovers of killed processes."""
     before = store.root.glob(f"{paths.KEPT_INDEX}*")
     kept = [path.name for path in before if path.name.removeprefix(paths.KEPT_INDEX).isdecimal()]
     for name in (paths.GC_INDEX, paths.FSCK_INDEX, paths.OLD_INDEX, *kept):
         erase_database(store.root / name)
+    # what a repair has set aside may hold anything
+    for path in (store.root / paths.DAMAGED).glob("*"):
+        durable.erase(path)
     if store.viewer.renderer is None:
-        for name in (paths.SEARCH, paths.INSIGHT, paths.WORKTREE):
+        for name in (paths.SEARCH, paths.INSIGHT, paths.WORKTREE, paths.TEXTS):
             erase_database(store.root / name)
     else:
         store.search.renew()
         store.insight.renew()
         store.known_files.renew()
+        store.texts.renew()

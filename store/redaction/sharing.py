@@ -17,9 +17,10 @@ from store.events.event import Block, Event, Resource, utf8
 from store.exporting.dialogue import Loss, Losses
 from store.exporting.event_json import encoded, shown_events, told_events, with_strings
 from store.exporting.html.page import page_file
-from store.exporting.target import ExportJob, Stage
+from store.exporting.target import ExportJob
 from store.formats.core.media import suffix_of
 from store.ids import hash_bytes
+from store.importing.placing import Stage
 from store.redaction.secrets import LEAST_BYTES, MARK, Secrets
 from store.redaction.wanted import built_in
 from store.store import Store

@@ -8,6 +8,7 @@ its last hits first, gives the best first without having looked at them.
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from itertools import groupby
 
 import msgspec
@@ -74,10 +75,20 @@ def key_of(turn: Turn, row: EventRow) -> Key:
     return hash_key(turn.payload_hash), zlib.crc32(_encode(sight))
 
 
-def document_of(row: EventRow, event: Event, text: str, references: Iterable[Hash]) -> Document:
-    """Return the document of a turn; ``references`` are the contents that are cut out of its payload."""
+def digests(contents: Iterable[bytes]) -> Iterator[Hash]:
+    """Yield the BLAKE3 and the SHA-256 of each content: either is its address."""
+    for content in contents:
+        yield hash_bytes(content)
+        yield Hash(sha256(content).digest())
+
+
+def document_of(row: EventRow, event: Event, text: str, references: Iterable[Hash], shown: Iterable[bytes]) -> Document:
+    """Return the document of a turn.
+
+    ``references`` are the contents that are cut out of its payload, ``shown`` those that ``events.json`` names.
+    """
     resources = frozenset((resource.uri, hash_key(hash_bytes(resource.data))) for resource in event.resources)
-    contents = {hash_key(digest) for digest in references}
+    contents = {hash_key(digest) for digest in (*references, *digests(shown))}
     contents.update(content for _uri, content in resources)
     return Document(rank_of(row.kind), text, frozenset(contents), resources)
 

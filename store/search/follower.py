@@ -66,7 +66,8 @@ CREATE INDEX turns_by_document ON turns (document);
 -- Turns that have no document yet though those after them do; or get none (tried): they could not be read.
 CREATE TABLE waiting (turn INTEGER PRIMARY KEY, tried INTEGER NOT NULL);
 
--- Which documents' payloads a content was cut out of, or show it; and under which URIs.
+-- Which documents' payloads a content was cut out of, or show it, by the key of a digest of either algorithm; and
+-- under which URIs.
 CREATE TABLE contents (
     content INTEGER NOT NULL, document INTEGER NOT NULL, PRIMARY KEY (content, document)
 ) WITHOUT ROWID;
@@ -265,17 +266,30 @@ class Follower(Derived):
             found.update(document for (document,) in rows)
         return found
 
-    def unfiled_contents(self) -> Iterator[tuple[Turn, set[Hash], list[ResourceRow]]]:
-        """Yield the readable turns of :meth:`unfiled_turns`, the hashes of their contents, and their resources."""
+    def contents(self, turns: Sequence[int]) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield readable turns with the contents that ``events.json`` can name by their hashes."""
+        shown = [pair for pair in self.reading.rows(turns) if not isinstance(pair, ConvfsError)]
+        for (turn, _row), (_same, event) in zip(
+            shown, self.library.viewer.events([row for _turn, row in shown]), strict=True
+        ):
+            if not isinstance(event, ConvfsError):
+                yield turn.turn_id, self.renderer.contents(event)
+
+    def unfiled_contents(self, *, shown: bool = False) -> Iterator[tuple[Turn, set[Hash], list[ResourceRow]]]:
+        """Yield the readable turns of :meth:`unfiled_turns`, the hashes of their contents, and their resources.
+
+        Only if ``shown`` is True, also of the contents that records hold themselves: each has to be read.
+        """
         for ids in batched(self.unfiled_turns(), _TURNS_AT_ONCE):
-            shown = [pair for pair in self.reading.rows(ids) if not isinstance(pair, ConvfsError)]
-            references = self.library.contents.blobs.references([turn.payload_hash for turn, _row in shown])
+            readable = [pair for pair in self.reading.rows(ids) if not isinstance(pair, ConvfsError)]
+            references = self.library.contents.blobs.references([turn.payload_hash for turn, _row in readable])
             resources: dict[int, list[ResourceRow]] = {}
-            for resource in self.library.views.resources([(turn.turn_id, 1) for turn, _row in shown], 1):
+            for resource in self.library.views.resources([(turn.turn_id, 1) for turn, _row in readable], 1):
                 resources.setdefault(resource.turn, []).append(resource)
-            for turn, _row in shown:
+            said = dict(self.contents(ids)) if shown and self.library.viewer.renderer is not None else {}
+            for turn, _row in readable:
                 own = resources.get(turn.turn_id, [])
-                contents = references.get(turn.payload_hash, ())
+                contents = {*references.get(turn.payload_hash, ()), *documents.digests(said.get(turn.turn_id, ()))}
                 yield turn, {*contents, *(Hash(resource.hash) for resource in own)}, own
 
     def step(self) -> bool:
@@ -295,6 +309,15 @@ class Follower(Derived):
                 _LOG.warning("%s", error)
             self._done = seen
             return False
+
+    def file_until(self, until: float) -> None:
+        """File documents, ``until`` a monotonic time at most; what :meth:`step` does besides can wait."""
+        with self._filing:
+            try:
+                while time.monotonic() < until and self._file_some():
+                    pass
+            except StoreFailed as error:
+                _LOG.warning("%s", error)
 
     def _try_again(self) -> None:
         self._again = time.monotonic() + _AGAIN_SECONDS
@@ -377,7 +400,8 @@ class Follower(Derived):
         found: dict[Key, Document] = {}
         for (key, (turn, row)), (_row, event) in zip(one_each.items(), read, strict=True):
             if not isinstance(event, ConvfsError) and (contents := references.get(turn.payload_hash)) is not None:
-                found[key] = documents.document_of(row, event, self.text(row, event), contents)
+                said = self.renderer.contents(event)
+                found[key] = documents.document_of(row, event, self.text(row, event), contents, said)
         return found
 
     def text(self, row: EventRow, event: Event) -> str:

@@ -12,9 +12,10 @@ from msgspec import Struct
 from store.disk.turn_format import Turn
 from store.events.conversation import ResourceRow
 from store.ids import Hash, hash_key, patch_of, turn_of
-from store.search import follower
-from store.search.follower import Follower
+from store.search import documents, follower
+from store.search.follower import Follower, batched
 
+_AT_ONCE = 16
 _LAST = "\U0010ffff"
 
 
@@ -41,9 +42,21 @@ class Holders:
         return self._turns(query, hash_key(payload), lambda turn, _held, _own: turn.payload_hash == payload)
 
     def turns_with(self, content: Hash) -> list[int]:
-        """Return the turns whose payload has a content cut out of it, or as a resource; as :meth:`turns_of`."""
+        """Return the turns whose payload has a content cut out of it, shows it, or has it as a resource.
+
+        Those that show it are known by its SHA-256 as well. As :meth:`turns_of`.
+        """
         query = "SELECT document FROM contents WHERE content = ?"
-        return self._turns(query, hash_key(content), lambda _turn, held, _own: content in held)
+        return self._turns(query, hash_key(content), lambda _turn, held, _own: content in held, shown=True)
+
+    def shown(self, digest: Hash) -> bytes | None:
+        """Return a content that a record shows, by its BLAKE3 or SHA-256; None if none does that can be read."""
+        for turns in batched(self.turns_with(digest), _AT_ONCE):
+            for _turn, contents in self._follower.contents(turns):
+                for content in contents:
+                    if digest in documents.digests((content,)):
+                        return content
+        return None
 
     def turns_with_uri(self, uri: str) -> list[int]:
         """Return the turns that have a resource of exactly this URI; as :meth:`turns_of`."""
@@ -77,11 +90,16 @@ class Holders:
                 yield TurnPlace(context, depth + 1, turn)
 
     def _turns(
-        self, documents: str, value: int | str, holds: Callable[[Turn, set[Hash], list[ResourceRow]], bool]
+        self,
+        query: str,
+        value: int | str,
+        holds: Callable[[Turn, set[Hash], list[ResourceRow]], bool],
+        *,
+        shown: bool = False,
     ) -> list[int]:
         """Return the turns of the documents that a query finds by ``value``, and the unfiled ones that hold it."""
         self._follower.follow()
-        query = f"SELECT turn FROM turns WHERE document IN ({documents})"
-        found = {turn for (turn,) in self._follower.db.query(query, (value,))}
-        found.update(late[0].turn_id for late in self._follower.unfiled_contents() if holds(*late))
+        turns = self._follower.db.query(f"SELECT turn FROM turns WHERE document IN ({query})", (value,))
+        found = {turn for (turn,) in turns}
+        found.update(late[0].turn_id for late in self._follower.unfiled_contents(shown=shown) if holds(*late))
         return sorted(found)

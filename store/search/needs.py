@@ -11,7 +11,7 @@ to a part of the folded text. Beside it, the Turkic i without a dot and İ with 
 ``re.IGNORECASE``.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from re import _constants as ops  # type: ignore[attr-defined]  # no public module takes a pattern apart
 
 from msgspec import Struct
@@ -36,7 +36,12 @@ def fold(text: str) -> str:
 
 def indexed(text: str) -> str:
     """Return ``text`` as the index has it: folded, and without NUL, at which SQLite's tokenizer would stop."""
-    return fold(text).replace("\0", "\1")
+    return unbroken(fold(text))
+
+
+def unbroken(folded: str) -> str:
+    """Return a folded text as the index has it."""
+    return folded.replace("\0", "\1")
 
 
 class Every(Struct, frozen=True):
@@ -74,6 +79,47 @@ def one_of(needs: Sequence[Every]) -> Every:
     if any(need.vacuous for need in needs):
         return ANYTHING
     return needs[0] if len(needs) == 1 else Every((), (tuple(needs),))
+
+
+def lines_with(need: Every, folded: str) -> set[int] | None:
+    """Return the lines of a folded text that may have a match within them, counted from 0; None: any may.
+
+    More than have one: of each need one literal is looked for, the longest.
+    """
+    if need.literals:
+        return set(_lines_with(max(need.literals, key=len), folded))
+    if not need.either:
+        return None
+    found: set[int] = set()
+    for one in need.either[0]:
+        lines = lines_with(one, folded)
+        if lines is None:
+            return None
+        found |= lines
+    return found
+
+
+def _lines_with(text: str, folded: str) -> Iterator[int]:
+    line = start = 0
+    while (at := folded.find(text, start)) >= 0:
+        line += folded.count("\n", start, at)
+        yield line
+        start = folded.find("\n", at) + 1
+        if not start:
+            return
+        line += 1
+
+
+def beginning_of(parsed: Iterable[Operation]) -> str:
+    """Return the literal, folded, that every match of a regular expression begins with, "" if there is none."""
+    characters: list[str] = []
+    for operation in _flat(parsed):
+        if operation[0] is ops.AT:
+            continue
+        if (character := _character(operation)) is None:
+            break
+        characters.append(character)
+    return "".join(characters)
 
 
 def expression(need: Every) -> str:

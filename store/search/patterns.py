@@ -29,6 +29,10 @@ _OF_A_LINE_ALONE = frozenset((ops.ASSERT, ops.ASSERT_NOT, ops.ATOMIC_GROUP, ops.
 _ENDS = frozenset((ops.AT_BEGINNING_STRING, ops.AT_END_STRING))
 _REPEATS = frozenset((ops.MAX_REPEAT, ops.MIN_REPEAT, ops.POSSESSIVE_REPEAT))
 _QUICK_STEPS = 1000
+_TEXT_STEPS = 2_000_000
+"""The most steps that are taken in this process for one text: some hundredths of a second."""
+_NO_BOUND = 9
+"""The power of a line's length that stands for any number of steps."""
 
 
 class Pattern:
@@ -40,11 +44,16 @@ class Pattern:
             warnings.simplefilter("ignore")
             self.compiled = re.compile(pattern, re.MULTILINE | (re.IGNORECASE if ignore_case else 0))
         self._by_line = _of_a_line_alone(self.parsed)
+        self._ways, self._power = _steps(self.parsed)
 
     @property
     def quick(self) -> bool:
-        """True if it takes a bounded number of steps at each place of a text."""
-        return _steps(self.parsed) <= _QUICK_STEPS
+        """True if it takes a bounded number of steps at each place of a text, however long its lines are."""
+        return not self._power and self._ways <= _QUICK_STEPS
+
+    def quick_at(self, places: int, longest: int) -> bool:
+        """Return whether it takes few steps if matches can begin at so many ``places``, in lines up to ``longest``."""
+        return self._power < _NO_BOUND and places * self._ways * longest**self._power <= _TEXT_STEPS
 
     def lines(self, text: str) -> list[int]:
         """Return the lines that have a match, counted from 0, each once, in order."""
@@ -118,20 +127,29 @@ def _of_a_line_alone(operations: Iterable[Operation]) -> bool:
     return False
 
 
-def _steps(operations: Iterable[Operation]) -> int:
-    """Return the approximate number of ways to match at one place, more than ``_QUICK_STEPS`` if it is unbounded."""
-    ways = 1
+def _steps(operations: Iterable[Operation]) -> tuple[int, int]:
+    """Return about how many ways there are to match at one place: a number, times a power of the length of its line.
+
+    The power is ``_NO_BOUND`` where repeats are nested so that no such number bounds the ways.
+    """
+    ways, power = 1, 0
     for what, argument in operations:
         parts = _parts(argument)
-        inner = sum(_steps(part) for part in parts)
+        inside = [_steps(part) for part in parts]
+        inner, inner_power = sum(one for one, _power in inside), max((one for _ways, one in inside), default=0)
         if what in _REPEATS:
-            most = int(argument[1])
-            ways *= max(most, 1) * inner if inner == 1 else inner ** min(most, _QUICK_STEPS)
-        elif parts:
-            ways *= inner
-        if ways > _QUICK_STEPS:
-            return _QUICK_STEPS + 1
-    return ways
+            least, most = int(argument[0]), int(argument[1])
+            if most > _QUICK_STEPS:
+                power += 1 if (inner, inner_power) == (1, 0) else _NO_BOUND
+            else:
+                # one that may end sooner has a way more
+                ways *= (max(most, 1) if inner == 1 else inner**most) + (least != most)
+                power += inner_power * most
+        else:
+            ways *= inner if parts else 1
+            power += 1 if what is ops.GROUPREF else inner_power
+        ways, power = min(ways, _TEXT_STEPS + 1), min(power, _NO_BOUND)
+    return ways, power
 
 
 def _parts(argument: object) -> list[Iterable[Operation]]:

@@ -47,6 +47,7 @@ from store.search.needs import expression
 from store.search.query import Query, parse
 from store.search.reader import ShownTurn
 from store.search.terms import Term, Text
+from store.texts import Texts
 from store.upkeep.recovery import Files
 
 _REMEMBERED = 4096
@@ -196,10 +197,17 @@ class Finder:
     """One query. ``lines`` is the most lines that are told of a hit, ``around`` how many before and after each, too."""
 
     def __init__(
-        self, follower: Follower, holders: Holders, query: Query, lines: int, around: tuple[int, int] = (0, 0)
+        self,
+        follower: Follower,
+        holders: Holders,
+        texts: Texts,
+        query: Query,
+        lines: int,
+        around: tuple[int, int] = (0, 0),
     ) -> None:
         self._follower = follower
         self._holders = holders
+        self._texts = texts
         self._query = query
         self._lines = lines
         self._before, self._after = around
@@ -319,7 +327,7 @@ class Finder:
         for turns, one in zip(asked, self._follower.reading.rows([turns[0] for turns in asked]), strict=True):
             # a damaged record is not that of the others
             readable = one if isinstance(one, tuple) else next(self._readable(turns[1:]), None)
-            if readable is not None and self._fits(readable, alone=len(turns) == 1):
+            if readable is not None and self._fits(readable, alone=len(turns) == 1) and self._says(readable[1]):
                 shown.append(readable)
                 others.append(turns)
         found: list[tuple[tuple[int, ...], list[Hit]]] = []
@@ -349,6 +357,13 @@ class Finder:
             return False
         tools = (one for one in self._query.event if one.key == "tool")
         return all(one.fits(row.tool) for one in tools) and (not alone or self._query.in_time(_time_of(shown)))
+
+    def _says(self, row: EventRow) -> bool:
+        """Return whether an event may say what is asked for: what was drawn of it tells, without reading it."""
+        if not self._query.terms or (content := self._texts.content_of(row)) is None:
+            return True
+        text = Text(content)
+        return all(any(True for _line in term.lines(text)) for term in self._query.terms)
 
     def _look(
         self, event: Event, shown: ShownTurn, turns: Sequence[int]
@@ -409,8 +424,9 @@ def _time_of(shown: ShownTurn) -> int:
 class Search(Follower):
     """Searches one store. Safe to call from any thread. UsageError where the store was opened without a renderer."""
 
-    def __init__(self, files: Files, library: Library) -> None:
+    def __init__(self, files: Files, library: Library, texts: Texts) -> None:
         super().__init__(files, library)
+        self._texts = texts
         self.holders = Holders(self)
         """The holders of content."""
 
@@ -423,7 +439,7 @@ class Search(Follower):
 
     def pages(self, query: str, limit: int | None = None, *, lines: int = 100) -> Iterator[list[Hit]]:
         """As :meth:`run`, as many at a time as are looked at at once; some pages may be empty."""
-        return _first(self._pages(Finder(self, self.holders, parse(query, now_ms()), lines)), limit)
+        return _first(self._pages(Finder(self, self.holders, self._texts, parse(query, now_ms()), lines)), limit)
 
     def grep(
         self, term: Term, where: str = "", *, lines: int = 100, around: tuple[int, int] = (0, 0)
@@ -432,7 +448,7 @@ class Search(Follower):
         filters = parse(where, now_ms()) if where.strip() else Query()
         if filters.terms or filters.without or any(each.terms for choice in filters.either for each in choice):
             raise UsageError(f"{where}: a pattern is followed by filters alone (project:, role:, after:)")
-        return Finder(self, self.holders, replace(filters, terms=(term,)), lines, around).pages()
+        return Finder(self, self.holders, self._texts, replace(filters, terms=(term,)), lines, around).pages()
 
     def _pages(self, finder: Finder) -> Iterator[list[Hit]]:
         found: set[int] = set()

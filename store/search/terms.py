@@ -9,11 +9,10 @@ import time
 import weakref
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 
 from store.errors import UsageError
 from store.search import patterns
-from store.search.needs import ANYTHING, Every, fold, literal, needs_of, one_of
+from store.search.needs import ANYTHING, Every, beginning_of, fold, lines_with, literal, needs_of, one_of, unbroken
 from store.search.patterns import BEGINNING, LENGTH, Pattern, lines_of, spans_of
 
 _SECONDS = 5.0
@@ -112,6 +111,11 @@ class Text:
         return self._folded
 
     @property
+    def indexed(self) -> str:
+        """The text as needs know it (``store.search.needs``); it has the same lines."""
+        return unbroken(self.folded)
+
+    @property
     def lines(self) -> list[str]:
         """Its lines, without their ends."""
         if self._lines is None:
@@ -154,31 +158,55 @@ class Literal:
 
 
 class Regex:
-    """A regular expression of Python's, or one of several, found within lines. Raises UsageError if it is invalid."""
+    """A regular expression of Python's, or one of several, found within lines. Raises UsageError if it is invalid.
+
+    Only lines with the literals that a match needs are looked at, and in this process where few steps can be taken.
+    """
 
     def __init__(self, *patterns: str, ignore_case: bool) -> None:
-        found: list[Pattern] = []
+        self._patterns: list[Pattern] = []
         needs: list[Every] = []
         for pattern in patterns:
             try:
-                found.append(Pattern(pattern, ignore_case=ignore_case))
-                needs.append(needs_of(found[-1].parsed))
+                self._patterns.append(Pattern(pattern, ignore_case=ignore_case))
+                needs.append(needs_of(self._patterns[-1].parsed))
             except (re.error, ValueError, OverflowError, RecursionError) as error:
                 raise UsageError(f"/{pattern}/ is no regular expression: {error}") from error
         self.need = one_of(needs)
-        self._lines: Callable[[str], Iterable[int]] = partial(lines_of, found)
-        self._spans: Callable[[str], Iterable[int]] = partial(spans_of, [one.compiled for one in found])
-        if not all(one.quick for one in found):
-            self._lines = Apart(*patterns, ignore_case=ignore_case).find
-            self._spans = Apart(*patterns, ignore_case=ignore_case, spans=True).find
+        self._beginnings = [beginning_of(one.parsed) for one in self._patterns]
+        self._quick = all(one.quick for one in self._patterns)
+        self._lines: Callable[[str], Iterable[int]] = Apart(*patterns, ignore_case=ignore_case).find
+        self._spans: Callable[[str], Iterable[int]] = Apart(*patterns, ignore_case=ignore_case, spans=True).find
 
     def lines(self, text: Text) -> Iterator[int]:
         """As of a :class:`Literal`. UsageError where it takes too long."""
-        return iter(self._lines(text.plain))
+        possible = lines_with(self.need, text.indexed)
+        if possible is None:
+            return iter(self._found(text))
+        if not possible:
+            return iter(())
+        chosen = sorted(possible)
+        found = self._found(Text("".join(f"{text.lines[line]}\n" for line in chosen)))
+        return (chosen[at] for at in found)
+
+    def _found(self, text: Text) -> Iterable[int]:
+        return lines_of(self._patterns, text.plain) if self._is_quick(text) else self._lines(text.plain)
 
     def spans(self, line: str) -> list[tuple[int, int]]:
         """Return where matches begin and end in a line. UsageError where it takes too long."""
+        if self._is_quick(Text(line)):
+            return _pairs(spans_of([one.compiled for one in self._patterns], line))
         return _pairs(self._spans(line))
+
+    def _is_quick(self, text: Text) -> bool:
+        """Return whether few steps can be taken in a text, whatever it says."""
+        if self._quick:
+            return True
+        longest = max(map(len, text.lines), default=0)
+        return all(
+            pattern.quick_at(text.indexed.count(begins) if begins else len(text.plain), longest)
+            for pattern, begins in zip(self._patterns, self._beginnings, strict=True)
+        )
 
     def whole(self, text: Text) -> bool:
         """Return true: the author of an expression says where words end."""

@@ -9,7 +9,6 @@ have been copied. Client and service agree on the directory by its key (``store.
 import contextlib
 import ipaddress
 import os
-import secrets
 import socket
 import stat
 import struct
@@ -181,7 +180,7 @@ def token(root: Path) -> str:
     with contextlib.suppress(FileExistsError):
         fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         with open(fd, "w", encoding="ascii") as file:
-            file.write(secrets.token_hex(32) + "\n")
+            file.write(os.urandom(32).hex() + "\n")
     text = path.read_text(encoding="ascii", errors="replace").strip()
     if not text:
         raise ConvfsError(f"{path} is empty: remove it, and a new token is made")

@@ -168,6 +168,7 @@ class AsyncClient:
     path_to_root = awaited(calls.path_to_root)
     patch = awaited(calls.patch)
     register_type = awaited(calls.register_type)
+    canonicalize = awaited(calls.canonicalize)
     types = awaited(calls.types)
     open_turns = awaited(calls.open_turns)
     blob = awaited(calls.blob)

@@ -1,7 +1,8 @@
 """The background work of a daemon: jobs for when it is idle, and two threads that follow appends.
 
 One measures new records, so that a reader of a conversation finds that done: a few records at a time, with a small part
-of the processor; under very many appends it waits. It could not be a job, which waits until no requests come any more.
+of the processor while more come, then with half of one; under very many appends it waits. It could not be a job, which
+waits until no requests come any more.
 
 One names contexts that programs make without a name (``store.service.naming``), with their first turn, at once.
 """
@@ -63,12 +64,17 @@ class _Changed:
     def note(self, change: Change) -> None:
         """Add the context of a change; called for every commit, by the thread that all writers wait for."""
         if change.context_id not in self._skipped and not change.deleted:
-            self.put(change.context_id)
+            self.put(change.context_id, seen=1)
 
-    def put(self, context: int) -> None:
-        """Add a context to those that have changed."""
+    @property
+    def coming(self) -> bool:
+        """Return whether any changes came since the last call of :meth:`take`."""
+        return self._seen > 0
+
+    def put(self, context: int, *, seen: int = 0) -> None:
+        """Add a context to those that have changed, for so many changes just ``seen``."""
         with self._lock:
-            self._seen += 1
+            self._seen += seen
             self._contexts[context] = None
         if not self._something.is_set():
             self._something.set()
@@ -110,9 +116,10 @@ def _following(store: Store, name: str, changed: _Changed, work: Callable[[], No
 
 
 _RECORDS = 32
+_RECORDS_AT_REST = 256
 _PAUSE_SECONDS = 0.02
 _PAUSES_AS_LONG = 9
-"""The least length of the pause, as a multiple of the time that measuring took."""
+"""The least length of the pause while more comes, as a multiple of the time that measuring took; else as long."""
 _MANY_A_SECOND = 2000
 
 
@@ -132,14 +139,15 @@ def measuring(store: Store) -> Iterator[None]:
 def _measure(store: Store, changed: _Changed) -> None:
     pause = _PAUSE_SECONDS
     while changed.wait(pause):
-        began = time.monotonic()
+        began, coming = time.monotonic(), changed.coming
         for context in changed.take(1, pause * _MANY_A_SECOND):
             try:
-                if not store.library.measure_some(context, _RECORDS):
+                if not store.library.measure_some(context, _RECORDS if coming else _RECORDS_AT_REST):
                     changed.put(context)
             except ConvfsError as error:
                 _log.info("what is new in context %d cannot be measured: %s", context, error)
-        pause = max(_PAUSE_SECONDS, _PAUSES_AS_LONG * (time.monotonic() - began))
+        took = time.monotonic() - began
+        pause = max(_PAUSE_SECONDS, took * _PAUSES_AS_LONG if coming else took)
 
 
 _AT_ONCE = 64
@@ -189,10 +197,19 @@ def in_background(store: Store) -> Iterator[Idle]:
         idle.add(store.search, _INDEX_SECONDS)
         idle.add(store.insight, _COUNT_SECONDS)
         idle.add(store.known_files, _INDEX_SECONDS)
+        idle.add(store.texts, _INDEX_SECONDS)
+
+    def noted(change: Change) -> None:
+        if change.deleted:
+            collecting.let_go()
+            idle.wake(collecting)
+
+    store.observers.add(noted)
     idle.start()
     try:
         yield idle
     finally:
+        store.observers.remove(noted)
         idle.close()
         collecting.close()
         sealing.close()

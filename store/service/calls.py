@@ -198,6 +198,7 @@ def patch_turns(
 
 
 register_type = CALLS.method(277, lambda store: store.contexts, Contexts.register_type)
+canonicalize = CALLS.method(288, lambda store: store.contexts, Contexts.canonicalize)
 types = CALLS.method(278, lambda store: store.contents, Contents.types)
 
 
@@ -338,7 +339,7 @@ def read_url(holder: Holder, url: str, conversation: str = "", offset: int = 0, 
     does. ``offset`` and ``limit`` count lines, the first is 1; 0 for all.
     """
     store, address = holder.store, parse_url(url)
-    urls = Urls(store.library, store.artifacts)
+    urls = Urls(store.library, store.artifacts, store.addresses.reader)
     context = _context_of(store, urls, address, conversation) if address.local else 0
     return urls.read(address, context, offset=offset, limit=limit)
 

@@ -164,6 +164,7 @@ class Client:
     path_to_root = blocking(calls.path_to_root)
     patch = blocking(calls.patch)
     register_type = blocking(calls.register_type)
+    canonicalize = blocking(calls.canonicalize)
     types = blocking(calls.types)
     open_turns = blocking(calls.open_turns)
     blob = blocking(calls.blob)

@@ -187,6 +187,11 @@ class Slots(Generic[Holder]):
         return list(self._waiting)[: self._count - len(self._holders)]
 
     @property
+    def taken(self) -> bool:
+        """True if anybody holds a place."""
+        return bool(self._holders)
+
+    @property
     def holders(self) -> list[Holder]:
         """The holders of places, if anybody waits for one."""
         return list(self._holders) if self._waiting else []
@@ -339,6 +344,8 @@ _MOST_LARGE = 4
 _STALLED_SECONDS = 30.0
 """A connection that holds up others for so long, by neither reading nor writing, is closed."""
 _TICK_SECONDS = 5.0
+_STAY_SECONDS = 0.001
+"""The time for which the loop looks after its sockets before it lets other tasks of trio's go on."""
 
 
 class Hub:
@@ -372,6 +379,8 @@ class Hub:
         self._incoming: Slots[Link] = Slots(_MOST_LARGE)
         self._outgoing: Slots[Link] = Slots(_MOST_LARGE)
         self._sessions = 0
+        self._operating = 0
+        """The number of tasks that work for connections: they need trio."""
         self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self._spare = os.dup(returns.fd)
         """A descriptor that is there when there is no other."""
@@ -389,7 +398,11 @@ class Hub:
         try:
             while True:
                 await trio.lowlevel.wait_readable(self._epoll.fileno())
-                self._turn()
+                self._turn(0)
+                # a client that was answered goes on soon, and a wake-up by trio takes as long as an append
+                until = time.monotonic() + _STAY_SECONDS
+                while not self._operating and (left := until - time.monotonic()) > 0 and self._turn(left):
+                    pass
         finally:
             for link in list(self._links.values()):
                 self._close(link)
@@ -404,8 +417,10 @@ class Hub:
 
     # -- the loop --------------------------------------------------------------------------------------------------
 
-    def _turn(self) -> None:
-        for fd, events in self._epoll.poll(0):
+    def _turn(self, seconds: float) -> bool:
+        """Serve what comes within ``seconds``; return whether there was anything."""
+        ready = self._epoll.poll(seconds)
+        for fd, events in ready:
             link = self._links.get(fd)
             if link is not None:
                 self._serve(link, events)
@@ -414,6 +429,7 @@ class Hub:
             elif fd in self._listeners:
                 self._accept(*self._listeners[fd])
         self.finish()
+        return bool(ready)
 
     def finish(self) -> None:
         """Send the answers, and have the appends committed."""
@@ -485,10 +501,10 @@ class Hub:
         if connection.unread:
             for request in connection.requests():
                 self._begin(link, request)
-            if connection.wanted > _LARGE_BYTES:
+            if connection.unread and connection.wanted > _LARGE_BYTES:
                 link.paused = not self._incoming.take(link)
                 return
-        if not connection.in_flight:
+        if self._incoming.taken and not connection.in_flight:
             self._touched.update(dict.fromkeys(self._incoming.free(link)))
 
     def _send(self, link: Link) -> None:
@@ -532,6 +548,7 @@ class Hub:
     def _begin(self, link: Link, request: Request) -> None:
         message = request.message
         if message is None:
+            self._operating += 1
             self._nursery.start_soon(self._perform, link, request)
             return
         link.asked += 1
@@ -549,6 +566,7 @@ class Hub:
                 await self._operate(self, link, request)
             finally:
                 link.scopes.discard(scope)
+                self._operating -= 1
 
     def _append(self, append: _Append) -> None:
         link = append.link

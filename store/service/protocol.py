@@ -186,19 +186,20 @@ class Connection:
 
     def answer(self, req_id: int, number: int, payload: Payload) -> None:
         """Answer a request; by an ERROR frame where the payload is larger than a frame may be."""
-        size = size_of(payload)
+        size = len(payload) if isinstance(payload, bytes) else size_of(payload)
         if size > frames.MAX_PAYLOAD:
             self.fail(req_id, frames.TOO_LARGE, f"an answer of {size} bytes fits no frame: ask for less")
             return
         self.in_flight -= 1
         if self.state is State.CLOSED:
             return
+        head = frames.HEADER.pack(size, number, 0, req_id)
         if isinstance(payload, bytes):
-            self._put(Frame(number, req_id, payload))
+            self._out.append(head + payload)
         else:
-            self._out.append(frames.HEADER.pack(size, number, 0, req_id))
+            self._out.append(head)
             self._out += [piece for piece in payload if piece]
-            self.waiting += frames.HEADER.size + size
+        self.waiting += len(head) + size
         self._settle()
 
     def item(self, req_id: int, number: int, payload: bytes) -> None:
@@ -222,6 +223,9 @@ class Connection:
     def sent(self, size: int) -> None:
         """Drop the first ``size`` bytes of the output: they are on their way."""
         self.waiting -= size
+        if not self.waiting:
+            self._out.clear()
+            size = 0
         while size:
             first = self._out.popleft()
             if len(first) > size:
@@ -261,7 +265,7 @@ class Connection:
         if self.state is State.GREETING:
             self._refuse(frame)
             return None
-        self._move(Event.REQUEST)
+        # Event.REQUEST, which leaves it as it is, need not be looked up for each
         kind = MESSAGES.get(frame.msg_type)
         if kind is None:
             if frame.msg_type in self._ours:

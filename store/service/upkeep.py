@@ -106,15 +106,20 @@ class _Stepping(ABC, Generic[Result]):
 
 
 class Collecting(_Stepping[Collected]):
-    """A job: collects once a day, if anything has changed since; nothing that was written in the last hours.
+    """A job: collects once a day if anything has changed since, and as soon as something was deleted for good.
 
-    ``now`` is a clock, in seconds since 1970.
+    Nothing goes that lies next to what was written in the last hours. ``now`` is a clock, in seconds since 1970.
     """
 
     def __init__(self, store: Store, now: Callable[[], float] = time.time) -> None:
         super().__init__(store)
         self._now = now
         self._state = ""
+        self._let_go = False
+
+    def let_go(self) -> None:
+        """Collect at the next opportunity: something was deleted for good."""
+        self._let_go = True
 
     def _begun(self) -> CollectionSteps | None:
         settings = self._store.settings.gc
@@ -124,7 +129,8 @@ class Collecting(_Stepping[Collected]):
         self._state = repr(self._store.changes)
         known = self._store.files.index.db.state(_LAST)
         state, _, when = known.rpartition(" ") if isinstance(known, str) else ("", "", "0")
-        if state == self._state or self._now() < float(when) + _DAY_SECONDS:
+        let_go, self._let_go = self._let_go, False
+        if state == self._state or (not let_go and self._now() < float(when) + _DAY_SECONDS):
             return None
         return self._store.collector.steps(grace_seconds=settings.grace_hours * 3600, dry_run=False, wait=False)
 

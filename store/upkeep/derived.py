@@ -1,18 +1,26 @@
-"""Derived databases of a store: what the search and the counts keep beside the index.
+"""Derived databases of a store: what the search, the counts and others keep beside the index.
 
 Each is opened when it is first asked for, made anew where it is damaged, and emptied where it knows of turns or frames
 that are gone because logs had to be cut.
 """
 
+import logging
+import sqlite3
 import threading
+import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
 
 from store.conversations.library import Library
-from store.errors import ConvfsError, StoreFailed
+from store.disk.file_header import HEADER_SIZE, Damage
+from store.disk.head_format import HeadFrame
+from store.errors import ConvfsError, DamageError, NotFound, StoreFailed
 from store.index.beside import erase_database, open_beside, remove_database
-from store.index.database import Database, Schema
+from store.index.database import Database, Schema, held_if_full
+from store.upkeep.idle import SLICE_SECONDS
 from store.upkeep.recovery import Files
+
+_LOG = logging.getLogger(__name__)
 
 
 class Derived(ABC):
@@ -84,3 +92,109 @@ class Derived(ABC):
                     db.close(sync=not db.damaged)
                 if db.damaged:
                     remove_database(db.path)
+
+
+PROGRESS = """
+CREATE TABLE state (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+
+-- The head up to which what follows from a conversation is there.
+CREATE TABLE conversations (context INTEGER PRIMARY KEY, head INTEGER NOT NULL, sum INTEGER NOT NULL);
+-- Conversations that have changed since they were looked at.
+CREATE TABLE waiting (context INTEGER PRIMARY KEY);
+"""
+"""The tables of a :class:`PerConversation`, apart from its own."""
+
+_NOTHING = (-1, -1)
+
+
+class PerConversation(Derived):
+    """Keeps what follows from each conversation; one that has changed is looked at again. Safe to call from any thread.
+
+    It is a job for when the store is idle.
+    """
+
+    def __init__(self, files: Files, library: Library, name: str, schema: Schema) -> None:
+        super().__init__(files, library, name, schema, "turns")
+        self._done = _NOTHING
+        """The lengths of the logs when there was nothing left to do."""
+
+    @abstractmethod
+    def _look_at(self, context: int, head: int, until: float) -> bool:
+        """File what follows from a conversation, ``until`` then at most; return whether that is all of it."""
+
+    @abstractmethod
+    def _drop(self, sql: sqlite3.Connection, context: int) -> None:
+        """Drop what was filed of a conversation that is gone."""
+
+    def _note(self, sql: sqlite3.Connection, frame: HeadFrame) -> None:
+        """Take note of a frame of the head log, if it says more than that a conversation has changed."""
+
+    def _known_head(self, context: int) -> int:
+        try:
+            row = self.db.one("SELECT * FROM conversations WHERE context = ?", (context,))
+            head: int = self.db.checked("conversations", row)[1] if row else 0
+        except (OSError, StoreFailed) as error:
+            # a full disk: what is asked for can be found all the same
+            _LOG.info("what is known of conversations cannot be looked up: %s", error)
+            return 0
+        return head
+
+    def step(self) -> bool:
+        """Look at a few events of conversations that have changed; return whether there are more."""
+        seen = (self.files.turns.count, self.files.heads.length)
+        if seen == self._done and self._db is not None:
+            return False
+        try:
+            if self._look(time.monotonic() + SLICE_SECONDS):
+                return True
+        except StoreFailed as error:
+            # a full disk: this is tried again when something has changed
+            _LOG.warning("%s", error)
+        self._done = seen
+        return False
+
+    def _look(self, until: float) -> bool:
+        """Look at the next conversation that has changed, ``until`` then at most; return whether there was one."""
+        with self._filing:
+            self._follow()
+            found = self.db.one("SELECT context FROM waiting LIMIT 1")
+            if found is None:
+                return False
+            [context] = found
+            now = self.library.catalogue.head(context)
+            if now is not None and now[0] and self._known_head(context) != now[0]:
+                try:
+                    if not self._look_at(context, now[0], until):
+                        return True
+                except (DamageError, NotFound) as error:
+                    _LOG.warning("%s knows nothing of context %d: %s", self.db.path.name, context, error)
+            self._done_with(context, there=now is not None and now[0] != 0)
+            return True
+
+    @held_if_full
+    def _done_with(self, context: int, *, there: bool) -> None:
+        with self.db.writing() as sql:
+            sql.execute("DELETE FROM waiting WHERE context = ?", (context,))
+            if not there:
+                sql.execute("DELETE FROM conversations WHERE context = ?", (context,))
+                self._drop(sql, context)
+
+    @held_if_full
+    def _follow(self) -> None:
+        """Note which conversations have changed."""
+        heads, db = self.files.heads, self.db
+        start, end = db.number("heads") or HEADER_SIZE, heads.length
+        if start == end:
+            return
+        moved: set[int] = set()
+        with db.writing() as sql:
+            for frame in heads.frames(start):
+                if isinstance(frame, Damage):
+                    continue
+                if frame.offset >= end:
+                    break
+                moved.add(frame.context)
+                self._note(sql, frame)
+            sql.executemany("INSERT OR IGNORE INTO waiting VALUES (?)", [(context,) for context in moved if context])
+            db.set_state("turns", self.files.turns.count)
+            db.set_state("heads", end)

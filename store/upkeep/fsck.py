@@ -8,6 +8,8 @@ may have brought in, such as a reference to content that never was in the store.
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +24,7 @@ from store.disk.turn_format import DELETED, Turn
 from store.errors import ConvfsError, DamageError, NotFound, StoreFull
 from store.events.conversation import EventRow, Renderer, outputs_of
 from store.events.event import Event
-from store.ids import TURNS_BEYOND, Hash, patch_of, turn_of
+from store.ids import TURNS_BEYOND, Hash, hash_key, patch_of, turn_of
 from store.index.beside import remove_database
 from store.index.catalogue import ContextEntry
 from store.index.database import DERIVED_FROM_LOGS, DERIVED_FROM_RENDERER, numbered_holds
@@ -35,6 +37,9 @@ from store.upkeep.roots import TurnRuns
 
 Severity = Literal["error", "warning"]
 _BATCH = 512
+_BLOBS_AT_ONCE = 64
+_SMALL = 1 << 20
+"""Blobs of up to this many bytes are read together."""
 _UNKNOWN = 0xFFFF_FFFF
 
 
@@ -56,24 +61,57 @@ def frames(store: Store) -> Iterator[HeadFrame]:
     return (frame for frame in store.files.heads.frames() if isinstance(frame, HeadFrame))
 
 
-def reclaimed(store: Store) -> TurnRuns:
-    """Return the turns that nothing leads to, as the head log says: what is wrong with one of them is no loss."""
-    return TurnRuns(
-        run for frame in frames(store) if isinstance(frame.body, heads.Reclaimed) for run in frame.body.runs
-    )
+class Looked:
+    """One look through a store. What several checks ask is found out once."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._sound: set[int] = set()
+        self.bad: dict[Hash, ConvfsError] = {}
+        """Blobs that cannot be read, and why."""
+
+    @cached_property
+    def reclaimed(self) -> TurnRuns:
+        """The turns that nothing leads to, as the head log says: what is wrong with one of them is no loss."""
+        return TurnRuns(
+            run for frame in frames(self.store) if isinstance(frame.body, heads.Reclaimed) for run in frame.body.runs
+        )
+
+    def wrong(self, name: object) -> ConvfsError | ValueError | None:
+        """Return why a blob cannot be read, by its hash or that in hex; None if it can be."""
+        try:
+            digest = Hash(name if isinstance(name, bytes) else bytes.fromhex(str(name)))
+        except ValueError as error:
+            return error
+        self.look((digest,))
+        return self.bad.get(digest)
+
+    def look(self, digests: Sequence[Hash]) -> None:
+        """Read blobs, and compare each with its hash: those in one record together. None is read a second time."""
+        new = [digest for digest in dict.fromkeys(digests) if hash_key(digest) not in self._sound]
+        new = [digest for digest in new if digest not in self.bad]
+        blobs = self.store.blobs
+        for start in range(0, len(new), _BLOBS_AT_ONCE):
+            some = new[start : start + _BLOBS_AT_ONCE]
+            small = []
+            for digest in some:
+                with suppress(ConvfsError):
+                    if blobs.size(digest) > _SMALL:
+                        blobs.check(digest)
+                        self._sound.add(hash_key(digest))
+                        continue
+                # the reason is found with the others
+                small.append(digest)
+            for digest, found in blobs.blobs(small).items():
+                if isinstance(found, ConvfsError):
+                    self.bad[digest] = found
+                else:
+                    self._sound.add(hash_key(digest))
 
 
-def wrong_with(store: Store, name: object) -> ConvfsError | ValueError | None:
-    """Return why a blob cannot be read, by its hash or that in hex; None if it can be."""
-    try:
-        store.blobs.check(Hash(name if isinstance(name, bytes) else bytes.fromhex(str(name))))
-    except (ConvfsError, ValueError) as error:
-        return error
-    return None
-
-
-def check_head_log(store: Store) -> Iterator[Violation]:
+def check_head_log(looked: Looked) -> Iterator[Violation]:
     """Frames are sound, their numbers rise, and each COMMIT says how many turns there were."""
+    store = looked.store
     if store.files.heads.damage:
         yield fault("head log", str(store.files.heads.damage))
     last, turns = 0, 0
@@ -92,11 +130,12 @@ def check_head_log(store: Store) -> Iterator[Violation]:
         yield fault("head log", f"the last COMMIT counts {turns} turns, but turns.log has {store.files.turns.count}")
 
 
-def check_heads(store: Store) -> Iterator[Violation]:
+def check_heads(looked: Looked) -> Iterator[Violation]:
     """A head is 0 or names a turn of its depth, and belongs to a context that was created, and is there."""
+    store = looked.store
     created: set[int] = set()
     deleted: set[int] = set()
-    gone = reclaimed(store)
+    gone = looked.reclaimed
     for frame in frames(store):
         body = frame.body
         if isinstance(body, heads.ContextCreated):
@@ -120,8 +159,9 @@ def check_heads(store: Store) -> Iterator[Violation]:
                     yield fault("heads", f"head {turn} of context {frame.context} has depth {depth}")
 
 
-def check_edits(store: Store) -> Iterator[Violation]:
+def check_edits(looked: Looked) -> Iterator[Violation]:
     """Edits name turns that are there; no turn took its own place."""
+    store = looked.store
     last = store.files.turns.count
     for frame in frames(store):
         if not isinstance(frame.body, heads.Superseded):
@@ -140,8 +180,9 @@ def check_edits(store: Store) -> Iterator[Violation]:
             yield fault("edits", f"{entry.project}/{entry.name}: what was imported: {error}")
 
 
-def check_patches(store: Store) -> Iterator[Violation]:
+def check_patches(looked: Looked) -> Iterator[Violation]:
     """A patch is of turns that are there, follows patches made before it, and shows payloads that are there."""
+    store = looked.store
     made, last = {0}, 0
     for frame in frames(store):
         if not isinstance(frame.body, heads.HeadMoved | heads.Patched):
@@ -160,15 +201,16 @@ def check_patches(store: Store) -> Iterator[Violation]:
         for turn, *_what in body.turns:
             if not 0 < turn <= store.files.turns.count:
                 yield fault("patches", f"{where}: patch {body.number} is of turn {turn}, which is not there")
-    gone = reclaimed(store)
+    gone = looked.reclaimed
     for patch in Patches(store.files.index.db).in_force():
         for turn, (digest, _flags, _created) in patch.turns.items():
-            if turn not in gone and (error := wrong_with(store, digest)):
+            if turn not in gone and (error := looked.wrong(digest)):
                 yield fault("patches", f"patch {patch.number} of turn {turn}: {error}")
 
 
-def check_notes(store: Store) -> Iterator[Violation]:
+def check_notes(looked: Looked) -> Iterator[Violation]:
     """Notes of turns are of turns that are there; an open turn goes on where it was, until it is closed."""
+    store = looked.store
     sizes: dict[int, int] = {}
     for frame in frames(store):
         body, where = frame.body, f"frame {frame.seq}"
@@ -190,23 +232,25 @@ def fsck(store: Store, progress: Callable[[str], None] | None = None) -> list[Vi
         # else what waits for room is looked at where it waits
         store.checkpointer.quiesce()
     findings: list[Violation] = []
+    looked = Looked(store)
     for check in CHECKS:
         name = check.__name__.removeprefix("check_").replace("_", " ")
         if progress:
             progress(name)
         try:
-            findings += check(store)
+            findings += check(looked)
         except ConvfsError as error:
             findings.append(fault(name, str(error)))
     return findings
 
 
-def check_turns(store: Store) -> Iterator[Violation]:
+def check_turns(looked: Looked) -> Iterator[Violation]:
     """Ids are those of the places; a parent is 0 or an earlier turn; a depth is the parent's and one.
 
     Of a turn that was reclaimed, nothing but its place need be there.
     """
-    gone = reclaimed(store)
+    store = looked.store
+    gone = looked.reclaimed
     if store.files.turns.damage:
         yield fault("turns", str(store.files.turns.damage))
     depths = array("I")
@@ -233,32 +277,29 @@ def check_turns(store: Store) -> Iterator[Violation]:
             yield fault("turns", f"turn {turn_id} has depth {turn.depth} below one of depth {depths[turn.parent - 1]}")
 
 
-def check_jumps(store: Store) -> Iterator[Violation]:
+def check_jumps(looked: Looked) -> Iterator[Violation]:
     """Jumps lead from turns to the ancestors that the turns have."""
+    store = looked.store
     jumps = store.files.jumps
     for first in range(1, jumps.count + 1, _BATCH):
         for turn_id in jumps.wrong(first, min(_BATCH, jumps.count + 1 - first)):
             yield fault("jumps", f"turns.jump: the entry of turn {turn_id} is damaged: run convfs reindex")
 
 
-def check_payloads(store: Store) -> Iterator[Violation]:
+def check_payloads(looked: Looked) -> Iterator[Violation]:
     """Every turn's payload resolves and has its hash."""
-    sound: set[Hash] = set()
-    bad: dict[Hash, object] = {}
-    for turn_id, turn in store.files.turns.scan():
-        if not isinstance(turn, Turn) or turn.reclaimed or (digest := turn.payload_hash) in sound:
-            continue
-        if digest not in bad:
-            error = wrong_with(store, digest)
-            if error is None:
-                sound.add(digest)
-                continue
-            bad[digest] = error
-        yield fault("payloads", f"turn {turn_id}: {bad[digest]}")
+    store = looked.store
+    turns = (turn for _turn_id, turn in store.files.turns.scan() if isinstance(turn, Turn) and not turn.reclaimed)
+    while some := list(islice(turns, _BATCH)):
+        looked.look([turn.payload_hash for turn in some])
+        for turn in some:
+            if error := looked.bad.get(turn.payload_hash):
+                yield fault("payloads", f"turn {turn.turn_id}: {error}")
 
 
-def check_packs(store: Store) -> Iterator[Violation]:
+def check_packs(looked: Looked) -> Iterator[Violation]:
     """Every record's checksum holds, every blob has its hash, and what a blob is made of is there."""
+    store = looked.store
     packs = store.files.packs
     for pack, offset, record in packs.scan():
         where = f"{packs.path(pack).name}, offset {offset}"
@@ -270,13 +311,15 @@ def check_packs(store: Store) -> Iterator[Violation]:
         except DamageError as error:
             yield fault("packs", f"{where}: {error}")
             continue
+        looked.look(names)
         for digest in names:
-            if wrong := wrong_with(store, digest):
+            if wrong := looked.bad.get(digest):
                 yield fault("packs", f"{where}: {wrong}")
 
 
-def check_deleted(store: Store) -> Iterator[Violation]:
+def check_deleted(looked: Looked) -> Iterator[Violation]:
     """The index calls those turns deleted that the log does."""
+    store = looked.store
     db = store.files.index.db
     known = {turn for (turn,) in db.query("SELECT turn FROM views WHERE deleted != 0")}
     gone = {turn_id for turn_id, turn in store.files.turns.scan() if isinstance(turn, Turn) and turn.flags & DELETED}
@@ -289,23 +332,24 @@ def check_deleted(store: Store) -> Iterator[Violation]:
             yield fault("deleted", f"turn {turn} was deleted, and the index does not say so: run convfs reindex")
 
 
-def check_references(store: Store) -> Iterator[Violation]:
+def check_references(looked: Looked) -> Iterator[Violation]:
     """The blobs that conversations keep beside their turns are there, and so are those that aliases stand for."""
+    store = looked.store
     for conversation in (*store.catalogue.every(), *store.catalogue.layouts()):
         told, where = conversation.metadata, f"{conversation.project}/{conversation.name}"
         sidecars, copied, original = (_table(told.get(key)) for key in ("sidecars", "copied", "original"))
         own = {"envelope": told.get("envelope_blob"), "layout": told.get("layout"), "copied": copied.get("changes")}
         for name, digest in (sidecars | {name: one for name, one in own.items() if one} | original).items():
-            if error := wrong_with(store, digest):
+            if error := looked.wrong(digest):
                 yield fault("references", f"{where}, {name}: {error}")
         for key, output in outputs_of(told).items():
-            if error := wrong_with(store, _table(output).get("blob")):
+            if error := looked.wrong(_table(output).get("blob")):
                 # the tree may name a blob that never was here
                 severity: Severity = "warning" if isinstance(error, NotFound) else "error"
                 yield Violation("references", severity, f"{where}, {key}: {error}")
     for frame in frames(store):
         body = frame.body
-        if isinstance(body, heads.Alias | heads.Dictionary) and (error := wrong_with(store, body.hash)):
+        if isinstance(body, heads.Alias | heads.Dictionary) and (error := looked.wrong(body.hash)):
             if isinstance(body, heads.Dictionary):
                 yield fault("references", f"the dictionary of small groups: {error}")
             else:
@@ -316,8 +360,9 @@ def _table(value: object) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def check_index(store: Store) -> Iterator[Violation]:
+def check_index(looked: Looked) -> Iterator[Violation]:
     """The index agrees with the logs and packs (where these are not damaged): a rebuilt one has the same rows."""
+    store = looked.store
     for problem in store.files.index.db.problems():
         yield fault("index", f"index.db: {problem}: run convfs reindex")
     if store.files.index.db.held:
@@ -352,8 +397,9 @@ def _compare_index(store: Store, scratch: Path) -> Iterator[Violation]:
         remove_database(scratch)
 
 
-def check_views(store: Store) -> Iterator[Violation]:
+def check_views(looked: Looked) -> Iterator[Violation]:
     """The filed sizes of events are those of their files."""
+    store = looked.store
     damaged = False
     for table in DERIVED_FROM_RENDERER:
         for row in store.files.index.db.query(f"SELECT * FROM {table}"):
@@ -401,7 +447,7 @@ def _shown(store: Store, entry: ContextEntry, rows: Sequence[EventRow], renderer
         return
 
 
-CHECKS: tuple[Callable[[Store], Iterator[Violation]], ...] = (
+CHECKS: tuple[Callable[[Looked], Iterator[Violation]], ...] = (
     check_turns,
     check_jumps,
     check_head_log,

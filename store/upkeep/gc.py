@@ -8,7 +8,7 @@ that these reach (``store.upkeep.reachable``), and the garbage in each pack. The
 * Packs with a good part of garbage are chosen. Blobs in the others stay, with all that they need: so every blob that is
   left in a store is whole.
 * The garbage of the chosen packs is doomed (``store.commit.reliance``), except for blobs that are about to be named.
-* Packs with nothing else in them are removed; the others are rewritten without it (``store.upkeep.sealer``).
+* Packs with nothing else in them are removed; the others are copied without it (``store.upkeep.copying``).
 
 Before anything is removed, the roots are taken from the head log itself, filed in an index of their own: rows that the
 store's index has lost without a trace do not make garbage. And if anything that leads to something else is damaged, its
@@ -34,7 +34,7 @@ collection begins with a checkpoint.
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain, groupby, islice
 from operator import itemgetter
@@ -51,7 +51,7 @@ from store.content.shelf import Shelf, StoredBlobs
 from store.disk.blob_format import OVERHEAD
 from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.head_format import ContextCreated, HeadFrame, HeadMoved, Reclaimed
-from store.disk.pack import PackSet, RecordPlace
+from store.disk.pack import RecordPlace
 from store.disk.turn_format import Turn
 from store.errors import ConvfsError, DamageError
 from store.ids import Hash, hash_key, turn_of
@@ -61,10 +61,11 @@ from store.index.index import Index
 from store.index.views import Run
 from store.paths import GC_INDEX
 from store.upkeep import roots
+from store.upkeep.copying import Copy
 from store.upkeep.reachable import Reachable
 from store.upkeep.rewrite import Rewriting, told
 from store.upkeep.roots import TurnRuns
-from store.upkeep.sealer import Sealed, Sealer
+from store.upkeep.sealer import Sealer
 
 _AT_ONCE = 16_384
 """The number of records that are overwritten at a time while commits wait."""
@@ -137,15 +138,15 @@ class Reclaiming:
         return not self._led_to
 
 
-class _Doomed(Container[Hash]):
-    """The blobs that must not be written again: garbage, and blobs with a copy elsewhere."""
+class _Doomed(Container[object]):
+    """The blobs that must not be written again, by hashes or keys: garbage, and blobs with a copy elsewhere."""
 
     def __init__(self, found: Reachable, elsewhere: Collection[int]) -> None:
         self._found = found
         self._elsewhere = elsewhere
 
-    def __contains__(self, digest: object) -> bool:
-        key = hash_key(digest) if isinstance(digest, bytes) else None
+    def __contains__(self, blob: object) -> bool:
+        key = hash_key(blob) if isinstance(blob, bytes) else blob
         return key in self._found or key in self._elsewhere
 
 
@@ -158,7 +159,7 @@ class Sweep:
 
     def __init__(
         self,
-        packs: PackSet,
+        intake: Intake,
         rewriting: Rewriting,
         sealer: Sealer,
         found: Reachable,
@@ -170,7 +171,8 @@ class Sweep:
         self.blobs = 0
         self.chosen: list[int] = []
         self.damaged: list[str] = []
-        self._packs = packs
+        self._intake = intake
+        self._packs = intake.writer.packs
         self._rewriting = rewriting
         self._sealer = sealer
         self._found = found
@@ -216,6 +218,7 @@ class Sweep:
         rest = frozenset(packs.numbers()).difference(self.chosen)
         found.reach_packs(rest)
         yield from found.expand()
+        yield from found.expand_copies(rest)
         yield from self._look_elsewhere(rest)
         every, kept = found.rows(self._elsewhere)
         self.chosen = [pack for pack in self.chosen if kept[pack] < every[pack] or not every[pack]]
@@ -247,10 +250,13 @@ class Sweep:
         _every, kept = self._found.rows(self._elsewhere)
         return [pack for pack in self.chosen if not kept[pack]]
 
-    def run(self, *, quick: bool) -> Generator[None, None, tuple[int, int, int]]:
+    def run(self) -> Generator[None, None, tuple[int, int, int]]:
         """Sweep the chosen packs; return how many were removed and rewritten, and how many bytes that has freed."""
         packs = self._packs
-        whole = self.removed()
+        # others may have been spared since
+        every, kept = self._found.rows(self._elsewhere)
+        self.chosen = [pack for pack in self.chosen if kept[pack] < every[pack] or not every[pack]]
+        whole = [pack for pack in self.chosen if not kept[pack]]
         removed = rewritten = freed = 0
         for pack in whole:
             yield
@@ -266,7 +272,7 @@ class Sweep:
             numbers = some
             while numbers:
                 try:
-                    sealed = yield from _paused(self._sealer.reseal(numbers, self._doomed, quick=quick))
+                    freed += yield from self._copy(numbers)
                 except DamageError as error:
                     self.damaged.append(str(error))
                     numbers = [pack for pack in numbers if pack not in self._sealer.damaged]
@@ -274,9 +280,28 @@ class Sweep:
                         raise
                     continue
                 rewritten += len(numbers)
-                freed += sealed.bytes_before - sealed.bytes_after
                 break
         return removed, rewritten, freed
+
+    def _copy(self, numbers: Sequence[int]) -> Generator[None, None, int]:
+        """Put copies without the garbage in the place of packs; return how many bytes that has freed."""
+        writer, doomed = self._intake.writer, self._doomed
+        before = sum(map(self._packs.length, numbers))
+        writer.check_room(before)
+        copy = Copy(writer, self._intake.dictionary(), doomed)
+        try:
+            yield from copy.write(numbers)
+            copy.at = 0
+            new = copy.written.finish()
+            self._sealer.note_copied(numbers, new)
+            self._rewriting.switch(copy.places, new, numbers, dropped=doomed, held=copy.opened)
+        except DamageError as error:
+            # another attempt must get farther, or find less to do
+            self._sealer.damaged.update(dict.fromkeys([copy.at] if copy.at else numbers, str(error)))
+            raise
+        finally:
+            copy.written.abandon()
+        return before - sum(new.values())
 
     def _batches(self, numbers: Sequence[int]) -> Iterator[list[int]]:
         some: list[int] = []
@@ -289,18 +314,6 @@ class Sweep:
                 some, size = [], 0
         if some:
             yield some
-
-
-def _paused(steps: Generator[int, None, Sealed]) -> Generator[None, None, Sealed]:
-    """Run ``steps`` to the end, from wherever they are."""
-    with closing(steps):
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                sealed: Sealed = end.value
-                return sealed
-            yield
 
 
 class Collected(Struct, frozen=True):
@@ -342,7 +355,7 @@ class Collector:
     ) -> CollectionSteps:
         """Collect garbage, except in packs that were written to in the last ``grace_seconds``.
 
-        0 means that somebody waits, so rewritten blobs are compressed faster and less well. Packs are rewritten if
+        Packs are rewritten if
         ``least_part`` of them is garbage. If another thread rewrites packs, ``wait`` for it, or else do nothing.
         Raises DamageError if the garbage cannot be determined, StoreFailed, StoreFull.
         """
@@ -392,7 +405,7 @@ class Collector:
         warm = [number for number in packs.numbers() if number not in cold]
         found.reach_packs(warm)
         yield from found.expand()
-        sweep = Sweep(packs, self._rewriting, self._sealer, found, cold, dictionaries)
+        sweep = Sweep(self._intake, self._rewriting, self._sealer, found, cold, dictionaries)
         yield from sweep.measure()
         collected = Collected(
             turns=sum(count for _first, count in dead),
@@ -407,7 +420,7 @@ class Collector:
             removed, rewritten = len(sweep.removed()), len(sweep.chosen) - len(sweep.removed())
         else:
             self._intake.reliance.doom(found, sweep.spare)
-            removed, rewritten, freed = yield from sweep.run(quick=not grace_seconds)
+            removed, rewritten, freed = yield from sweep.run()
         return structs.replace(
             collected, packs_removed=removed, packs_rewritten=rewritten, freed_bytes=freed, damaged=tuple(sweep.damaged)
         )

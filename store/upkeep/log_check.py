@@ -66,6 +66,19 @@ class LogCheck:
         self._slice()
         self._write()
 
+    def is_sound(self) -> bool:
+        """Return whether nothing is wrong with the part that :meth:`begin` would check; nothing is noted."""
+        heads, turns = self._heads, self._turns
+        if heads.damage or turns.damage:
+            return False
+        start = min(max(self._noted.heads, HEADER_SIZE), heads.length)
+        beyond = heads.sound_until(start, start + _HEADS_AT_ONCE)
+        # the last frame may end after the part
+        if beyond < heads.length and isinstance(next(heads.frames(beyond), None), Damage):
+            return False
+        first = min(max(self._noted.turns, 1), turns.count + 1)
+        return turns.is_sound(first, min(first + _TURNS_AT_ONCE - 1, turns.count))
+
     def step(self) -> bool:
         """Check a part, and return whether there is more."""
         until = time.monotonic() + SLICE_SECONDS

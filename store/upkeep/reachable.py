@@ -1,16 +1,17 @@
 """Reachability of the blobs in the packs: the *mark* phase of a collection.
 
-Blobs are identified by the first eight bytes of their hashes, as in the index. Their keys, in order, and their places
-are two arrays, which take sixteen bytes a blob; one byte more holds how far each is reached. (A place is one number
-here: the position of the pack among all packs, and the offset.)
+Blobs are identified by the first eight bytes of their hashes, as in the index. Their keys, in order, their places and
+which of the blobs there they are make three arrays, a fourth lists them pack by pack: 24 bytes a blob, and one more for
+how far it is reached. (A place is one number here: the position of the pack among all packs, and the offset.)
 
 A reached blob is *expanded*: its record is read, and reaches the blobs that it is made of (dictionary, base, chunks)
 and, if it is a skeleton, the contents that were cut out of it. This goes in rounds. Each round reads every record that
-is needed once, in the order in which the records lie.
+is needed once, in the order in which the records lie. Of a sealed group no more than its table is decompressed: the
+index has the names, where it has one for each of the blobs; else these are hashed.
 """
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -18,6 +19,7 @@ from itertools import islice
 from struct import unpack_from
 
 from store.content.resolver import Resolver
+from store.content.sealed import SealedGroup
 from store.content.shelf import Shelf
 from store.disk import skeleton_format
 from store.disk.blob_format import Form, Record
@@ -30,6 +32,7 @@ _ROWS_AT_ONCE = 20_000
 _RECORDS_AT_ONCE = 64
 _OFFSET_BITS = 40
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
+_MEMBER_BITS = 32
 _UNREACHED, _REACHED, _EXPANDED = range(3)
 _KEY_SIZE = 8
 
@@ -48,25 +51,32 @@ class Reachable:
         self._shelf = shelf
         self._resolver = resolver
         self._numbers = packs.numbers()
+        self._at = {number: position << _OFFSET_BITS for position, number in enumerate(self._numbers)}
         self._keys = array("q")
         self._places = array("Q")
+        self._members = array("I")
+        self._held = [array("I") for _ in self._numbers]
+        """Where the blobs of each pack stand in these; once a record of it was looked at, in the order they lie."""
+        self._ordered: set[int] = set()
         self._marks = bytearray()
         self._from = 0
         """No blob before this one is reached and not expanded."""
 
     def take_stock(self, db: Database) -> Iterator[None]:
         """Find out which blobs there are; pauses now and then, and so do all that follow."""
-        at = {number: position << _OFFSET_BITS for position, number in enumerate(self._numbers)}
+        at, held = self._at, self._held
         last: tuple[int, ...] = (-(1 << 63), 0, 0, 0)
         while True:
             rows = db.query(
                 f"{_ROWS} WHERE (key, pack, offset, member) > (?, ?, ?, ?) ORDER BY 1, 2, 3, 4 LIMIT ?",
                 (*last, _ROWS_AT_ONCE),
             )
-            for key, pack, offset, _member in rows:
-                if pack in at:
+            for key, pack, offset, member in rows:
+                if (beginning := at.get(pack)) is not None:
+                    held[beginning >> _OFFSET_BITS].append(len(self._keys))
                     self._keys.append(key)
-                    self._places.append(at[pack] | offset)
+                    self._places.append(beginning | offset)
+                    self._members.append(member)
             if len(rows) < _ROWS_AT_ONCE:
                 break
             last = rows[-1]
@@ -108,13 +118,40 @@ class Reachable:
             places = iter(sorted({max(self._copies(at)) for at in todo}))
             while some := [self.place(place) for place in islice(places, _RECORDS_AT_ONCE)]:
                 yield
-                for _place, record in self._packs.read_many(some):
+                for (pack, offset), record in self._packs.read_many(some):
                     # where a record is damaged, another copy will do
                     with suppress(ConvfsError):
-                        self._expand(record)
+                        self._expand(record, self._at[pack] | offset)
             for at in todo:
                 if self._marks[at] == _REACHED:
                     self._expand_carefully(at)
+
+    def expand_copies(self, numbers: Collection[int]) -> Iterator[None]:
+        """Reach all that further copies of reached blobs need in some packs, which may be spelt otherwise there."""
+        chosen = {position for position, number in enumerate(self._numbers) if number in numbers}
+        done: set[tuple[int, int]] = set()
+        while True:
+            wanted: dict[int, list[int]] = {}
+            for key, copies in self.repeated():
+                for place in copies:
+                    if place >> _OFFSET_BITS in chosen and (place, key) not in done:
+                        wanted.setdefault(place, []).append(self._first(key))
+                        done.add((place, key))
+            if not wanted:
+                return
+            places = iter(sorted(wanted))
+            while some := [self.place(place) for place in islice(places, _RECORDS_AT_ONCE)]:
+                yield
+                for (pack, offset), record in self._packs.read_many(some):
+                    place = self._at[pack] | offset
+                    for at in wanted[place]:
+                        self._marks[at] = _REACHED
+                    with suppress(ConvfsError):
+                        self._expand(record, place)
+                    for at in wanted[place]:
+                        # it was expanded before; a copy that is damaged needs nothing
+                        self._marks[at] = _EXPANDED
+            yield from self.expand()
 
     def expand_trees(self, roots: Iterable[Hash]) -> Iterator[None]:
         """Reach trees of files, and all blobs that are named in them, 32 bytes each."""
@@ -147,40 +184,62 @@ class Reachable:
         """Expand a blob that could not be read where it was written last."""
         for place in sorted(self._copies(at), reverse=True):
             with suppress(ConvfsError):
-                self._expand(self._packs.read(*self.place(place)))
+                self._expand(self._packs.read(*self.place(place)), place)
             if self._marks[at] == _EXPANDED:
                 return
         raise DamageError(f"what {self._name(at)} is made of cannot be read")
 
-    def _expand(self, record: Record | ConvfsError) -> None:
+    def _expand(self, record: Record | ConvfsError, place: int) -> None:
         if isinstance(record, ConvfsError):
             raise record
         opened = self._shelf.open(record)
+        rows = self._rows_at(place)
         if opened.sealed is not None:
-            for member in opened.sealed.members():
-                if self._is_reached(member.hash):
-                    self._take(
-                        member.hash, skeleton_format.references(member.body) if member.form == Form.SKELETON else ()
-                    )
+            self._expand_sealed(opened.sealed, rows)
             return
-        for digest, entry in opened.members.items():
-            if not self._is_reached(digest):
+        marks, common = self._marks, opened.needs
+        known = {self._members[at]: at for at in rows}
+        for member, (digest, entry) in enumerate(opened.members.items()):
+            at, key = known.get(member, -1), hash_key(digest)
+            first = self._copies_from(at) if at >= 0 and self._keys[at] == key else self._first(key)
+            if first < 0 or marks[first] != _REACHED:
                 continue
-            needs = opened.needs
+            needs: Sequence[Hash] = ()
             if entry[0] == Form.SKELETON:
                 if (base := opened.lacks) is not None:
                     opened.patch(self._resolver.blob(base))
-                needs += skeleton_format.references(opened.body(entry))
-            self._take(digest, needs)
+                needs = skeleton_format.references(opened.body(entry))
+            marks[first] = _EXPANDED
+            for need in (*common, *needs):
+                self.reach(need)
 
-    def _is_reached(self, digest: Hash) -> bool:
-        at = self._first(hash_key(digest))
-        return at >= 0 and self._marks[at] == _REACHED
+    def _expand_sealed(self, group: SealedGroup, rows: Sequence[int]) -> None:
+        marks, firsts = self._marks, [self._copies_from(at) for at in rows]
+        if [self._members[at] for at in rows] != list(range(len(group))):
+            # the index has lost some
+            firsts = [self._first(hash_key(name)) for name in group.names()]
+        for member, first in enumerate(firsts):
+            if first >= 0 and marks[first] == _REACHED:
+                inside, outside = group.needs(member)
+                marks[first] = _EXPANDED
+                for number in inside:
+                    if firsts[number] >= 0 and not marks[firsts[number]]:
+                        # it has no cuts, so it needs nothing
+                        marks[firsts[number]] = _EXPANDED
+                for need in outside:
+                    self.reach(need)
 
-    def _take(self, digest: Hash, needs: Iterable[Hash]) -> None:
-        self._marks[self._first(hash_key(digest))] = _EXPANDED
-        for need in needs:
-            self.reach(need)
+    def _rows_at(self, place: int) -> Sequence[int]:
+        """Return where the blobs of a record stand, by their numbers in it."""
+        pack = place >> _OFFSET_BITS
+        places, members = self._places, self._members
+        if pack not in self._ordered:
+            self._ordered.add(pack)
+            lying = sorted(self._held[pack], key=lambda at: places[at] << _MEMBER_BITS | members[at])
+            self._held[pack] = array("I", lying)
+        held = self._held[pack]
+        start = bisect_left(held, place, key=places.__getitem__)
+        return held[start : bisect_right(held, place, start, key=places.__getitem__)]
 
     def __contains__(self, key: object) -> bool:
         if not isinstance(key, int):
@@ -237,6 +296,12 @@ class Reachable:
         """Return where a key stands first, -1 if it is not there."""
         at = bisect_left(self._keys, key)
         return at if at < len(self._keys) and self._keys[at] == key else -1
+
+    def _copies_from(self, at: int) -> int:
+        """Return where the first copy of a blob stands: there it has its mark."""
+        while at and self._keys[at - 1] == self._keys[at]:
+            at -= 1
+        return at
 
     def _beyond(self, at: int) -> int:
         key, end = self._keys[at], len(self._keys)

@@ -7,6 +7,7 @@ the log. The others are listed, and then the old index is kept as ``index.kept-1
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -14,8 +15,10 @@ from msgspec import Struct
 
 import store.disk.head_format as heads
 from store import paths
-from store.content.sealed import names_of
+from store.content.compression import Member
+from store.content.sealed import SealedGroup, names_of
 from store.disk import durable
+from store.disk.blob_format import Compression
 from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.head_format import HeadFrame
 from store.disk.head_log import HeadLog
@@ -105,6 +108,7 @@ def blob_places(
     for pack, offset, found in packs.scan(start, numbers):
         if isinstance(found, Damage):
             damage.append(f"{packs.path(pack).name}, offset {found.offset}: {found.reason}")
+            yield from ((member.hash, (pack, offset, number)) for number, member in readable(packs, pack, offset))
             continue
         try:
             names = names_of(found)
@@ -113,6 +117,14 @@ def blob_places(
             continue
         for member, name in enumerate(names):
             yield name, (pack, offset, member)
+
+
+def readable(packs: PackSet, pack: int, offset: int) -> Iterator[tuple[int, Member]]:
+    """Yield what can be read of a damaged record, by its members' numbers: of a sealed group, and of nothing else."""
+    with suppress(ConvfsError):
+        record = packs.read(pack, offset, damaged=True)
+        if record.compression == Compression.SEALED:
+            yield from SealedGroup(record).readable()
 
 
 # -- the old index ---------------------------------------------------------------------------------------------------

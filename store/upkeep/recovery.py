@@ -456,9 +456,12 @@ def _refuse_without_logs(root: Path) -> None:
         )
 
 
-def open_files(root: Path, *, create: bool, reindex: bool = False, repair: bool = False) -> Files:
+def open_files(
+    root: Path, *, create: bool, reindex: bool = False, repair: bool = False, only_read: bool = False
+) -> Files:
     """Open the store at ``root``, recovering it where need be; make one if there is none and ``create``.
 
+    ``only_read``: change nothing of it, as where it cannot be written.
     With ``repair`` also where a log is gone: of what that held, there is what the index knows.
     Raises NotFound, StoreBusy, FormatTooNew, DamageError, and StoreFailed if the disk does not take what it must.
     """
@@ -467,8 +470,10 @@ def open_files(root: Path, *, create: bool, reindex: bool = False, repair: bool 
         raise NotFound(f"there is no store at {root}: make one with convfs import or convfs mount")
     there = (path for name in _WRITTEN if (path := root / name).exists())
     unwritable = next((path for path in there if not os.access(path, os.W_OK)), None)
-    if found is not None and unwritable is not None:
+    if found is not None and (unwritable is not None or only_read):
         why = f"nothing can be changed in {root}, since {unwritable} cannot be written: change a copy of it"
+        if unwritable is None:
+            why = f"nothing is changed in {root}: it was opened to be read"
         if reindex:
             raise StoreFailed(why)
         try:

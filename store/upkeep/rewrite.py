@@ -25,12 +25,14 @@ from pathlib import Path
 
 from store.commit.intake import Intake
 from store.disk import durable
+from store.disk.pack import PackSet, PackWriter, RecordPlace
 from store.errors import DamageError, StoreFailed, StoreFull
 from store.ids import Hash
 from store.index.index import BlobPlace, Places
 from store.upkeep.rebuild import blob_places
 
 _AT_ONCE = 500
+_PACK_BYTES = 64 << 20
 
 
 @contextmanager
@@ -42,6 +44,36 @@ def told(root: Path) -> Iterator[None]:
         kind = StoreFull if error.errno in durable.FULL else StoreFailed
         what = "free space on its disk, then try again" if kind is StoreFull else "they stay as they are"
         raise kind(f"{root}: packs could not be written anew ({error.strerror}): {what}") from error
+
+
+class NewPacks:
+    """The packs that a rewriter writes, one after the other."""
+
+    def __init__(self, packs: PackSet) -> None:
+        self._packs = packs
+        self._writers: list[PackWriter] = []
+
+    def append(self, record: bytes) -> RecordPlace:
+        """Write a record, and return its place."""
+        if not self._writers or self._writers[-1].length + len(record) > _PACK_BYTES:
+            self._writers.append(self._packs.rewrite())
+        return self._writers[-1].append(record)
+
+    def finish(self) -> dict[int, int]:
+        """Sync the new packs; return their numbers and lengths."""
+        done = {}
+        while self._writers:
+            writer = self._writers[0]
+            writer.finish()
+            del self._writers[0]
+            done[writer.number] = writer.length
+        return done
+
+    def abandon(self) -> None:
+        """Remove what was written."""
+        for writer in self._writers:
+            writer.abandon()
+        self._writers.clear()
 
 
 class Alone:
@@ -94,17 +126,19 @@ class Rewriting:
         packs: Mapping[int, int],
         replaced: Sequence[int],
         *,
-        dropped: Container[Hash] = (),
+        dropped: Container[object] = (),
+        held: Iterable[Hash] | None = None,
         overwrite: bool = False,
     ) -> None:
         """Replace the cold packs ``replaced`` with ``packs``: finished ones, by number with their lengths.
 
         ``places`` are those of all blobs in the new packs. Every blob of the old ones, except those ``dropped``, must
         lie there or in packs that stay. Otherwise, or if the old ones cannot be read, nothing is removed, and
-        DamageError is raised. With ``overwrite``, which tolerates damage, the old files are erased from the disk.
+        DamageError is raised. ``held`` are those that were not copied with their whole records; None: all are looked
+        for. With ``overwrite``, which tolerates damage, the old files are erased from the disk.
         """
         places = places if isinstance(places, Places) else Places(places)
-        for digest in self._left_out(places, replaced, dropped, overwrite=overwrite):
+        for digest in self._left_out(places, replaced, dropped, held, overwrite=overwrite):
             raise DamageError(f"blob {digest.hex()} would be lost: the packs that hold it stay")
         self._index.replace_packs(places, packs, replaced)
         self._intake.forget_packed()
@@ -113,10 +147,17 @@ class Rewriting:
             self._packs.remove(replaced, overwrite=overwrite)
 
     def _left_out(
-        self, places: Places, replaced: Sequence[int], dropped: Container[Hash], *, overwrite: bool
+        self,
+        places: Places,
+        replaced: Sequence[int],
+        dropped: Container[object],
+        held: Iterable[Hash] | None,
+        *,
+        overwrite: bool,
     ) -> Iterator[Hash]:
         damage: list[str] = []
-        held = (digest for digest, _place in blob_places(self._packs, replaced, damage))
+        if held is None:
+            held = (digest for digest, _place in blob_places(self._packs, replaced, damage))
         left = (digest for digest in held if digest not in places and digest not in dropped)
         while some := list(islice(left, _AT_ONCE)):
             found = self._index.locate(some)

@@ -12,7 +12,7 @@ yields the number of bytes of blobs that each step has compressed.
 """
 
 from array import array
-from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
@@ -22,35 +22,33 @@ from store.commit.intake import Intake
 from store.commit.writer import Writer
 from store.content.compression import Member, is_dictionary, pack_single
 from store.content.cuts import is_text
-from store.content.resolver import Resolver
 from store.content.sealed import LEVEL, SEALED_BYTES, GroupSealer
 from store.content.shelf import OpenRecord, Shelf, StoredBlobs
 from store.content.zstd import compress, compress_in_steps
 from store.disk import skeleton_format
 from store.disk.blob_format import Form, Record, encode_record
 from store.disk.file_header import HEADER_SIZE, Damage
-from store.disk.pack import PackWriter, RecordPlace
+from store.disk.pack import RecordPlace
 from store.disk.turn_log import TurnLog
 from store.errors import DamageError
 from store.ids import Hash, hash_bytes
 from store.index.index import BlobPlace, Places
 from store.paths import REWRITTEN
-from store.upkeep.rewrite import Rewriting, told
+from store.upkeep.rewrite import NewPacks, Rewriting, told
 
 _READ_AT_ONCE = 4096
 _AT_ONCE = 256
 _SHELF_BYTES = 12 << 20
-_BASES_BYTES = 8 << 20
 _LARGE = 2 << 20
 _BINARY = 8 << 10
 _SHRINKS = 0.9
-_PACK_BYTES = 64 << 20
 _RUN_BYTES = 256 << 20
 _UNSEALED = 4
 _COMPACTED_BYTES = 8 << 20
 _SMALL_PACK = 16 << 20
-_QUICK_LEVEL = 12
 _FIRST_TURN = "sealed_turns"
+_LOOSE = "loose_packs"
+"""The index's key for the numbers of rewritten packs that are not sealed."""
 
 SealingSteps = Generator[int, None, "Sealed"]
 
@@ -98,10 +96,24 @@ class Sealer:
         self.damaged: dict[int, str] = {}
         """Packs that turned out to be damaged, and what is wrong with each: they are left alone."""
 
+    @property
+    def _loose(self) -> set[int]:
+        """The packs that were rewritten and are not sealed."""
+        noted = self._writer.index.db.state(_LOOSE)
+        return set(map(int, noted.split())) if isinstance(noted, str) else set()
+
+    def note_copied(self, numbers: Collection[int], copies: Collection[int]) -> None:
+        """Note that packs were copied as they are: what was not sealed is to be."""
+        loose = self._loose
+        if any(number < REWRITTEN or number in loose for number in numbers):
+            loose = (loose | set(copies)).intersection(self._writer.packs.numbers())
+            self._writer.index.db.set_state(_LOOSE, " ".join(map(str, sorted(loose))))
+
     def unsealed_bytes(self) -> int:
-        """Return how much there is in packs that were appended to, and are not known to be damaged."""
-        packs = self._writer.packs
-        return sum(packs.length(number) - HEADER_SIZE for number in packs.appended() if number not in self.damaged)
+        """Return how much there is in packs that are not sealed, and are not known to be damaged."""
+        packs, loose = self._writer.packs, self._loose
+        numbers = (number for number in packs.numbers() if number < REWRITTEN or number in loose)
+        return sum(packs.length(number) - HEADER_SIZE for number in numbers if number not in self.damaged)
 
     def planned(self) -> list[int]:
         """Return which packs would be sealed now, the one that is appended to among them."""
@@ -118,17 +130,19 @@ class Sealer:
         sizes = {number: packs.length(number) for number in cold if number not in self.damaged}
         chosen: list[int] = []
         total = 0
-        for number in sorted(number for number in sizes if number < REWRITTEN):
+        loose = self._loose
+        unsealed = {number for number in sizes if number < REWRITTEN or number in loose}
+        for number in sorted(unsealed):
             if chosen and total + sizes[number] > _RUN_BYTES:
                 return chosen
             chosen.append(number)
             total += sizes[number]
-        for number in sorted((number for number in sizes if number > REWRITTEN), key=sizes.__getitem__):
+        for number in sorted(sizes.keys() - unsealed, key=sizes.__getitem__):
             if sizes[number] > min(total, _SMALL_PACK):
                 break
             chosen.append(number)
             total += sizes[number]
-        return chosen if any(number < REWRITTEN for number in chosen) else []
+        return chosen if not unsealed.isdisjoint(chosen) else []
 
     def now(self) -> tuple[int, int]:
         """Move everything committed into cold packs; return the moment: how many turns there are, and the last pack."""
@@ -152,36 +166,32 @@ class Sealer:
             chosen = self.chosen(number for number in self._cold(roll=False) if number <= last or number > REWRITTEN)
             if not chosen:
                 return Sealed()
-            sealed = yield from self.reseal(chosen)
+            sealed = yield from self._seal(chosen)
             self._writer.index.db.set_state(_FIRST_TURN, turns + 1)
             return sealed
         finally:
             rewriting.alone.release()
 
-    def reseal(self, numbers: Sequence[int], without: Container[Hash] = (), *, quick: bool = False) -> SealingSteps:
-        """Rewrite cold packs without some of their blobs; deltas against one of these are stored whole then.
-
-        The caller holds ``rewriting.alone``. Sealed groups that hold none of these blobs are copied. ``quick``, for
-        when somebody waits, takes a tenth of the time, and some more room.
-        """
+    def _seal(self, numbers: Sequence[int]) -> SealingSteps:
+        """Rewrite cold packs. The caller holds ``rewriting.alone``. Sealed groups are copied."""
         packs = self._writer.packs
         before = sum(map(packs.length, numbers))
         self._writer.check_room(before)
-        run = _Run(self._writer, numbers, without, _QUICK_LEVEL if quick else LEVEL)
+        run = _Run(self._writer, numbers)
         try:
             with told(packs.directory):
-                noted = self._writer.index.db.state(_FIRST_TURN)
-                yield from run.write(noted if isinstance(noted, int) else 1)
+                noted = self._writer.index.db.number(_FIRST_TURN)
+                yield from run.write(max(noted, 1) if self._loose.isdisjoint(numbers) else 1)
                 yield 0
-                new = run.finish()
+                new = run.written.finish()
                 run.at = 0
-                self._rewriting.switch(run.places, new, numbers, dropped=without)
+                self._rewriting.switch(run.places, new, numbers)
         except DamageError as error:
             # another attempt must get farther, or find less to do
             self.damaged.update(dict.fromkeys([run.at] if run.at else numbers, str(error)))
             raise
         finally:
-            run.abandon()
+            run.written.abandon()
         index = self._writer.index
         if index.db.path.stat().st_size <= _COMPACTED_BYTES:
             # rows of as many blobs have come and gone; in a larger index, what comes next takes their places
@@ -192,22 +202,19 @@ class Sealer:
 class _Run:
     """One rewriting of some packs. ``places`` are those of all blobs written, ``at`` the pack that is being read."""
 
-    def __init__(self, writer: Writer, numbers: Sequence[int], without: Container[Hash], level: int) -> None:
+    def __init__(self, writer: Writer, numbers: Sequence[int]) -> None:
         self.places = Places()
         self.at = 0
         self._packs = writer.packs
         self._index = writer.index
         self._turns = writer.turns
         self._numbers = frozenset(numbers)
-        self._without = without
         source = StoredBlobs(writer.pending.get, writer.index, writer.packs)
         self._shelf = Shelf(source, _SHELF_BYTES)
         self._unsealed: dict[RecordPlace, tuple[OpenRecord, list[Member]]] = {}
         self._done: set[Hash] = set()
-        self._resolver = Resolver(source, _BASES_BYTES)
-        self._level = level
-        self._group = GroupSealer(level)
-        self._writers: list[PackWriter] = []
+        self._group = GroupSealer(LEVEL)
+        self.written = NewPacks(writer.packs)
 
     def write(self, first_turn: int) -> Generator[int, None, None]:
         """Write everything. Of no turn before ``first_turn`` the payload is in a pack that was not sealed."""
@@ -229,21 +236,6 @@ class _Run:
                 known = opened.sealed is not None and member < opened.sealed.records
                 yield from self._take(digest, [(pack, offset, member)], record=known)
         yield from self._flush()
-
-    def finish(self) -> dict[int, int]:
-        """Sync the new packs; return their numbers and lengths."""
-        done = {}
-        while self._writers:
-            writer = self._writers[0]
-            writer.finish()
-            del self._writers[0]
-            done[writer.number] = writer.length
-        return done
-
-    def abandon(self) -> None:
-        for writer in self._writers:
-            writer.abandon()
-        self._writers.clear()
 
     def _payloads(self, turns: Sequence[int]) -> list[Hash]:
         """Return what the turns' payloads are called, but for turns that are damaged and payloads that are done."""
@@ -296,7 +288,7 @@ class _Run:
                 continue
             yield 0
             names = opened.sealed.names()
-            if not any(name in self._done or name in self._without for name in names):
+            if not any(name in self._done for name in names):
                 self._write(_again(record), names)
                 self._done.update(names)
 
@@ -318,7 +310,7 @@ class _Run:
 
     def _member(self, digest: Hash, places: Iterable[BlobPlace]) -> Member | None:
         """Return a blob of these packs that is to be written; None if it was, or its record was copied as it is."""
-        if digest in self._done or digest in self._without:
+        if digest in self._done:
             return None
         found = self._find(digest, places)
         if found is None:
@@ -327,11 +319,9 @@ class _Run:
         self._done.add(digest)
         if opened.sealed is not None:
             return self._members(place, opened)[number]
-        if opened.chunks is not None or (opened.base is not None and opened.base not in self._without):
+        if opened.chunks is not None or opened.base is not None:
             self._write(_again(self._packs.read(*place)), [digest])
             return None
-        if (base := opened.lacks) is not None:
-            opened.patch(self._resolver.blob(base))
         form, length, *_place = entry = opened.members[digest]
         return Member(digest, Form(form), length, opened.body(entry))
 
@@ -340,7 +330,7 @@ class _Run:
         if _stands_alone(body):
             if member.form == Form.PLAIN and hash_bytes(body) != member.hash:
                 raise DamageError(f"blob {member.hash.hex()} is damaged: its bytes do not have its hash")
-            alone = pack_single(member, frame=(yield from compress_in_steps(body, self._level)))
+            alone = pack_single(member, frame=(yield from compress_in_steps(body, LEVEL)))
             # a dictionary twice: one damaged block must not take every small group with it
             for _copy in range(2 if is_dictionary(body) else 1):
                 self._write(alone, [member.hash])
@@ -354,12 +344,10 @@ class _Run:
         if self._group.size:
             record, names = yield from self._group.finish()
             self._write(record, names)
-        self._group = GroupSealer(self._level)
+        self._group = GroupSealer(LEVEL)
 
     def _write(self, record: bytes, names: Sequence[Hash]) -> None:
-        if not self._writers or self._writers[-1].length + len(record) > _PACK_BYTES:
-            self._writers.append(self._packs.rewrite())
-        pack, offset = self._writers[-1].append(record)
+        pack, offset = self.written.append(record)
         for member, digest in enumerate(names):
             self.places.add(digest, (pack, offset, member))
 

@@ -1,7 +1,8 @@
 """The routes of CXDB's server that read, as an ASGI application over one store.
 
 Answers are those of the server (https://github.com/strongdm/cxdb): ids are decimal strings, depths and times numbers,
-an error is ``{"error": {"code", "message"}}``. Search and writing, but for bundles of types, are not there.
+an error is ``{"error": {"code", "message"}}``. Writing, but for bundles of types, is not there, and of sessions nothing
+is told: which connection made a context is not kept.
 
 Whoever reaches the port could read every conversation: so a peer must have the token, as ``Authorization: Bearer``, or
 once as ``?token=`` in a browser, which then keeps it as a cookie; and the host that it asks for must be this machine,
@@ -17,8 +18,8 @@ import platform
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any, get_args, get_type_hints
 
 import msgspec
@@ -42,6 +43,7 @@ from store.formats.core.lens import Nothing
 from store.ids import HASH_SIZE, Hash, hash_bytes, turn_of
 from store.index.catalogue import ContextEntry
 from store.store import Store
+from store.web import cql
 from store.web.registry import Registry, Rendering
 
 _LOCAL_NAMES = frozenset(("127.0.0.1", "[::1]", "localhost"))
@@ -50,6 +52,15 @@ _COOKIE = "convfs_token"
 _HEARTBEAT_SECONDS = 20.0
 _MOST_CONTEXTS = 10_000
 _MOST_TURNS = 4096
+_SAID_OF_ORIGIN = {
+    "user": "on_behalf_of",
+    "service": "service_name",
+    "host": "host_name",
+    "parent": "parent_context_id",
+    "root": "root_context_id",
+    "trace_id": "trace_id",
+}
+"""The fields of a query that the provenance of a context answers, each with its name there."""
 _SYMBOLS = {EntryKind.FILE: "file", EntryKind.DIRECTORY: "dir", EntryKind.LINK: "symlink"}
 
 Handler = Callable[[Request], Response]
@@ -79,6 +90,7 @@ class Reading:
         gets: dict[str, Handler] = {
             "/healthz": lambda _request: Response("ok", media_type="text/plain"),
             "/v1/contexts": self.contexts,
+            "/v1/contexts/search": self.search,
             "/v1/contexts/{context:str}/provenance": self.provenance,
             "/v1/contexts/{context:str}/turns": self.turns,
             "/v1/turns/{turn:str}/fs": self.listing,
@@ -99,10 +111,7 @@ class Reading:
 
     def contexts(self, request: Request) -> Response:
         """List contexts, those changed last first; ``tag`` chooses among the first ``limit``."""
-        catalogue = self._store.catalogue
-        entries = [*catalogue.every(), *map(catalogue.entry, catalogue.nameless())]
-        entries.sort(key=lambda entry: (entry.updated_ms, entry.id), reverse=True)
-        entries = entries[: _number(request, "limit", 20, _MOST_CONTEXTS)]
+        entries = self._store.catalogue.latest(_number(request, "limit", 20, _MOST_CONTEXTS))
         tag = request.query_params.get("tag")
         whole = request.query_params.get("include_provenance") == "1"
         shown = [self._context(entry, whole=whole) for entry in entries if tag in (None, _tag(entry))]
@@ -128,16 +137,46 @@ class Reading:
             found["client_tag"] = tag
         if entry.title:
             found["title"] = entry.title
-        if whole and (provenance := self._provenance(entry.id)):
+        if whole and (provenance := self.provenance_of(entry.id)):
             found["provenance"] = provenance
         return found
+
+    def search(self, request: Request) -> Response:
+        """Return the contexts that fit a query in CQL, the newest first."""
+        query = request.query_params.get("q")
+        if query is None:
+            return _Json({"error": "q is needed: a query"}, status_code=400)
+        began = time.monotonic()
+        try:
+            fits = cql.parse(query)
+        except cql.QueryError as error:
+            place = {"line": error.line, "column": error.column, "offset": error.offset}
+            said = {"error": str(error), "error_type": error.kind, "field": error.field, "position": place}
+            return _Json(said, status_code=400)
+        catalogue = self._store.catalogue
+        entries = [entry for entry in catalogue.latest(-1) if entry.head and fits(_Facts(self, entry))]
+        entries.sort(key=lambda entry: entry.id, reverse=True)
+        shown = entries[: _number(request, "limit", len(entries), len(entries))]
+        return _Json(
+            {
+                "contexts": [self._context(one, whole=False) | {"created_at_unix_ms": one.created_ms} for one in shown],
+                "total_count": len(entries),
+                "elapsed_ms": int((time.monotonic() - began) * 1000),
+                "query": query,
+            }
+        )
+
+    def depth(self, context: int) -> int:
+        """Return the depth of a context's last turn."""
+        return self._store.writer.head(context).depth
 
     def provenance(self, request: Request) -> Response:
         """Return what the first turn of a context says of its origin, null if it says nothing."""
         context = _id(request, "context")
-        return _Json({"context_id": str(context), "provenance": self._provenance(context)})
+        return _Json({"context_id": str(context), "provenance": self.provenance_of(context)})
 
-    def _provenance(self, context: int) -> object:
+    def provenance_of(self, context: int) -> object:
+        """Return what the first turn of a context says of its origin, None if it says nothing."""
         try:
             first = self._store.contexts.range_by_depth(context, 0, 1)
         except NotFound:
@@ -272,7 +311,7 @@ class Reading:
         raise NotFound("no fs snapshot for turn")
 
     def blob(self, request: Request) -> Response:
-        """Return a blob."""
+        """Return the content of a hash: a blob, or one that only records have, by BLAKE3 or by SHA-256."""
         name = request.path_params["hash"]
         try:
             digest = bytes.fromhex(name)
@@ -280,8 +319,11 @@ class Reading:
             digest = b""
         if len(digest) != HASH_SIZE:
             raise UsageError(f"{name} is no hash")
+        content = self._store.addresses.content("", digest)
+        if content is None:
+            raise NotFound("blob")
         headers = {"X-Content-Type-Options": "nosniff"}
-        return Response(self._store.blobs.blob(Hash(digest)), media_type="application/octet-stream", headers=headers)
+        return Response(content, media_type="application/octet-stream", headers=headers)
 
     # -- types -----------------------------------------------------------------------------------------------------
 
@@ -380,7 +422,7 @@ class Reading:
                         _event("turn_appended", {"context_id": context, **said, "depth": turn.depth, **declared})
                     )
             if change.described:
-                described: dict[str, object] = {"has_provenance": self._provenance(change.context_id) is not None}
+                described: dict[str, object] = {"has_provenance": self.provenance_of(change.context_id) is not None}
                 said = {"client_tag": _tag(entry), "title": entry.title}
                 described |= {key: value for key, value in said.items() if value}
                 if entry.labels:
@@ -396,6 +438,36 @@ class Reading:
         told = heads.get(change.context_id, 0 if change.created else tip - 1)
         heads[change.context_id] = tip
         return [turn for turn in self._store.turns.back(tip, _MOST_TURNS) if turn_of(turn.turn_id) > told]
+
+
+class _Facts:
+    """A context as a query asks about it; its first turn is read only for what that says."""
+
+    def __init__(self, reading: Reading, entry: ContextEntry) -> None:
+        self._reading = reading
+        self._entry = entry
+
+    def values(self, field: str) -> Sequence[object]:
+        entry = self._entry
+        if field in _SAID_OF_ORIGIN:
+            said = self._origin.get(_SAID_OF_ORIGIN[field])
+            return [str(said)] if said else []
+        if field == "label":
+            return entry.labels
+        if field == "depth":
+            return [self._reading.depth(entry.id)]
+        told = {
+            "tag": _tag(entry),
+            "title": entry.title,
+            "id": str(entry.id),
+            "created": entry.created_ms,
+            "is_live": False,
+        }
+        return [told[field]]
+
+    @cached_property
+    def _origin(self) -> Mapping[str, object]:
+        return as_object(self._reading.provenance_of(self._entry.id))
 
 
 class _Guard:

@@ -8,6 +8,7 @@ The file can be trusted as ``index.db`` can (``store.index.database``); where it
 """
 
 import logging
+import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,15 +17,15 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from store import paths
+from store.conversations import branch
 from store.conversations.library import Library
-from store.disk.file_header import HEADER_SIZE, Damage
-from store.errors import ConvfsError, DamageError, NotFound, StoreFailed, UsageError
+from store.errors import ConvfsError, DamageError, StoreFailed, UsageError
 from store.events.conversation import EventRow, ResourceRow, cwd_of
 from store.events.event import Event, Kind, utf8
 from store.formats.core.media import file_uri, mime_of
 from store.ids import Hash, hash_bytes, patch_of, tip_of, turn_of
 from store.index.database import Database, Row, Schema, held_if_full, put
-from store.upkeep.derived import Derived
+from store.upkeep.derived import PROGRESS, PerConversation
 from store.upkeep.idle import SLICE_SECONDS
 from store.upkeep.recovery import Files
 from store.worktree.actions import lines_of
@@ -33,13 +34,6 @@ from store.worktree.worktree import Changed, Seen, Worktree
 _LOG = logging.getLogger(__name__)
 
 TABLES = """
-CREATE TABLE state (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-
--- The head up to which the files of a conversation are there.
-CREATE TABLE conversations (context INTEGER PRIMARY KEY, head INTEGER NOT NULL, sum INTEGER NOT NULL);
--- Conversations that have changed since they were looked at.
-CREATE TABLE waiting (context INTEGER PRIMARY KEY);
-
 -- asked: the event that asked for it; since: the first event that the content rests on.
 CREATE TABLE files (
     context INTEGER NOT NULL, number INTEGER NOT NULL, seq INTEGER NOT NULL, turn INTEGER NOT NULL, uri TEXT NOT NULL,
@@ -50,7 +44,7 @@ CREATE INDEX files_by_uri ON files (uri);
 CREATE INDEX files_by_hash ON files (hash);
 """
 
-_SCHEMA = Schema(1, TABLES)
+_SCHEMA = Schema(2, PROGRESS + TABLES)
 _VERSION = 1
 """Raised whenever other files follow from the same events; then all are looked for again."""
 
@@ -58,9 +52,8 @@ _LAST = "\U0010ffff"
 _AT_ONCE = 32
 _REPLAYS_KEPT = 4
 _OTHERS_KEPT = 8
-_CONTENT_BYTES = 32 << 20
+_CONTENT_BYTES = 8 << 20
 _TELLING = frozenset((Kind.TOOL_CALL, Kind.TOOL_RESULT))
-_NOTHING = (-1, -1)
 _BREATH_SECONDS = 0.001
 
 
@@ -155,19 +148,17 @@ def _mime(uri: str) -> str:
     return mime_of(uri.partition("#")[0])
 
 
-class KnownFiles(Derived):
+class KnownFiles(PerConversation):
     """The files of all conversations. Safe to call from any thread."""
 
     def __init__(self, files: Files, library: Library) -> None:
-        super().__init__(files, library, paths.WORKTREE, _SCHEMA, "turns")
+        super().__init__(files, library, paths.WORKTREE, _SCHEMA)
         self._replays: OrderedDict[int, _Replay] = OrderedDict()
         self._others: OrderedDict[int, list[FileRow]] = OrderedDict()
         """The files of heads that no conversation has now, such as those of earlier versions."""
         self._contents: OrderedDict[bytes, bytes] = OrderedDict()
         self._held = 0
         """The bytes of these contents."""
-        self._done = _NOTHING
-        """The lengths of the logs when there was nothing left to do."""
         self._ending = False
 
     def _own(self) -> dict[str, str | int]:
@@ -189,6 +180,8 @@ class KnownFiles(Derived):
         if known or not seconds or not self._filing.acquire(blocking=False):
             return known
         try:
+            if self._took_over(context, head):
+                return True
             return self._replayed(context, head, time.monotonic() + seconds).tip == head
         finally:
             self._filing.release()
@@ -199,6 +192,8 @@ class KnownFiles(Derived):
         if rows is None:
             with self._filing:
                 rows = self._at_hand(context, head)
+                if rows is None and self._took_over(context, head):
+                    rows = self._at_hand(context, head)
                 if rows is None:
                     rows = [*self._replayed(context, head).rows]
         return rows
@@ -249,16 +244,6 @@ class KnownFiles(Derived):
             self._contents.clear()
             self._held = 0
 
-    def _known_head(self, context: int) -> int:
-        try:
-            row = self.db.one("SELECT * FROM conversations WHERE context = ?", (context,))
-            head: int = self.db.checked("conversations", row)[1] if row else 0
-        except (OSError, StoreFailed) as error:
-            # a full disk: files can be looked for all the same
-            _LOG.info("what is known of files cannot be looked up: %s", error)
-            return 0
-        return head
-
     def _row(self, row: Row) -> FileRow:
         _context, number, seq, turn, uri, size, time_ms, digest, asked, since = self.db.checked("files", row)
         return FileRow(turn, number, seq, uri, _mime(uri), size, time_ms, digest, asked, since)
@@ -266,6 +251,44 @@ class KnownFiles(Derived):
     def _cwd(self, context: int) -> str:
         entry = self.library.catalogue.by_id(context)
         return cwd_of(entry.metadata) if entry else ""
+
+    def _took_over(self, context: int, head: int) -> bool:
+        """Take what is known over from the head before, where records changed that tell nothing of files."""
+        turns, now = self.library.turns, self.library.catalogue.head(context)
+        if now is None or now[0] != head:
+            return False
+        replay, known = self._replays.get(context), self._known_head(context)
+        if replay is not None and replay.records and not turns.goes_on(replay.tip, head):
+            tip = tip_of(turns.ancestor(head, replay.records - 1), patch_of(head))
+            if turn_of(tip) and self._tell_the_same(replay.tip, tip):
+                replay.tip = tip
+        if not known or known == head or not self._tell_the_same(known, head):
+            return False
+        try:
+            self._put(context, head, (), anew=False)
+        except (OSError, StoreFailed) as error:
+            _LOG.info("what is known of files cannot be kept: %s", error)
+            return False
+        if replay is not None and replay.filed[0] == known:
+            replay.filed = head, replay.filed[1]
+        return True
+
+    def _tell_the_same(self, one: int, other: int) -> bool:
+        """Return whether two branches differ in few records, and in none that tells of files."""
+        records = self.library.records
+        if records.length(one) != records.length(other):
+            return False
+        places = list(branch.differences(records.runs(one), records.runs(other)))
+        if sum(count for _start, count in places) > _AT_ONCE:
+            return False
+        for tip in (one, other):
+            rows = records.rows(tip)
+            for start, count in places:
+                if any(row.kind in _TELLING for row in rows[start : start + count]):
+                    return False
+                if self.library.views.count_resources(branch.part(records.runs(tip), start, count)):
+                    return False
+        return True
 
     def _replayed(self, context: int, head: int, until: float = inf) -> _Replay:
         """Return the replay of a conversation up to ``head``; or, once it is ``until``, some of the way there."""
@@ -332,20 +355,6 @@ class KnownFiles(Derived):
 
     # -- all of them -----------------------------------------------------------------------------------------------
 
-    def step(self) -> bool:
-        """Look at a few events of conversations that have changed; return whether there are more."""
-        seen = (self.files.turns.count, self.files.heads.length)
-        if seen == self._done and self._db is not None:
-            return False
-        try:
-            if self._look(time.monotonic() + SLICE_SECONDS):
-                return True
-        except StoreFailed as error:
-            # a full disk: this is tried again when something has changed
-            _LOG.warning("%s", error)
-        self._done = seen
-        return False
-
     def uris(self, limit: int, prefix: str = "") -> list[str]:
         """Return the first ``limit`` URIs of files that begin with ``prefix``, in order."""
         query = "SELECT DISTINCT uri FROM files WHERE uri >= ? AND uri < ? ORDER BY uri LIMIT ?"
@@ -370,45 +379,8 @@ class KnownFiles(Derived):
             time.sleep(_BREATH_SECONDS)
         return self.db
 
-    def _look(self, until: float) -> bool:
-        """Look at the next conversation that has changed, ``until`` then at most; return whether there was one."""
-        with self._filing:
-            self._follow()
-            found = self.db.one("SELECT context FROM waiting LIMIT 1")
-            if found is None:
-                return False
-            [context] = found
-            now = self.library.catalogue.head(context)
-            if now is not None and now[0] and self._known_head(context) != now[0]:
-                try:
-                    if self._replayed(context, now[0], until).tip != now[0]:
-                        return True
-                except (DamageError, NotFound) as error:
-                    _LOG.warning("the files that context %d knew are not known: %s", context, error)
-            self._done_with(context, there=now is not None and now[0] != 0)
-            return True
+    def _look_at(self, context: int, head: int, until: float) -> bool:
+        return self._took_over(context, head) or self._replayed(context, head, until).tip == head
 
-    @held_if_full
-    def _done_with(self, context: int, *, there: bool) -> None:
-        with self.db.writing() as sql:
-            sql.execute("DELETE FROM waiting WHERE context = ?", (context,))
-            for table in () if there else ("files", "conversations"):
-                sql.execute(f"DELETE FROM {table} WHERE context = ?", (context,))
-
-    @held_if_full
-    def _follow(self) -> None:
-        """Note which conversations have changed."""
-        heads, db = self.files.heads, self.db
-        start, end = db.number("heads") or HEADER_SIZE, heads.length
-        if start == end:
-            return
-        moved: set[int] = set()
-        for frame in heads.frames(start):
-            if not isinstance(frame, Damage):
-                if frame.offset >= end:
-                    break
-                moved.add(frame.context)
-        with db.writing() as sql:
-            sql.executemany("INSERT OR IGNORE INTO waiting VALUES (?)", [(context,) for context in moved if context])
-            db.set_state("turns", self.files.turns.count)
-            db.set_state("heads", end)
+    def _drop(self, sql: sqlite3.Connection, context: int) -> None:
+        sql.execute("DELETE FROM files WHERE context = ?", (context,))

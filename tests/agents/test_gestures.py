@@ -1,6 +1,7 @@
 """Real agents and convfs: import, watch, write into the mount, edit and resume, go on in another agent."""
 
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -42,8 +43,13 @@ def prepare(home: Home) -> None:
 
 
 def talk(home: Home) -> None:
-    """Have the agent hold a talk of two questions, the second one after it was resumed."""
+    """Have the agent hold a talk of two questions, the second one after it was resumed, if it has sessions."""
     prepare(home)
+    if home.tool.several:
+        told = home.tell(home.tool.several, "", lines=ASKED[:2])
+        assert ANSWERS[0] in told
+        assert ANSWERS[1] in told
+        return
     assert ANSWERS[0] in home.ask(ASKED[0])
     home.wait_a_minute()
     assert ANSWERS[1] in home.resume(ASKED[1])
@@ -180,12 +186,21 @@ def test_sessions_are_imported_whole(new_home: NewHome, tool: Tool) -> None:
     found = conversation(home)
     assert found["format"] == tool.format
     check_talk(home, found["id"])
-    [path] = exported(home, found["id"])
+    path, *journal = exported(home, found["id"])
+    # a database comes with the journal that its program left
+    assert all(one.name == f"{path.name}-wal" for one in journal)
     assert content(path) == content(session_of(home, path.name))
     before = events(home, found["id"])
     assert "0 imported, 0 grown" in home.run("import")
     assert ANSWERS[2] in home.resume(ASKED[2])
     home.run("import")
+    if tool.several:
+        # a run is a conversation of its own
+        [run] = [one["id"] for one in home.list() if one["id"] != found["id"]]
+        assert said(home, run, "user", "assistant") == [("user", ASKED[2]), ("assistant", ANSWERS[2])]
+        assert events(home, found["id"]) == before
+        home.run("fsck")
+        return
     assert conversation(home)["id"] == found["id"]
     after = events(home, found["id"])
     assert tool.rewrites or after[: len(before)] == before
@@ -210,10 +225,13 @@ def test_what_is_watched_is_what_is_imported(new_home: NewHome, tool: Tool) -> N
     home = new_home(tool)
     prepare(home)
     with mounted(home, "--watch") as root:
-        assert ANSWERS[0] in home.ask(ASKED[0])
-        until(lambda: any(ANSWERS[0] in text for text in transcripts(root)), 60)
-        home.wait_a_minute()
-        assert ANSWERS[1] in home.resume(ASKED[1])
+        if tool.several:
+            talk(home)
+        else:
+            assert ANSWERS[0] in home.ask(ASKED[0])
+            until(lambda: any(ANSWERS[0] in text for text in transcripts(root)), 60)
+            home.wait_a_minute()
+            assert ANSWERS[1] in home.resume(ASKED[1])
         until(lambda: any(ANSWERS[1] in text for text in transcripts(root)), 60)
         # what it writes at its end may come yet
         time.sleep(1.5)
@@ -323,6 +341,75 @@ def test_what_is_edited_in_the_mount_is_what_a_model_is_sent(new_home: NewHome, 
         told = [text for _kind, text in said(home, settled(home, ANSWERS[2])["id"], "user", "assistant")]
         for text in (ASKED[0], EDITED, ASKED[1], ANSWERS[1], ASKED[2], ANSWERS[2]):
             assert sum(text in one for one in told) == 1, (text, told)
+
+
+@each_native
+@needs_mount
+def test_what_is_written_by_hand_is_what_a_model_is_sent(new_home: NewHome, tool: Tool) -> None:
+    home = new_home(tool)
+    prepare(home)
+    call = tool.call("echo by hand")
+    new = {
+        "user.md": "What does a hand say?",
+        "reasoning.md": "A thought of a hand.",
+        f"call-{call.name}.md": json.dumps(call.arguments),
+        f"result-{call.name}.md": "It says five.",
+        "assistant.md": "Five, said the hand.",
+        "note.md": "Nobody is sent this.",
+    }
+    with written_into(home) as root:
+        assert ANSWERS[0] in home.ask(ASKED[0])
+        home.wait_a_minute()
+        folder = event_file(root, ANSWERS[0], "-assistant").parent
+        for name, text in new.items():
+            (folder / name).write_text(f"{text}\n")
+        assert ANSWERS[2] in home.resume(ASKED[2])
+        sent = home.model.last(ASKED[2])
+        said_by_hand = ("What does a hand say?", "echo by hand", "It says five.", "Five, said the hand.")
+        check_sent(home, sent, *talked(tool)[:4], *said_by_hand, ASKED[2])
+        assert "Nobody is sent" not in sent.text()
+        # what no model has signed
+        assert tool.name not in ("claude-code", "gemini-cli") or "A thought of a hand." not in sent.text()
+        if tool.rewrites:
+            # it writes all messages anew, without what is none
+            return
+        told = "\n".join(texts_at(home, settled(home, ANSWERS[2])["id"]))
+        for text in (*said_by_hand, "A thought of a hand.", "Nobody is sent this."):
+            assert told.count(text) == 1, (text, told)
+
+
+NAMING = {"claude-code": "forkedFrom", "codex": "forked_from_id", "pi": "parentSession"}
+"""How tools name the session that another one is a fork of."""
+
+
+@pytest.mark.parametrize("tool", [tool for tool in NATIVE if tool.name in NAMING], ids=str)
+@needs_mount
+def test_a_fork_is_a_session_beside_its_parent(new_home: NewHome, tool: Tool) -> None:
+    home = new_home(tool)
+    with written_into(home) as root:
+        talk(home)
+        parent, found = home.session, conversation(home)
+        [at] = [event["event"] for event in events(home, found["id"]) if ANSWERS[0] in texts(event)]
+        home.run("fork", f"{found['id']}@{at}", "aside")
+        # the tool's own place is in the mount
+        [fork] = exported(home, f"{found['project']}/aside", tool.exported, tool.form)
+        assert fork in home.sessions
+        assert os.path.realpath(fork).startswith(str(root.resolve()))
+        data = fork.read_bytes()
+        assert fork.parent == parent.parent
+        assert NAMING[tool.name].encode() in data
+        assert parent.stem.encode() in data or parent.stem[-36:].encode() in data
+        before = parent.read_bytes()
+        assert ANSWERS[2] in home.resume(ASKED[2], fork)
+        check_sent(home, home.model.last(ASKED[2]), *talked(tool)[:4], ASKED[2])
+        assert parent.read_bytes() == before
+        assert fork.read_bytes().startswith(data)
+        assert any(ANSWERS[2] in text for one in home.list() for text in texts_at(home, one["id"]))
+    home.run("fsck")
+
+
+def texts_at(home: Home, name: str) -> list[str]:
+    return [texts(event) for event in events(home, name)]
 
 
 @each

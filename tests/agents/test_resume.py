@@ -60,7 +60,7 @@ def files(home: Home) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in home.sessions}
 
 
-def go_on(home: Home, name: object, *options: object) -> str:
+def go_on(home: Home, name: object, *options: object, asked: str = ASKED[2], answer: str = ANSWERS[2]) -> str:
     """Resume a conversation, ask the last question and return the session: its id, or the path of its file."""
     done = home.convfs("resume", str(name), "--print", *options)
     assert done.returncode == 0, done
@@ -71,7 +71,7 @@ def go_on(home: Home, name: object, *options: object) -> str:
     for one in taking:
         home.tell(shlex.split(one)[1:], "")
     filled = [word.replace("{session}", words[-1]) for word in WITHOUT_TERMINAL[home.tool.name]]
-    assert ANSWERS[2] in home.tell(filled, ASKED[2])
+    assert answer in home.tell(filled, asked)
     return words[-1]
 
 
@@ -90,6 +90,26 @@ def test_an_agents_own_session_is_where_it_was(new_home: NewHome, tool: Tool) ->
     go_on(home, conversation(home)["id"])
     assert tool.rewrites or len(home.sessions) == len(before)
     check_last(home, talked(tool))
+
+
+@pytest.mark.parametrize("tool", [tool for tool in OWN if tool.several], ids=str)
+def test_one_run_of_several_goes_on_by_itself(new_home: NewHome, tool: Tool) -> None:
+    home = new_home(tool)
+    talk(home)
+    home.run("import")
+    found = conversation(home)["id"]
+    assert ANSWERS[2] in home.resume(ASKED[2])
+    home.run("import")
+    [after] = [one["id"] for one in home.list() if one["id"] != found]
+    before = files(home)
+    go_on(home, found)
+    check_last(home, talked(tool))
+    assert files(home) == before
+    home.model.answers(ASKED[1], ANSWERS[1])
+    assert go_on(home, after, asked=ASKED[1], answer=ANSWERS[1])
+    sent = home.model.last(ASKED[1])
+    check_sent(home, sent, ASKED[2], ANSWERS[2], ASKED[1])
+    assert ASKED[0] not in sent.text()
 
 
 @pytest.mark.parametrize("tool", TAKING, ids=str)

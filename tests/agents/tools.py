@@ -62,6 +62,9 @@ class Tool:
     resume: Sequence[str]
     shell: Call | None
     """The tool's call of a shell; ``{command}`` is filled in. None: its model calls nothing."""
+    several: Sequence[str] = ()
+    """How it is asked several questions in one go, by lines of standard input: for a tool that has no sessions, so that
+    each run is a conversation of its own, and what it resumes are all runs. Empty: it is resumed for each question."""
     resume_one: Sequence[str] = ()
     """How a session is resumed that is named; empty: only the last one is."""
     named: str = r"(?P<session>.*)"
@@ -197,22 +200,24 @@ class Home(User):
         """Return the words that resume a session."""
         return self.tool.resume_one if path and self.tool.resume_one else self.tool.resume
 
-    def tell(self, words: Sequence[str], question: str, path: Path | None = None) -> str:
-        """Run the agent to its end, and return what it prints."""
-        with self.running(words, question, path) as process:
-            out, err = process.communicate(timeout=SECONDS)
+    def tell(self, words: Sequence[str], question: str, path: Path | None = None, lines: Sequence[str] = ()) -> str:
+        """Run the agent to its end, with lines on its standard input if there are any, and return what it prints."""
+        with self.running(words, question, path, subprocess.PIPE if lines else subprocess.DEVNULL) as process:
+            out, err = process.communicate("".join(f"{line}\n" for line in lines) or None, timeout=SECONDS)
         assert process.returncode == 0, (out, err, [one.path for one in self.model.asked])
         return out
 
     @contextmanager
-    def running(self, words: Sequence[str], question: str, path: Path | None = None) -> Iterator[subprocess.Popen[str]]:
+    def running(
+        self, words: Sequence[str], question: str, path: Path | None = None, stdin: int = subprocess.DEVNULL
+    ) -> Iterator[subprocess.Popen[str]]:
         """Run the agent as long as the block, or until it ends; it is killed then, with all that it began."""
         with _alone():
             process = subprocess.Popen(
                 self.command(words, question, path),
                 env=self.agents_environment,
                 cwd=self.work,
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -445,6 +450,7 @@ TOOLS = (
         sessions="work",
         ask=[*_AIDER, "--message", "{question}"],
         resume=[*_AIDER, "--restore-chat-history", "--message", "{question}"],
+        several=[*_AIDER, "--no-fancy-input", "--no-pretty"],
         pattern=".aider.chat.history.md",
         shell=None,
         environment={

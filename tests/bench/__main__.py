@@ -1,7 +1,8 @@
 """All benchmarks, or some, side by side with their peers in one run: ``python -m tests.bench``.
 
 Prints tables of ratios to stdout (progress goes to stderr). Nothing here asserts a time; what is asserted is that
-every contestant gives the right answer. Cold numbers need root, to drop the kernel's caches.
+every contestant gives the right answer. At the end stands what was asked of
+which number, and what grows faster than its input. Cold numbers need root, to drop the kernel's caches.
 
     python -m tests.bench --quick                      two minutes, to see that everything works
     python -m tests.bench                              the whole, quietest machine you have
@@ -13,12 +14,15 @@ import traceback
 
 from tests.bench import (
     appends,
+    checking,
     collecting,
     crowd,
     delivery,
     editing,
     importing,
     links,
+    long,
+    memory,
     paging,
     reading,
     scale,
@@ -26,24 +30,30 @@ from tests.bench import (
     search,
     service,
     space,
+    stalls,
 )
-from tests.bench.harness import note, options, parse, remove
+from tests.bench.harness import note, options, parse, print_summary, remove
 
 BENCHMARKS = {
     "appends": appends.bench,
     "service": service.bench,
     "crowd": crowd.bench,
     "importing": importing.bench,
+    "cores": importing.bench_cores,
     "kinds": importing.bench_kinds,
     "space": space.bench,
     "reading": reading.bench,
+    "memory": memory.bench,
     "editing": editing.bench,
     "search": search.bench,
     "scale": scale.bench,
     "sealing": sealing.bench,
     "collecting": collecting.bench,
+    "checking": checking.bench,
+    "stalls": stalls.bench,
     "paging": paging.bench,
     "links": links.bench,
+    "long": long.bench,
     "delivery": delivery.bench,
 }
 
@@ -64,6 +74,7 @@ def main() -> int:
             note(f"{name} FAILED\n{traceback.format_exc()}")
         if not arguments.keep:
             remove(arguments.dir / name)
+    print_summary()
     return int(failed)
 
 

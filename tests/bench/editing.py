@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from store.paths import SETTINGS
 from tests.bench import mounts
 from tests.bench.harness import (
     disk_usage,
@@ -214,6 +215,8 @@ def _mounted(work: Path, texts: list[str], name: str) -> Iterator[tuple[Path, Pa
     """Import a session and mount it; yield the root of the mount and the store."""
     source, store = write_session(work / f"{name}-source", texts), work / f"{name}-store"
     run([*mounts.convfs_command(store), "import", source])
+    # this program saves very often, and each save is to be a version
+    (store / SETTINGS).write_text("version_seconds = 0\n")
     with mounts.mounted(mounts.convfs(store), work / f"{name}-mnt", work / f"{name}.log") as mount:
         yield mount.root, store
 

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 
@@ -200,3 +200,79 @@ def seconds(value: float) -> str:
 def megabytes(size: float) -> str:
     """Return bytes as megabytes (10**6)."""
     return f"{size / 1e6:.2f} MB" if size < 1e7 else f"{size / 1e6:.1f} MB"
+
+
+# -- the summary of a run ----------------------------------------------------------------------------------------------
+
+Shown = Callable[[float], str]
+
+
+class _Compared(NamedTuple):
+    """A number that something was asked of."""
+
+    row: str
+    measured: float
+    asked: float
+    shown: Shown
+    at_least: bool
+
+    @property
+    def reached(self) -> bool:
+        return self.measured >= self.asked if self.at_least else self.measured <= self.asked
+
+
+_compared: list[_Compared] = []
+_costs: dict[str, list[tuple[int, float, Shown]]] = {}
+_GROWS = 1.15
+"""How many times the cost of a megabyte may be that of a smaller input, until something grows faster than it."""
+
+
+def compared(row: str, measured: float, asked: float, shown: Shown, *, at_least: bool = False) -> None:
+    """Put a number into the summary, beside what was asked of it: so much at most, or ``at_least``."""
+    _compared.append(_Compared(row, measured, asked, shown, at_least))
+
+
+def scaled(what: str, size: int, cost: float, shown: Shown) -> None:
+    """Put what an input of so many bytes costs into the summary, to be compared with other sizes of it."""
+    _costs.setdefault(what, []).append((size, cost, shown))
+
+
+def print_summary() -> None:
+    """Print what was asked and what was measured in this run, and what grows faster than its input."""
+    if _compared:
+        print_table(
+            "What was asked",
+            ("", "asked", "measured", "reached"),
+            [
+                (
+                    one.row,
+                    f"{'>=' if one.at_least else '<='} {one.shown(one.asked)}",
+                    one.shown(one.measured),
+                    "yes" if one.reached else "NO",
+                )
+                for one in _compared
+            ],
+        )
+    rows = []
+    for what, costs in _costs.items():
+        (small, less, shown), (large, more, _shown) = min(costs), max(costs)
+        if small == large:
+            continue
+        times, input_times = (more / less if less else float("inf")), large / small
+        rows.append(
+            (
+                what,
+                f"{shown(less)}, {shown(less / small * 1e6)} a MB",
+                f"{shown(more)}, {shown(more / large * 1e6)} a MB",
+                f"{input_times:.1f}x",
+                f"{times:.1f}x",
+                "FASTER" if times > _GROWS * input_times else "no",
+            )
+        )
+    if rows:
+        print_table(
+            "What grows faster than its input",
+            ("", "smallest", "largest", "input", "cost", "faster"),
+            rows,
+            f"Faster: where a megabyte of the largest costs more than {_GROWS} times that of the smallest.",
+        )

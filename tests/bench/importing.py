@@ -1,12 +1,16 @@
 """Importing: megabytes of session files a second, beside other ways to put the same files away durably.
 
-By itself: ``python -m tests.bench.importing [--quick] [--rounds N] [--dir DIR]``.
+By itself: ``python -m tests.bench.importing [--quick] [--rounds N] [--dir DIR]``. With ``OLD=DIR`` in the environment,
+another version stands beside this one: a checkout with a ``.venv``.
 """
 
 import contextlib
+import json
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -129,10 +133,79 @@ def bench_kinds(directory: Path, *, quick: bool = False, rounds: int | None = No
     )
 
 
+_IMPORT = """
+import json, resource, sys, time
+from pathlib import Path
+from fusefs.text.render import FileRenderer
+from store.importing.importer import Importer
+from store.store import Store
+
+def spent(who):
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime
+
+with Store.open(Path(sys.argv[2]), renderer=FileRenderer()) as store:
+    began, own, committing = time.monotonic(), spent(resource.RUSAGE_SELF), time.thread_time()
+    Importer(store).run([Path(sys.argv[1])])
+    took = time.monotonic() - began
+    own, committing = spent(resource.RUSAGE_SELF) - own, time.thread_time() - committing
+helpers, memory = spent(resource.RUSAGE_CHILDREN), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+print(json.dumps([took, own, committing, helpers, memory * 1024, largest * 1024]))
+"""
+_CORES = (1, 2)
+_MODELLED = 8
+
+
+def bench_cores(directory: Path, *, quick: bool = False, rounds: int | None = None) -> None:
+    """Import with one processor and with two, and print the table, with a model of more of them."""
+    sessions = 60 if quick else 560
+    source = directory / f"corpus-{sessions}x100"
+    size = corpus.write_corpus(source, sessions=sessions, events=100) / 1e6
+    rounds = rounds or (1 if quick else 3)
+    note(f"importing with one processor and with two: {rounds} rounds of {size:.0f} MB")
+    trees = {"this version": Path.cwd()} | ({"the old one": Path(os.environ["OLD"])} if "OLD" in os.environ else {})
+    processors = sorted(os.sched_getaffinity(0))
+
+    def once(name: str, cores: int, _number: int) -> list[float]:
+        tree, target = trees[name], fresh(directory / "cores")
+        python = sys.executable if tree == Path.cwd() else str(tree / ".venv/bin/python")
+        os.sync()
+        words = [python, "-c", _IMPORT, source / "projects", target / "store"]
+        done = subprocess.run(
+            words,
+            cwd=tree,
+            stdout=subprocess.PIPE,
+            check=True,
+            preexec_fn=lambda: os.sched_setaffinity(0, processors[:cores]),
+        )
+        measured: list[float] = json.loads(done.stdout)
+        return measured
+
+    rows = []
+    for name in trees:
+        for cores in _CORES[: len(processors)]:
+            found = [median(column) for column in zip(*(once(name, cores, at) for at in range(rounds)), strict=True)]
+            took, own, committing, helpers, memory, largest = found
+            # what one thread does is not divided; compressing and preparing are
+            model = max(committing, (own + helpers) / cores)
+            more = max(committing, (own + helpers) / _MODELLED)
+            row = (name, str(cores), seconds(took), f"{size / took:.1f}", seconds(own + helpers), seconds(committing))
+            rows.append((*row, f"{size / model:.1f}", f"{size / more:.1f}", megabytes(int(memory + 2 * largest))))
+    print_table(
+        f"Importing {size:.0f} MB, by processors",
+        ("", "processors", "time", "MB/s", "processor time", "committing", "model", f"at {_MODELLED}", "memory"),
+        rows,
+        "The model: what commits is one thread, the rest is divided among all; on a busy machine it is the better"
+        " measure. Memory: the most of the importing process, and twice that of the largest of those that help.",
+    )
+
+
 def main() -> None:
     """Run by itself."""
     arguments = parse(options("Importing: megabytes a second."))
     bench(arguments.dir, quick=arguments.quick, rounds=arguments.rounds)
+    bench_cores(arguments.dir, quick=arguments.quick, rounds=arguments.rounds)
     bench_kinds(arguments.dir, quick=arguments.quick, rounds=arguments.rounds)
 
 

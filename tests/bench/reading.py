@@ -3,7 +3,8 @@
 The synthetic corpus is imported and mounted; what the mount shows as ``events/`` and ``transcripts/`` is copied to a
 plain directory, from which the peers serve: bindfs and a Python passthrough the directory itself, squashfuse an image
 of it, ratarmount a tar. Each command runs cold (a fresh daemon, then the kernel's caches dropped) and then warm.
-Every contestant's output is compared with that of the plain directory.
+Every contestant's output is compared with that of the plain directory. convfs itself runs twice: with the extension
+that answers opens of what the kernel has in its page cache, where it was built, and without.
 
 By itself: ``python -m tests.bench.reading [--quick] [--rounds N] [--dir DIR]``.
 """
@@ -18,6 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from fusefs import opens
+from fusefs.text.render import FileRenderer
+from store.paths import SETTINGS
+from store.store import Store
 from tests.bench import corpus, mounts
 from tests.bench.harness import (
     Skipped,
@@ -39,6 +44,7 @@ from tests.bench.harness import (
 )
 
 PLAIN = "files on the disk"
+CONVFS = "convfs"
 WARM_RUNS = 2
 COMMAND_SECONDS = 600
 
@@ -123,7 +129,21 @@ def import_corpus(directory: Path, sessions: int, events: int) -> Path:
     store = directory / "reading" / "store"
     remove(store)
     run([*mounts.convfs_command(store), "import", source / "projects"])
+    with Store.open(store, renderer=FileRenderer()) as opened:
+        # as a daemon does in its first idle seconds
+        while opened.texts.step():
+            pass
     return store
+
+
+def without_extension(store: Path) -> Path:
+    """Return a copy of a store whose mount asks Python about every open."""
+    copied = store.with_name("store-in-python")
+    remove(copied)
+    shutil.copytree(store, copied)
+    (copied / SETTINGS).write_text("opens_in_c = false\n")
+    (copied / SETTINGS).chmod(0o600)
+    return copied
 
 
 def copy_tree(source: Path, target: Path) -> int:
@@ -178,16 +198,19 @@ def bench_tree(plain: Path, directory: Path, *, rounds: int, more: tuple[Contest
         cold = {each: median(sample.cold for sample in found) for each, found in samples.items()}
         warm = {each: median(sample.warm for sample in found) for each, found in samples.items()}
         memory = {each: median(sample.memory for sample in found) for each, found in samples.items()}
+        beside = ("to convfs",) if CONVFS in samples else ()
         print_table(
             f"{name} ({len(expected)} answers)",
-            ("", "cold", "to files", "warm", "to files", "memory"),
+            ("", "cold", "to files", *beside, "warm", "to files", *beside, "memory"),
             [
                 (
                     each,
                     seconds(cold[each]),
                     ratio(cold[each], cold[PLAIN]),
+                    *(ratio(cold[each], cold[CONVFS]) for _ in beside),
                     seconds(warm[each]),
                     ratio(warm[each], warm[PLAIN]),
+                    *(ratio(warm[each], warm[CONVFS]) for _ in beside),
                     megabytes(memory[each]) if memory[each] else "-",
                 )
                 for each in samples
@@ -201,14 +224,18 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
     sessions = 20 if quick else 200
     work = fresh(directory / "reading")
     store = import_corpus(directory, sessions, 100)
-    convfs = Contestant("convfs", work / "mnt-convfs", mounts.convfs(store))
+    convfs = Contestant(CONVFS, work / "mnt-convfs", mounts.convfs(store))
+    in_python = Contestant("… opens in Python", work / "mnt-python", mounts.convfs(without_extension(store)))
+    if not opens.is_built:
+        note("skipped: convfs with opens in C: fusefs._opens was not built")
     plain = work / "plain"
     with convfs.ready() as mount:
         files = copy_tree(mount.root, plain)
         mount.check_alive()
     size = sum(path.stat().st_size for path in plain.glob("conversations/*/*/events/*"))
     note(f"reading: {files} files, events of {size / sessions / 100:.0f} bytes on average")
-    bench_tree(plain, work, rounds=rounds or (1 if quick else 5), more=(convfs,))
+    more = (convfs, in_python) if opens.is_built else (convfs,)
+    bench_tree(plain, work, rounds=rounds or (1 if quick else 5), more=more)
 
 
 def main() -> None:

@@ -1,17 +1,23 @@
-"""Scale: time to mount and memory of the daemon, with few conversations and with very many.
+"""Scale: time to mount and memory of the daemon, with few conversations and with very many; and to start a command.
 
-The many are small; what may grow with their number is the work at mount, the first listings, and memory. Beside them
-stands the passthrough: what any daemon of pyfuse3 costs.
+The many are of one small event each, made by the store's own calls, many at once. What may grow with their number is
+the work at mount, the first listings, and memory. Beside them stands the passthrough: what any daemon of pyfuse3 costs.
+Commands stand beside Python itself.
 
 By itself: ``python -m tests.bench.scale [--quick] [--rounds N] [--dir DIR]``.
 """
 
+import json
 import os
 import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from fusefs.text.render import FileRenderer
+from store.commit.request import NewTurn, Request
+from store.store import Store
 from tests.bench import corpus, mounts
 from tests.bench.harness import (
     Skipped,
@@ -33,8 +39,9 @@ from tests.bench.harness import (
     timed,
 )
 
-EVENTS = 4
 PROJECTS = 100
+AT_ONCE = 1000
+"""The conversations that are committed together."""
 BASE = "pyfuse3 passthrough"
 
 
@@ -83,12 +90,10 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
     rounds = rounds or (1 if quick else 5)
     sizes: dict[str, str] = {}
     contestants = {}
-    for count in (100, 1000) if quick else (1000, 100_000):
-        source = directory / f"corpus-small-{count}"
-        size = corpus.write_corpus(source, sessions=count, events=EVENTS, projects=PROJECTS, scale=0.05)
+    for count in (100, 1000) if quick else (1000, 100_000, 1_000_000):
         store = work / f"store-{count}"
-        note(f"scale: importing {count} conversations, {megabytes(size)}")
-        took = timed(partial(run, [*mounts.convfs_command(store), "import", source / "projects"]))
+        note(f"scale: making {count} conversations")
+        took = timed(partial(make, store, count))
         name = f"convfs, {count} conversations"
         sizes[name] = f"{seconds(took)}, {megabytes(disk_usage(store)[0])}"
         contestants[name] = partial(measure, mounts.convfs(store), work / f"mnt-{count}")
@@ -102,7 +107,7 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
     base = middle[BASE]
     print_table(
         "Mounting",
-        ("", "mount", "to bare", "memory", "to bare", "ls projects", "ls a project", "memory then", "import, store"),
+        ("", "mount", "to bare", "memory", "to bare", "ls projects", "ls a project", "memory then", "made, store"),
         [
             (
                 name,
@@ -118,8 +123,52 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
             for name, sample in middle.items()
         ],
         f"Medians of {rounds} rounds, caches dropped before each. Mount: from the start of the process to the first"
-        f" answer. Conversations have {EVENTS} events and lie in {PROJECTS} projects.",
+        f" answer. Conversations lie in {PROJECTS} projects.",
     )
+    _commands(work, quick=quick, rounds=rounds)
+
+
+def make(root: Path, count: int) -> None:
+    """Make a store of so many conversations, and have them measured."""
+    line = {"type": "user", "message": {"role": "user", "content": "Have a look at this."}}
+    with Store.open(root, renderer=FileRenderer()) as store:
+        first = store.contexts.create().context
+        turn = store.contexts.append(first, json.dumps(line).encode(), "claude-code.line.v1")
+        new = NewTurn(turn.payload_hash, turn.type_tag, turn.encoding, turn.flags, turn.created_ms)
+        for start in range(0, count, AT_ONCE):
+            asked = [_said(number) for number in range(start, min(start + AT_ONCE, count))]
+            store.writer.submit_all([Request(None, turns=[new], changes=one, action="create") for one in asked])
+        for project in store.catalogue.projects():
+            store.library.conversations(project)
+
+
+def _said(number: int) -> bytes:
+    name = f"2026-{number % 12 + 1:02}-{number % 28 + 1:02}-conversation-{number}"
+    said = {"project": f"project-{number % PROJECTS:03}", "name": name, "title": f"Conversation {number}: what to do"}
+    return json.dumps(said | {"format": "claude-code"}, separators=(",", ":")).encode()
+
+
+def _commands(work: Path, *, quick: bool, rounds: int) -> None:
+    """Print how long whole commands take, on a store of a corpus that was imported."""
+    store = fresh(work / "store-commands")
+    source = work / "corpus-commands"
+    corpus.write_corpus(source, sessions=20 if quick else 440, events=50, projects=20)
+    run([*mounts.convfs_command(store), "import", source / "projects"])
+    convfs = mounts.convfs_command(store)
+    asked: dict[str, list[str | Path]] = {"python -c pass": [sys.executable, "-c", "pass"]}
+    for words in (["--help"], ["ls"], ["stats"], ["where", "file:///none"], ["search", corpus.NEEDLE]):
+        asked[f"convfs {words[0]}"] = [*convfs, *words]
+
+    def whole(command: list[str | Path], _number: int) -> float:
+        # without this, Python compiles everything each time
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        return timed(lambda: subprocess.run(command, env=kept, capture_output=True, check=False))
+
+    taken = interleaved(3 * rounds, {name: partial(whole, command) for name, command in asked.items()})
+    middle = {name: median(times) for name, times in taken.items()}
+    base = middle["python -c pass"]
+    rows = [(name, seconds(time), seconds(max(time - base, 0.0))) for name, time in middle.items()]
+    print_table("Commands", ("", "whole", "beyond Python"), rows)
 
 
 def main() -> None:

@@ -5,6 +5,10 @@ What is searched for: something that stands in one event, in a few per cent of a
 expression. The first hit and all of them; warm, and with the kernel's caches dropped and the store opened anew. The
 answers are compared.
 
+The last table has the same store at two sizes: the whole command ``convfs grep`` of a rare expression beside ``rg`` on
+the raw session files, both with nothing cached; the first hit; the first query after opening; and a word that stands in
+one event, while the pieces of it that the index knows stand in many.
+
 By itself: ``python -m tests.bench.search [--quick] [--rounds N] [--dir DIR]``.
 """
 
@@ -13,7 +17,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -43,8 +47,11 @@ from tests.bench.harness import (
     seconds,
     timed,
 )
+from tests.bench.mounts import convfs_command
 
 RARE = "heliotrope-in-one-place"
+PIECES = "zebraclegupla"
+"""Made of syllables that words of the corpus are made of."""
 WORDS = 100_000
 APPENDS = 1500
 PAUSE = 0.002
@@ -66,7 +73,7 @@ def prepare(directory: Path, *, sessions: int, events: int) -> int:
     with Store.open(fresh(directory / "store"), renderer=FileRenderer()) as store:
         Importer(store).run([directory / "corpus"])
         context = store.contexts.create(metadata={"project": "one", "name": "place"}).context
-        line = {"type": "user", "message": {"role": "user", "content": f"What is {RARE}?"}}
+        line = {"type": "user", "message": {"role": "user", "content": f"What is {RARE}, or {PIECES}?"}}
         store.contexts.append(context, json.dumps(line).encode(), "claude-code.line.v1")
         for conversation in store.library.conversations():
             with open(plain / f"{conversation.id}.md", "wb") as file:
@@ -80,7 +87,10 @@ def index(directory: Path) -> float:
         began = time.process_time()
         while store.search.step():
             pass
-        return time.process_time() - began
+        spent = time.process_time() - began
+        while store.texts.step():
+            pass
+        return spent
 
 
 def searching(store: Store, query: str) -> Sample:
@@ -124,6 +134,40 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
     ):
         _compare(title, rounds, directory, query, pattern)
     _appending(fresh(directory / "appends"), directory / "corpus", 3 if quick else 7)
+    sizes = ((8, 100), (8, 300)) if quick else ((28, 1000), (800, 1000))
+    rows = [_at_size(directory / f"of-{number}", *size, min(rounds, 3)) for number, size in enumerate(sizes)]
+    columns = ("raw", "grep, cold", "rg, cold", "to grep", "first hit, warm", "after opening", "common pieces")
+    print_table("By size", columns, rows, "Whole commands, and queries of an open store; caches dropped where cold.")
+
+
+def _at_size(directory: Path, sessions: int, events: int, rounds: int) -> list[str]:
+    note(f"search: {sessions} sessions of {events} events")
+    prepare(fresh(directory), sessions=sessions, events=events)
+    index(directory)
+    raw = directory / "corpus" / "projects"
+    size = sum(path.stat().st_size for path in raw.rglob("*.jsonl"))
+    pattern = "heliotrope-in-[a-z]+-place"
+    asked = [*convfs_command(directory / "store"), "grep", pattern]
+
+    def whole(command: Sequence[str | Path], _number: int) -> float:
+        if can_drop_caches():
+            drop_caches()
+        return timed(lambda: subprocess.run(command, stdout=subprocess.DEVNULL, check=False))
+
+    taken = interleaved(
+        rounds, {"convfs": partial(whole, asked), "rg": partial(whole, [needs("rg"), "--no-ignore", pattern, raw])}
+    )
+    opened: list[float] = []
+    for _round in range(rounds):
+        with Store.open(directory / "store", renderer=FileRenderer()) as store:
+            opened.append(searching(store, RARE).first)
+    with Store.open(directory / "store", renderer=FileRenderer()) as store:
+        warm = [searching(store, RARE) for _round in range(rounds + 1)][1:]
+        pieces = [searching(store, PIECES) for _round in range(rounds)]
+    assert [one.found for one in (*warm, *pieces)] == [1] * len([*warm, *pieces])
+    grep, rg = median(taken["convfs"]), median(taken["rg"])
+    times = (median(one.first for one in warm), median(opened), median(one.all for one in pieces))
+    return [megabytes(size), seconds(grep), seconds(rg), ratio(rg, grep), *map(seconds, times)]
 
 
 def _compare(title: str, rounds: int, directory: Path, query: str, pattern: list[str]) -> None:

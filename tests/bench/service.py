@@ -1,6 +1,7 @@
-"""The service: durable appends of 32 agents over the socket, and reads.
+"""The service: durable appends of 32 agents over the socket, and reads; and what it takes from a lean client.
 
-Each agent is a process of its own with a connection of its own; the service is `convfs serve`. SQLite is used as people
+Each agent is a process of its own with a connection of its own; the service is `convfs serve`. The lean client is one
+process with 32 connections, so that most of the machine is left to the service. SQLite is used as people
 use it in one process, 32 threads in WAL mode with synchronous=FULL: a connection each, and one behind a lock. Every
 record has 10 KB and every acknowledgement is durable; afterwards what was acknowledged is counted.
 
@@ -11,17 +12,25 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
+import select
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any, NamedTuple
 
+from store.disk.turn_format import Encoding
+from store.ids import hash_bytes
 from store.service.client import Client, ServiceGone
-from store.service.wire import GetLast, TurnsAnswer
+from store.service.frames import HEADER, Frame, encode
+from store.service.wire import NONE, Appended, AppendTurn, GetLast, TurnsAnswer
 from tests.bench import corpus
 from tests.bench.appends import PAYLOAD_BYTES, PLAIN_SQLITE, TYPE_NAME, Entry
 from tests.bench.harness import (
@@ -44,6 +53,9 @@ READ_TURNS = 64
 _READY_SECONDS = 30.0
 _REST_SECONDS = 1.5
 _IDLE_SHARE = 0.25
+_ANSWER_BYTES = HEADER.size + Appended.size
+_SYNCS = 100
+_SUSTAINED_SECONDS = 60.0
 
 FORK = multiprocessing.get_context("fork")
 SERVICE = "convfs, over the socket"
@@ -57,20 +69,20 @@ def command(store: Path, *arguments: str | Path) -> list[str]:
 @contextlib.contextmanager
 def service(directory: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
     """Serve a new store; give the socket and the process."""
-    socket = directory / "socket"
+    path = directory / "socket"
     with open(directory / "log", "wb") as log:
-        daemon = subprocess.Popen(command(directory / "store", "serve", "--socket", socket), stderr=log)
+        daemon = subprocess.Popen(command(directory / "store", "serve", "--socket", path), stderr=log)
     try:
         until = time.monotonic() + _READY_SECONDS
         while True:
             try:
-                Client(socket).close()
+                Client(path).close()
                 break
             except ServiceGone:
                 if daemon.poll() is not None or time.monotonic() > until:
                     raise RuntimeError((directory / "log").read_text()[-2000:]) from None
                 time.sleep(0.01)
-        yield socket, daemon
+        yield path, daemon
     finally:
         daemon.terminate()
         daemon.wait(60)
@@ -193,6 +205,111 @@ class Agents:
         return times
 
 
+class Pipes:
+    """One process with many connections and an epoll: the least that a client can be, so that the service is measured.
+
+    Each connection has one append on its way at a time.
+    """
+
+    def __init__(self, path: Path, daemon: int) -> None:
+        self.path = path
+        self.daemon = daemon
+        self.acknowledged = 0
+
+    def append(self, connections: int, payloads: list[bytes], each: int, number: int) -> Piped:
+        """Append a round's records, whose frames are made before."""
+        return self._run(connections, payloads[number * each :][:each], 0.0)
+
+    def sustained(self, connections: int, payloads: list[bytes], length: float) -> Piped:
+        """Append for ``length`` seconds: these records again and again, each time with another number in them."""
+        return self._run(connections, payloads, length)
+
+    def _run(self, connections: int, payloads: list[bytes], length: float) -> Piped:
+        spent = processor_seconds(self.daemon)
+        ((took, share, *times),) = in_processes([partial(self._append, connections, payloads, length)])
+        spent = processor_seconds(self.daemon) - spent
+        self.acknowledged += len(times)
+        return Piped(len(times) / took, times, share, spent / len(times))
+
+    def _append(self, connections: int, payloads: list[bytes], length: float) -> list[float]:
+        with Client(self.path) as client:
+            contexts = [client.create_context().context for _ in range(connections)]
+        made: list[Iterator[bytes]] = []
+        for at, context in enumerate(contexts):
+            mine = payloads[at::connections]
+            # in a short run, nothing but sending is timed
+            made.append(_framed(context, _numbered(mine)) if length else iter(list(_framed(context, mine))))
+        with contextlib.ExitStack() as stack:
+            epoll = stack.enter_context(contextlib.closing(select.epoll()))
+            ready: dict[int, tuple[socket.socket, Iterator[bytes]]] = {}
+            for frames in made:
+                pipe = stack.enter_context(socket.socket(socket.AF_UNIX))
+                pipe.connect(str(self.path))
+                # a frame goes out in one call
+                pipe.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+                epoll.register(pipe.fileno(), select.EPOLLIN)
+                ready[pipe.fileno()] = (pipe, frames)
+            clock, times, sent = time.perf_counter, list[float](), dict[int, float]()
+            began, spent = clock(), time.process_time()
+            for fd, (pipe, frames) in ready.items():
+                sent[fd] = clock()
+                pipe.sendall(next(frames))
+            while sent:
+                for fd, _events in epoll.poll():
+                    pipe, frames = ready[fd]
+                    answer = pipe.recv(_ANSWER_BYTES + 1)
+                    if len(answer) != _ANSWER_BYTES or answer[4] != AppendTurn.number:
+                        raise RuntimeError(f"this is no answer to an append: {answer!r}")
+                    now = clock()
+                    times.append(now - sent.pop(fd))
+                    frame = None if length and now - began > length else next(frames, None)
+                    if frame is not None:
+                        sent[fd] = now
+                        pipe.sendall(frame)
+            took = clock() - began
+            return [took, (time.process_time() - spent) / took, *times]
+
+
+class Piped(NamedTuple):
+    """Records a second, the seconds that each took, the client's share of one core, and the daemon's processor seconds
+    for each.
+    """
+
+    rate: float
+    times: list[float]
+    share: float
+    cost: float
+
+
+def _framed(context: int, payloads: Iterable[bytes]) -> Iterator[bytes]:
+    for payload in payloads:
+        described = (TYPE_NAME, 0, Encoding.JSON, NONE, len(payload), hash_bytes(payload))
+        yield encode(Frame(AppendTurn.number, 0, AppendTurn(context, 0, *described, payload).encode()))
+
+
+def _numbered(payloads: list[bytes]) -> Iterator[bytes]:
+    for number in count():
+        for payload in payloads:
+            yield payload.replace(b'"content":"', b'"content":"%08d ' % number, 1)
+
+
+def sync_seconds(directory: Path, size: int) -> float:
+    """Return the median time that a write of ``size`` bytes over others and its fdatasync take."""
+    place = directory / "sync"
+    data = bytes(size)
+    times = []
+    with open(place, "wb", buffering=0) as file:
+        file.write(bytes(_SYNCS * size))
+        os.fsync(file.fileno())
+        for at in range(_SYNCS):
+            start = time.perf_counter()
+            os.pwrite(file.fileno(), data, at * size)
+            os.fdatasync(file.fileno())
+            times.append(time.perf_counter() - start)
+    place.unlink()
+    return median(times)
+
+
 def sqlite_paced(entry: Entry, payloads: list[bytes], count: int, number: int) -> list[float]:
     """Let 32 threads append ten times a second each."""
     payloads = payloads[number * count :][:count]
@@ -215,6 +332,7 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
     """Run and print the tables; the work lies under ``directory``."""
     directory = fresh(directory / "service")
     _appends(directory, rounds or (2 if quick else 5), quick=quick)
+    _piped(fresh(directory), rounds or (2 if quick else 5), quick=quick)
 
 
 def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
@@ -225,8 +343,8 @@ def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
     payloads = corpus.payloads((slow + fast) * rounds, PAYLOAD_BYTES)
     payloads, calm_payloads = payloads[slow * rounds :], payloads[: slow * rounds]
     entries = {name: Entry(name, directory / "sqlite") for name in PLAIN_SQLITE}
-    with service(directory) as (socket, daemon):
-        agents = Agents(socket, daemon.pid)
+    with service(directory) as (path, daemon):
+        agents = Agents(path, daemon.pid)
         note(f"service: {rounds} rounds of {AGENTS} agents, ten a second each")
         calm = interleaved(
             rounds,
@@ -247,7 +365,7 @@ def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
         endless, endless_times = agents.flat_out(corpus.payloads(long, PAYLOAD_BYTES, seed=2), long, 0)
         note("service: reading")
         read = agents.read(200 if quick else 1000, 0)
-        with Client(socket) as client:
+        with Client(path) as client:
             stored = client.stats().turns - READ_TURNS
         if stored != agents.acknowledged:
             raise RuntimeError(f"{agents.acknowledged} appends were acknowledged, {stored} are there")
@@ -282,6 +400,60 @@ def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
         f" GET_LAST of {READ_TURNS} with payloads, warm: p50 {seconds(percentile(read, 0.5))}, p99"
         f" {seconds(percentile(read, 0.99))}. {long * PAYLOAD_BYTES / 1e6:.0f} MB without a pause:"
         f" {endless:.0f}/s = {ratio(endless, base_rate)}, p99 {seconds(percentile(endless_times, 0.99))}.",
+    )
+
+
+def _piped(directory: Path, rounds: int, *, quick: bool) -> None:
+    """Measure the service itself, with a client that takes next to nothing, and SQLite beside it."""
+    one, many, basis = (200, 3200, 640) if quick else (1000, 9600, 4800)
+    payloads = corpus.payloads((one + many) * rounds, PAYLOAD_BYTES, seed=3)
+    alone, together = payloads[: one * rounds], payloads[one * rounds :]
+    locked = Entry(PLAIN_SQLITE[1], directory / "sqlite")
+    note(f"service: {rounds} rounds of one connection and of {AGENTS}, from one process")
+    with service(directory) as (path, daemon):
+        pipes, agents = Pipes(path, daemon.pid), Agents(path, daemon.pid)
+        results: dict[str, list[Any]] = interleaved(
+            rounds,
+            {
+                "one": partial(pipes.append, 1, alone, one),
+                "many": partial(pipes.append, AGENTS, together, many),
+                "sqlite": partial(_sqlite_flat_out, locked, together, basis),
+                "sync": lambda _number: [sync_seconds(directory, size * PAYLOAD_BYTES) for size in (1, AGENTS)],
+            },
+        )
+        agents.rest()
+        note("service: for a while")
+        results["sustained"] = [pipes.sustained(AGENTS, together, 5.0 if quick else _SUSTAINED_SECONDS)]
+        with Client(path) as client:
+            stored = client.stats().turns
+        if stored != pipes.acknowledged:
+            raise RuntimeError(f"{pipes.acknowledged} appends were acknowledged, {stored} are there")
+    locked.verify()
+    base = median(rate for rate, _times in results["sqlite"])
+    names = {
+        "one": "one connection",
+        "many": f"{AGENTS} connections",
+        "sustained": f"{AGENTS} connections, sustained",
+    }
+    rows = [
+        (
+            name,
+            f"{median(run.rate for run in results[key]):.0f}/s",
+            ratio(median(run.rate for run in results[key]), base),
+            *(seconds(median(percentile(run.times, share) for run in results[key])) for share in (0.5, 0.99)),
+            seconds(median(run.cost for run in results[key])),
+            f"{median(run.share for run in results[key]):.0%}",
+        )
+        for key, name in names.items()
+    ]
+    single, grouped = (median(syncs[at] for syncs in results["sync"]) for at in (0, 1))
+    print_table(
+        f"Appends of {PAYLOAD_BYTES // 1024} KB over the socket, from one process that does nothing else",
+        ("", "rate", "to sqlite", "p50", "p99", "daemon's processor each", "client's share of a core"),
+        rows,
+        f"sqlite: {AGENTS} threads with one connection behind a lock, {base:.0f}/s. Writing and syncing {PAYLOAD_BYTES}"
+        f" bytes takes this disk {seconds(single)}, {AGENTS} times as much {seconds(grouped)}: one connection's p50 is"
+        " that and what the service adds. The daemon's processor time has what it did in the background meanwhile.",
     )
 
 

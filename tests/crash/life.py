@@ -24,7 +24,7 @@ from store.importing.importer import Importer
 from store.retention.pruner import delete
 from store.store import Store
 from store.upkeep import recovery
-from store.upkeep.fsck import fsck, reclaimed
+from store.upkeep.fsck import Looked, fsck
 from tests.store.importing.sessions import lines, session
 
 THREADS = 3
@@ -337,7 +337,7 @@ def missing(store: Store, told: Told, noted: Noted) -> Iterator[str]:
         elif name != IMPORTED or sure == len(states) - 1:
             yield f"conversation {name} is in a state in which it never was"
     names = {name for _tag, _version, name in store.contents.types()}
-    gone = reclaimed(store)
+    gone = Looked(store).reclaimed
     for turn_id, turn in store.files.turns.scan():
         if turn_id in gone:
             continue

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from fusefs.daemon.operations import ALL_OPERATIONS
+from fusefs.daemon.calls import ALL_OPERATIONS
 from fusefs.text.render import FileRenderer
 from store import paths
 from store.conversations.contexts import Append

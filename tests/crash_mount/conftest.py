@@ -9,7 +9,7 @@ from tests.conftest import scratch as memory
 from tests.crash_mount.harness import Bench, benches
 from tests.crash_mount.ways import Way
 from tests.fusefs.editing.talk import LINES
-from tests.fusefs.tree.mounting import add, can_mount, new_store
+from tests.fusefs.tree.mounting import add, can_mount, keep_each_save, new_store
 from tests.model import instead
 
 SIDE_BY_SIDE = 2
@@ -45,6 +45,7 @@ def template() -> Iterator[Path]:
     with new_store(base / "store") as store:
         add(store, LINES)
         measure_all(store)
+    keep_each_save(base / "store")
     yield base / "store"
     shutil.rmtree(base)
 
@@ -52,7 +53,7 @@ def template() -> Iterator[Path]:
 def measure_all(store: Store) -> None:
     """Have the sizes of all events worked out, as they are once somebody has listed them."""
     for conversation in store.library.conversations():
-        store.records.rows(conversation.head)
+        list(store.records.rows(conversation.head))
 
 
 @pytest.fixture

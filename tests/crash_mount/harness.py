@@ -31,6 +31,7 @@ _LONGEST = 400
 PROJECT, NAME = "project", "2026-03-05-talk"
 _EVENT = re.compile(r"[0-9]{5}-[a-z][-\w]*\.md")
 _OWN = {"events", "events.json", "forks", "metadata.json", "resources"}
+_UNLISTED = re.compile(r"not listed: (.*)")
 _TIME = re.compile(rb"(?m)^(timestamp|id): .*\n")
 
 
@@ -107,6 +108,13 @@ class Seen:
     """The files in ``events/`` that are no events, those in directories too, and ``../NAME`` those elsewhere."""
 
 
+def unlisted(root: Path, events: Path) -> list[Path]:
+    """Return the files that programs which have ended left beside events: a note names them."""
+    told = (note.read_text() for note in (root / ".convfs" / "errors").glob(f"*--{events.parent.name}--events.txt"))
+    named = [name for text in told for line in _UNLISTED.findall(text) for name in line.split(", ")]
+    return [events / name for name in named if os.path.lexists(events / name)]
+
+
 def look(root: Path, known: State | None = None) -> Seen:
     """Read everything. Times of events that ``known`` does not have are left out: they differ from run to run."""
     talks: dict[str, Talk] = {}
@@ -116,7 +124,8 @@ def look(root: Path, known: State | None = None) -> Seen:
             path = root / "conversations" / project / name
             old = known.talks.get(f"{project}/{name}", Talk({}, ())).events if known else None
             events: dict[str, bytes] = {}
-            for file in sorted((path / "events").rglob("*")):
+            shown = sorted((path / "events").rglob("*"))
+            for file in sorted({*shown, *unlisted(root, path / "events")}):
                 where = str(file.relative_to(path / "events"))
                 if _EVENT.fullmatch(where):
                     data = file.read_bytes()

@@ -124,7 +124,8 @@ def test_a_new_event_that_waits_for_room_is_appended_when_there_is(here: Bench, 
     assert here.fired
     until(lambda: len(look(here.root, old).state.talks[key].events) == len(old.talks[key].events) + 1)
     assert (here.events / "user.md").read_bytes().endswith(text)
-    (here.events / "user.md").write_bytes(b"Edited.\n")
+    [own] = look(here.root, old).state.talks[key].events.keys() - old.talks[key].events.keys()
+    (here.events / own).write_bytes(b"Edited.\n")
     assert here.unmount()["status"] == 0, here.said()
     after = here.check_after(old)
     assert after.scratch == {}

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from store.editing.editor import Editor
-from store.paths import SETTINGS
 from store.store import Store
 from tests.crash_mount.harness import NAME, PROJECT, Bench, Seen, State, Told, look
 from tests.crash_mount.programs import PROGRAMS, senseless, twice
 from tests.fusefs.editing.talk import FIRST
-from tests.fusefs.tree.mounting import TYPE
+from tests.fusefs.tree.mounting import TYPE, keep_each_save
 from tests.store.editing.records import returned
 
 
@@ -149,7 +148,7 @@ def trash(store: Store) -> None:
 
 def as_patches(store: Store) -> None:
     """Have edits kept as patches."""
-    (store.root / SETTINGS).write_text('edits = "overlay"\n')
+    keep_each_save(store.root, 'edits = "overlay"')
 
 
 def with_resource(store: Store) -> None:

@@ -120,9 +120,8 @@ REFUSED_OF_EVENTS = [
         errno.EROFS,
         "its file is edited",
     ),
-    Refused("write a transcript", lambda here: write(here.transcript), errno.EROFS, DRAWN),
     Refused(
-        "append to a transcript", lambda here: write(here.transcript, os.O_WRONLY | os.O_APPEND), errno.EROFS, DRAWN
+        "write a web page", lambda here: write(here.mount.root / "html/index.html"), errno.EACCES, DRAWN
     ),
     Refused("make a file in .convfs", lambda here: (here.mount.root / ".convfs/x").touch(), errno.EPERM, DRAWN),
     Refused("make a file among dates", lambda here: (here.mount.root / "by-date/x").touch(), errno.EPERM, DRAWN),

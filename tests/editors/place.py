@@ -22,7 +22,7 @@ from store.store import Store
 from store.upkeep.fsck import fsck
 from tests.editors.sessions import CONVERSATION, EVENTS, PROJECT, write_session
 from tests.editors.terminal import PATIENCE, Terminal, terminal
-from tests.fusefs.tree.mounting import Mounted, mounted, new_store, work_directory
+from tests.fusefs.tree.mounting import Mounted, keep_each_save, mounted, new_store, work_directory
 
 TRACES = "CONVFS_TEST_STRACE"
 """Names a directory where strace is to note what every program did."""
@@ -212,6 +212,7 @@ def place(kind: type[Place]) -> Iterator[Place]:
             report = Importer(store).run([write_session(base)])
             assert report.conversations == [f"{PROJECT}/{CONVERSATION}"]
             drawn = draw(store)
+        keep_each_save(base / "store")
         with kind(base, drawn) as made:
             assert made.files() == drawn
             yield made

@@ -11,7 +11,7 @@ import pytest
 
 from store.upkeep.fsck import fsck
 from tests.editors.terminal import PATIENCE
-from tests.fusefs.tree.mounting import Mounted, add, assistant, can_mount, mounted, new_store, user
+from tests.fusefs.tree.mounting import Mounted, add, assistant, can_mount, keep_each_save, mounted, new_store, user
 
 EDITS = Path(__file__).with_name("edits.py")
 EDITORS, GREPS, COUNT = 16, 4, 24
@@ -44,6 +44,7 @@ def test_sixteen_editors_and_four_greps(tmp_path: Path) -> None:
     with new_store(tmp_path / "store") as store:
         for number in range(EDITORS):
             add(store, lines(number), name=f"talk-{number}")
+    keep_each_save(tmp_path / "store")
     with mounted(tmp_path / "store") as mount:
         talks = [mount.root / "conversations/project" / f"talk-{number}" for number in range(EDITORS)]
         greps = [grep(mount, tmp_path / "stop") for _ in range(GREPS)]

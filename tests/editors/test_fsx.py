@@ -49,8 +49,9 @@ def test_what_is_no_event_is_refused_every_time(mount: MountedPlace) -> None:
     assert 0 < int(saved) == mount.versions() - versions
     assert refused
     files = mount.files()
-    drafts = [data for name, data in files.items() if name.startswith(f"{ANSWER}.draft")]
-    assert sorted(drafts) == sorted(bytes.fromhex(text.decode()) for text in refused)
+    drafts = [ANSWER + ending for ending in (".draft", *(f".draft-{number}" for number in range(2, len(refused) + 1)))]
+    kept = [(mount.directory / name).read_bytes() for name in drafts]
+    assert sorted(kept) == sorted(bytes.fromhex(text.decode()) for text in refused)
     expected = {name: files[name] for name in EVENTS}
     mount.remount()
     assert {name: data for name, data in mount.files().items() if name in EVENTS} == expected

@@ -90,3 +90,29 @@ def test_a_repository_of_events(here: Place) -> None:
         assert here.shell("git status --porcelain") == b""
         assert here.files() == here.drawn
         assert here.versions() == versions + 2
+
+
+def test_a_project_is_a_repository(mount: MountedPlace) -> None:
+    """What follows from events is left out: it has times of its own."""
+    mount.shell(CONFIGURATION)
+    versions = mount.versions()
+    mount.shell(
+        "cd ../..; printf 'events.json\\nmetadata.json\\nresources/\\n' > .gitignore; git init -q; git add -A;"
+        'git commit -q -m Before; sed -i s/alpha/ALEPH/ "$OLDPWD/$1";'
+        "git commit -q -a -m Edited; git checkout -q HEAD~1",
+        ANSWER,
+    )
+    assert mount.files() == mount.drawn
+    assert mount.shell("cd ../..; git status --porcelain") == b""
+    mount.shell('cd ../..; git checkout -q -; git clone -q . "$1"', str(mount.outside / "clone"))
+    mount.shell(
+        'cd "$1"; sed -i s/ALEPH/first/ */events/$2; git commit -q -a -m There;'
+        'cd "$OLDPWD/../.."; git pull -q "$1" main',
+        str(mount.outside / "clone"),
+        ANSWER,
+    )
+    assert (mount.directory / ANSWER).read_bytes() == mount.drawn[ANSWER].replace(b"alpha", b"first")
+    assert mount.shell("cd ../..; git status --porcelain") == b""
+    assert mount.versions() == versions + 4
+    mount.remount()
+    assert mount.shell("cd ../..; git status --porcelain; git fsck --strict --no-progress 2>&1") == b""

@@ -15,7 +15,7 @@ from tests.editors.patterns import PATTERNS, Pattern, run, vim
 from tests.editors.place import MountedPlace
 from tests.editors.saver import HALF_CLOSED
 from tests.editors.sessions import OUTPUT, SESSION, records
-from tests.fusefs.tree.mounting import can_mount, new_store, work_directory
+from tests.fusefs.tree.mounting import can_mount, keep_each_save, new_store, work_directory
 
 SUBSTITUTE = ":%s/alpha/ALEPH too/\n"
 HALF = {how.replace("_", " ") for how in HALF_CLOSED}
@@ -77,6 +77,7 @@ def place(kind: type[WholePlace]) -> Iterator[WholePlace]:
         path.write_text("".join(line + "\n" for line in lines))
         with new_store(base / "store") as store:
             Importer(store).run([path])
+        keep_each_save(base / "store")
         path.unlink()
         with kind(base, {}) as made:
             yield made

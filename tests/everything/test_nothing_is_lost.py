@@ -314,7 +314,7 @@ def prune(root: Path, name: str) -> None:
 def test_a_store_holds_what_it_should(memory_path: Path, runtime_path: Path, edits: str) -> None:
     root = memory_path / "store"
     root.mkdir()
-    (root / SETTINGS).write_text(f'edits = "{edits}"\n')
+    (root / SETTINGS).write_text(f'edits = "{edits}"\nversion_seconds = 0\n')
     seed = random.randrange(1 << 30) if LARGE else 1
     print("seed", seed)
     Everything(root, seed).run(STEPS // 2)

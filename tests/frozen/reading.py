@@ -8,7 +8,7 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 HOME = "/home/ada"
@@ -53,8 +53,8 @@ def by_command(env: Mapping[str, str], store: Path, folder: Path) -> Said:
     return said
 
 
-def mounted(env: Mapping[str, str], store: Path, mountpoint: Path, left_out: str) -> Said:
-    """Return what a mount shows; paths that hold ``left_out`` are not looked at."""
+def mounted(env: Mapping[str, str], store: Path, mountpoint: Path, left_out: Sequence[str]) -> Said:
+    """Return what a mount shows; paths that hold a word of ``left_out`` are not looked at."""
     convfs(env, "--store", store, "mount", mountpoint)
     try:
         return {
@@ -62,7 +62,7 @@ def mounted(env: Mapping[str, str], store: Path, mountpoint: Path, left_out: str
             for top in SHOWN
             if (mountpoint / top).exists()
             for name, found in files(mountpoint / top)
-            if left_out not in name
+            if not any(word in name for word in left_out)
         }
     finally:
         convfs(env, "umount", mountpoint)

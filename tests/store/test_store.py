@@ -26,7 +26,7 @@ from tests.model import findings, freeze, ids
 def store(memory_path: Path) -> Iterator[Store]:
     with Store.open(memory_path / "store") as store:
         yield store
-        if not store._closed:
+        if not store.closed:
             assert findings(store) == []
 
 

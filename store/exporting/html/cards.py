@@ -7,11 +7,12 @@ from html import escape
 from msgspec import Struct, structs
 
 from store import visible
-from store.events.event import Block
+from store.events.event import Block, Kind
 from store.exporting.html.text import Ink, clean, diff, language_of
 from store.exporting.steps import Step
 from store.formats.core.json_view import as_object, is_object
 from store.formats.core.media import suffix_of
+from store.formats.core.results import drawn_blocks
 from store.formats.core.times import local
 from store.worktree.actions import SHELLS, command_of, own_name, script_of
 from store.worktree.briefs import Brief, brief_of
@@ -103,7 +104,7 @@ class Card(Struct):
         if len(seen) == len(texts) == 1 and seen[0].text:
             yield numbered(seen[0], ink)
         else:
-            for block in texts:
+            for block in drawn_blocks(Kind.TOOL_RESULT, texts):
                 if block.text:
                     yield captioned(block, pre(block.text, ink, "json" if block.type == "json" else ""))
         pictures += (binary(block, block.data) for block in result.blocks if block.data is not None)

@@ -6,7 +6,7 @@ own session has too.
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import msgspec
@@ -17,10 +17,10 @@ from store.events.event import Kind, ValuePath
 from store.events.usage import Usage
 from store.formats.claude_code import messages, notes
 from store.formats.claude_code.messages import READ_FILE
+from store.formats.core.composing import NO_PARTICULARS, Particulars
 from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in
-from store.formats.core.lens import BOOKKEEPING, Before, Header, Places, Shown, View, bookkeeping
-from store.formats.core.splices import check_text
+from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Header, Places, Shown, View, bookkeeping
 from store.formats.core.times import in_iso
 from store.formats.core.token_counts import counted, dollars
 from store.formats.core.twins import carried, carried_to_numbered, texts_in
@@ -49,22 +49,44 @@ def answer(
     return {"type": "assistant", "message": message}
 
 
-def _said(kind: Kind, text: str) -> JsonObject:
+_WRITES = (Kind.USER, Kind.ASSISTANT, Kind.SYSTEM, Kind.REASONING, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.CONFIG)
+_ASKS = "Claude Code asks by a call of the tool AskUserQuestion, and its result is the answer"
+
+
+def _said(kind: Kind, text: str, more: Particulars) -> JsonObject:
     match kind:
+        case Kind.REASONING:
+            thought: JsonObject = {"type": "thinking", "thinking": text, "signature": ""}
+            return answer(str(uuid.uuid4()), SYNTHETIC, [thought], "end_turn", None)
+        case Kind.TOOL_CALL:
+            call: JsonObject = {"type": "tool_use", "id": more.new_id("toolu_"), "name": more.tool}
+            parts: list[JsonObject] = [call | {"input": more.arguments(text)}]
+            return answer(str(uuid.uuid4()), SYNTHETIC, parts, "tool_use", None)
+        case Kind.TOOL_RESULT:
+            result: JsonObject = {"tool_use_id": more.id, "type": "tool_result", "content": text}
+            message: JsonObject = {"role": "user", "content": [result | {"is_error": more.failed}]}
+            asked = as_text(object_in(more.asked).get("uuid"))
+            return {"type": "user", "message": message, **({"sourceToolAssistantUUID": asked} if asked else {})}
+        case Kind.CONFIG:
+            return {"type": "attachment", "attachment": _configuration(text, more)}
         case Kind.USER:
             return {"type": "user", "message": {"role": "user", "content": text}}
         case Kind.SYSTEM:
             return {"type": "user", "message": {"role": "user", "content": text}, "isMeta": True}
         case Kind.ASSISTANT:
-            parts: list[JsonObject] = [{"type": "text", "text": text}]
+            parts = [{"type": "text", "text": text}]
             return answer(str(uuid.uuid4()), SYNTHETIC, parts, "stop_sequence", "")
-        case Kind.NOTE:
-            return {"type": "system", "subtype": "informational", "content": text, "isMeta": False, "level": "info"}
-        case _:
-            called = kind.name.lower()
-            raise UsageError(f"a {called} cannot be written by hand: write user, assistant, system, summary or note")
+    return {"type": "system", "subtype": "informational", "content": text, "isMeta": False, "level": "info"}
 
 
+def _configuration(text: str, more: Particulars) -> JsonObject:
+    what = more.head.get("attachment", "output_style")
+    if what not in notes.CONFIGURING:
+        raise UsageError(f"attachment: {what} is no configuration: write {' or '.join(notes.CONFIGURING)}")
+    return {"type": what, **more.configuration(text)}
+
+
+_CONTENT: ValuePath = ("message", "content")
 _RESULT = "toolUseResult"
 _ATTACHMENT = "attachment"
 _STREAMS = ("error", "output", "result", "results", "stderr", "stdout")
@@ -128,6 +150,8 @@ class ClaudeCodeLens(JsonLens):
     one_line = True
     telling = (b'"usage"',)
     key, follows = "uuid", "parentUuid"
+    writes = (*_WRITES, Kind.SUMMARY, Kind.NOTE)
+    lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys((Kind.QUESTION, Kind.ANSWER), _ASKS)
     places: ClassVar[Places] = {
         **dict.fromkeys(("attachment", "record", "subtype"), "says what the record is: it cannot be changed"),
         "agent": ("agentId",),
@@ -188,8 +212,25 @@ class ClaudeCodeLens(JsonLens):
         elif path[0] == "message" and isinstance(plan := record.get("planContent"), str):
             yield from _changed([(("planContent",), plan)], old, new)
 
-    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
-        check_text(text)
+    def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
+        return messages.part(record, path, name, text)
+
+    def room(self, record: JsonObject) -> ValuePath | None:
+        return messages.room(record)
+
+    def mirrors(self, record: JsonObject) -> Iterator[tuple[ValuePath, ValuePath]]:
+        """Yield each result's content and the program's own copy, which tools of other programs have as it is."""
+        for at, part in enumerate(as_list(as_object(record.get("message")).get("content"))):
+            if as_object(part).get("type") == "tool_result":
+                yield from (((*_CONTENT, at, "content"), copy) for copy in ((_RESULT,), (_RESULT, "content")))
+
+    def calls(self, record: JsonObject) -> Iterator[CallLink]:
+        return messages.calls(record)
+
+    def compose(
+        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
+    ) -> bytes:
+        self.check_new(kind, text)
         before = object_in(previous)
         parent = as_text(before.get("uuid")) or as_text(before.get("leafUuid")) or None
         line: JsonObject
@@ -202,7 +243,7 @@ class ClaudeCodeLens(JsonLens):
                 "userType": "external",
                 "sessionId": str(uuid.uuid4()),
                 **{key: before[key] for key in _COPIED if isinstance(before.get(key), str)},
-                **_said(kind, text),
+                **_said(kind, text, more),
                 "uuid": str(uuid.uuid4()),
                 "timestamp": in_iso(now_ms),
             }

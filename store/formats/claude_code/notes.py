@@ -45,11 +45,13 @@ BOOKKEEPING_TYPES = OF_THE_SESSION - {"pr-link"} | {*_OF_RECORDING, "agent-color
 """Line types that no reader asks for; titles among them are read when a session is described."""
 
 _EMPTY_OUTPUT = re.compile(r"(?:\s*<(local-command-\w+)>\s*</\1>)*\s*").fullmatch
-_CONFIGURING = ("agent_listing_delta", "command_permissions", "deferred_tools_delta", "mcp_instructions_delta")
+_LISTING = ("agent_listing_delta", "command_permissions", "deferred_tools_delta", "mcp_instructions_delta")
+CONFIGURING = (*_LISTING, "output_style")
+"""The types of attachments that say how the program is set."""
 _REMINDING = ("critical_system_reminder", "hook_additional_context", "task_reminder", "todo_reminder")
 _ATTACHING = ("directory", "file", "invoked_skills", "nested_memory", "plan_file_reference", "skill_listing")
 _ATTACHMENT_KINDS = {
-    **dict.fromkeys((*_CONFIGURING, "output_style"), Kind.CONFIG),
+    **dict.fromkeys(CONFIGURING, Kind.CONFIG),
     **dict.fromkeys((*_REMINDING, *_ATTACHING), Kind.SYSTEM),
 }
 _QUIET_ATTACHMENTS = frozenset(("auto_mode", "auto_mode_exit", "date_change"))

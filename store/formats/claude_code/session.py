@@ -14,7 +14,7 @@ import msgspec
 
 from store.events.event import Kind
 from store.formats.claude_code.lens import ClaudeCodeLens, ElsewhereLens
-from store.formats.claude_code.messages import CALLS, user
+from store.formats.claude_code.messages import calls, user
 from store.formats.claude_code.notes import OF_THE_SESSION
 from store.formats.core.format import (
     About,
@@ -28,10 +28,10 @@ from store.formats.core.format import (
     last_part,
     told,
 )
-from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, decode, is_object, object_in
+from store.formats.core.json_view import JsonObject, as_object, as_text, decode, is_object, object_in
 from store.formats.core.lens import Nothing
 from store.formats.core.look import Look, companions, head_lines, read_head
-from store.formats.core.removal import CallLink, Tree
+from store.formats.core.removal import Tree
 from store.formats.core.splices import with_members
 from store.formats.core.times import milliseconds
 
@@ -123,16 +123,7 @@ def _request(line: JsonObject) -> tuple[str, str]:
     return ("", "") if text.startswith("<bash-input>") else (text, "")
 
 
-def _calls(line: JsonObject) -> Iterator[CallLink]:
-    for at, part in enumerate(as_list(as_object(line.get("message")).get("content"))):
-        if isinstance(part, dict):
-            is_call = as_text(part.get("type")) in CALLS
-            call = part.get("id" if is_call else "tool_use_id")
-            if isinstance(call, str) and call:
-                yield CallLink(("message", "content"), at, call, is_call)
-
-
-_TREE = Tree("uuid", "parentUuid", ("parentUuid", "logicalParentUuid", "leafUuid"), _calls)
+_TREE = Tree("uuid", "parentUuid", ("parentUuid", "logicalParentUuid", "leafUuid"), calls)
 
 
 _agent_name = re.compile(r"agent-[\w-]+").fullmatch

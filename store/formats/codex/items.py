@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from store.events.event import Block, Kind, ValuePath
 from store.formats.core.blocks import argument_blocks, document_blocks, document_in, numbered
-from store.formats.core.json_view import JsonObject, as_object, as_text
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Header, Shown, unknown_record
 from store.formats.core.media import as_data_url, from_base64, suffix_of
 from store.ids import hash_bytes
@@ -192,6 +192,7 @@ def _function_call(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     return _call(value, as_text(value.get("name")) or as_text(function.get("name")), into)
 
 
+_BY_TYPE = "is told by the type of the call: it cannot be changed"
 _CALLED = {
     "local_shell_call": ("local_shell", "action"),
     "tool_search_call": ("tool_search", "arguments"),
@@ -202,7 +203,7 @@ _CALLED = {
 
 def _own_call(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     tool, key = _CALLED[as_text(value.get("type"))]
-    into, given = CodexContent(base=base), value.get(key)
+    into, given = CodexContent(base=base, places={"tool": _BY_TYPE}), value.get(key)
     if tool == "local_shell":
         given = {key: inner for key, inner in as_object(given).items() if key != "type"}
     blocks_of = _written if key == "arguments" else argument_blocks
@@ -218,7 +219,7 @@ def _custom_call(value: JsonObject, base: ValuePath, before: Before) -> Shown:
 
 
 def _image_call(value: JsonObject, base: ValuePath, before: Before) -> Shown:
-    into = CodexContent(base=base)
+    into = CodexContent(base=base, places={"tool": _BY_TYPE})
     if prompt := as_text(value.get("revised_prompt")):
         into.add(prompt, (*base, "revised_prompt"), "prompt")
     into.encoded_image(as_text(value.get("result")), "image/png", (*base, "result"))
@@ -280,6 +281,33 @@ def _written(arguments: object, path: ValuePath, name: str) -> tuple[Block, ...]
     if isinstance(arguments, str):
         return document_blocks(arguments, path, name) if arguments else ()
     return argument_blocks(arguments, path, name)
+
+
+def part(value: JsonObject, base: ValuePath, path: ValuePath, text: str) -> object | None:
+    """Return a new part of the content, summary or output of an item, which stands at ``base`` of its line."""
+    held = value_at(value, path[len(base) :]) if path[: len(base)] == base else None
+    shown = next((part for part in map(as_object, as_list(held)) if as_text(part.get("type")) in _TEXTS), {})
+    usual = "output_text" if value.get("role") == "assistant" else "input_text"
+    match path[len(base) :]:
+        case ("content",) if value.get("type") != "reasoning":
+            return {"type": shown.get("type") or usual, "text": text}
+        case ("summary",) | ("content",):
+            return {"type": "summary_text" if path[-1] == "summary" else "reasoning_text", "text": text}
+        case ("output",) if isinstance(held, str) and held.startswith(_WRAPPINGS):
+            # the list of a result, in a string
+            return {"type": "text", "text": text}
+        case ("output",) if as_text(value.get("type")).endswith("_output"):
+            return {"type": "input_text", "text": text}
+    return None
+
+
+def room(value: JsonObject, base: ValuePath) -> ValuePath | None:
+    """Return the place for the content of an item that shows none."""
+    what = as_text(value.get("type"))
+    if what in _CALLED:
+        return (*base, _CALLED[what][1])
+    keys = ("arguments",) if what in ("function_call", "tool_call") else ("output", "summary")
+    return next(((*base, key) for key in keys if key in value), None)
 
 
 _VIEWS: dict[str, ItemView] = {

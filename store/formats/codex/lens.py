@@ -8,8 +8,10 @@ it had come, name an answer.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
+import msgspec
 from msgspec import structs
 
+from store.errors import UsageError
 from store.events.event import Kind, ValuePath
 from store.events.usage import Running, Tokens, Usage
 from store.formats.codex import events, items
@@ -17,14 +19,17 @@ from store.formats.codex.events import OUTPUTS
 from store.formats.codex.items import plain_text
 from store.formats.codex.records import QUIET, Said, said
 from store.formats.core.blocks import document_in
+from store.formats.core.composing import NO_PARTICULARS, Particulars
 from store.formats.core.documents import new_record
 from store.formats.core.editing import JsonLens, Near, Twins
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in
-from store.formats.core.lens import BOOKKEEPING, Before, Places, Shown
-from store.formats.core.splices import check_said, put, spell
+from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Places, Shown
+from store.formats.core.splices import put, spell
 from store.formats.core.times import in_iso
 from store.formats.core.token_counts import counted
 from store.formats.core.twins import carried
+
+_encode = msgspec.json.Encoder().encode
 
 SPEAKERS = {
     Kind.ASSISTANT: ("assistant", "output_text"),
@@ -32,6 +37,33 @@ SPEAKERS = {
     Kind.USER: ("user", "input_text"),
 }
 """The speakers of messages of these kinds, and the type of the parts that hold their texts."""
+
+
+def _new_item(kind: Kind, text: str, more: Particulars) -> tuple[str, JsonObject]:
+    """Return the type of a line and what it holds."""
+    match kind:
+        case Kind.REASONING:
+            thought: JsonObject = {"type": "reasoning", "summary": [{"type": "summary_text", "text": text}]}
+            return "response_item", thought | {"content": None, "encrypted_content": None}
+        case Kind.TOOL_CALL:
+            call: JsonObject = {"name": more.tool, "call_id": more.new_id("call_")}
+            if more.document is None and text.strip():
+                # such a tool takes no JSON
+                return "response_item", {"type": "custom_tool_call", "status": "completed", **call, "input": text}
+            arguments = _encode(more.arguments(text)).decode()
+            return "response_item", {"type": "function_call", **call, "arguments": arguments}
+        case Kind.TOOL_RESULT:
+            what = as_text(said(object_in(more.asked)).item.get("type"))
+            what = what if what in ("custom_tool_call", "local_shell_call") else "function_call"
+            failed = {"output": text, "metadata": {"exit_code": 1, "duration_seconds": 0.0}}
+            output = _encode(failed).decode() if more.failed else text
+            return "response_item", {"type": f"{what}_output", "call_id": more.id, "output": output}
+        case Kind.SUMMARY:
+            return "compacted", {"message": text}
+        case Kind.NOTE:
+            return "event_msg", {"type": "warning", "message": text}
+    role, part = SPEAKERS[kind]
+    return "response_item", {"type": "message", "role": role, "content": [{"type": part, "text": text}]}
 
 
 _SAID_IN = {"agent_message": "message", "agent_reasoning": "text", "task_complete": "last_agent_message"}
@@ -115,6 +147,8 @@ class CodexLens(JsonLens):
     reach = 32
     telling = (b'"token_count"', b'"turn_context"', b'"session_meta"', b'"usage"')
     counts_on = True
+    writes = (*SPEAKERS, Kind.REASONING, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.SUMMARY, Kind.NOTE)
+    lacks: ClassVar[Mapping[Kind, str]] = {Kind.CONFIG: "Codex notes how it is set in lines that nobody is shown"}
     places: ClassVar[Places] = {
         **dict.fromkeys(("encrypted", "item", "kept", "record"), "says what the record is: it cannot be changed"),
         "is_error": "is what the record says by its 'exit_code' or 'success': change that",
@@ -184,14 +218,35 @@ class CodexLens(JsonLens):
                 _put_outputs(changed, (before, after), call, *texts)
         return changed
 
-    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
+    def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
+        line = said(record)
+        return items.part(line.item, line.base, path, text) if line.what == "response_item" else None
+
+    def room(self, record: JsonObject) -> ValuePath | None:
+        line = said(record)
+        if line.what == "response_item":
+            return items.room(line.item, line.base)
+        named = {"compacted": "message", "session_meta": "instructions"}.get(line.what, "")
+        return (*line.base, named) if named in line.item else None
+
+    def calls(self, record: JsonObject) -> Iterator[CallLink]:
+        line = said(record)
+        if line.what in ("event_msg", "response_item") and (call := as_text(line.item.get("call_id"))):
+            yield CallLink((), 0, call, as_text(line.item.get("type")).endswith("_call"))
+
+    def compose(
+        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
+    ) -> bytes:
         """Return an item, so that the model is told, after ``previous``; bare where the lines before are."""
-        check_said(text, kind, SPEAKERS)
-        role, what = SPEAKERS[kind]
-        item: JsonObject = {"type": "message", "role": role, "content": [{"type": what, "text": text}]}
+        self.check_new(kind, text)
         before = object_in(previous)
-        if before and not said(before).base:
-            line = item
-        else:
-            line = {"timestamp": in_iso(now_ms), "type": "response_item", "payload": item}
-        return new_record(line, previous)
+        what, item = _new_item(kind, text, more)
+        if not before or said(before).base:
+            # where lines are numbered, Codex does not resume one whose last line is not
+            last = before.get("ordinal")
+            numbered = {"ordinal": last + 1} if isinstance(last, int) else {}
+            return new_record({"timestamp": in_iso(now_ms), **numbered, "type": what, "payload": item}, previous)
+        if what != "response_item":
+            # the oldest files are items and nothing else
+            raise UsageError(f"a {kind.word} is a line with an envelope, and this rollout has none: write assistant")
+        return new_record(item, previous)

@@ -12,7 +12,7 @@ They are shown decoded. A block's path then leads through the string into the do
 
 import re
 from binascii import b2a_base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Literal
 
 from store.errors import UsageError
@@ -123,6 +123,25 @@ def _member(name: str, key: str) -> str:
 
 def _percent(match: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in match[0].encode())
+
+
+def document_of(block: Block, shown: Set[tuple[ValuePath, str]]) -> tuple[ValuePath, str] | None:
+    """Return the place and the name of the document that a text block is a member of, None where it is of none.
+
+    ``shown`` are those of the documents that have a ``json`` block; another one is an object whose members are all
+    text blocks.
+    """
+    path, name = block.path, block.name
+    while path:
+        member = f"[{path[-1]}]" if isinstance(path[-1], int) else _member("", path[-1])
+        if not name.endswith(member) or name == member:
+            break
+        path, name = path[:-1], name.removesuffix(member)
+        if (path, name) in shown:
+            return path, name
+    last = block.path[-1] if block.path else 0
+    name = block.name.removesuffix(_member("", last)) if isinstance(last, str) else ""
+    return (block.path[:-1], name) if name and name != block.name else None
 
 
 _BRACKETS_IN_BASE64 = ("ey", "ew", "Wy", "Ww", "W3")

@@ -5,15 +5,18 @@ Gemini, and the items of OpenAI's Responses (``{"type": "function_call", …}``)
 Anthropic's content blocks, OpenAI's content parts, or the ``parts`` of Gemini.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from blake3 import blake3
 
+from store.errors import UsageError
 from store.events.event import Block, BlockType, Kind, ValuePath
 from store.formats.core.blocks import argument_blocks, document_blocks, numbered
-from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in
-from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Shown
+from store.formats.core.editing import JsonLens
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in, value_at
+from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Gathered, Shown
 from store.formats.core.media import as_data_url, from_base64, suffix_of
+from store.formats.core.removal import links_of_message
 
 _TEXTS = frozenset(("text", "input_text", "output_text", "summary_text", "reasoning_text"))
 _CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
@@ -93,28 +96,28 @@ def _media(part: JsonObject, path: ValuePath, label: str, into: Gathered) -> boo
         return True
     if source and (data := from_base64(as_text(source.get("data")))):
         shape: BlockType = "image" if what == "image" else "resource"
-        _attach(data, mime or "image/png", (*path, "source", "data"), shape, label, into)
+        attach(data, mime or "image/png", (*path, "source", "data"), shape, label, into)
         return True
     for key, kind in (("inlineData", "mimeType"), ("inline_data", "mime_type")):
         inline = as_object(part.get(key))
         if inline and (data := from_base64(as_text(inline.get("data")))):
             mime = as_text(inline.get(kind)) or "application/octet-stream"
-            _attach(data, mime, (*path, key, "data"), "image" if mime.startswith("image/") else "resource", label, into)
+            attach(data, mime, (*path, key, "data"), "image" if mime.startswith("image/") else "resource", label, into)
             return True
     audio = as_object(part.get("input_audio"))
     if audio and (data := from_base64(as_text(audio.get("data")))):
         mime = _AUDIO.get(as_text(audio.get("format")), "application/octet-stream")
-        _attach(data, mime, (*path, "input_audio", "data"), "resource", label, into)
+        attach(data, mime, (*path, "input_audio", "data"), "resource", label, into)
         return True
     place: ValuePath = (*path, "image_url", "url") if isinstance(part.get("image_url"), dict) else (*path, "image_url")
     url = as_text(as_object(part.get("image_url")).get("url")) or as_text(part.get("image_url"))
     if (held := as_data_url(url)) is not None:
-        _attach(held.data, held.mime, place, "image", label, into, encoded=False)
+        attach(held.data, held.mime, place, "image", label, into, encoded=False)
         return True
     return False
 
 
-def _attach(
+def attach(
     data: bytes, mime: str, path: ValuePath, shape: BlockType, label: str, into: Gathered, *, encoded: bool = True
 ) -> None:
     """Add content that is not text; it has no name of its own, so it is named after its bytes."""
@@ -149,6 +152,54 @@ def is_message(value: object) -> bool:
     if as_text(value.get("role")) in ROLES:
         return "content" in value or "parts" in value or "tool_calls" in value or "function_call" in value
     return as_text(value.get("type")) in ITEMS or (value.keys() == {"parts"} and isinstance(value["parts"], list))
+
+
+def part(record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
+    """Return a new part with a text for the content at ``path`` of a message, an item or an answer."""
+    key = path[-1] if path else "content"
+    held = as_list(value_at(record, path))
+    if key == "parts":
+        return {"text": text, "thought": True} if name == "thinking" else {"text": text}
+    if key == "summary" and record.get("type") == "reasoning":
+        return {"type": "summary_text", "text": text}
+    if key not in ("content", "output", "thought", "system_prompt") or "choices" in path:
+        return None
+    if name == "thinking":
+        raise UsageError("a thought is signed by the model that had it: none can be written by hand")
+    types = [as_text(as_object(item).get("type")) for item in held]
+    usual = "output_text" if record.get("role") == "assistant" else "input_text"
+    own = usual if record.get("type") == "message" or key == "output" else "text"
+    return {"type": next((what for what in types if what in _TEXTS), own), "text": text}
+
+
+def room(record: JsonObject) -> ValuePath | None:
+    """Return the place for the arguments of a call, or the content of a result, that has none."""
+    if "content" in record and record.get("role") in ("tool", "function"):
+        return ("content",)
+    for at, call in enumerate(as_list(record.get("tool_calls"))):
+        if "function" in as_object(call):
+            return ("tool_calls", at, "function", "arguments")
+    for key in ("arguments", "input", "output"):
+        if key in record:
+            return (key,)
+    for at, item in enumerate(as_list(record.get("content"))):
+        what = as_text(as_object(item).get("type"))
+        if what in _CALLS or what in _RESULTS:
+            return ("content", at, "input" if what in _CALLS else "content")
+    return None
+
+
+class ChatLens(JsonLens):
+    """A lens for records that are messages, items or answers of a model's interface as they are."""
+
+    def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
+        return part(record, path, name, text)
+
+    def room(self, record: JsonObject) -> ValuePath | None:
+        return room(record)
+
+    def calls(self, record: JsonObject) -> Iterator[CallLink]:
+        return links_of_message(record)
 
 
 def message(record: JsonObject, before: Before) -> Shown:
@@ -190,7 +241,7 @@ def gather_message(record: JsonObject, path: ValuePath, into: Gathered) -> Kind:
     kind = ROLES.get(as_text(record.get("role")), Kind.USER if "parts" in record else Kind.NOTE)
     if record.keys() == _PLAIN and kind is not Kind.TOOL_RESULT:
         gather(record["content"], (*path, "content"), "", into)
-        return _kind(kind, into)
+        return kind_of(kind, into)
     if record.get("role") in ("tool", "function"):
         into.result(record, path, "tool_call_id" if "tool_call_id" in record else "name")
     for key in _THOUGHTS:
@@ -206,7 +257,7 @@ def gather_message(record: JsonObject, path: ValuePath, into: Gathered) -> Kind:
         name = into.call(called, (*path, "function_call"), "name", "id")
         arguments(called.get("arguments"), (*path, "function_call", "arguments"), name, into)
     _model(record, path, into)
-    return _kind(kind, into)
+    return kind_of(kind, into)
 
 
 def gather_answer(record: JsonObject, path: ValuePath, into: Gathered) -> Kind:
@@ -225,7 +276,7 @@ def gather_answer(record: JsonObject, path: ValuePath, into: Gathered) -> Kind:
     if is_object(error := record.get("error")):
         into.text(as_text(error.get("message")), (*path, "error", "message"), "error")
     _model(record, path, into)
-    return _kind(Kind.ASSISTANT, into)
+    return kind_of(Kind.ASSISTANT, into)
 
 
 def _item(record: JsonObject, what: str, path: ValuePath, into: Gathered) -> Kind:
@@ -275,7 +326,8 @@ def _model(record: JsonObject, path: ValuePath, into: Gathered) -> None:
             into.places["stop_reason"] = (*path, key)
 
 
-def _kind(kind: Kind, gathered: Gathered) -> Kind:
+def kind_of(kind: Kind, gathered: Gathered) -> Kind:
+    """Return the kind of an event with these contents, in a record that is of ``kind`` by itself."""
     if gathered.calls:
         return Kind.TOOL_CALL
     if gathered.results:

@@ -255,6 +255,11 @@ def new_record(value: object, like: bytes | None) -> bytes:
     return _Writer(like, line, lambda text: spell(text, like)).value(value, line or b"") + end
 
 
+def on_one_line(value: object, like: bytes) -> bytes:
+    """Return the bytes for a value, as :func:`new_record` has it, which is to stand in the record ``like``."""
+    return _Writer(like, None, lambda text: spell(text, like)).value(value, b"")
+
+
 class _Writer:
     """Spells values as the record ``like`` does, on lines that begin as ``line`` (None: on one).
 

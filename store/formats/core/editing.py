@@ -5,23 +5,28 @@ Rendering, editing, search and resources see only events; they know no format. A
 """
 
 import math
+import re
 from abc import ABC, abstractmethod
 from binascii import b2a_base64
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from store.errors import UsageError
-from store.events.event import Block, BlockEdit, Event, EventEdit, FieldEdit, Kind, Resource, ValuePath
+from store.events.event import Block, BlockEdit, Event, EventEdit, FieldEdit, Kind, NewBlock, Resource, ValuePath
 from store.events.usage import Running, Usage
 from store.formats.core import documents
+from store.formats.core.arranging import Arrangement, outline, wanted_blocks
 from store.formats.core.blocks import Decode, string_before, within
+from store.formats.core.composing import NO_PARTICULARS, Particulars, check_kind
 from store.formats.core.documents import new_record
 from store.formats.core.json_spans import locate, spelled_path, text_of
-from store.formats.core.json_view import JsonObject, decode, is_json, is_object, object_in
-from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Nothing, Places, Shown, Value, as_it_is
+from store.formats.core.json_view import JsonObject, as_text, decode, is_json, is_object, object_in, value_at
+from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Nothing, Places, Shown, Value, as_it_is
 from store.formats.core.media import as_data_url
 from store.formats.core.splices import encoded, put, spell, spell_base64, with_members
 from store.formats.core.times import milliseconds
+
+_has_zone = re.compile(r"(?:Z|[+-]\d\d:?\d\d)$").search
 
 
 def block_of(event: Event, change: BlockEdit) -> Block:
@@ -30,6 +35,11 @@ def block_of(event: Event, change: BlockEdit) -> Block:
         if block.path == change.path and (block.type == "json") == (change.type == "json") and block.text is not None:
             return block
     raise UsageError(f"the event has no {change.type} at {spelled_path(change.path)}: read it again, then edit")
+
+
+def spelled_kind(event: Event) -> str:
+    """Return what an event is, for messages: ``record of a tool call``."""
+    return f"record of this {event.kind.name.lower().replace('_', ' ')}"
 
 
 def check_blocks(now: Event, texts: list[tuple[Block, str]], *, moved: bool) -> None:
@@ -72,6 +82,11 @@ def check_field(now: Event, key: str, value: Value) -> None:
         raise UsageError(f"{key!r} cannot be {value!r} in this record")
 
 
+def as_spelled(time: Value, like: str) -> Value:
+    """Return a time in ISO 8601 as a record spells it, which has ``like`` there: some have no zone."""
+    return iso[:-1] if (iso := str(time)).endswith("Z") and like and not _has_zone(like) else time
+
+
 def check_type(key: str, present: object, wanted: Value) -> None:
     """Refuse a value of another type than the one that a field has."""
     for kind, told in ((bool, "true or false"), (str, "a text: put it in double quotes"), ((int, float), "a number")):
@@ -79,18 +94,6 @@ def check_type(key: str, present: object, wanted: Value) -> None:
             if not isinstance(wanted, kind) or (isinstance(wanted, bool) and kind is not bool):
                 raise UsageError(f"{key!r} is {told}")
             return
-
-
-def value_at(value: object, path: ValuePath) -> object:
-    """Return the value at a path of a parsed payload, None where there is none."""
-    for step in path:
-        if isinstance(value, dict) and isinstance(step, str):
-            value = value.get(step)
-        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
-            value = value[step]
-        else:
-            return None
-    return value
 
 
 def changed_texts(old: object, new: object, path: ValuePath = ()) -> Iterator[tuple[ValuePath, str, str]]:
@@ -173,19 +176,42 @@ class Lens(ABC):
         """Return the decoder for the string at ``path``, or for every one in the value there, when it is shown."""
         return None
 
-    def written(self, payload: bytes, path: ValuePath, text: str) -> bytes:
-        """Return ``payload`` with ``text`` as the content that a value other than a string names."""
+    def written(self, payload: bytes, path: ValuePath, content: str | bytes) -> bytes:
+        """Return ``payload`` with ``content`` in the place of a value, other than a string, that names content."""
         raise UsageError(f"{spelled_path(path)} is no text in this record: it cannot be changed here")
+
+    def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
+        """See :meth:`store.formats.core.arranging.Holder.part`."""
+        return None
+
+    def room(self, record: JsonObject) -> ValuePath | None:
+        """See :meth:`store.formats.core.arranging.Holder.room`."""
+        return None
+
+    def mirrors(self, record: JsonObject) -> Iterable[tuple[ValuePath, ValuePath]]:
+        """See :meth:`store.formats.core.arranging.Holder.mirrors`."""
+        return ()
+
+    def goes_along(self, record: JsonObject, path: ValuePath, at: int) -> Sequence[tuple[ValuePath, int]]:
+        """See :meth:`store.formats.core.arranging.Holder.goes_along`."""
+        return ()
+
+    def calls(self, record: JsonObject) -> Iterator[CallLink]:
+        """Yield the calls and results in a record, as far as their counterparts are in other records."""
+        return iter(())
 
     def edit(self, payload: bytes, edit: EventEdit, before: Before) -> bytes:
         """Return ``payload`` with just the changes of ``edit``, and all other bytes as they are.
 
         New strings are spelled as the payload's producer spells them. A text that the record holds twice is changed in
         both places where that is plain. Raises UsageError for a text that the payload does not hold or that cannot be
-        changed there, and for text that is no valid Unicode.
+        changed there, for blocks that it cannot hold, and for text that is no valid Unicode.
         """
         event = self.view(payload, before)
         pairs = [(block_of(event, change), change) for change in edit.blocks]
+        if edit.order is not None:
+            edited = self._arranged(payload, event, edit.order, pairs, before)
+            return self.edit(edited, EventEdit(fields=edit.fields), before) if edit.fields else edited
         pairs = [(block, change) for block, change in pairs if block.text != change.text]
         if any(not block.path and block.type != "json" for block, _ in pairs):
             return _whole(payload, event, pairs, edit.fields, one_line=self.one_line)
@@ -201,6 +227,38 @@ class Lens(ABC):
         for field in edit.fields:
             edited = _put_field(edited, event, field, before, self)
         check_intact(payload, edited)
+        return edited
+
+    def _arranged(
+        self,
+        payload: bytes,
+        event: Event,
+        order: Sequence[int | NewBlock],
+        pairs: Sequence[tuple[Block, BlockEdit]],
+        before: Before,
+    ) -> bytes:
+        """Return ``payload`` with other blocks, of which ``pairs`` have other texts."""
+        if not isinstance(event.native, (dict, list)):
+            raise UsageError(f"the {spelled_kind(event)} is one text: it cannot be several blocks, or none")
+        texts = {next(at for at, one in enumerate(event.blocks) if one is block): edit for block, edit in pairs}
+        wanted = wanted_blocks(event.blocks, order, {at: edit.text for at, edit in texts.items()})
+        arrangement = Arrangement(event.native, spelled_kind(event), event.blocks, wanted, self)
+        rest = tuple(edit for at, edit in texts.items() if at not in arrangement.rewritten)
+        edited = arrangement.made(self.edit(payload, EventEdit(rest), before) if rest else payload)
+        check_intact(payload, edited)
+        now = self.view(edited, before)
+        if now.kind is Kind.RECORD:
+            raise UsageError("the event would have nothing left to show: delete its file instead")
+        shown, said = outline(now.blocks), arrangement.outline
+        if shown != said:
+            if sorted(map(repr, shown)) == sorted(map(repr, said)):
+                raise UsageError(f"the {spelled_kind(event)} holds these apart, in an order of its own: take it back")
+            if len(shown) > len(said):
+                raise UsageError(f"the {spelled_kind(event)} always has a text there: write one, or delete the event")
+            raise UsageError(f"the {spelled_kind(event)} cannot show just these blocks: take the change back")
+        if edited == payload:
+            reason = "has its JSON say where these texts stand: move their places in that"
+            raise UsageError(f"the {spelled_kind(event)} {reason}")
         return edited
 
     def edit_resource(self, payload: bytes, index: int, content: bytes, before: Before) -> bytes:
@@ -225,9 +283,12 @@ class Lens(ABC):
         if not resource.path:
             raise UsageError(f"{resource.uri} is not within the record: it cannot be changed")
         if isinstance(resource.content, bytes):
+            literal = payload[slice(*locate(payload, resource.path))]
+            if not literal.startswith(b'"'):
+                return self.written(payload, resource.path, content)
             encoded_content = b2a_base64(content, newline=False)
             if resource.encoding != "base64":
-                head = as_data_url(text_of(payload[slice(*locate(payload, resource.path))]))
+                head = as_data_url(text_of(literal))
                 if head is None:
                     raise UsageError(f"{resource.uri} is no text within the record: it cannot be changed")
                 url = head.beginning + encoded_content.decode()
@@ -270,14 +331,35 @@ class Lens(ABC):
         """
         return new_record(value, like)
 
-    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
+    writes: ClassVar[Collection[Kind]] = ()
+    """The kinds of events that :meth:`compose` makes records of."""
+
+    lacks: ClassVar[Mapping[Kind, str]] = {}
+    """Why it makes none of others, where that is not plain."""
+
+    def check_new(self, kind: Kind, text: str) -> None:
+        """Raise UsageError for a kind that a person cannot write here, and for a text that says nothing."""
+        family = self.type_name.partition(".")[0] or "a format that convfs does not know"
+        check_kind(text, kind, self.writes, family, self.lacks.get(kind, ""))
+
+    def compose(
+        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
+    ) -> bytes:
         """Return a new record, for the end of a conversation, that says ``text``.
 
         ``previous`` is the record that it follows (the last one that defines a key, where the format links records;
-        else the last), None where it is the first. ``now_ms`` is its time in Unix milliseconds. Raises UsageError for
-        a kind that a person cannot write (here: for all), and for an empty text.
+        else the last), None where it is the first. ``now_ms`` is its time in Unix milliseconds, ``more`` what it says
+        beside the text. Raises UsageError for a kind that a person cannot write (here: for all), and for an empty text.
         """
-        raise UsageError("records of this format cannot be written by hand: add them with the tool that writes it")
+        self.check_new(kind, text)
+        raise UsageError(f"no {kind.word} can be written by hand here: add it with the tool that writes these records")
+
+    def answered(self, payload: bytes, text: str, now_ms: int, more: Particulars) -> bytes | None:
+        """Return the record of a call with its result in it; None where a result is a record of its own.
+
+        Raises UsageError for a call that has its result.
+        """
+        return None
 
 
 class JsonLens(Lens):
@@ -312,6 +394,18 @@ class JsonLens(Lens):
     def time_ms(self, record: JsonObject) -> int:
         """Return the time of a record, in Unix milliseconds; 0 where it has none."""
         return milliseconds(record.get(self.time_key))
+
+    def edit(self, payload: bytes, edit: EventEdit, before: Before) -> bytes:
+        """Return ``payload`` with the changes of ``edit``; a record may be a bare text."""
+        decoded = decode(payload)
+        if decoded is not None and isinstance(decoded.value, str) and not edit.fields and edit.order is None:
+            texts = [change.text for change in edit.blocks if change.type == "text" and not change.path]
+            if texts and not texts[-1]:
+                raise UsageError("an empty text would not be shown any more: write something, or delete the event")
+            if texts and decoded.lossy:
+                raise UsageError("the text is no valid Unicode in the record, so it can only be read")
+            return put(payload, (), spell(texts[-1], payload)) if texts and texts[-1] != decoded.value else payload
+        return super().edit(payload, edit, before)
 
     def view(self, payload: bytes, before: Before) -> Event:
         decoded = self.parsed(payload)
@@ -348,6 +442,9 @@ class JsonLens(Lens):
         place = self.places.get(key) or self.shown(record, Nothing()).places.get(key)
         if isinstance(place, str):
             raise UsageError(f"{key!r} {place}")
+        if place in (None, (self.time_key,)) and key == "timestamp" and self.time_key:
+            present = as_text(record.get(self.time_key))
+            return FieldPlace((self.time_key,), write=lambda value: as_spelled(value, present))
         if isinstance(place, tuple):
             # calls that did not fail often say nothing of it
             return FieldPlace(place, may_add=key.startswith("is_error"))

@@ -95,11 +95,16 @@ class ExternalBlob(Struct, frozen=True):
     ``algorithm`` and ``digest`` are its name: a hash (``sha256``), or any other id that stands for this content alone
     (``chatgpt-file``), of up to 255 bytes. ``read`` returns the content, verified where that can be done. It raises
     NotFound where no such file is, DamageError where the file does not match its name or is too large to be believed.
+
+    ``place`` is the path of its file in an export, relative to the directory that the session goes into ("": it is one
+    of the sidecars), and ``written`` returns the bytes of that file, given the content.
     """
 
     algorithm: str
     digest: bytes
     read: Callable[[], bytes]
+    place: str = ""
+    written: Callable[[bytes], bytes] = bytes
 
 
 class Resuming(Struct, frozen=True):
@@ -163,8 +168,18 @@ class Format(Protocol):
     outputs_beside: bool = False
     """True if outputs of tools and agents lie in a directory of the same name beside the session's file."""
 
+    describing: Set[str] = frozenset()
+    """The names of sidecars that only describe their session, and that exports in other forms need not have."""
+
     once_whole: bool = False
     """True if a file of many conversations came in as one before :meth:`parts` told them; that one goes on as it is."""
+
+    def next_file(self, last: str, record: bytes) -> str:
+        """Return the name of the file for a new record, where each is a file of its own and that of the last ``last``.
+
+        "" where records stand in one file.
+        """
+        return ""
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the directories in which the tool keeps this user's sessions (only ones that exist)."""

@@ -13,6 +13,8 @@ from typing import TypeGuard
 import msgspec
 from msgspec import Struct
 
+from store.events.event import ValuePath
+
 JsonObject = dict[str, object]
 
 _decode = msgspec.json.Decoder().decode
@@ -93,6 +95,18 @@ def scalar(value: object) -> str | int | float | bool | None:
     if isinstance(value, str):
         return value if value and value.isprintable() and len(value) <= 200 else None
     return value if isinstance(value, (bool, int, float)) else None
+
+
+def value_at(value: object, path: ValuePath) -> object:
+    """Return the value at a path of a parsed payload, None where there is none."""
+    for step in path:
+        if isinstance(value, dict) and isinstance(step, str):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
 
 
 def _decode_tolerantly(text: bytes) -> Decoded | None:

@@ -1,7 +1,7 @@
 """A lens's answers on one record, and its questions about the records before it."""
 
 from collections.abc import Callable, Set
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -73,6 +73,18 @@ class Shown(Struct, frozen=True, gc=False):
     compaction: Compaction | None = None
     places: Places = {}
     parent: int = 0
+
+
+class CallLink(NamedTuple):
+    """A call or a result in a record: the element ``at`` of the list at ``path``, or all of it where ``path`` is empty.
+
+    ``call`` is the call's id; ``is_call`` says that it is the call itself.
+    """
+
+    path: ValuePath
+    at: int
+    call: str
+    is_call: bool
 
 
 View = Callable[[JsonObject, Before], Shown]

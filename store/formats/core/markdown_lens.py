@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from store.errors import UsageError
 from store.events.event import Block, Event, EventEdit, Kind
-from store.formats.core.editing import Lens
-from store.formats.core.lens import Before, Header
+from store.formats.core.editing import Lens, check_field
+from store.formats.core.lens import Before, Header, Value
 from store.formats.core.splices import encoded
 
 _line_end = re.compile(r"\r?\n").search
@@ -66,6 +66,10 @@ class MarkdownLens(Lens):
     def passage(self, text: str) -> Passage:
         """Return the contents of a passage."""
 
+    def with_field(self, text: str, key: str, value: Value) -> str | None:
+        """Return a passage with another value for a field of the head, None where it holds no such field."""
+        return None
+
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that a passage tells of; one without text is bookkeeping."""
         passage = self.passage(payload.decode("utf-8", "replace"))
@@ -77,8 +81,15 @@ class MarkdownLens(Lens):
         return Event(passage.kind, passage.tool, passage.header, blocks, passage.time_ms, lossy=lossy)
 
     def edit(self, payload: bytes, edit: EventEdit, before: Before) -> bytes:
-        if edit.fields:
-            raise UsageError(f"{edit.fields[0].key!r} is nothing that this passage holds: it cannot be changed here")
+        for field in edit.fields:
+            text = payload.decode("utf-8", "replace")
+            changed = self.with_field(text, field.key, field.value)
+            if changed is None or text.encode() != payload:
+                raise UsageError(f"{field.key!r} is nothing that this passage holds: it cannot be changed here")
+            payload = changed.encode()
+            check_field(self.view(payload, before), field.key, field.value)
+        if edit.order is not None:
+            raise UsageError("a passage is one text: write this as a part of it, or as an event of its own")
         edited = payload
         for change in edit.blocks:
             passage = self.passage(payload.decode("utf-8", "replace"))

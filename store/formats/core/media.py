@@ -123,6 +123,24 @@ def from_base64(text: str) -> bytes | None:
         return None
 
 
+_LAST_OF_TWO = frozenset("AQgw")
+_LAST_OF_THREE = frozenset("AEIMQUYcgkosw048")
+
+
+def plain_text(text: str) -> str | None:
+    """Return ``text`` decoded, None where it is not canonical base64 of UTF-8; then it stands for itself."""
+    if len(text) % 4:
+        return None
+    if text.endswith("="):
+        last, allowed = (text[-3:-2], _LAST_OF_TWO) if text.endswith("==") else (text[-2:-1], _LAST_OF_THREE)
+        if last not in allowed:
+            return None
+    try:
+        return binascii.a2b_base64(text, strict_mode=True).decode()
+    except ValueError:
+        return None
+
+
 class DataUrl(NamedTuple):
     """A ``data:`` URL: its content's MIME type, the content, and all that stands before its base64."""
 

@@ -19,18 +19,9 @@ from store.events.event import Block, BlockEdit, Event, EventEdit, FieldEdit, Ki
 from store.formats.core import documents
 from store.formats.core.blocks import argument_blocks, string_before
 from store.formats.core.documents import Number, same
-from store.formats.core.editing import (
-    Lens,
-    begins,
-    block_of,
-    changed_texts,
-    check_blocks,
-    check_field,
-    check_type,
-    value_at,
-)
+from store.formats.core.editing import Lens, begins, block_of, changed_texts, check_blocks, check_field, check_type
 from store.formats.core.json_spans import spelled_path
-from store.formats.core.json_view import Decoded, JsonObject, as_object, decode, pretty
+from store.formats.core.json_view import Decoded, JsonObject, as_object, decode, pretty, value_at
 from store.formats.core.lens import Before
 from store.formats.core.msgpack_view import Family, Schema, below, elements, locate, members_shown, token
 from store.formats.core.msgpack_view import decode as decode_msgpack
@@ -197,6 +188,8 @@ class MsgpackLens(Lens):
         decoded = decode_msgpack(payload, self.schema)
         if decoded is None:
             return _UNREADABLE.edit(payload, edit, before)
+        if edit.order is not None:
+            raise UsageError("in MessagePack only values can be changed: blocks stay as they are, in their order")
         event = self.shown(decoded, before)
         pairs = [(block_of(event, change), change) for change in edit.blocks]
         pairs = [(block, change) for block, change in pairs if block.text != change.text]
@@ -238,10 +231,7 @@ class MsgpackLens(Lens):
         return edited
 
     def written_out(self, value: object, like: bytes | None) -> bytes:
-        raise UsageError("records of this type are MessagePack: they are added by a program, and not as JSON")
-
-    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
-        raise UsageError("records of this type cannot be written by hand: add them with the program that writes it")
+        return _encode(_numbered(value, self.schema, int if like and in_integers(like) else str))
 
     def _put(self, payload: bytes, record: JsonObject, path: ValuePath, old: str, new: str) -> bytes:
         edited = put_text(payload, path, new, self.schema)
@@ -264,6 +254,33 @@ class MsgpackLens(Lens):
             edited = carried(payload, place.path, None, said, self.schema)
         check_field(self.view(edited, before), key, value)
         return edited
+
+
+def in_integers(payload: bytes) -> bool:
+    """Return whether the first field of a record is numbered by an integer."""
+    try:
+        start = token(payload, 0)
+        return start.family is Family.MAP and token(payload, start.start).family is Family.INTEGER
+    except UsageError:
+        return False
+
+
+def _numbered(value: object, schema: Schema, spell: type[int | str]) -> object:
+    """Return a value as :func:`store.formats.core.documents.parse` gives it, with the numbers of its fields."""
+    match value:
+        case Number():
+            return float(value.text) if set(value.text) & set(".eE") else int(value.text)
+        case {"$bin": str(text), **rest} if not rest:
+            return binascii.a2b_base64(text)
+        case dict():
+            numbers = {field.name: spell(number) for number, field in schema.items()}
+            return {
+                numbers.get(str(key), str(key)): _numbered(item, below(schema, str(key)), spell)
+                for key, item in value.items()
+            }
+        case list():
+            return [_numbered(item, schema, spell) for item in value]
+    return value
 
 
 class UnknownMsgpackLens(MsgpackLens):

@@ -5,28 +5,14 @@ one before it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from typing import NamedTuple
 
 from msgspec import Struct
 
-from store.events.event import ValuePath
-from store.formats.core.editing import value_at
-from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, value_at
+from store.formats.core.lens import CallLink
 from store.formats.core.splices import put, spell, with_members, without_elements
 
 _CALLS = "tool_calls"
-
-
-class CallLink(NamedTuple):
-    """A call or a result in a record: the element ``at`` of the list at ``path``, or all of it where ``path`` is empty.
-
-    ``call`` is the call's id; ``is_call`` says that it is the call itself.
-    """
-
-    path: ValuePath
-    at: int
-    call: str
-    is_call: bool
 
 
 LinksOf = Callable[[JsonObject], Iterator[CallLink]]
@@ -43,13 +29,13 @@ def without_calls(records: Sequence[bytes], deleted: Set[int], links_of: LinksOf
         if at in deleted:
             continue
         gone = [link for link in links[at] if link.call in torn] if torn else []
-        left = _without_links(record, parsed[at], gone) if gone else record
+        left = without_links(record, parsed[at], gone) if gone else record
         if left is not None:
             kept[at] = left
     return kept
 
 
-def _without_links(record: bytes, parsed: JsonObject, gone: Sequence[CallLink]) -> bytes | None:
+def without_links(record: bytes, parsed: JsonObject, gone: Sequence[CallLink]) -> bytes | None:
     """Return a record without some of its calls or results, None where nothing is left of it."""
     if not all(link.path for link in gone):
         return None
@@ -72,10 +58,11 @@ def _whole(links: Sequence[Sequence[CallLink]]) -> set[str]:
 
 def without_messages(records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
     """Return the other ones of messages as the vendors' APIs have them."""
-    return list(without_calls(records, deleted, _links_of_message).values())
+    return list(without_calls(records, deleted, links_of_message).values())
 
 
-def _links_of_message(message: JsonObject) -> Iterator[CallLink]:
+def links_of_message(message: JsonObject) -> Iterator[CallLink]:
+    """Yield the calls and results in a message as the vendors' APIs have them."""
     what = as_text(message.get("type"))
     if message.get("role") == "tool":
         for named in (message.get("tool_call_id"), *as_list(message.get("tool_call_ids"))):

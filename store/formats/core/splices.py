@@ -15,7 +15,7 @@ from itertools import pairwise
 from store.content.cuts import read_literal, write
 from store.disk.skeleton_format import Spelling
 from store.errors import UsageError
-from store.events.event import Kind, ValuePath
+from store.events.event import ValuePath
 from store.formats.core.json_spans import Member, elements, literals, locate, members
 
 _STYLES = (Spelling.JS, Spelling.ASCII, Spelling.GO)
@@ -31,7 +31,12 @@ def spell(text: str, payload: bytes, replaced: bytes | None = None) -> bytes:
 
 def spell_base64(text: str) -> bytes:
     """Return the literal that holds ``text`` in base64. Raises UsageError for text that is no valid Unicode."""
-    return b'"%b"' % b2a_base64(encoded(text), newline=False)
+    return spell_bytes(encoded(text))
+
+
+def spell_bytes(data: bytes) -> bytes:
+    """Return the literal that holds ``data`` in base64."""
+    return b'"%b"' % b2a_base64(data, newline=False)
 
 
 def encoded(text: str) -> bytes:
@@ -59,16 +64,6 @@ def _style(content: bytes, payload: bytes, replaced: bytes | None) -> Spelling:
 def _spells(style: Spelling, literal: bytes) -> bool:
     read = read_literal(literal)
     return read is not None and bytes(write(style, read[1])) == literal
-
-
-def check_said(text: str, kind: Kind, kinds: Iterable[Kind]) -> None:
-    """Raise UsageError for a kind that is none of ``kinds``, for an empty text, and one that is no valid Unicode."""
-    # the kinds that people write most come first
-    allowed = [one.name.lower() for one in sorted(kinds, key=lambda one: (one is Kind.SYSTEM, one))]
-    if kind.name.lower() not in allowed:
-        said = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
-        raise UsageError(f"a {kind.name.lower()} cannot be written by hand here: write {said}")
-    check_text(text)
 
 
 def check_text(text: str) -> None:

@@ -302,8 +302,7 @@ def dictionaries(database: sqlite3.Connection, query: str, *parameters: object) 
 
 def columns_of(database: sqlite3.Connection, table: str) -> set[str]:
     """Return the names of a table's columns; none where there is no such table."""
-    quoted = table.replace('"', '""')
-    return {str(row[1]) for row in database.execute(f'PRAGMA table_info("{quoted}")')}
+    return {str(row[1]) for row in database.execute(f"PRAGMA table_info({quoted(table)})")}
 
 
 def write_lines(rows: Iterable[Row], scratch: Path) -> Path:
@@ -357,14 +356,22 @@ def plain(value: object) -> Cell:
     return value if isinstance(value, (str, int, float)) or value is None else str(value)
 
 
-Delete = Callable[[sqlite3.Connection, Row], None]
-"""Deletes the contents of a line from a database."""
+Change = Callable[[sqlite3.Connection, Row], None]
+"""Changes a database on account of a line."""
 
 
-def restore(original: Path, before: Iterable[bytes], rendition: Path, target: Path, delete: Delete) -> None:
+def restore(
+    original: Path,
+    before: Iterable[bytes],
+    rendition: Path,
+    target: Path,
+    delete: Change,
+    link: Change = lambda _database, _row: None,
+) -> None:
     """Write to ``target`` the database ``original``, which said ``before``, so that it says ``rendition``.
 
-    Raises UsageError for lines that the database cannot hold.
+    ``delete`` deletes the contents of a line, ``link`` puts a new one in its place among the others. Raises UsageError
+    for lines that the database cannot hold.
     """
     try:
         _copy_all(original, target)
@@ -375,7 +382,7 @@ def restore(original: Path, before: Iterable[bytes], rendition: Path, target: Pa
             database.execute("PRAGMA trusted_schema = ON")
             database.execute("PRAGMA synchronous = OFF")
             database.execute("BEGIN IMMEDIATE")
-            _Restoration(database, delete).run(before, rendition)
+            _Restoration(database, delete, link).run(before, rendition)
             database.execute("COMMIT")
     except sqlite3.Error as error:
         raise UsageError(f"the database cannot be given what was edited: {error}") from error
@@ -384,20 +391,21 @@ def restore(original: Path, before: Iterable[bytes], rendition: Path, target: Pa
 def remove_row(database: sqlite3.Connection, row: Row) -> None:
     """Delete the row that a line is made from."""
     where, parameters = _where(row)
-    database.execute(f"DELETE FROM {_name(row.table)} WHERE {where}", parameters)
+    database.execute(f"DELETE FROM {quoted(row.table)} WHERE {where}", parameters)
 
 
 def clear_cells(database: sqlite3.Connection, row: Row) -> None:
     """Empty the cells that a line has."""
     where, parameters = _where(row)
-    changes = ", ".join(f"{_name(column)} = NULL" for column in row.columns)
-    database.execute(f"UPDATE {_name(row.table)} SET {changes} WHERE {where}", parameters)
+    changes = ", ".join(f"{quoted(column)} = NULL" for column in row.columns)
+    database.execute(f"UPDATE {quoted(row.table)} SET {changes} WHERE {where}", parameters)
 
 
 class _Restoration:
-    def __init__(self, database: sqlite3.Connection, delete: Delete) -> None:
+    def __init__(self, database: sqlite3.Connection, delete: Change, link: Change) -> None:
         self._database = database
         self._delete = delete
+        self._link = link
         self._columns: dict[str, set[str]] = {}
 
     def run(self, before: Iterable[bytes], rendition: Path) -> None:
@@ -431,18 +439,19 @@ class _Restoration:
             self._columns[row.table] = columns_of(self._database, row.table)
         if unknown := sorted((row.key.keys() | values.keys()) - self._columns[row.table]):
             raise UsageError(f"the database has no place for {unknown[0]!r} of an edited record")
-        table, (where, parameters) = _name(row.table), _where(row)
-        names = ", ".join(map(_name, values)) or "1"
+        table, (where, parameters) = quoted(row.table), _where(row)
+        names = ", ".join(map(quoted, values)) or "1"
         held = self._database.execute(f"SELECT {names} FROM {table} WHERE {where}", parameters).fetchone()
         if held is None:
             whole = {**row.key, **values}
             places = ", ".join("?" * len(whole))
-            names = ", ".join(map(_name, whole))
+            names = ", ".join(map(quoted, whole))
             self._database.execute(f"INSERT INTO {table} ({names}) VALUES ({places})", list(whole.values()))
+            self._link(self._database, row)
             return
         for (column, value), present in zip(values.items(), held, strict=False):
             if value != (present if isinstance(present, bytes) else plain(present)):
-                change = f"UPDATE {table} SET {_name(column)} = ? WHERE {where}"
+                change = f"UPDATE {table} SET {quoted(column)} = ? WHERE {where}"
                 self._database.execute(change, [value, *parameters])
 
 
@@ -455,7 +464,7 @@ def _values(row: Row) -> dict[str, Cell | bytes]:
 def _where(row: Row) -> tuple[str, list[Cell]]:
     if not row.key:
         raise UsageError("an edited record does not say any more which row of the database it is")
-    return " AND ".join(f"{_name(column)} IS ?" for column in row.key), list(row.key.values())
+    return " AND ".join(f"{quoted(column)} IS ?" for column in row.key), list(row.key.values())
 
 
 def _identity(row: Row) -> tuple[bytes, tuple[str, ...]]:
@@ -468,7 +477,8 @@ def _lines(path: Path) -> Iterator[bytes]:
         yield from (line for line in (line.rstrip(b"\n") for line in file) if line)
 
 
-def _name(identifier: str) -> str:
+def quoted(identifier: str) -> str:
+    """Return the name of a table or a column as SQL has it."""
     return '"' + identifier.replace('"', '""') + '"'
 
 
@@ -485,6 +495,9 @@ class DatabaseFormat(Format):
     @abstractmethod
     def delete(self, database: sqlite3.Connection, row: Row) -> None:
         """Delete the contents of a line."""
+
+    def link(self, database: sqlite3.Connection, row: Row) -> None:
+        """Put a row that was inserted in its place among the others, where its cells do not say that."""
 
     @abstractmethod
     def titled(self, conversation: Row) -> Titled:
@@ -508,4 +521,4 @@ class DatabaseFormat(Format):
 
     def restore(self, original: Path, rendition: Path, target: Path) -> None:
         with opened(original, target.parent) as database:
-            restore(original, map(encode_row, self.lines(database)), rendition, target, self.delete)
+            restore(original, map(encode_row, self.lines(database)), rendition, target, self.delete, self.link)

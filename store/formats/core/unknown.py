@@ -4,10 +4,14 @@
 can be shown, and is the same, from its first word on.
 """
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from msgspec import structs
 
 from store.errors import UsageError
 from store.events.event import Block, Compaction, Event, Kind
+from store.formats.core.composing import NO_PARTICULARS, Particulars
 from store.formats.core.editing import Lens
 from store.formats.core.json_view import decode, pretty
 from store.formats.core.lens import Before, Header, as_it_is, is_utf8
@@ -53,6 +57,9 @@ KINDS = (Kind.SYSTEM, Kind.USER, Kind.ASSISTANT, Kind.REASONING, Kind.SUMMARY, K
 class TextLens(Lens):
     """Sees payloads that are a text as events of one kind; blank ones are bookkeeping."""
 
+    writes = KINDS
+    lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(Kind, "a record is a text and nothing else")
+
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
         self.type_name = type_named(kind)
@@ -63,9 +70,12 @@ class TextLens(Lens):
             return structs.replace(event, compaction=Compaction(event.blocks))
         return event
 
-    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
-        if kind is not self.kind or kind not in KINDS:
-            raise UsageError(f"a record of type {self.type_name} is no {kind.name.lower()} that can be written")
+    def compose(
+        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
+    ) -> bytes:
+        self.check_new(kind, text)
+        if kind is not self.kind:
+            raise UsageError(f"a record of type {self.type_name} is no {kind.word} that can be written")
         if not text.strip():
             raise UsageError("there is nothing to say: write a text")
         return text.encode("utf-8", "replace")

@@ -6,6 +6,7 @@
 sent from there on.
 """
 
+import copy
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -14,22 +15,26 @@ from typing import ClassVar
 from msgspec import structs
 
 from store.errors import UsageError
-from store.events.event import EventEdit, Kind, ValuePath
+from store.events.event import Block, EventEdit, Kind, ValuePath
 from store.events.usage import Usage
+from store.formats.core import documents
 from store.formats.core.blocks import argument_blocks
 from store.formats.core.chat_messages import arguments, gather
+from store.formats.core.composing import NO_PARTICULARS, Particulars
 from store.formats.core.documents import new_record
-from store.formats.core.editing import JsonLens, Near, Twins, check_intact, value_at
+from store.formats.core.editing import JsonLens, Near, Twins, check_intact
 from store.formats.core.json_cuts import LITERAL
 from store.formats.core.json_spans import locate
-from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in
-from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Places, Shown
-from store.formats.core.splices import check_said, put, spell
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, value_at
+from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Places, Shown
+from store.formats.core.splices import put, spell
 from store.formats.core.times import in_iso
 from store.formats.core.token_counts import counted_by_google
 from store.formats.core.twins import carried
 
-_TYPES = {Kind.ASSISTANT: "gemini", Kind.NOTE: "info", Kind.USER: "user"}
+_FROM_MODELS = (Kind.ASSISTANT, Kind.REASONING, Kind.TOOL_CALL)
+_TYPES = {**dict.fromkeys(_FROM_MODELS, "gemini"), Kind.NOTE: "info", Kind.USER: "user"}
+_SAYS = ("output", "error")
 
 
 SPEAKERS = frozenset(("error", "gemini", "info", "model", "user", "warning"))
@@ -81,7 +86,7 @@ def is_line(record: JsonObject) -> bool:
 REPLACED = "replaced"
 """The value that a message's key is defined with: a later record of the same id is an earlier state of it."""
 REPEATED = "repeated"
-"""The value of the key for results of calls that a record has: a message with just these repeats them."""
+"""The value of the key for the result of a call that a record has: a later message with that repeats it."""
 
 _INJECTED = ("<session_context>", "This is the Gemini CLI. We are setting up the context")
 _NOTES = frozenset(("error", "info", "warning"))
@@ -95,16 +100,17 @@ def view(record: JsonObject, before: Before) -> Shown:
     """View a record of any type."""
     if not is_message(record):
         return BOOKKEEPING
-    if answered := answered_in(record):
-        key, said_before = _results(answered), REPEATED
-    else:
-        key, said_before = f"message {as_text(record.get('id'))}", REPLACED
-    if before.tool(key) == said_before:
-        return Shown(Kind.RECORD, tool=said_before)
-    shown = _message(record, as_text(record.get("type")) or as_text(record.get("role")), Gathered())
-    returned = tuple(_id_of(call) for call in calls_in(record) if call.get("result"))
-    more = ((_results(returned), REPEATED),) if returned and all(returned) else ()
-    return structs.replace(shown, defines=((key, said_before), *shown.defines, *more))
+    answered = answered_in(record)
+    repeated = {call for call in answered if before.tool(_result_of(call)) == REPEATED}
+    key = f"message {as_text(record.get('id'))}"
+    if answered and len(repeated) == len({*answered}):
+        return Shown(Kind.RECORD, tool=REPEATED)
+    if not answered and before.tool(key) == REPLACED:
+        return Shown(Kind.RECORD, tool=REPLACED)
+    shown = _message(record, as_text(record.get("type")) or as_text(record.get("role")), repeated, Gathered())
+    returned = [*answered, *(_id_of(call) for call in calls_in(record) if call.get("result"))]
+    defines = [(_result_of(call), REPEATED) for call in returned if call and call not in repeated]
+    return structs.replace(shown, defines=(*([] if answered else [(key, REPLACED)]), *shown.defines, *defines))
 
 
 def calls_in(record: JsonObject) -> list[JsonObject]:
@@ -136,16 +142,20 @@ def _returned_to(call: JsonObject) -> set[str]:
     return {_id_of(as_object(as_object(part).get("functionResponse"))) for part in as_list(call.get("result"))}
 
 
-def _results(ids: Sequence[str]) -> str:
-    return f"results {' '.join(ids)}"
+def _result_of(call: str) -> str:
+    return f"result of {call}"
 
 
-def _message(record: JsonObject, what: str, into: Gathered) -> Shown:
+def _message(record: JsonObject, what: str, repeated: Set[str], into: Gathered) -> Shown:
+    """View a message, without the results of those calls that it repeats."""
     into.field("model", record.get("model"), "model")
     _thoughts(record, into)
     key = "content" if "content" in record else "parts"
     content = record.get(key)
-    if repeats := {at for _call, at in repeated_calls(record)}:
+    repeats = {at for _call, at in repeated_calls(record)}
+    if repeated:
+        repeats |= {at for at, call in enumerate(answered_in(record)) if call in repeated}
+    if repeats:
         for at, part in enumerate(as_list(content)):
             if at not in repeats and not (as_object(part).get("thought") is True and into.blocks):
                 gather(part, (key, at), "", into)
@@ -188,8 +198,9 @@ def _thoughts(record: JsonObject, into: Gathered) -> None:
 
 def _call(call: JsonObject, path: ValuePath, others: Set[str], into: Gathered) -> None:
     label = into.call(call, path, "name", "id")
+    mark = f"_{into.calls}" if into.calls > 1 else ""
+    into.places[f"is_error{mark}"] = FieldPlace((*path, "status"), True, lambda value: "error" if value else "success")
     if (status := as_text(call.get("status"))) not in _DONE:
-        mark = f"_{into.calls}" if into.calls > 1 else ""
         into.header[f"status{mark}"] = status
         into.places[f"status{mark}"] = (*path, "status")
         if status in _FAILED:
@@ -209,6 +220,18 @@ def _call(call: JsonObject, path: ValuePath, others: Set[str], into: Gathered) -
             gather(part, place, name, into)
     if len(into.blocks) == shown:
         gather(call.get("resultDisplay"), (*path, "resultDisplay"), name, into)
+    if len(into.blocks) == shown and returned:
+        # a result that says nothing is one, too
+        into.blocks.append(Block("text", "", name=name, path=_empty_in(call, path)))
+
+
+def _empty_in(call: JsonObject, path: ValuePath) -> ValuePath:
+    """Return where the result of a call says nothing; () where it has no text at all."""
+    for _identifier, place in _responses(call):
+        for key in ("output", "error"):
+            if as_object(value_at(call, place)).get(key) == "":
+                return (*path, *place, key)
+    return ()
 
 
 def _response(response: object, path: ValuePath, name: str, into: Gathered) -> None:
@@ -271,6 +294,11 @@ class GeminiCliLens(JsonLens):
     type_name = "gemini-cli.record.v1"
     telling = (b'"tokens"',)
     reach = REACH
+    writes = (*_TYPES, Kind.TOOL_RESULT)
+    lacks: ClassVar[Mapping[Kind, str]] = {
+        Kind.SYSTEM: "Gemini CLI makes its prompt anew whenever it starts",
+        Kind.SUMMARY: "it is sent what its messages say",
+    }
     objects_only = False
     places: ClassVar[Places] = {"timestamp": ("timestamp",)}
 
@@ -324,13 +352,50 @@ class GeminiCliLens(JsonLens):
             if isinstance(display, str) and (now := carried(display, old, new)) is not None and now != display:
                 yield ("toolCalls", at, "resultDisplay"), now
 
-    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
-        check_said(text, kind, _TYPES)
-        content: object = [{"text": text}] if kind is Kind.USER else text
-        message: JsonObject = {
-            "id": str(uuid.uuid4()),
-            "timestamp": in_iso(now_ms),
-            "type": _TYPES[kind],
-            "content": content,
-        }
+    def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
+        if path == ("thoughts",) and name == "thinking":
+            return {"subject": "", "description": text, "timestamp": record.get("timestamp")}
+        texts = path in (("content",), ("displayContent",), ("parts",)) and name != "thinking"
+        return {"text": text} if texts else None
+
+    def room(self, record: JsonObject) -> ValuePath | None:
+        return ("toolCalls", 0, "args") if calls_in(record) else None
+
+    def mirrors(self, record: JsonObject) -> Iterator[tuple[ValuePath, ValuePath]]:
+        yield ("content",), ("displayContent",)
+
+    def goes_along(self, record: JsonObject, path: ValuePath, at: int) -> Sequence[tuple[ValuePath, int]]:
+        """Return the part of the content that repeats a call."""
+        repeated = repeated_calls(record) if path == ("toolCalls",) else ()
+        return [(("content",), place) for call, place in repeated if call == at]
+
+    def compose(
+        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
+    ) -> bytes:
+        self.check_new(kind, text)
+        if kind is Kind.TOOL_RESULT:
+            raise UsageError("a result stands in the record of its call, and that is no message of Gemini CLI")
+        time = in_iso(now_ms)
+        message: JsonObject = {"id": str(uuid.uuid4()), "timestamp": time, "type": _TYPES[kind], "content": text}
+        if kind is Kind.USER:
+            message["content"] = [{"text": text}]
+        elif kind is Kind.REASONING:
+            message |= {"content": "", "thoughts": [{"subject": "", "description": text, "timestamp": time}]}
+        elif kind is Kind.TOOL_CALL:
+            call: JsonObject = {"id": more.new_id(f"{more.tool}-"), "name": more.tool, "args": more.arguments(text)}
+            message |= {"content": "", "toolCalls": [call | {"status": "scheduled", "timestamp": time}]}
         return new_record(message, previous)
+
+    def answered(self, payload: bytes, text: str, now_ms: int, more: Particulars) -> bytes | None:
+        """Return the message with the call, and its result beside it."""
+        was = documents.parse(payload.decode("utf-8", "replace"))
+        now = copy.deepcopy(was)
+        asked = next((call for call in calls_in(as_object(now)) if _id_of(call) == more.id), None)
+        if asked is None:
+            return None
+        if asked.get("result"):
+            raise UsageError(f"the call {more.id} has its result: edit that")
+        told: JsonObject = {"id": more.id, "name": asked.get("name"), "response": {_SAYS[more.failed]: text}}
+        result: list[object] = [{"functionResponse": told}]
+        asked |= {"status": "error" if more.failed else "success", "result": result, "resultDisplay": text}
+        return documents.carried(payload, (), was, now)

@@ -46,7 +46,7 @@ def referenced_blobs(session: Path, payload: bytes) -> Iterator[ExternalBlob]:
     """Yield the blobs that a line of the file ``session`` refers to, each once."""
     if b'"blob:sha256:' in payload:
         for digest in dict.fromkeys(map(binascii.unhexlify, _references(payload))):
-            yield ExternalBlob(ALGORITHM, digest, partial(read_blob, session, digest))
+            yield ExternalBlob(ALGORITHM, digest, partial(read_blob, session, digest), f"{BLOBS}/{digest.hex()}")
 
 
 def read_blob(session: Path, digest: bytes) -> bytes:

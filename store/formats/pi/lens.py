@@ -6,7 +6,7 @@ oh-my-pi tells of answers that are no part of the conversation, such as a title'
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import msgspec
@@ -15,13 +15,14 @@ from msgspec import structs
 from store.errors import UsageError
 from store.events.event import EventEdit, Kind, ValuePath
 from store.events.usage import Tokens, Usage
+from store.formats.core.composing import NO_PARTICULARS, Particulars
 from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object, as_text, decode, object_in
-from store.formats.core.lens import Before, FieldPlace, Header, Places, Shown
-from store.formats.core.splices import check_text
+from store.formats.core.lens import Before, CallLink, FieldPlace, Header, Places, Shown
 from store.formats.core.times import in_iso, milliseconds
 from store.formats.core.token_counts import count, dollars
 from store.formats.core.twins import carried, texts_in
+from store.formats.pi import messages
 from store.formats.pi.images import is_reference
 from store.formats.pi.messages import CUT, VIEWS, padded, unknown
 
@@ -42,26 +43,37 @@ def _is_tree(before: JsonObject) -> bool:
     return not before or before.get("type") == "title" or isinstance(before.get("version"), int)
 
 
-def _said(kind: Kind, text: str, before: JsonObject, parent: str, now_ms: int) -> JsonObject:
+_FROM_MODELS = (Kind.ASSISTANT, Kind.REASONING, Kind.TOOL_CALL)
+_WRITES = (Kind.USER, Kind.SYSTEM, *_FROM_MODELS, Kind.TOOL_RESULT, Kind.SUMMARY, Kind.NOTE)
+
+
+def _said(
+    kind: Kind, text: str, before: JsonObject, parent: str, now_ms: int, more: Particulars
+) -> JsonObject:
     parts: list[JsonObject] = [{"type": "text", "text": text}]
+    if kind is Kind.REASONING:
+        parts = [{"type": "thinking", "thinking": text}]
+    elif kind is Kind.TOOL_CALL:
+        call: JsonObject = {"type": "toolCall", "id": more.new_id("call_"), "name": more.tool}
+        parts = [call | {"arguments": more.arguments(text)}]
     match kind:
         case Kind.USER:
             return {"type": "message", "message": {"role": "user", "content": parts, "timestamp": now_ms}}
-        case Kind.ASSISTANT:
+        case kind if kind in _FROM_MODELS:
             earlier = as_object(before.get("message"))
             model = {key: as_text(earlier.get(key)) or usual for key, usual in NO_MODEL.items()}
-            return {"type": "message", "message": answer(parts, model, "stop") | {"timestamp": now_ms}}
+            stop = "toolUse" if kind is Kind.TOOL_CALL else "stop"
+            return {"type": "message", "message": answer(parts, model, stop) | {"timestamp": now_ms}}
+        case Kind.TOOL_RESULT:
+            result: JsonObject = {"role": "toolResult", "toolCallId": more.id, "toolName": more.tool, "content": parts}
+            return {"type": "message", "message": result | {"isError": more.failed, "timestamp": now_ms}}
         case Kind.SYSTEM:
             return {"type": "custom_message", "customType": "note", "content": text, "display": True}
         case Kind.SUMMARY:
             return {"type": "branch_summary", "fromId": parent or "root", "summary": text}
-        case Kind.NOTE if parent:
-            return {"type": "label", "targetId": parent, "label": text}
-        case Kind.NOTE:
-            raise UsageError("a note is a label of the entry before it, and here is none: write user or assistant")
-        case _:
-            called = kind.name.lower()
-            raise UsageError(f"a {called} cannot be written by hand: write user, assistant, system, summary or note")
+    if not parent:
+        raise UsageError("no note can be written in pi here: it labels an entry by its id; write user or system")
+    return {"type": "label", "targetId": parent, "label": text}
 
 
 _DETAILS: ValuePath = ("message", "details")
@@ -81,6 +93,8 @@ class PiLens(JsonLens):
     one_line = True
     telling = (b'"usage"',)
     key, follows, keyless = "id", "parentId", "session"
+    writes = _WRITES
+    lacks: ClassVar[Mapping[Kind, str]] = {Kind.CONFIG: "pi notes how it is set in lines that nobody is shown"}
     places: ClassVar[Places] = {
         **dict.fromkeys(("missing", "record", "role", "truncated"), "says what the record is: it cannot be changed"),
         "artifact": "says where the whole output is: it cannot be changed",
@@ -159,11 +173,22 @@ class PiLens(JsonLens):
             if len(text) >= _LONG and (now := carried(text, old, new)) is not None and now != text:
                 yield place, now
 
-    def compose(self, kind: Kind, text: str, previous: bytes | None, now_ms: int) -> bytes:
-        check_text(text)
+    def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
+        return messages.part(record, path, name, text)
+
+    def room(self, record: JsonObject) -> ValuePath | None:
+        return messages.room(record)
+
+    def calls(self, record: JsonObject) -> Iterator[CallLink]:
+        return messages.calls(record)
+
+    def compose(
+        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
+    ) -> bytes:
+        self.check_new(kind, text)
         before = object_in(previous)
         parent = "" if before.get("type") == "session" else as_text(before.get("id"))
-        said = _said(kind, text, before, parent, now_ms)
+        said = _said(kind, text, before, parent, now_ms, more)
         line: JsonObject = {"type": said.pop("type")}
         # sessions of version 1 are no trees: their lines have no ids
         if parent or _is_tree(before):

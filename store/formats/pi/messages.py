@@ -4,7 +4,7 @@ The first line of oh-my-pi's files is the session's title, padded so that a new 
 ``{"type":"title","v":1,"title":"…","source":"auto","updatedAt":"…","pad":"   "}``, always 256 bytes with its newline.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 from msgspec import structs
@@ -13,7 +13,17 @@ from store.errors import UsageError
 from store.events.event import Block, BlockType, Compaction, Kind, ValuePath
 from store.formats.core.blocks import argument_blocks
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, scalar
-from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Header, Shown, View, bookkeeping, unknown_record
+from store.formats.core.lens import (
+    BOOKKEEPING,
+    Before,
+    CallLink,
+    Gathered,
+    Header,
+    Shown,
+    View,
+    bookkeeping,
+    unknown_record,
+)
 from store.formats.core.media import file_uri, from_base64, mime_of, suffix_of
 from store.formats.core.splices import put
 from store.formats.pi.images import ALGORITHM, digest_of, is_reference
@@ -78,6 +88,33 @@ def message(line: JsonObject, before: Before) -> Shown:
     role = scalar(said.get("role"))
     blocks = argument_blocks(said, _MESSAGE, "message")
     return Shown(Kind.NOTE, blocks, header={"role": role} if role is not None else {})
+
+
+def calls(line: JsonObject) -> Iterator[CallLink]:
+    """Yield the calls and results in a line."""
+    message = as_object(line.get("message"))
+    if message.get("role") == "toolResult" and (call := as_text(message.get("toolCallId"))):
+        yield CallLink((), 0, call, False)
+    for at, part in enumerate(as_list(message.get("content"))):
+        if isinstance(part, dict) and part.get("type") == "toolCall" and (call := as_text(part.get("id"))):
+            yield CallLink(_CONTENT, at, call, True)
+
+
+def part(line: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
+    """Return a new part of a line's content, or a further system prompt."""
+    if path in (_CONTENT, ("content",)):
+        return {"type": "thinking", "thinking": text} if name == "thinking" else {"type": "text", "text": text}
+    return text if path == ("systemPrompt",) and isinstance(line.get("systemPrompt"), list) else None
+
+
+def room(line: JsonObject) -> ValuePath | None:
+    """Return the place for the arguments of a call, or the content of a result, that has none."""
+    message = as_object(line.get("message"))
+    if message.get("role") == "toolResult":
+        return _CONTENT
+    parts = enumerate(as_list(message.get("content")))
+    called = next((at for at, part in parts if as_object(part).get("type") == "toolCall"), None)
+    return None if called is None else (*_CONTENT, called, "arguments")
 
 
 def custom(said: JsonObject, path: ValuePath, content: PiContent) -> Shown:

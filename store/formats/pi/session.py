@@ -20,14 +20,14 @@ from store.formats.core.format import (
     first_line,
     folders_of,
 )
-from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, decode, is_object, object_in
+from store.formats.core.json_view import JsonObject, as_object, as_text, decode, is_object, object_in
 from store.formats.core.look import Look, companions
-from store.formats.core.removal import CallLink, Tree
+from store.formats.core.removal import Tree
 from store.formats.core.splices import put, spell, with_members
 from store.formats.core.times import milliseconds
 from store.formats.pi.images import moved_outside, referenced_blobs
 from store.formats.pi.lens import PiLens
-from store.formats.pi.messages import VIEWS, is_slot
+from store.formats.pi.messages import VIEWS, calls, is_slot
 
 _folder = re.compile(r"--?(.+?)(?:--)?").fullmatch
 
@@ -74,16 +74,7 @@ def _keeping(record: bytes, line: JsonObject, lines: Sequence[JsonObject], kept:
     return put(record, ("firstKeptEntryId",), spell(next(filter(None, later)), record))
 
 
-def _calls(line: JsonObject) -> Iterator[CallLink]:
-    message = as_object(line.get("message"))
-    if message.get("role") == "toolResult" and (call := as_text(message.get("toolCallId"))):
-        yield CallLink((), 0, call, False)
-    for at, part in enumerate(as_list(message.get("content"))):
-        if isinstance(part, dict) and part.get("type") == "toolCall" and (call := as_text(part.get("id"))):
-            yield CallLink(("message", "content"), at, call, True)
-
-
-_TREE = Tree("id", "parentId", ("parentId", "fromId"), _calls)
+_TREE = Tree("id", "parentId", ("parentId", "fromId"), calls)
 
 
 _is_session_name = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:-\d+)?Z_.+").fullmatch

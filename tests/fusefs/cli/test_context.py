@@ -42,7 +42,7 @@ def test_the_messages_go_out_and_what_was_saved_is_told_beside_them(user: User) 
     assert done.returncode == 0
     told = json.loads(done.stdout)
     assert [message["role"] for message in told["messages"]] == ["user", "assistant", "user", "assistant", "user"]
-    assert done.stdout.count("has not changed") == 1
+    assert done.stdout.count("Unchanged: as in event") == 1
     assert done.stderr.startswith("1 content that was sent before is only referred to: ")
     assert done.stderr.count("\n") == 1
     document = json.loads(user.run("context", name, "--json"))
@@ -75,10 +75,10 @@ def test_settings_hold_and_wrong_ones_are_told(user: User) -> None:
     name = conversation(user)
     settings = user.store / "convfs.toml"
     settings.write_text("[tools.Read]\ndeduplicate = false\n")
-    assert user.run("context", name).count("has not changed") == 0
+    assert user.run("context", name).count("Unchanged: as in event") == 0
     settings.write_text("[conversation.deduplication]\nmin_bytes = 9999\nmin_byte = 1\n")
     done = user.convfs("context", name)
     assert "unknown setting 'conversation.deduplication.min_byte' is ignored" in done.stderr
-    assert "has not changed" not in done.stdout
+    assert "Unchanged: as in event" not in done.stdout
     settings.write_text("[conversation]\ndeduplication = false\n")
     assert "conversation.deduplication must be a section of its own" in user.fails("context", name)

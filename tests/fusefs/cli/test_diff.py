@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fusefs.cli.user import User
-from tests.fusefs.tree.mounting import can_mount, work_directory
+from tests.fusefs.tree.mounting import can_mount, keep_each_save, work_directory
 
 
 @pytest.fixture
@@ -19,6 +19,7 @@ def mounted(user: User) -> Iterator[Path]:
         pytest.skip("/dev/fuse or fusermount3 is not there")
     user.session("garden", "one", "What to plant?", "Roses.", "And then?")
     user.run("import")
+    keep_each_save(user.store)
     mountpoint = Path(f"{work_directory()}/diff-{user.home.parent.name}")
     mountpoint.mkdir()
     user.convfs("mount", mountpoint)

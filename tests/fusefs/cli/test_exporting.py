@@ -7,7 +7,7 @@ from pathlib import Path
 from fusefs.cli import export
 from store.exporting.export import FORMATS
 from store.service.client import Client
-from store.service.operations import ExportProgress, export_as
+from store.service.transfers import ExportProgress, export_as
 from tests.fusefs.cli.user import User, serving
 
 
@@ -85,6 +85,7 @@ def test_wrong_usage(user: User) -> None:
     assert "'pdf' is not one of" in user.fails("export", name, "--format", "pdf", "-o", "out", code=2)
     assert "--files" in user.fails("show", name, "--format", "jp", code=2)
     assert "--json" in user.fails("show", name, "--json", "--files", code=2)
-    user.run("export", name, "--format", "json", "-o", "out")
-    user.run("export", name, "--format", "json", "-o", "out")
+    for _ in range(2):
+        (path,) = user.run("export", name, "--format", "json", "-o", "out").splitlines()
+        Path(path).write_text("of somebody else")
     assert "exists already" in user.fails("export", name, "--format", "json", "-o", "out")

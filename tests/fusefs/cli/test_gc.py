@@ -16,6 +16,8 @@ def here(user: User, request: pytest.FixtureRequest) -> Iterator[User]:
         text = " ".join(f"Rose {number * plant} grows {plant * plant} high." for plant in range(200))
         user.session("garden", f"s{number}", f"What to plant in month {number}?", text)
     user.run("import")
+    # a daemon would do it first
+    (user.store / "convfs.toml").write_text("[gc]\nbackground = false\n")
     with mounted_if(user, request.param == "mounted"):
         yield user
     assert "sound" in user.run("fsck")

@@ -23,6 +23,8 @@ SAME = [
     ["ls"],
     ["ls", "a-shop"],
     ["ls", "nosuch"],
+    ["formats"],
+    ["formats", "check", "nosuch"],
     ["show", "1"],
     ["show", "2", "--json"],
     ["open", "nosuch"],

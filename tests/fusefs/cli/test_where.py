@@ -1,9 +1,11 @@
 """``convfs where``: a hash, a URI, a file in a mount and one beside it."""
 
 import json
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 
 from tests.fusefs.cli.user import User
 from tests.fusefs.tree.mounting import can_mount, work_directory
@@ -56,6 +58,20 @@ def test_by_whatever_it_is_called(user: User, file: Path) -> None:
     assert "no conversation holds" in user.fails("where", "0" * 64)
     assert "32" not in user.fails("where", "blob:blake3:00")
     assert json.loads(user.run("where", "0" * 64, "--json")) == []
+
+
+def test_a_short_text_is_known_by_its_hash(user: User, file: Path) -> None:
+    """In any store: those that a record holds itself, too, before they are filed and after."""
+    text = b"What do I have?"
+    event = f"conversations/garden/{user.list()[0]['name']}/events/00001-user.md\n"
+    for _time in range(2):
+        for name in (blake3(text).hexdigest(), sha256(text).hexdigest()):
+            assert user.run("where", name) == event
+            assert user.run("cat", name) == text.decode()
+        assert user.run("where", f"blob:sha256:{sha256(text).hexdigest()}") == event
+        assert user.run("cat", f"blob:sha256:{sha256(text).hexdigest()}") == text.decode()
+    assert user.run("cat", sha256(CONTENT.encode()).hexdigest()) == CONTENT
+    assert "this store has no such content" in user.fails("cat", "0" * 64)
 
 
 def test_lines_of_a_file_are_found_by_the_file(user: User) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from tests.fusefs.editing.talk import LINES, Talk
 from tests.fusefs.tree.conftest import store_path
-from tests.fusefs.tree.mounting import add, mounted, new_store
+from tests.fusefs.tree.mounting import add, keep_each_save, mounted, new_store
 
 __all__ = ["store_path"]
 
@@ -21,6 +21,7 @@ def talk(store_path: Path, lines: list[str]) -> Iterator[Talk]:
     """A mounted store with one conversation to be changed; afterwards no file has another size than it says."""
     with new_store(store_path) as store:
         add(store, lines)
+    keep_each_save(store_path)
     with mounted(store_path) as mount:
         talk = Talk(mount)
         yield talk

@@ -45,7 +45,7 @@ def test_a_new_conversation(talk: Talk) -> None:
     transcript = talk.mount.root / "transcripts" / "garden" / "what-to-plant.md"
     until(lambda: "Ferns." in transcript.read_text())
     assert errno_of(lambda: os.mkdir(projects / "garden" / "what-to-plant")) == errno.EEXIST
-    assert errno_of(lambda: os.mkdir(projects / "garden" / ".hidden")) == errno.EINVAL
+    assert errno_of(lambda: os.mkdir(projects / "garden" / ".aside")) == errno.EINVAL
     assert errno_of(lambda: os.rmdir(projects / "garden")) == errno.ENOTEMPTY
     os.mkdir(projects / "empty")
     os.rmdir(projects / "empty")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from store.upkeep.fsck import fsck
-from tests.fusefs.editing.talk import FIRST, LAST, LINES, SECOND, Talk, changed
+from tests.fusefs.editing.talk import FIRST, LAST, LINES, NAME, SECOND, Talk, changed
 from tests.fusefs.tree.mounting import PATIENCE, Mounted, add, errno_of, mounted, new_store
 
 
@@ -163,4 +163,29 @@ def test_a_save_that_is_cut_in_its_middle_can_be_gone_on_with(filled: Path) -> N
         talk.sync()
         assert talk.first.read_bytes() == text
         assert talk.new_versions == 0
+    check(filled)
+
+
+def test_a_transcript_that_was_closed_is_committed_at_the_next_start(filled: Path) -> None:
+    """Once, though what was appended is not yet known to be that."""
+
+    def work(talk: Talk) -> None:
+        path = talk.mount.root / "transcripts" / "project" / f"{NAME}.md"
+        text = path.read_text().replace("Hello", "Goodbye") + "\n## user\n\nOne more\n"
+        file = os.open(path, os.O_WRONLY | os.O_TRUNC)
+        os.write(file, text.encode())
+        held.append(os.dup(file))
+        os.close(file)
+        assert talk.new_versions == 0
+
+    held: list[int] = []
+    killed(filled, work)
+    for fd in held:
+        errno_of(lambda fd=fd: os.close(fd))
+    for _start in range(2):
+        with mounted(filled) as mount:
+            talk = Talk(mount)
+            assert "Goodbye" in talk.transcript
+            assert talk.listed == [FIRST, SECOND, LAST, "00005-user.md"]
+            assert talk.versions == 2
     check(filled)

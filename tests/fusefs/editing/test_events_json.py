@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,29 @@ def test_who_has_the_old_one_open_keeps_it(talk: Talk, whole: Path) -> None:
     assert whole.read_text() == old.replace("u1", "u9")
 
 
+def test_times_stay_in_order(talk: Talk, whole: Path) -> None:
+    found = elements(whole)
+    stamps = [str(one["timestamp"]) for one in found if "timestamp" in one]
+    assert stamps == sorted(stamps)
+    before = whole.read_text()
+    last = next(number for number, one in enumerate(found, 1) if one.get("timestamp") == stamps[-1])
+    # later than the one behind it, as events/ refuses it too
+    late = before.replace(f'"{stamps[1]}"', '"2027-01-01T00:00:00.000Z"')
+    assert errno_of(lambda: write(whole, late)) == errno.EINVAL
+    assert "time is out of order: the records around it ask for a time between" in talk.errors
+    events_file = talk.second.read_text().replace(stamps[1], "2027-01-01T00:00:00.000Z")
+    assert errno_of(lambda: talk.second.write_text(events_file)) == errno.EINVAL
+    assert "'timestamp' is out of order: the records around it ask for a time between" in talk.errors
+    assert talk.new_versions == 0
+    # the one behind it is later still
+    both = late.replace(f'"{stamps[-1]}"', '"2027-01-01T00:00:01.000Z"')
+    write(whole, both)
+    assert (talk.new_versions, elements(whole)[last - 1]["timestamp"]) == (1, "2027-01-01T00:00:01.000Z")
+    # where that one goes, nothing is behind
+    write(whole, json.dumps(elements(whole)[: last - 1]).replace("2027-01-01T00:00:00", "2028-01-01T00:00:00"))
+    assert talk.new_versions == 2
+
+
 def test_what_cannot_be_is_refused_and_kept(talk: Talk, whole: Path) -> None:
     text = whole.read_text()
     for wrong, told in (
@@ -177,6 +201,26 @@ def test_an_earlier_version_cannot_be_written(talk: Talk, whole: Path) -> None:
     assert errno_of(lambda: os.unlink(version / "events.json")) == errno.EROFS
     (talk.root / "new").write_text("[]")
     assert errno_of(lambda: os.rename(talk.root / "new", version / "events.json")) == errno.EROFS
+
+
+def test_references_are_files_whatever_their_size(talk: Talk, whole: Path) -> None:
+    blobs = talk.mount.root / ".convfs" / "blobs"
+    (named,) = (element["message"]["content"] for element in elements(whole)[:1])  # type: ignore[index]
+    path = blobs / named["$blob"]
+    assert path.read_text() == "Hello there"
+    assert path.stat().st_size == named["size"] == len("Hello there")
+    assert os.getxattr(path, "user.convfs.held_by").decode().endswith(f"/events/{FIRST}\n")
+    assert (blobs / sha256(b"Hello there").hexdigest()).read_text() == "Hello there"
+    assert not (blobs / ("0" * 64)).exists()
+    assert os.listdir(blobs) == []
+
+
+def test_a_reference_means_the_same_in_another_conversation(talk: Talk, whole: Path) -> None:
+    name = elements(whole)[0]["message"]["content"]["$blob"]  # type: ignore[index]
+    talk.mount.shell(f"mkdir {talk.mount.root}/conversations/project/new")
+    new = talk.mount.root / "conversations" / "project" / "new"
+    write(new / "events.json", [{"type": "user", "message": {"role": "user", "content": {"$blob": name}}}])
+    assert (new / "events" / FIRST).read_text().endswith("---\nHello there\n")
 
 
 def test_what_is_being_removed_is_not_another_record(talk: Talk, whole: Path) -> None:

@@ -108,7 +108,7 @@ class Mount:
         run(self.operations.rename(self.directory, b"other.txt", self.directory, self.name, 0, None))
 
     def forget(self) -> None:
-        counted = self.operations.lookups.counts.get(self.ino, 0)
+        counted = self.operations.lookups.count(self.ino)
         run(self.operations.forget([(self.ino, counted)]))
 
 

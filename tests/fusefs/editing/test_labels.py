@@ -177,3 +177,24 @@ def test_pinned_and_archived(three: Path) -> None:
         mount.tell(metadata=[2, {"archived": True}])
         until(lambda: sorted(os.listdir(recent)) == [NAME, f"{NAME}@third"])
         assert os.path.samefile(recent / f"{NAME}@third", mount.root / "conversations" / "third" / NAME)
+
+
+def test_a_label_of_very_many_gets_another_name(tmp_path: Path) -> None:
+    with new_store(tmp_path) as store:
+        for number in range(200):
+            add(store, [user("Hello", 1)], name=f"talk-{number}")
+    with mounted(tmp_path) as mount:
+        top, root = mount.root / "by-label", mount.root / "conversations" / "project"
+        for path in root.iterdir():
+            os.setxattr(path, LABEL + "bug", b"")
+        os.setxattr(root / "talk-7", LABEL + "kept", b"")
+        os.rename(top / "bug", top / "done")
+        assert sorted(os.listdir(top)) == ["done", "kept"]
+        assert len(os.listdir(top / "done")) == 200
+        assert sorted(labels(root / "talk-7")) == ["done", "kept"]
+        assert '"done"' in (root / "talk-9" / "metadata.json").read_text()
+        # again, and back: nothing of the first is remembered
+        os.rename(top / "done", top / "bug")
+        os.rename(top / "bug", top / "done")
+        assert sorted(os.listdir(top)) == ["done", "kept"]
+        assert errno_of(lambda: os.rename(top / "done", top / "kept")) != 0

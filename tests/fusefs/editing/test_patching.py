@@ -7,17 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from store.paths import SETTINGS
 from store.upkeep.fsck import fsck
 from tests.fusefs.editing.talk import FIRST, LAST, LINES, SECOND, Talk, changed
-from tests.fusefs.tree.mounting import add, mounted, new_store, until, user
+from tests.fusefs.tree.mounting import add, keep_each_save, mounted, new_store, until, user
 
 
 @pytest.fixture
 def filled(store_path: Path) -> Path:
     with new_store(store_path) as store:
         add(store, LINES)
-    (store_path / SETTINGS).write_text('edits = "overlay"\n')
+    keep_each_save(store_path, 'edits = "overlay"')
     return store_path
 
 
@@ -103,7 +102,7 @@ def test_a_fork_has_its_own_patches(talk: Talk) -> None:
 def test_the_setting_may_change_at_any_time(filled: Path) -> None:
     states = []
     for mode in ("overlay", "branch", "overlay"):
-        (filled / SETTINGS).write_text(f'edits = "{mode}"\n')
+        keep_each_save(filled, f'edits = "{mode}"')
         with mounted(filled) as mount:
             talk = Talk(mount)
             states.append((talk.first.read_text(), talk.last.read_text()))

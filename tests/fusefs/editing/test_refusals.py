@@ -28,12 +28,12 @@ FILES = {
     "a file in `resources/` that no record holds": f"{TALK}/resources/garden/new.txt",
     "an event": f"{TALK}/events/{FIRST}",
     "`events.json`, `metadata.json`": f"{TALK}/events.json",
+    "a transcript": TRANSCRIPT,
     "an output": f"{TALK}/artifacts/0.make.log",
     "a session in `.convfs/native/`": f"{NATIVE}/here/there.jsonl",
     "scratch": f"{TALK}/scratch",
     "an earlier version": f"{TALK}/.versions/0001-*/events/{FIRST}",
-    "`.records/`, `changes.diff`, `changes/`, `context.json`": f"{TALK}/.records/00001.json",
-    "a transcript": TRANSCRIPT,
+    "`.records/`, `changes.diff`, `changes/`, `context.json`, `fs/`": f"{TALK}/.records/00001.json",
     "`README.md`, `.convfs/stats.json`, `html/`": "html/index.html",
 }
 DIRECTORIES = {

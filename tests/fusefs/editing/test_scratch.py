@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fusefs.tree.tree import Tree
-from tests.fusefs.editing.talk import LINES, Talk
+from tests.fusefs.editing.talk import FIRST, LAST, LINES, Talk
 from tests.fusefs.tree.mounting import add, errno_of, mounted, new_store
 
 PLACES = [
@@ -206,8 +206,8 @@ def test_what_programs_may_not_change(talk: Talk) -> None:
     assert errno_of(lambda: readme.write_bytes(b"x")) == errno.EACCES
     assert errno_of(readme.unlink) == errno.EPERM
     assert errno_of(lambda: os.rename(readme, talk.mount.root / "x")) == errno.EPERM
-    transcript = talk.mount.root / "transcripts/project/2026-03-05-talk.md"
-    assert errno_of(lambda: transcript.open("r+b")) in (errno.EACCES, errno.EROFS)
+    page = talk.mount.root / "html/project/2026-03-05-talk.html"
+    assert errno_of(lambda: page.open("r+b")) in (errno.EACCES, errno.EROFS)
     assert errno_of(lambda: os.setxattr(talk.first, "user.other", b"x")) == errno.EOPNOTSUPP
     os.chmod(talk.first, 0o600)
     os.utime(talk.first)
@@ -221,3 +221,41 @@ def test_a_tree_is_copied_in_and_out(talk: Talk, tmp_path: Path) -> None:
     subprocess.run(["cp", "-a", source, talk.root / "tree"], check=True, timeout=20)
     subprocess.run(["diff", "-r", source, talk.root / "tree"], check=True, timeout=20)
     subprocess.run(["rm", "-r", talk.root / "tree"], check=True, timeout=20)
+
+
+LEFT = [f"{FIRST}~", f".{FIRST}.swp", f".{FIRST}.swo", f"#{FIRST}#", f".{FIRST}.un~", f"{FIRST}.kate-swp"]
+
+
+def test_what_an_editor_leaves_is_listed_while_it_runs(talk: Talk) -> None:
+    names = " ".join(f"'{name}'" for name in LEFT)
+    before = talk.listed
+    # of the shell that makes them, and still runs
+    assert talk.shell(f"for name in {names}; do echo mine > $name; done; ls -A").split() == sorted([*before, *LEFT])
+    assert talk.listed == before
+    for name in LEFT:
+        assert (talk.events / name).read_text() == "mine\n"
+        assert name in talk.errors
+    (talk.events / "mine.txt").write_text("listed")
+    (talk.events / f"{FIRST}.bak").write_text("listed")
+    assert talk.listed == sorted([*before, f"{FIRST}.bak", "mine.txt"])
+    # of this process
+    (talk.events / f"{LAST}~").write_text("mine")
+    assert f"{LAST}~" in talk.listed
+    talk.shell(f"rm {names} '{LAST}~' mine.txt {FIRST}.bak")
+    assert not any((talk.events / name).exists() for name in LEFT)
+
+
+def test_a_draft_is_listed_while_its_program_runs(talk: Talk) -> None:
+    before = talk.listed
+    talk.shell(f"sed -i 's/^event: 1$/event: 9/' {FIRST}", check=False)
+    assert talk.listed == before
+    assert "event: 9" in (talk.events / f"{FIRST}.draft").read_text()
+    assert f"the text is kept as {FIRST}.draft" in talk.errors
+    talk.shell(f"echo > {LAST}~")
+    # what is not listed goes with the conversation, and is back with it
+    talk.mount.shell(f"rm -r '{talk.root}'")
+    trash = talk.mount.root / ".convfs" / "trash"
+    (name,) = os.listdir(trash)
+    (trash / name).rename(talk.root)
+    assert talk.listed == before
+    assert "event: 9" in (talk.events / f"{FIRST}.draft").read_text()

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from store.upkeep.fsck import fsck
-from tests.fusefs.tree.mounting import add, mounted, new_store, stamp, until, user
+from tests.fusefs.tree.mounting import add, keep_each_save, mounted, new_store, stamp, until, user
 from tests.store.content.noise import EDIT, edited, noise
 
 NAME = "2026-03-05-talk"
@@ -23,7 +23,7 @@ def begin(store_path: Path) -> int:
     """Make a store with such a line; return how much it takes."""
     with new_store(store_path) as store:
         context = add(store, [user("Show me", 1), result(noise(MIB)), user("Thanks", 3)])
-        store.records.rows(store.writer.head(context).turn)
+        list(store.records.rows(store.writer.head(context).turn))
     return taken(store_path)
 
 
@@ -38,6 +38,7 @@ def packed(root: Path) -> int:
 def test_a_line_edited_by_sed(store_path: Path) -> None:
     before = begin(store_path)
     assert before > MIB // 2
+    keep_each_save(store_path)
     line = noise(MIB).split(b"\n")[5000].decode()
     with mounted(store_path) as mount:
         events = mount.root / "conversations" / "project" / NAME / "events"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fusefs.editing.talk import FIRST, LINES, NAME, Talk, changed
-from tests.fusefs.tree.mounting import add, errno_of, mounted, new_store, until
+from tests.fusefs.tree.mounting import add, errno_of, keep_each_save, mounted, new_store, until
 
 MS = 1_000_000
 PAST = 1_500_000_000_123_000_000
@@ -94,7 +94,7 @@ def times(root: Path) -> dict[str, int]:
 def test_the_time_that_closing_showed_stays(store_path: Path, way: Callable[[Path], None], edits: str) -> None:
     with new_store(store_path) as store:
         add(store, LINES)
-    (store_path / "convfs.toml").write_text(f'edits = "{edits}"\n')
+    keep_each_save(store_path, f'edits = "{edits}"')
     with mounted(store_path) as mount:
         talk = Talk(mount)
         way(talk.first)
@@ -124,13 +124,15 @@ def test_a_time_that_is_set_afterwards_changes_nothing(talk: Talk) -> None:
     (talk.root / "artifacts" / "make").write_text("made")
     until(lambda: not list((talk.mount.store / "scratch" / ".growing").glob("*/*")))
     output = talk.root / "artifacts" / "0.make.log"
-    for path in (talk.first, talk.events, talk.root, talk.root / "events.json", talk.root / "metadata.json", output):
+    transcript = talk.mount.root / "transcripts" / "project" / f"{NAME}.md"
+    whole = (talk.root / "events.json", talk.root / "metadata.json", transcript)
+    for path in (talk.first, talk.events, talk.root, *whole, output):
         before = path.stat().st_mtime_ns
         os.utime(path, ns=(PAST, PAST))
         os.utime(path)
         assert path.stat().st_mtime_ns == before, path
-    for path in (talk.mount.root / "transcripts" / "project" / f"{NAME}.md", talk.mount.root / "README.md"):
-        assert errno_of(lambda path=path: os.utime(path, ns=(PAST, PAST))) == errno.EPERM, path
+    readme = talk.mount.root / "README.md"
+    assert errno_of(lambda: os.utime(readme, ns=(PAST, PAST))) == errno.EPERM
     # cutting a file by its name sets its time too, and that is a save
     os.truncate(talk.first, 0)
     assert talk.shell(f"cp -p {FIRST} kept && touch -d @7 kept && stat -c %Y kept").strip() == "7"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyfuse3
 import pytest
+import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyfuse3 import FUSEError
@@ -53,7 +54,9 @@ class Written:
         router = self.operations.router
         place = router.place(router.tree.view_id(context), Place.CONVERSATION)
         assert isinstance(place, Directory)
-        return list(files_below(router, place))
+        transcript = router.place(router.tree.view_id(context), Place.TRANSCRIPT)
+        assert isinstance(transcript, File)
+        return [*files_below(router, place), transcript]
 
     def shown(self, node: File) -> bytes:
         """Return what a file shows."""
@@ -70,10 +73,11 @@ class Written:
         try:
             middle = len(data) // 2
             for at, part in ((0, data[:middle]), (middle, data[middle:])):
-                assert run(self.operations.write(fh, at, part)) == len(part)
+                assert trio.run(self.operations.write, fh, at, part) == len(part)
             if not anew:
                 self.cut(node, fh, len(data))
-            run(self.operations.flush(fh))
+            # a thread may compare what is large
+            trio.run(self.operations.flush, fh)
         finally:
             run(self.operations.release(fh))
 

@@ -1,3 +1,4 @@
+import base64
 import copy
 import json
 import re
@@ -9,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fusefs.text import events_json
-from fusefs.text.events_json import LONG_STRING, TAIL_SIZE, document, element_size
+from fusefs.text.events_json import LONG_STRING, TAIL_SIZE, contents, document, element_size
 from store.events.event import Block, Event, Kind, ValuePath
 from tests.fusefs.text import strategies
 
@@ -98,12 +99,34 @@ def test_what_nests_too_deep_is_a_reference() -> None:
     assert parsed(element(1, event(native), "codex", b"[[")) == [{"$event": 1, "$raw": reference(b"[[")}]
 
 
-@pytest.mark.parametrize("path", [("b",), ("a", 5), ("a", "x"), ("t", 0), ("a", 0, "y"), ("n", "z"), ("o",)])
+@pytest.mark.parametrize("path", [("b",), ("a", 5), ("a", "x"), ("a", 0, "y"), ("n", "z"), ("o",)])
 def test_a_place_that_holds_no_string_stays(path: ValuePath) -> None:
     native = {"a": [1, {}], "t": "text", "n": None, "o": {"p": "q"}}
     assert parsed(element(1, event(native, Block("text", text="x", path=path)), "codex", b"")) == [
         {"$event": 1, **native}
     ]
+
+
+def test_a_text_that_blocks_lead_into_is_a_reference() -> None:
+    text = '{"command": "ls\\npwd", "size": "x\\n", "$blob": "y\\n"}'
+    native = {"payload": {"arguments": text, "name": "shell"}}
+    blocks = [
+        Block("text", inner, path=("payload", "arguments", key))
+        for key, inner in (("command", "ls\npwd"), ("size", "x\n"), ("$blob", "y\n"))
+    ]
+    seen = event(native, *blocks)
+    made = [{"$event": 1, "payload": {"arguments": reference(text), "name": "shell"}}]
+    assert parsed(element(1, seen, "codex", b"")) == made
+    assert len(element(1, seen, "codex", b"")) == element_size(1, seen, "codex", 0)
+    assert contents(seen) == [text.encode()]
+
+
+def test_contents_are_all_that_an_element_names() -> None:
+    native = {"a": "shown", "b": "x" * LONG_STRING, "c": "short", "d": base64.b64encode(b"\xff\x00").decode()}
+    picture = Block("image", data=b"\xff\x00", path=("d",), encoding="base64")
+    assert contents(event(native, Block("text", "shown", path=("a",)), picture)) == [
+        b"shown", b"\xff\x00", b"x" * LONG_STRING
+    ]  # fmt: skip
 
 
 def test_arguments_keep_their_shape_around_their_texts() -> None:
@@ -178,7 +201,7 @@ def test_an_element_has_its_size_and_leaves_the_record_alone(
 def test_references_resolve_to_the_record(seen: Event) -> None:
     assume(seen.native is not None)
     # half a pair has no bytes that a reference could name
-    contents = {
+    named = {
         reference(text)["$blob"]: text
         for _, text in places(seen.native)
         if isinstance(text, str) and not re.search("[\ud800-\udfff]", text)
@@ -187,7 +210,7 @@ def test_references_resolve_to_the_record(seen: Event) -> None:
     def resolved(value: object) -> object:
         if isinstance(value, dict):
             if value.keys() == {"$blob", "size"}:
-                return contents[value["$blob"]]
+                return named[value["$blob"]]
             return {key: resolved(inner) for key, inner in value.items()}
         return [resolved(inner) for inner in value] if isinstance(value, list) else value
 

@@ -88,3 +88,9 @@ def test_examples(text: str, drawn: str) -> None:
 )
 def test_long_texts_are_drawn_too(text: str) -> None:
     assert prose.read(prose.draw(text)) == text
+
+
+def test_declarations_and_instructions_hide_nothing_of_a_line() -> None:
+    for text in ("#<!A<h2>", "see <!DOCTYPE html> and <?php echo 1 ?> there", "a <![CDATA[ b ]]> c"):
+        check(text)
+        assert "\\<" in prose.draw(text)

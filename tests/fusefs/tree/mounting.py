@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from fusefs.mount_table import mount_at
 from fusefs.text.render import FileRenderer
 from store.conversations.contexts import Append
+from store.paths import SETTINGS
 from store.store import Store
 from tests.forked import Forked
 
@@ -79,6 +80,13 @@ def new_store(root: Path) -> Iterator[Store]:
     """Give an open store at ``root``."""
     with Store.open(root, renderer=FileRenderer()) as store:
         yield store
+
+
+def keep_each_save(root: Path, *settings: str) -> None:
+    """Have the store at ``root`` make a version of each save: a test saves often. ``settings`` are further ones."""
+    path = root / SETTINGS
+    path.write_text("".join(f"{line}\n" for line in ("version_seconds = 0", *settings)))
+    path.chmod(0o600)
 
 
 class Mounted:

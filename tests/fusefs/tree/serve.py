@@ -7,7 +7,8 @@ committed. ``{"open": [context, type, encoding]}`` begins a turn, the first of t
 text, …]}``, ``{"seal": number}`` and ``{"abort": number}`` go on with. ``{"redact": text}`` redacts it, and proves it.
 ``{"hold": true}`` has searches find nothing before ``{"hold": false}``, and ``{"searching": true}`` waits until
 somebody searches. ``{"forget": true}`` has it keep nothing at hand that was read before, and ``{"unreadable": true}``
-has the disk fail to read any pack before ``{"unreadable": false}``. With ``serving``, others are answered on a socket,
+has the disk fail to read any pack before ``{"unreadable": false}``. ``{"answered": path}`` writes into a file how many
+opens Python has not been asked about. With ``serving``, others are answered on a socket,
 too. With ``rebooted``, the machine has just been started. With ``descriptors=N``, the process may have so many at most.
 """
 
@@ -23,7 +24,7 @@ from pathlib import Path
 
 import trio
 
-from fusefs import mount
+from fusefs import mount, opens
 from fusefs.text.render import FileRenderer
 from store.conversations.contexts import Append
 from store.conversations.open_turns import OpenTurn
@@ -64,6 +65,18 @@ def pread(fd: int, length: int, offset: int) -> bytes:
 
 os.pread = pread
 
+make_answered = opens.answered
+in_c: list[opens.Answered] = []
+
+
+def answered() -> opens.Answered | None:
+    made = make_answered()
+    in_c.extend([made] if made else [])
+    return made
+
+
+opens.answered = answered
+
 if "rebooted" in sys.argv[3:]:
     started = time.time()
     durable._started = lambda: started
@@ -75,6 +88,10 @@ def obey(store: Store) -> None:
         match json.loads(line):
             case {"append": [context, payloads]}:
                 store.contexts.append_many(context, [Append(payload.encode(), TYPE) for payload in payloads])
+            case {"files": [context, payload, root]}:
+                store.contexts.append(context, payload.encode(), TYPE, fs_root=bytes.fromhex(root))
+            case {"attach": [turn, root]}:
+                store.contexts.attach_fs(turn, bytes.fromhex(root))
             case {"metadata": [context, changes]}:
                 store.contexts.set_metadata(context, changes)
             case {"branch": [context, parent, payload]}:
@@ -103,6 +120,8 @@ def obey(store: Store) -> None:
                 store.blobs.forget()
             case {"unreadable": bad}:
                 unreadable.set() if bad else unreadable.clear()
+            case {"answered": path}:
+                Path(path).write_text(str(sum(each.answered for each in in_c)))
             case {"searching": True}:
                 searching.wait()
         print("done", flush=True)

@@ -21,7 +21,7 @@ def messages(directory: Path) -> list[Any]:
 
 
 def references(directory: Path) -> int:
-    return (directory / "context.json").read_text().count("has not changed")
+    return (directory / "context.json").read_text().count("Unchanged: as in event")
 
 
 def test_it_is_there_and_not_listed(store_path: Path) -> None:

@@ -2,17 +2,24 @@
 
 import errno
 import os
-from collections.abc import Callable, Coroutine, Iterator
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyfuse3
 import pytest
+import trio
 
 from fusefs.handler import errno_of
-from fusefs.inodes import ROOT
+from fusefs.inodes import ROOT, Place
 from fusefs.operations import Operations
 from fusefs.tree.tree import Tree
+from store.conversations.chain import Chain
+from store.conversations.contexts import Append
+from store.conversations.viewer import Viewer
 from store.errors import (
     Conflict,
     ConvfsError,
@@ -23,9 +30,13 @@ from store.errors import (
     StoreFailed,
     UsageError,
 )
+from store.events.conversation import EventRow
 from store.ids import hash_bytes
+from store.index.views import Views
 from store.store import Store
 from tests.fusefs.tree.mounting import add, assistant, new_store, run, user
+
+T = TypeVar("T")
 
 PATH = ["conversations", "project", "2026-03-05-talk", "events"]
 
@@ -75,7 +86,7 @@ def test_whose_fault_it_is_says_the_errno(error: type[ConvfsError], expected: in
 def test_lookups_are_counted_and_forgotten(operations: Operations) -> None:
     for _ in range(3):
         event = walk(operations, [*PATH, "00001-user.md"])
-    assert operations.lookups.counts[event] == 3
+    assert operations.lookups.count(event) == 3
     run(operations.forget([(event, 2)]))
     assert event in operations.lookups
     run(operations.forget([(event, 1)]))
@@ -84,11 +95,11 @@ def test_lookups_are_counted_and_forgotten(operations: Operations) -> None:
 
 
 def test_a_failed_lookup_is_not_counted(operations: Operations) -> None:
-    before = dict(operations.lookups.counts)
+    before = {ino: operations.lookups.count(ino) for ino in operations.lookups}
     assert failure(operations.lookup(ROOT, b"missing", None)) == errno.ENOENT
     assert failure(operations.lookup(ROOT, b"x" * 256, None)) == errno.ENAMETOOLONG
     assert failure(operations.lookup(ROOT, b"\xff", None)) == errno.ENOENT
-    assert operations.lookups.counts == before
+    assert {ino: operations.lookups.count(ino) for ino in operations.lookups} == before
 
 
 def test_what_is_not_a_directory_has_nothing_in_it(operations: Operations) -> None:
@@ -158,3 +169,72 @@ def test_reads_beyond_the_end_are_empty(operations: Operations) -> None:
     assert len(run(operations.read(opened.fh, 0, 1 << 20))) == size
     for offset in (size, size + 1, 1 << 40, (1 << 63) - 1):
         assert run(operations.read(opened.fh, offset, 4096)) == b""
+
+
+def asked(handler: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a handler to its end, whatever it waits for."""
+
+    async def answered() -> T:
+        return await handler()
+
+    return trio.run(answered)
+
+
+def test_others_are_answered_while_very_many_are_forgotten(operations: Operations) -> None:
+    for ino in range(1 << 51, (1 << 51) + 20_000):
+        operations.lookups.add(ino)
+    left: list[int] = []
+
+    async def look() -> None:
+        while (known := sum(1 for _ in operations.lookups)) > 100:
+            left.append(known)
+            await trio.lowlevel.checkpoint()
+
+    async def both() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(look)
+            nursery.start_soon(operations.forget, [(ino, 1) for ino in range(1 << 51, (1 << 51) + 20_000)])
+
+    trio.run(both)
+    assert max(one - other for one, other in pairwise(left)) <= 1024
+    assert len(left) > 20
+
+
+def test_a_first_look_at_very_many_records_is_a_threads_work(
+    store: Store, operations: Operations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here, where all requests are answered, no more is measured or read than a little, at any length."""
+    context = store.contexts.create(metadata={"project": "project", "name": "long"}).context
+    store.contexts.append_many(context, [Append(b"said", "plain.text") for _ in range(9000)])
+    here = threading.get_ident()
+    elsewhere: list[int] = []
+    listed: list[int] = []
+    measure, rows = Viewer._measure_some, Views.rows
+
+    def measured(viewer: Viewer, some: Sequence[tuple[int, int]], chain: Chain) -> list[EventRow]:
+        elsewhere.append(len(some))
+        assert threading.get_ident() != here
+        return measure(viewer, some, chain)
+
+    def read(views: Views, runs: Iterable[tuple[int, int]], number: int) -> list[EventRow]:
+        found = rows(views, runs, number)
+        assert threading.get_ident() != here or len(found) < 1000
+        listed.append(len(found))
+        return found
+
+    monkeypatch.setattr(Viewer, "_measure_some", measured)
+    monkeypatch.setattr(Views, "rows", read)
+    ino = ROOT
+    for name in ["conversations", "project", "long", "events"]:
+        ino = asked(partial(operations.lookup, ino, name.encode(), None)).st_ino
+    assert asked(partial(operations.lookup, ino, b"00009-note.md", None)).st_size > 0
+    assert sum(elsewhere) == 512
+    transcript = operations.tree.place(context, Place.TRANSCRIPT)
+    assert asked(partial(operations.getattr, transcript, None)).st_size > 9000
+    assert sum(elsewhere) == 9000
+    store.records.forget_rows()
+    listed.clear()
+    entries = operations.tree.view(context).event_entries()
+    next(entries)
+    assert sum(listed) <= 1024
+    assert 1 + sum(1 for _ in entries) == 9000 == sum(listed)

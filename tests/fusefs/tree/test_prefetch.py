@@ -114,7 +114,8 @@ def test_nothing_is_pushed_that_the_kernel_does_not_know(setting: Setting, kerne
 
 def test_nothing_is_pushed_that_is_open(setting: Setting, kernel: Kernel) -> None:
     setting.list()
-    setting.prefetch._there.update(map(setting.ino, (4, 5)))
+    for number in (4, 5):
+        setting.prefetch._there.add(setting.ino(number))
     setting.open(4)
     setting.open(4)
     setting.prefetch.released(setting.ino(4))

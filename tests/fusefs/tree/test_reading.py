@@ -150,7 +150,7 @@ def test_link_counts_are_those_of_subdirectories(mount: Mounted) -> None:
         below = sum(1 for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False))
         assert path.stat().st_nlink == 2 + below, name
     # not counted, and said so
-    for name in ("conversations/project", f"{TALK}/resources"):
+    for name in ("conversations/project", f"{TALK}/resources", "by-tool", "by-branch", "by-model"):
         assert (mount.root / name).stat().st_nlink == 1
 
 

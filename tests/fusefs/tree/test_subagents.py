@@ -1,6 +1,7 @@
 """Runs of subagents are in the conversation that started them; warm-ups and empty sessions are beside the others."""
 
 import base64
+import errno
 import json
 import os
 import shutil
@@ -18,7 +19,7 @@ from store.conversations.places import Places
 from store.editing.editor import Editor
 from store.importing.importer import Importer
 from store.store import Store
-from tests.fusefs.tree.mounting import Mounted, add, mounted, new_store, until, user
+from tests.fusefs.tree.mounting import Mounted, add, errno_of, mounted, new_store, until, user
 
 PARENT = "11111111-1111-4111-8111-111111111111"
 MAIN, FIRST, SECOND = "2026-03-05-fix-the-login", "2026-03-05-look-for-callers", "2026-03-05-read-the-tests"
@@ -276,3 +277,17 @@ def test_the_command_nests_them(filled: Path, tmp_path: Path) -> None:
     found = {one["name"]: one for one in json.loads("\n".join(ls("--json")))}
     assert found[FIRST]["parent"] == found[MAIN]["id"]
     assert found[FIRST]["path"] == f"{INSIDE}/{FIRST}"
+
+
+@pytest.mark.parametrize("pattern", [f"{BESIDE}/{FIRST}.md", "transcripts/shop/.aside/*warmup*.md"])
+def test_transcripts_of_subagents_and_those_aside_are_edited_like_others(filled: Path, pattern: str) -> None:
+    with mounted(filled) as mount:
+        (file,) = mount.root.glob(pattern)
+        before, names = file.read_text(), sorted(os.listdir(file.parent))
+        mount.shell(f"cd '{file.parent}'; sed -i 's/^Look/See/; s/^Warmup/Warm up/' {file.name}")
+        after = file.read_text()
+        assert after != before
+        assert after == before.replace("\nLook", "\nSee").replace("\nWarmup", "\nWarm up")
+        assert errno_of(lambda: file.write_text(after.replace("## 1", "## 3"))) == errno.EINVAL
+        assert sorted(os.listdir(file.parent)) == sorted([*names, f"{file.name}.draft"])
+        file.with_name(f"{file.name}.draft").unlink()

@@ -25,9 +25,8 @@ def write(store: Store, context: int, outputs: Outputs, asked: str, data: bytes,
 
 
 def read(store: Store, url: str, context: int = 0, *, offset: int = 0, limit: int = 0) -> str:
-    return b"".join(
-        Urls(store.library, store.artifacts).read(parse_url(url), context, offset=offset, limit=limit)
-    ).decode()
+    urls = Urls(store.library, store.artifacts, store.addresses.reader)
+    return b"".join(urls.read(parse_url(url), context, offset=offset, limit=limit)).decode()
 
 
 @pytest.fixture
@@ -157,7 +156,7 @@ def test_content_that_is_missing_is_told(store: Store, context: int) -> None:
 def test_who_has_an_id(store: Store, filled: int) -> None:
     other = store.contexts.create(metadata={"project": "project", "name": "other"}).context
     write(store, other, ARTIFACTS, "x", b"x")
-    urls = Urls(store.library, store.artifacts)
+    urls = Urls(store.library, store.artifacts, store.addresses.reader)
     assert urls.holders(parse_url("artifact://0")) == [filled, other]
     assert urls.holders(parse_url("agent://1-Review/x")) == [filled]
     assert urls.holders(parse_url("artifact://77")) == []

@@ -30,8 +30,9 @@ def test_they_are_found_at_the_events_that_led_to_them(store: Store) -> None:
         for held in links.of_content(hash_bytes(AFTER.encode()))
     ]
     assert found == [
-        ("content", context, f"conversations/p/{name}/events/00004-result-Edit.md")
+        ("content", context, f"conversations/p/{name}/events/{event}.md")
         for context, name in ((first, "first"), (second, "second"))
+        for event in ("00003-call-Edit", "00004-result-Edit")
     ]
     held = [
         (one.conversation.id, one.row.number, one.uris) for one in links.of_uris(["file:///garden/new.txt"]) if one.row

@@ -242,6 +242,39 @@ def test_whoever_gives_up_waiting_does_not_hold_up_the_others(
         assert [store.contents.payload(turn.turn_id) for turn in store.contexts.last(context, 9)] == [b"first", b"last"]
 
 
+@pytest.mark.usefixtures("small_journals")
+def test_lists_of_requests_that_take_several_commits_each(memory_path: Path) -> None:
+    """Who leads waits at no gate of its own requests; the others' are opened, whoever commits them."""
+    many, threads = 40, 4
+    with Store.open(memory_path / "store") as store:
+        contexts = [store.contexts.create().context for _ in range(threads)]
+        groups: list[list[Request]] = []
+        real = store.writer._commit
+
+        def commit(group: list[Request]) -> None:
+            groups.append(group[:])
+            real(group)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(store.writer, "_commit", commit)
+
+            def work(thread: int) -> None:
+                size = store.writer._group_bytes // 10
+                payloads = [b"%d %d " % (thread, number) + bytes(size) for number in range(many)]
+                requests = [store.contexts.appending(contexts[thread], Append(one, "x.v1")) for one in payloads]
+                store.writer.submit_all([request for request in requests if request is not None])
+                assert [request and request.error for request in requests] == [None] * many
+                turns = [request.written[0] for request in requests if request is not None]
+                assert [turn.depth for turn in turns] == list(range(many))
+                assert [store.contents.payload(turn.turn_id) for turn in turns] == payloads
+
+            in_threads(threads, work)
+        # each request was committed once, and no commit took all of a list
+        committed = [id(one) for group in groups for one in group]
+        assert len(committed) == len(set(committed)) == threads * many
+        assert max(len(group) for group in groups) < many
+
+
 def test_a_leader_that_is_interrupted_tells_everyone(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store.open(memory_path / "store")
     context = store.contexts.create().context

@@ -13,6 +13,7 @@ pieces = st.one_of(
     st.sampled_from(
         ["\n", "\t", "\u2028<b>&amp;", "\ud83d\ude00", "\ud800", "C:\\", "\x7f\x00\x1f", ";base64,", "A" * 64]
     ),
+    st.sampled_from(["developer", "supervisor", "system"]),
 )
 texts = st.lists(pieces, max_size=6).map("".join)
 keys = st.one_of(

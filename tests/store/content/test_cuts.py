@@ -172,6 +172,88 @@ def test_system_prompts_leave_at_any_size(head: bytes, prompt: str) -> None:
         assert contents_of(head + spell(prompt, style) + b',"x":{}}') == [prompt.encode()]
 
 
+KIND = "You are kind."
+BLOCKS = [{"type": "text", "text": KIND, "cache_control": {"type": "ephemeral"}}, {"type": "text", "text": "Be brief."}]
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "supervisor"])
+@pytest.mark.parametrize(
+    ("message", "prompts"),
+    [
+        ({"content": KIND}, [KIND]),
+        ({"id": "m1", "content": KIND, "name": "it"}, [KIND]),
+        ({"content": BLOCKS}, [KIND, "Be brief."]),
+        ({"content": [KIND, {"type": "input_text", "text": "Or\nnot."}]}, [KIND, "Or\nnot."]),
+        ({"content": {"type": "text", "text": KIND}}, [KIND]),
+        ({"parts": [{"text": KIND}, {"inlineData": {"mimeType": "x"}}]}, [KIND]),
+        ({"content": ""}, []),
+        ({"content": None, "tool_calls": [{"function": {"name": "x", "arguments": "{}"}}]}, []),
+    ],
+)
+def test_the_content_of_the_systems_message_leaves_whatever_its_role_is_called(
+    role: str, message: dict[str, object], prompts: list[str]
+) -> None:
+    said = {"role": "user", "content": [{"type": "text", "text": "Hi"}]}
+    expected = sorted(prompt.encode() for prompt in prompts)
+    for whole in (
+        {"role": role, **message},
+        # as with keys in order
+        {**message, "role": role},
+        {"type": "message", "message": {**message, "role": role}, "text": "Hi"},
+    ):
+        for value in (whole, {"model": "m", "messages": [said, whole, said], "text": "Hi"}, [said, whole]):
+            for ascii_only, indent in ((True, None), (False, 2)):
+                payload = json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode()
+                assert sorted(contents_of(payload)) == expected
+                # and where the end of it is missing
+                assert sorted(contents_of(payload.rstrip(b" \n}]"))) in (expected, [])
+
+
+@pytest.mark.parametrize(
+    ("value", "prompts"),
+    [
+        ({"system": BLOCKS, "messages": []}, [KIND, "Be brief."]),
+        ({"messages": [{"role": "user", "content": BLOCKS}], "system": [{"type": "text", "text": KIND}]}, [KIND]),
+        ({"system": [KIND]}, [KIND]),
+        ({"system_instruction": {"parts": [{"text": KIND}]}}, [KIND]),
+        ({"systemInstruction": {"role": "user", "parts": [{"text": KIND}]}}, [KIND]),
+        ({"author": {"role": "system"}, "content": {"content_type": "text", "parts": [KIND]}}, [KIND]),
+        ({"content": {"content_type": "text", "parts": [KIND]}, "author": {"role": "system", "name": None}}, [KIND]),
+        ({"system": {"os": "a big one", "text": "linux"}, "instructions": ["one"]}, []),
+        ({"role": "user", "content": KIND}, []),
+        ({"role": "system", "messages": [{"role": "user", "content": KIND}]}, []),
+        ({"message": '"role": "system", "content": "You are kind."'}, []),
+    ],
+)
+def test_prompts_in_blocks_and_by_authors(value: object, prompts: list[str]) -> None:
+    payload = json.dumps(value).encode()
+    assert contents_of(payload) == [prompt.encode() for prompt in prompts]
+
+
+def test_a_prompt_beside_what_leaves_anyway() -> None:
+    """Long strings, base64 and prompts, in any order."""
+    image = base64.b64encode(PNG).decode()
+    blocks = [
+        {"text": "x" * 2000},
+        {"text": KIND},
+        {"type": "image", "source": {"data": image}},
+        {"text": 'Say "hi".'},
+        {"text": "\n" * 3000},
+    ]
+    for content in (blocks, blocks[::-1], blocks[1:-1]):
+        payload = json.dumps({"role": "developer", "content": content}).encode()
+        assert len(contents_of(payload)) == len(content)
+
+
+def test_damaged_documents_with_prompts_come_back() -> None:
+    payload = json.dumps([{"role": "system", "content": ['a "b" c', KIND, "\\" * 9 + '"' * 9]}] * 2).encode()
+    for at in range(len(payload)):
+        for rest in (payload[at:], payload[at + 1 :], b'"' + payload[at:]):
+            contents_of(payload[:at] + rest, limit=20)
+        contents_of(payload[:at], limit=20)
+    contents_of(b'{"system":' * 100_000 + b'"x y"')
+
+
 def test_names_that_others_use_too_mean_a_prompt_only_where_there_are_words() -> None:
     assert contents_of(b'{"system":"linux","instructions":""}') == []
 

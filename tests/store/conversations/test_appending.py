@@ -30,7 +30,7 @@ ROOT = hash_bytes(TREE)
 def store(tmp_path: Path) -> Store:
     with Store.open(tmp_path / "store") as opened:
         yield opened
-        if not opened._closed:
+        if not opened.closed:
             assert findings(opened) == []
 
 

@@ -1,10 +1,12 @@
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from fusefs.text.render import FileRenderer
 from store.conversations.named import find_named
 from store.errors import NotFound, UsageError
+from store.importing.importer import Importer
 from store.store import Store
 
 NAMES = [
@@ -54,3 +56,18 @@ def test_what_may_be_several_is_told_with_their_names(store: Store, text: str) -
 def test_what_is_none_is_told(store: Store, text: str) -> None:
     with pytest.raises(NotFound, match="ls"):
         find_named(store.library, text)
+
+
+def test_a_file_of_several_conversations_is_none_itself(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / ".aider.chat.history.md"
+    path.write_text(
+        "\n# aider chat started at 2026-03-05 10:00:00\n\n#### Go up\n"
+        "\n# aider chat started at 2026-03-06 10:00:00\n\n#### Go down\n"
+    )
+    assert Importer(store).run([path]).imported == 2
+    found = [find_named(store.library, f"Go {word}") for word in ("up", "down")]
+    (file,) = {int(str(conversation.metadata["file"])) for conversation in found}
+    assert store.catalogue.entry(file).is_file
+    with pytest.raises(NotFound, match=f"there is no conversation with id {file}: see convfs ls"):
+        find_named(store.library, str(file))
+    assert [find_named(store.library, str(one.id)).id for one in found] == [one.id for one in found]

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -12,85 +13,62 @@ from hypothesis import strategies as st
 from fusefs.text.render import FileRenderer
 from store.conversations.branch import length
 from store.conversations.contexts import Append
-from store.conversations.records import Rows, RowsAtHand
+from store.conversations.records import NO_SUMS, Block, Rows
 from store.events.conversation import EventRow
 from store.events.event import Kind
+from store.index.views import Run
 from store.store import Store
 
 TYPE = "claude-code.line.v1"
 
 
 def row(turn: int, number: int) -> EventRow:
-    return EventRow(turn, number, Kind.USER, "", 0, 0, 1, 1, 1, 1)
+    return EventRow(turn, number, Kind.USER, "", 0, 0, 1, 1, turn, 1)
 
 
-class Branches:
-    """Branches made at random: every turn follows an earlier one, or none."""
+def rows_of(runs: tuple[Run, ...], asked: list[int] | None = None) -> Rows:
+    """Return rows that are made when they are asked for; ``asked`` gets the first number of each block then."""
 
-    def __init__(self, parents: list[int]) -> None:
-        self._parents = [0, *(parent % (turn + 1) for turn, parent in enumerate(parents))]
-        self.count = len(parents)
+    def read(some: tuple[Run, ...], number: int) -> Block:
+        if asked is not None:
+            asked.append(number)
+        turns = [turn for first, count in some for turn in range(first, first + count)]
+        return Block(some, [row(turn, at) for at, turn in enumerate(turns, number)])
 
-    def path(self, turn: int) -> list[int]:
-        found = []
-        while turn:
-            found.append(turn)
-            turn = self._parents[turn]
-        return found[::-1]
-
-    def ancestor(self, turn: int, depth: int) -> int:
-        path = self.path(turn)
-        return path[depth] if 0 <= depth < len(path) else 0
-
-    def rows(self, turn: int) -> list[EventRow]:
-        return [row(turn, number) for number, turn in enumerate(self.path(turn), 1)]
+    return Rows(runs, read, lambda _runs: NO_SUMS)
 
 
-@given(st.lists(st.integers(0, 1000), min_size=1, max_size=40), st.integers(0, 60), st.randoms(use_true_random=False))
-def test_rows_are_always_those_of_the_branch(parents: list[int], most: int, rng: random.Random) -> None:
-    branches = Branches(parents)
-    at_hand = RowsAtHand(branches.ancestor, most)
-    given_out: list[tuple[int, Rows]] = []
-    for _ in range(60):
-        turn = rng.randint(1, branches.count)
-        rows = at_hand.get(turn)
-        if rows is None:
-            before = at_hand.before(turn)
-            whole = branches.rows(turn)
-            rows = at_hand.put(turn, whole[len(before) :] if before is not None else whole, before)
-        given_out.append((turn, rows))
-        if not rng.randrange(20):
-            at_hand.clear()
-    for turn, rows in given_out:
-        # what was given out stays what it was, whatever was added to the list that it shares
-        assert list(rows) == branches.rows(turn)
-        assert len(rows) == len(branches.path(turn))
+@given(
+    st.lists(st.sampled_from([1, 2, 40, 600, 1500]), max_size=8),
+    st.lists(st.tuples(st.integers(-3000, 3000), st.integers(-3000, 3000), st.sampled_from([-700, -1, 1, 2, 600]))),
+)
+def test_rows_are_a_sequence(counts: list[int], slices: list[tuple[int, int, int]]) -> None:
+    runs, first = [], 1
+    for count in counts:
+        runs.append((first, count))
+        first += count + 1
+    turns = [turn for first, count in runs for turn in range(first, first + count)]
+    rows, same = rows_of(tuple(runs)), [row(turn, number) for number, turn in enumerate(turns, 1)]
+    assert len(rows) == len(same)
+    assert list(rows) == same
+    assert list(reversed(rows)) == same[::-1]
+    for start, stop, step in slices:
+        assert rows[start:stop:step] == same[start:stop:step]
+        if -len(same) <= start < len(same):
+            assert rows[start] == same[start]
+        else:
+            with pytest.raises(IndexError):
+                rows[start]
+    assert sum(rows.sums(at).json_size for at in range(rows.count_of_blocks)) == sum(turns)
 
 
-def test_rows_are_a_sequence() -> None:
-    shared = [row(turn, turn) for turn in range(1, 8)]
-    rows, same = Rows(shared, 5), shared[:5]
-    assert [rows[0], rows[4], rows[-1], rows[-5]] == [same[0], same[4], same[-1], same[-5]]
-    for some in (slice(None), slice(1, 3), slice(-2, None), slice(3, 100), slice(None, None, -1), slice(4, 0, -2)):
-        assert rows[some] == same[some]
-    for beyond in (5, -6):
-        with pytest.raises(IndexError):
-            rows[beyond]
-    assert Rows(shared, 3).begins(rows)
-    assert not rows.begins(Rows(shared, 3))
-    assert not rows.begins(Rows(list(shared), 7))
-
-
-def test_memory_is_bounded_by_rows_and_by_branches() -> None:
-    at_hand = RowsAtHand(lambda turn, _depth: turn, 120)
-    for turn in range(1, 50):
-        at_hand.put(turn, [row(turn, 1)] * 20)
-    assert [turn for turn in range(1, 50) if at_hand.get(turn) is not None] == [45, 46, 47, 48, 49]
-    at_hand.put(50, [row(50, 1)] * 500)
-    assert [turn for turn in range(1, 51) if at_hand.get(turn) is not None] == [50]
-    for turn in range(51, 150):
-        at_hand.put(turn, [])
-    assert len([turn for turn in range(1, 150) if at_hand.get(turn) is not None]) == 30
+def test_rows_are_read_where_they_are_asked_for() -> None:
+    asked: list[int] = []
+    rows = rows_of(((1, 100_000),), asked)
+    assert rows[50_000].number == 50_001
+    assert [one.number for one in rows[-3:]] == [99_998, 99_999, 100_000]
+    assert [row.number for row in islice(rows, 3)] == [1, 2, 3]
+    assert len(asked) == 3
 
 
 @pytest.fixture
@@ -115,6 +93,46 @@ def side_by_side(store: Store, contexts: list[int], turns: int) -> None:
 def _payload(text: str) -> tuple[bytes, str]:
     append = line(text)
     return append.payload, append.type_name
+
+
+@pytest.fixture
+def read(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of rows that were read from the index at a time."""
+    real, found = store.views.rows, list[int]()
+    monkeypatch.setattr(store.views, "rows", lambda runs, number: found.append(length(runs)) or real(runs, number))
+    return found
+
+
+def test_rows_of_an_edited_branch_are_read_where_it_differs(store: Store, read: list[int]) -> None:
+    context = store.contexts.create(metadata={"project": "p", "name": "n"}).context
+    store.contexts.append_many(context, [line(f"number {number}") for number in range(5000)])
+    before = list(store.records.rows(store.library.conversation(context).head))
+    for number in (1, 2500, 5000):
+        head = store.contexts.patch(context, {before[number - 1].turn: line(f"patched {number}").payload})
+        store.library.conversation(context)
+        read.clear()
+        after = list(store.records.rows(head.tip))
+        assert [one.number for one, other in zip(after, before, strict=True) if one != other] == [number]
+        assert sum(read) <= 1
+        before = after
+    store.contexts.append_many(context, [line("one more")])
+    head = store.contexts.last(context, 1)[0].turn_id
+    store.library.conversation(context)
+    read.clear()
+    assert len(list(store.records.rows(store.writer.head(context).tip))) == 5001
+    assert sum(read) <= 2
+    assert head
+
+
+def test_memory_is_bounded(memory_path: Path) -> None:
+    with Store.open(memory_path / "few", renderer=FileRenderer()) as store:
+        store.records._blocks._most = 1000
+        context = store.contexts.create(metadata={"project": "p", "name": "n"}).context
+        store.contexts.append_many(context, [line(f"number {number}") for number in range(4000)])
+        rows = store.records.rows(store.library.conversation(context).head)
+        assert [one.number for one in rows] == list(range(1, 4001))
+        assert store.records._blocks._held <= 1000
+        assert rows[0].number == 1
 
 
 def test_what_an_append_costs_does_not_grow_with_the_conversation(

@@ -38,7 +38,7 @@ ROOT = hash_bytes(TREE)
 def store(tmp_path: Path) -> Iterator[Store]:
     with Store.open(tmp_path / "store", renderer=FileRenderer()) as opened:
         yield opened
-        if not opened._closed:
+        if not opened.closed:
             assert findings(opened) == []
 
 

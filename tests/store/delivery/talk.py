@@ -18,16 +18,17 @@ LONG = "".join(f"def function_{number}(): ...\n" for number in range(20))
 OTHER = LONG.replace("function", "procedure")
 
 _REFERENCE = re.compile(
-    r"The file has not changed: the content of (?P<uri>\S+) is that of (?P<where>.+) "
-    r"\(checksum blake3:(?P<hash>[0-9a-f]{64})\)\. Read it there\."
+    r"(?:Unchanged: as in event (?P<event>\d+)|As in event (?P<other>\d+) again)"
+    r" \(turn (?P<turn>\d+), blake3 (?P<hash>[0-9a-f]{8})\)\."
 )
 
 
 class Reference(NamedTuple):
     """What a reference message says."""
 
-    uri: str
-    where: str
+    event: int
+    turn: int
+    again: bool = False
 
 
 def resource(uri: str = LIBRARY, content: str = LONG) -> dict[str, object]:
@@ -129,8 +130,9 @@ def read(text: str, content: str = "") -> object:
     found = _REFERENCE.fullmatch(text)
     if found is None:
         return text
-    assert found["hash"] in {blake3(known.encode()).hexdigest() for known in (content, LONG, OTHER)}
-    return Reference(found["uri"], found["where"])
+    assert len(text) <= 120
+    assert found["hash"] in {blake3(known.encode()).hexdigest()[:8] for known in (content, LONG, OTHER)}
+    return Reference(int(found["event"] or found["other"]), int(found["turn"]), again=found["event"] is None)
 
 
 def numbered(text: str, first: int = 1) -> str:

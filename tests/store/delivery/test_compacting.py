@@ -7,7 +7,7 @@ import pytest
 
 from store.errors import UsageError
 from store.store import Store
-from tests.store.delivery.talk import LIBRARY, LONG, Reference, Talk, document, numbered, resource, result, told
+from tests.store.delivery.talk import LONG, Reference, Talk, document, numbered, resource, result, told
 from tests.store.exporting.talks import Talk as Session
 from tests.store.importing.sessions import by_source, imported
 
@@ -97,7 +97,7 @@ def test_a_delivery_that_a_compaction_dropped_does_not_count(talk: Talk, policy:
     talk.compacts(0, 0, **policy)
     talk.reads(resource())
     talk.reads(resource())
-    where = Reference(LIBRARY, "the result of tool call `call_2` in turn 2")
+    where = Reference(7, 2)
     assert talk.results()[-2:] == [[LONG], [where]]
 
 
@@ -136,7 +136,7 @@ def test_what_is_not_among_the_last_exchanges_was_not_delivered(talk: Talk) -> N
     for _ in range(3):
         talk.asks()
         talk.reads(resource())
-    second = Reference(LIBRARY, "the result of tool call `call_2` in turn 2")
+    second = Reference(6, 2)
     assert talk.results(last=2) == [[LONG], [second]]
     assert talk.results(last=1) == [[LONG]]
 
@@ -184,12 +184,12 @@ def test_exchanges_begin_with_requests_and_files_may_come_apart(talk: Talk) -> N
     talk.says()
     talk.asks("And this?")
     talk.reads(resource())
-    assert talk.results() == [[Reference(LIBRARY, "the attachment at turn 1")]]
+    assert talk.results() == [[Reference(1, 1)]]
     talk.asks("Interrupted.")
     talk.asks("Again.")
     talk.reads(resource("file:///other"))
     talk.reads(resource("file:///other"))
-    assert talk.results()[-1] == [Reference("file:///other", "the result of tool call `call_2` in turn 4")]
+    assert talk.results()[-1] == [Reference(10, 4)]
 
 
 # -- the compactions of other tools --------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_claude_code_goes_on_from_a_summary(store: Store, tmp_path: Path) -> Non
     assert [line["content"][0]["text"] for line in lines[:3]] == ["Be brief.", "It read a file.", "Go on"]
     [second, third] = [result(line) for line in lines if line["role"] == "tool"]
     assert second == numbered(LONG)
-    assert third == Reference("file:///home/ada/shop/login.py", "the result of tool call `toolu_2` in turn 2")
+    assert third == Reference(9, 2)
 
 
 def test_pi_keeps_the_end_of_what_it_compacts(store: Store, tmp_path: Path) -> None:

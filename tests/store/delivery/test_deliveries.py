@@ -32,7 +32,7 @@ def answers(talk: Talk, *blocks: Offered, tool: str = "", call: str = "") -> lis
 def test_a_new_resource_is_delivered_and_one_that_was_attached_is_not(talk: Talk) -> None:
     talk.asks("Look", resource())
     assert answers(talk, FILE, Offered(LIBRARY, text=OTHER), Offered("file:///other", text=LONG)) == [
-        Reference(LIBRARY, "the attachment at turn 1"),
+        Reference(1, 1),
         None,
         None,
     ]
@@ -51,7 +51,7 @@ def test_what_is_appended_counts_and_what_is_asked_does_not(talk: Talk) -> None:
     assert answers(talk, FILE, call=call) == [None]
     talk.returns(call, resource())
     again = talk.calls()
-    first = Reference(LIBRARY, "the result of tool call `call_1` in turn 1")
+    first = Reference(3, 1)
     assert answers(talk, FILE, call=again) == [first]
     # and what the agent appends then is a text
     [answer] = talk.store.deliveries.check(talk.context, [FILE], call=again)
@@ -74,7 +74,7 @@ def test_the_answer_says_where_and_what_it_saves(talk: Talk) -> None:
 def test_content_may_be_known_by_its_checksum(talk: Talk) -> None:
     digest = blake3(LONG.encode()).hexdigest()
     talk.asks("Look", resource())
-    attached = Reference(LIBRARY, "the attachment at turn 1")
+    attached = Reference(1, 1)
     size = len(LONG)
     assert answers(talk, Offered(LIBRARY, checksum=f"blake3:{digest}", size=size)) == [attached]
     assert answers(talk, Offered(LIBRARY, checksum=digest.upper(), size=size)) == [attached]
@@ -122,7 +122,7 @@ def test_a_context_needs_no_name(store: Store) -> None:
     stored = {"type": "chat_request", "content": "Look", "resources": [resource()]}
     store.contexts.append(context, json.dumps(stored).encode(), "jp.event.v1")
     [answer] = store.deliveries.check(context, [FILE])
-    assert read(answer.message) == Reference(LIBRARY, "the attachment at turn 1")
+    assert read(answer.message) == Reference(1, 1)
 
 
 def test_a_fork_knows_what_it_took_over_and_what_holds_for_it(talk: Talk) -> None:
@@ -204,7 +204,7 @@ def test_many_may_ask_at_once(talk: Talk) -> None:
         talk.says(str(number))
     for thread in threads:
         thread.join()
-    assert found == [[Reference(LIBRARY, "the attachment at turn 1")]] * 8
+    assert found == [[Reference(1, 1)]] * 8
 
 
 # -- over the socket -----------------------------------------------------------------------------------------------
@@ -248,4 +248,4 @@ def test_a_file_that_a_shell_printed_was_delivered(talk: Talk, followed: bool) -
         assert answers(talk, FILE) == [None]
     talk.event("tool_call_request", id="call_1", name="shell", arguments={"command": "cat /shop/library.py"})
     talk.returns("call_1", LONG)
-    assert answers(talk, FILE) == [Reference(LIBRARY, "the result of tool call `call_1` in turn 1")]
+    assert answers(talk, FILE) == [Reference(3, 1)]

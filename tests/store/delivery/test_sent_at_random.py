@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import uuid
 from pathlib import Path
 from typing import Any
 
-from blake3 import blake3
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,12 +15,12 @@ from fusefs.text.render import FileRenderer
 from store.delivery.answers import Offered
 from store.delivery.deliveries import Deliveries
 from store.store import Store
-from tests.store.delivery.talk import Talk, resource
+from tests.store.delivery.talk import Reference, Talk, read, resource
 
 LOOKBACK = 2
 URIS = ("file:///a", "file:///b", "FILE:///a")
-CONTENTS = ("short", "x" * 40, "y" * 40)
-MIN_BYTES = 30
+CONTENTS = ("short", "x" * 80, "y" * 80)
+MIN_BYTES = 70
 
 RESOURCES = st.tuples(st.sampled_from(URIS), st.sampled_from(CONTENTS))
 STEPS = st.lists(
@@ -34,11 +33,6 @@ STEPS = st.lists(
         st.tuples(st.just("check"), st.lists(RESOURCES, min_size=1, max_size=2)),
     ),
     max_size=14,
-)
-_reference = re.compile(
-    r"The file has not changed: the content of (\S+) is that of "
-    r"(?:the attachment at turn (\d+)|the result of tool call `(\w+)` in turn (\d+)) "
-    r"\(checksum blake3:([0-9a-f]{64})\)\. Read it there\."
 )
 
 
@@ -75,30 +69,46 @@ def check(talk: Talk, resources: list[tuple[str, str]]) -> None:
     assert sent == [answer.message or content for answer, (_uri, content) in zip(followed, resources, strict=True)]
 
 
-def verify(lines: list[dict[str, Any]], requests_before: int) -> None:
+def returned(talk: Talk) -> dict[int, list[tuple[str, str]]]:
+    """Return by event what each result returned: URIs and contents."""
+    turns = range(1, talk.store.writer.turns.count + 1)
+    events = [json.loads(payload) for _turn, payload in talk.store.contents.payloads(turns)]
+    parts = {number: event.get("content") for number, event in enumerate(events, 1) if "id" in event}
+    return {
+        number: [(part["resource"]["uri"], part["resource"]["text"]) for part in found]
+        for number, found in parts.items()
+        if found
+    }
+
+
+def verify(lines: list[dict[str, Any]], requests_before: int, results: dict[int, list[tuple[str, str]]]) -> None:
     """Check what is sent against what is sent before it, and nothing else."""
     turn = requests_before
-    full: dict[tuple[str, str], tuple[int, str]] = {}
+    full: dict[tuple[str, str], tuple[int, int]] = {}
+    latest: dict[str, str] = {}
     for line in lines:
         turn += line["kind"] == "user"
-        delivered = {}
-        for block in line["content"]:
-            found = _reference.fullmatch(block["text"])
-            if found is None:
-                key = block.get("uri", ""), block["text"]
-                if line["role"] == "tool" and len(block["text"]) >= MIN_BYTES and key in full:
-                    assert turn - max(1, full[key][0]) > LOOKBACK
-                delivered[key] = turn, line.get("id", "") if line["role"] == "tool" else ""
+        delivered, seen = {}, {}
+        # texts of people and summaries are no resources
+        whole = [(block.get("uri", ""), block["text"]) for block in line["content"]]
+        keys = results[line["event"]] if line["role"] == "tool" else whole
+        for key, block in zip(keys, line["content"], strict=True):
+            uri, content = key
+            seen[uri] = content
+            said = read(block["text"], content)
+            if not isinstance(said, Reference):
+                assert said == content
+                if line["role"] == "tool" and len(content) > MIN_BYTES and key in full:
+                    assert turn - max(1, full[key][1]) > LOOKBACK
+                delivered[key] = line["event"], turn
                 continue
             assert line["role"] == "tool"
-            uri, attached, call, returned, checksum = found.groups()
-            [(where, content)] = [
-                (full[key], key[1]) for key in full if key[0] == uri and blake3(key[1].encode()).hexdigest() == checksum
-            ]
-            assert (max(1, where[0]), where[1]) == (int(attached or returned), call or "")
-            assert turn - max(1, where[0]) <= LOOKBACK
-            assert len(content) >= MIN_BYTES
+            event, at = full[key]
+            assert said == Reference(event, max(1, at), again=latest[uri] != content)
+            assert turn - max(1, at) <= LOOKBACK
+            assert len(content) > MIN_BYTES
         full |= {key: where for key, where in delivered.items() if key[0]}
+        latest |= {uri: content for uri, content in seen.items() if uri}
 
 
 @settings(
@@ -118,4 +128,4 @@ def test_references_lead_somewhere_and_nothing_is_sent_in_vain(
         asked = sum(what == "ask" for what, _resources in steps)
         for last in (None, 1, 2):
             lines = talk.messages(last=last)
-            verify(lines, asked - sum(line["kind"] == "user" for line in lines))
+            verify(lines, asked - sum(line["kind"] == "user" for line in lines), returned(talk))

@@ -33,7 +33,7 @@ def test_a_file_that_was_read_again_is_referred_to(store: Store, tmp_path: Path)
     reads(session, "toolu_1", numbered(LONG))
     reads(session, "toolu_2", numbered(LONG))
     reads(session, "toolu_3", numbered(OTHER), OTHER)
-    first = Reference(URI, "the result of tool call `toolu_1` in turn 1")
+    first = Reference(3, 1)
     assert results(store, session) == [numbered(LONG), first, numbered(OTHER)]
 
 
@@ -47,7 +47,7 @@ def test_what_stands_around_it_stays(store: Store, tmp_path: Path) -> None:
     before, _, rest = second.partition("\n")
     message, _, after = rest.partition("\n")
     assert before == "Here it is:"
-    assert message.startswith("The file has not changed")
+    assert message.startswith("Unchanged: as in event 3 (")
     assert f"\n{after}" == REMINDER
 
 
@@ -62,13 +62,9 @@ def test_the_file_of_another_tool_is_the_same(store: Store, tmp_path: Path) -> N
         session.returns(f"toolu_{number}", frame + text)
     first, second, third, fourth = map(str, results(store, session))
     assert first == numbered(LONG)
-    assert second.startswith(
-        f"{frame}The file has not changed: the content of {URI} is that of the result of tool call"
-    )
-    assert "`toolu_1` in turn 1" in second
+    assert second.startswith(f"{frame}Unchanged: as in event 3 (turn 1, ")
     assert third == frame + some
-    assert fourth.startswith(f"{frame}The file has not changed: the content of {URI}#L1-19 is that of the result")
-    assert "`toolu_3` in turn 1" in fourth
+    assert fourth.startswith(f"{frame}Unchanged: as in event 7 (turn 1, ")
 
 
 def test_a_part_of_it_is_another_resource(store: Store, tmp_path: Path) -> None:
@@ -77,7 +73,7 @@ def test_a_part_of_it_is_another_resource(store: Store, tmp_path: Path) -> None:
     reads(session, "toolu_1", numbered(LONG), total=900)
     reads(session, "toolu_2", numbered(LONG, 41), first=41, total=900)
     reads(session, "toolu_3", numbered(LONG, 41), first=41, total=900)
-    second = Reference(f"{URI}#L41-60", "the result of tool call `toolu_2` in turn 1")
+    second = Reference(5, 1)
     assert results(store, session) == [numbered(LONG), numbered(LONG, 41), second]
 
 
@@ -103,7 +99,7 @@ def test_a_file_that_the_program_attached_is_an_attachment(store: Store, tmp_pat
         }
     )
     reads(session, "toolu_1", numbered(LONG))
-    assert results(store, session) == [Reference(URI, "the attachment at turn 1")]
+    assert results(store, session) == [Reference(2, 1)]
 
 
 @pytest.mark.parametrize(

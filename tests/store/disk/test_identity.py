@@ -80,7 +80,7 @@ def test_whoever_is_killed_while_a_copy_is_named_begins_again(
 ) -> None:
     settled(store)
     (store / "token").write_text("secret")
-    for step in range(20):
+    for step in range(40):
         copy = Path(shutil.copytree(store, tmp_path / f"copy-{step}"))
         done = 0
 

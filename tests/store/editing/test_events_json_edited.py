@@ -8,6 +8,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from fusefs.editing.bursts import Bursts
+from fusefs.editing.programs import Programs
 from fusefs.editing.records import EventCommits
 from fusefs.editing.targets import JsonTarget
 from fusefs.text.parse import ParseError
@@ -82,7 +84,7 @@ class Whole:
 
 def target(store: Store, context: int) -> JsonTarget:
     tree = Tree(store)
-    return JsonTarget(EventCommits(tree), tree.view_id(context))
+    return JsonTarget(EventCommits(tree, Bursts(Programs(), 0)), tree.view_id(context))
 
 
 def place(element: Json, *path: str | int) -> tuple[object, str | int]:
@@ -200,7 +202,7 @@ def test_what_may_not(talk: Whole, form: object, told: str) -> None:
         talk.save(data)
     assert "record 3" in str(raised.value)
     line = raised.value.line
-    assert data.split(b"\n")[line - 1].strip().startswith((b'"$blob"', b'"text"', b'"blob"')), line
+    assert data.split(b"\n")[line - 1].strip().startswith((b'"$blob"', b'"text"', b'"blob"', b'"content": {')), line
 
 
 def test_what_is_removed_is_a_tombstone(talk: Whole) -> None:

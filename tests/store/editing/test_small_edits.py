@@ -92,7 +92,7 @@ def begun(root: Path, *payloads: bytes) -> int:
     """Make a store with one conversation, measured."""
     with opened(root) as store:
         context = conversation(store, payloads)
-        store.records.rows(store.writer.head(context).tip)
+        list(store.records.rows(store.writer.head(context).tip))
         return context
 
 
@@ -125,7 +125,7 @@ def test_through_the_lens_and_back_to_a_session(root: Path) -> None:
     path = session(root.parent, b"".join(record + b"\n" for record in records))
     with opened(root) as store:
         imported(store, path)
-        store.records.rows(by_source(store, path).head)
+        list(store.records.rows(by_source(store, path).head))
     before = taken(root)
     assert before > MIB
     with opened(root) as store:

@@ -85,7 +85,10 @@ def test_whatever_a_client_calls_it(store: Store, tmp_path: Path, outside: Path,
         now = store.library.conversation(conversation.id)
         with suppress(UsageError) if key == "exported_as" else nullcontext():
             assert written(store, now, tmp_path / "out" / str(number), form) > 0
-            # a second time, where all of it goes to PROJECT/NAME/
+            # a second time, where files of somebody else are there, and all of it goes to PROJECT/NAME/
+            for path in (tmp_path / "out" / str(number)).rglob("*"):
+                if path.is_file():
+                    path.write_bytes(b"of somebody else")
             assert written(store, now, tmp_path / "out" / str(number), form) > 0
             for name in names(store, now, form):
                 assert not name.is_absolute()
@@ -134,7 +137,8 @@ def test_links_that_somebody_planted_lead_nowhere(store: Store, tmp_path: Path, 
         assert list(outside.iterdir()) == []
     # PROJECT/ is one as well, and all else is taken
     out = tmp_path / "out" / "own"
-    export(store, conversation, out, form)
+    for path in export(store, conversation, out, form).files:
+        path.write_bytes(b"of somebody else")
     (out / conversation.project).symlink_to(outside)
     with pytest.raises(UsageError, match="it is a link"):
         export(store, conversation, out, form)

@@ -14,7 +14,7 @@ from store.editing.editor import Editor
 from store.errors import Conflict, UsageError
 from store.events.event import DELETED
 from store.exporting.dialogue import DAMAGED
-from store.exporting.export import FORMATS, TARGETS, export, names
+from store.exporting.export import FORMATS, TARGETS, Exported, export, names
 from store.exporting.html.frame import PAGE_STYLE, policy
 from store.exporting.html.text import html_of
 from store.store import Store
@@ -142,16 +142,23 @@ def test_long_text_and_much_that_looks_like_links_is_not_parsed() -> None:
     assert html_of("*a*") == "<p><em>a</em></p>\n"
 
 
+def said(done: Exported) -> Path:
+    """Return the file that says what was said."""
+    return next(path for path in done.files if b"login" in path.read_bytes())
+
+
 @pytest.mark.parametrize("form", list(TARGETS))
 def test_nothing_is_overwritten(store: Store, tmp_path: Path, form: str) -> None:
     conversation = shop(tmp_path).bring(store)
     out = tmp_path / "out"
     first = export(store, conversation, out, form)
     assert [path.relative_to(out) for path in first.files] == names(store, conversation, form)
+    said(first).write_bytes(b"of somebody else")
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     second = export(store, conversation, out, form)
     own = out / conversation.project / conversation.name
     assert [path.relative_to(own) for path in second.files] == names(store, conversation, form)
+    said(second).write_bytes(b"of somebody else, too")
     with pytest.raises(Conflict, match="exists already"):
         export(store, conversation, out, form)
     assert {path: path.read_bytes() for path in before} == before

@@ -124,7 +124,7 @@ def test_claude_code_becomes_oh_my_pi_and_comes_back(store: Store, tmp_path: Pat
         told = [text for _kind, _tool, texts in said(other, again) for text in texts]
         assert told == [text for _kind, _tool, texts in said(store, conversation) for text in texts]
         # as that program's own, it is the same file
-        (own,) = export(other, again, tmp_path / "own", "oh-my-pi").files
+        own, _blob = export(other, again, tmp_path / "own", "oh-my-pi").files
         assert own.read_bytes() == path.read_bytes()
 
 

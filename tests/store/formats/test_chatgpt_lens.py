@@ -321,7 +321,7 @@ def test_a_person_may_add_messages() -> None:
         assert (event.kind, texts(event), event.time_ms) == (kind, [("", NEW)], 1_700_000_000_123)
         assert json.loads(node)["parent"] == "a"
     assert json.loads(LENS.compose(Kind.USER, "Hi", None, 1))["parent"] is None
-    for kind, text in ((Kind.TOOL_CALL, "x"), (Kind.USER, "")):
+    for kind, text in ((Kind.CONFIG, "x"), (Kind.USER, "")):
         with pytest.raises(UsageError):
             LENS.compose(kind, text, before, 1)
 

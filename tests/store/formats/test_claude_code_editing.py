@@ -322,7 +322,7 @@ def test_the_first_line_and_lines_that_end_in_a_carriage_return() -> None:
     assert LENS.compose(Kind.USER, "Hello", b"damaged", 0).startswith(b'{"parentUuid":null,')
 
 
-@pytest.mark.parametrize("kind", [Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.REASONING, Kind.CONFIG, Kind.RECORD])
+@pytest.mark.parametrize("kind", [Kind.QUESTION, Kind.ANSWER, Kind.RECORD])
 def test_what_only_the_program_writes(kind: Kind) -> None:
     with pytest.raises(UsageError, match="write user"):
         LENS.compose(kind, "x", PREVIOUS, 0)

@@ -116,9 +116,14 @@ def test_new_lines_are_as_the_program_writes_them(kind: Kind, role: str, part: s
     assert json.loads(LENS.compose(kind, "Gut → so", b'{"record_type":"state"}\r', 0)) == wanted
 
 
+def test_a_new_line_has_the_number_after_the_last() -> None:
+    assert json.loads(LENS.compose(Kind.USER, "So?", spelled(meta() | {"ordinal": 7}), 0))["ordinal"] == 8
+    assert "ordinal" not in json.loads(LENS.compose(Kind.USER, "So?", spelled(meta()), 0))
+
+
 def test_what_cannot_be_written_by_hand() -> None:
     with pytest.raises(UsageError, match="write user"):
-        LENS.compose(Kind.TOOL_RESULT, "x", None, 0)
+        LENS.compose(Kind.CONFIG, "x", None, 0)
     with pytest.raises(UsageError, match="empty"):
         LENS.compose(Kind.USER, "", None, 0)
 

@@ -79,7 +79,7 @@ def test_a_line_is_edited_composed_and_taken_out() -> None:
         lens.edit(records[3], EventEdit(fields=(FieldEdit("tool", "open"),)), earlier)
     said = lens.view(lens.compose(Kind.ASSISTANT, "Done.", records[-1], events[4].time_ms), earlier)
     assert (said.kind, said.time_ms, said.blocks[0].text) == (Kind.ASSISTANT, events[4].time_ms, "Done.")
-    with pytest.raises(UsageError, match="write user or assistant"):
+    with pytest.raises(UsageError, match="write user, assistant, call or result"):
         lens.compose(Kind.CONFIG, "x", None, 0)
     assert ChatLines().without(records, {3}) == [records[at] for at in (0, 1, 4, 5)]
     assert ChatLines().without(records, {1}) == [records[at] for at in (0, 2, 3, 4, 5)]

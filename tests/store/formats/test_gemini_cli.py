@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from store.errors import UsageError
 from store.events.event import Event, EventEdit, FieldEdit, Kind
+from store.exporting.steps import steps_of
 from store.formats.core.format import About, Part, Source
 from store.formats.core.look import Look
 from store.formats.gemini_cli.lens import GeminiCliLens
@@ -195,7 +196,7 @@ def test_new_messages_are_laid_out_as_those_before(kind: Kind, what: str) -> Non
         event = see(said)
         assert (event.kind, texts(event)) == (kind, [("", "Gut → so")])
     with pytest.raises(UsageError, match="write user"):
-        LENS.compose(Kind.TOOL_CALL, "x", None, 0)
+        LENS.compose(Kind.CONFIG, "x", None, 0)
     with pytest.raises(UsageError, match="empty"):
         LENS.compose(Kind.USER, "", None, 0)
 
@@ -388,3 +389,36 @@ def test_homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMINI_CLI_HOME", str(moved))
     assert list(GEMINI.homes(home, tmp_path)) == [moved / ".gemini" / "tmp", home / ".gemini" / "tmp"]
     assert list(GEMINI.homes(tmp_path, tmp_path)) == []
+
+
+def result_of(identifier: str, output: str) -> dict[str, object]:
+    return {"functionResponse": {"id": identifier, "name": "read_file", "response": {"output": output}}}
+
+
+def test_a_result_without_text_is_one() -> None:
+    event = see(message("gemini", "I look.", toolCalls=[call({"output": ""})]))
+    assert texts(event)[-1] == ("result", "")
+    steps = list(steps_of(1, event))
+    assert [step.kind for step in steps] == [Kind.ASSISTANT, Kind.TOOL_CALL, Kind.TOOL_RESULT]
+    block = event.blocks[-1]
+    payload = json.dumps(message("gemini", "I look.", toolCalls=[call({"output": ""})])).encode()
+    edited = json.loads(LENS.edit(payload, edit_of(block, "There."), Earlier()))
+    assert edited["toolCalls"][0]["result"][0]["functionResponse"]["response"] == {"output": "There."}
+    # a call that was not answered is none
+    assert texts(see(message("gemini", "", toolCalls=[{"id": "c2", "name": "read_file", "args": {}}]))) == []
+
+
+def test_results_are_repeated_each_by_itself() -> None:
+    earlier = Earlier()
+    both = [{**call({"output": "a"}), "id": one, "result": [result_of(one, one)]} for one in ("c1", "c2")]
+    assert see(message("gemini", "", toolCalls=both), earlier).kind is Kind.TOOL_CALL
+    # as a program resumes: one message for each, and in another order
+    for number, part in enumerate((["c1"], ["c2"], ["c2", "c1"])):
+        again = message("user", [result_of(one, one) for one in part], f"r{number}")
+        assert see(again, earlier).kind is Kind.RECORD
+    # one that is new is shown, and what is repeated beside it is not
+    event = see(message("user", [result_of("c1", "c1"), result_of("c3", "new")], "r9"), earlier)
+    assert event.kind is Kind.TOOL_RESULT
+    assert [json.loads(block.text or "") for block in event.blocks] == [{"output": "new"}]
+    assert event.header["id"] == "c3"
+    assert see(message("user", [result_of("c3", "new")], "r10"), earlier).kind is Kind.RECORD

@@ -117,7 +117,7 @@ def test_fields_are_edited_where_they_stand(rendered: Rendered) -> None:
     with pytest.raises(UsageError, match="call's file"):
         LENS.edit(result, EventEdit((), (FieldEdit("tool", "dir"),)), Earlier())
     with pytest.raises(UsageError, match="by hand"):
-        LENS.compose(Kind.USER, "hi", result, 1)
+        LENS.compose(Kind.NOTE, "hi", result, 1)
 
 
 def test_other_databases_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

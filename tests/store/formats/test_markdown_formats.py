@@ -141,8 +141,22 @@ def test_a_text_that_would_be_something_else_is_refused(
     (block,) = lens.view(record, Earlier()).blocks
     with pytest.raises(UsageError, match=told):
         lens.edit(record, edit_of(block, new), Earlier())
-    with pytest.raises(UsageError, match="'model'"):
-        lens.edit(record, EventEdit(fields=(FieldEdit("model", "x"),)), Earlier())
+    with pytest.raises(UsageError, match="'parent'"):
+        lens.edit(record, EventEdit(fields=(FieldEdit("parent", "x"),)), Earlier())
+
+
+def test_fields_that_a_passage_holds_are_edited_in_it() -> None:
+    (lens,) = SPECSTORY.lenses
+    record = b'_**Agent (claude-9 2026-01-29 16:26:46Z)**_\n\n<tool-use data-tool-name="Bash">ls</tool-use>'
+
+    def edited(key: str, value: str) -> bytes:
+        return lens.edit(record, EventEdit(fields=(FieldEdit(key, value),)), Earlier())
+
+    assert edited("model", "claude-10") == record.replace(b"claude-9", b"claude-10")
+    assert edited("tool", "Shell") == record.replace(b"Bash", b"Shell")
+    assert edited("timestamp", "2026-01-29T16:26:47.000Z") == record.replace(b":46Z", b":47Z")
+    with pytest.raises(UsageError, match="to the second"):
+        edited("timestamp", "2026-01-29T16:26:47.500Z")
 
 
 def test_what_is_no_unicode_can_only_be_read() -> None:
@@ -235,7 +249,7 @@ def test_what_a_person_adds_is_written_as_the_tool_would(format_: Format, kind: 
     written = lens.compose(kind, "Go on\n\nplease", None, 0)
     event = lens.view(written, Earlier())
     assert (event.kind, event.blocks[0].text) == (kind, "Go on\n\nplease")
-    for wrong, text in ((Kind.TOOL_CALL, "x"), (kind, " ")):
+    for wrong, text in ((Kind.CONFIG, "x"), (kind, " ")):
         with pytest.raises(UsageError):
             lens.compose(wrong, text, None, 0)
 

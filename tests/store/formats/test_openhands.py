@@ -261,3 +261,16 @@ def test_no_record_makes_the_lens_fail(payload: bytes, text: str) -> None:
     for block in event.blocks:
         if block.text is not None:
             made_or_refused(lambda block=block: LENS.edit(payload, edit_of(block, text), Earlier()))  # type: ignore[misc]
+
+
+def test_a_folder_begins_with_a_prompt_that_is_longer_than_what_is_looked_at(tmp_path: Path) -> None:
+    folder = tmp_path / "c0ffee" / "events"
+    folder.mkdir(parents=True)
+    prompt = {"id": "1", "timestamp": "2026-01-27T03:56:17", "source": "agent", "system_prompt": {"text": "x" * 99_999}}
+    said = {"role": "user", "content": [{"type": "text", "text": "Hi"}]}
+    message = {"id": "2", "timestamp": "2026-01-27T03:56:18", "source": "user", "llm_message": said}
+    (folder / "event-00000-1.json").write_text(json.dumps(prompt | {"kind": "SystemPromptEvent"}))
+    (folder / "event-00001-2.json").write_text(json.dumps(message | {"kind": "MessageEvent"}))
+    source = FORMAT.claim(Look(folder))
+    assert source is not None
+    assert (source.main.name, len(source.first)) == ("event-00001-2.json", 1)

@@ -1,4 +1,4 @@
-"""Files of tools that are not read are nobody's, whatever they share with those of a tool that is."""
+"""Files are those of their own tool, and nobody's where that is not read, whatever they share with another's."""
 
 import json
 import os
@@ -152,49 +152,84 @@ TABLES = {
 }
 
 
+KNOWN = {
+    "Amp": "amp",
+    "Codex on stdout": "codex-exec",
+    "Continue": "continue",
+    "Cursor": "cursor",
+    "Droid": "droid",
+    "Goose": "goose",
+    "Hermes": "hermes",
+    "Kimi Code": "kimi-code",
+    "LM Studio": "lm-studio",
+    "Qwen Code": "qwen-code",
+    "Qwen Code that only counts": "qwen-code",
+    "VS Code": "vscode-chat",
+    "kimi-cli": "kimi-cli",
+}
+"""The formats of those tools that are read."""
+
+
+def claimed(path: Path) -> str | None:
+    source = claim(path, FORMATS)
+    return source.format if source is not None else None
+
+
 @pytest.mark.parametrize("tool", LINES)
-def test_lines_of_other_tools_are_nobodys(tmp_path: Path, tool: str) -> None:
+def test_lines_are_those_of_their_tool(tmp_path: Path, tool: str) -> None:
     name, records = LINES[tool]
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    assert claim(path, FORMATS) is None
+    assert claimed(path) == KNOWN.get(tool)
 
 
 @pytest.mark.parametrize("tool", DOCUMENTS)
 @pytest.mark.parametrize("indent", [None, 2])
-def test_documents_of_other_tools_are_nobodys(tmp_path: Path, tool: str, indent: int | None) -> None:
+def test_documents_are_those_of_their_tool(tmp_path: Path, tool: str, indent: int | None) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps(DOCUMENTS[tool], indent=indent))
-    assert claim(path, FORMATS) is None
+    assert claimed(path) == KNOWN.get(tool)
 
 
 @pytest.mark.parametrize("what", TABLES)
-def test_databases_of_other_tools_are_nobodys(tmp_path: Path, what: str) -> None:
+def test_databases_are_those_of_their_tool(tmp_path: Path, what: str) -> None:
     path = tmp_path / "a.db"
     with closing(sqlite3.connect(path)) as database:
         database.executescript(TABLES[what])
-    assert claim(path, FORMATS) is None
+    assert claimed(path) == KNOWN.get(what)
 
 
-IN_THE_FORMAT_OF = {
-    "claude-cowork": "claude-code",
-    "cline": "api-messages",
-    "openclaw": "pi",
-    "written-by-the-tools/gemini-cli": "gemini-cli",
+OF_FOLDER = {
+    "claude-cowork": {"claude-code"},
+    "cline": {"cline", "cline-tasks"},
+    "roo-kilo": {"cline-tasks", "opencode"},
+    "goose": {"goose", "goose-lines"},
+    "grok-build": {"grok-build"},
+    "kimi": {"kimi-cli", "kimi-code"},
+    "kiro-amazon-q": {"kiro", "kiro-messages"},
+    "hermes": {"hermes", "hermes-db"},
+    "openclaw": {"openclaw", "pi"},
+    "droid": {"droid", "droid-stream"},
+    "opencode": {"opencode", "opencode-export", "opencode-v2"},
+    "codex-exec-json": {"codex-exec"},
+    "continue-cn": {"continue"},
+    "lmstudio": {"lm-studio"},
+    "gemini-stream-json": {"gemini-stream"},
+    "openhands-cli": {"openhands"},
+    "vscode-copilot-chat": {"copilot-cli", "vscode-chat"},
 }
-"""Tools that write the files of another one: by its own code, or by keeping requests as they are sent."""
+"""The formats in the folders of tools that are not called as their format is; OpenClaw writes lines as pi does."""
 
 
 @pytest.mark.skipif(not OTHERS.is_dir(), reason=NO_OTHERS)
-def test_real_sessions_of_other_tools_are_nobodys() -> None:
+def test_real_sessions_are_those_of_their_tool() -> None:
     found = [one for one in walk(OTHERS) if isinstance(one, Source)]
-    taken = [
-        (one.format, str(one.path.relative_to(OTHERS)))
-        for one in found
-        if not any(
-            one.path.is_relative_to(OTHERS / folder) and one.format == format_
-            for folder, format_ in IN_THE_FORMAT_OF.items()
-        )
-    ]
+    taken = []
+    for one in found:
+        place = one.path.relative_to(OTHERS)
+        folder = place.parts[1] if place.parts[0] == "written-by-the-tools" else place.parts[0]
+        if one.format not in OF_FOLDER.get(folder, {folder}):
+            taken.append((one.format, str(place)))
     assert taken == []
+    assert len(found) > 60

@@ -194,4 +194,5 @@ def know(patch: pytest.MonkeyPatch, *formats: Format) -> None:
     """Have these formats known, and no others."""
     named = {format_.name: format_ for format_ in formats}
     patch.setattr(registry, "_KNOWN", [(name, "", "", "") for name in named])
+    patch.setattr(registry, "_GUESSES", ())
     patch.setattr(registry, "_loaded", lambda name, *_where: named[name])

@@ -235,3 +235,22 @@ def test_damage_anywhere_in_a_database_stops_nothing(store: Store, tmp_path: Pat
         )
         with exported(store, conversation) as files:
             assert files == {"damaged.db": bytes(content)}
+
+
+@pytest.mark.parametrize(("name", "tables"), [("opencode.db", OPENCODE), ("logs.db", LLM + LLM_NEWER)])
+def test_a_fresh_database_makes_no_conversation_and_is_imported_once_it_has_one(
+    store: Store, tmp_path: Path, name: str, tables: str
+) -> None:
+    path = tmp_path / name
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(tables)
+    for _ in range(2):
+        assert imported(store, path).imported == 0
+    assert store.catalogue.by_id(1) is None
+    path.unlink()
+    (opencode_database if name == "opencode.db" else llm_database)(path)
+    assert imported(store, path).imported > 1
+    before = path.read_bytes()
+    conversation = store.library.conversations()[0]
+    with exported(store, conversation) as files:
+        assert files[name] == before

@@ -57,6 +57,7 @@ def test_files_of_the_same_name_go_to_distinct_places(store: Store, tmp_path: Pa
     ]
     for path, files in zip(paths, written, strict=False):
         assert files[0].read_bytes() == path.read_bytes()
+    written[1][0].write_bytes(b"of somebody else")
     before = tree(out)
     with pytest.raises(Conflict, match="exists already"):
         export_native(store, by_source(store, paths[1]), out)

@@ -12,7 +12,7 @@ from store.importing.drop import take
 from store.importing.importer import Importer, ImportReport
 from store.importing.watch import Watching
 from store.store import Store
-from tests.store.formats.test_recognition import ID, LINES, part, qwen
+from tests.store.formats.test_recognition import ID, LINES, qwen
 from tests.store.importing.sessions import exported, lines, session
 
 TOLD = "more than a tenth of its texts is in no event"
@@ -22,11 +22,13 @@ def said(number: int) -> str:
     return f"Please {chr(97 + number) * 5} why the login fails again"
 
 
-def qwen_session(folder: Path) -> Path:
+def unknown_session(folder: Path) -> Path:
+    """Write a session that is like one of Qwen Code, of a tool that nobody knows."""
     path = folder / f"{ID}.jsonl"
-    records = [
-        qwen("user" if number % 2 else "assistant", number, **part("user", said(number))) for number in range(1, 21)
-    ]
+    records = []
+    for number in range(1, 21):
+        message = {"role": "user", "pieces": [{"text": said(number)}]}
+        records.append(qwen("user" if number % 2 else "assistant", number, message=message))
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
 
@@ -40,8 +42,8 @@ def hidden(count: int, of: int) -> bytes:
 
 
 def test_a_file_that_is_named_is_read_as_a_guess(store: Store, tmp_path: Path) -> None:
-    path = qwen_session(tmp_path)
-    for report in (Importer(store).run([path]), Importer(store).run([tmp_path], format_name="claude-code")):
+    path = unknown_session(tmp_path)
+    for report in (Importer(store).run([tmp_path]), Importer(store).run([tmp_path], format_name="claude-code")):
         assert (report.imported, report.skipped) == (0, 1)
         assert "holds no session of" in report.errors[0]
     report = Importer(store).run([path], format_name="claude-code")

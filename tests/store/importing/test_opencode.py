@@ -1,8 +1,11 @@
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from store.editing.editor import Editor
 from store.events.event import DELETED, Event
 from store.store import Store
+from tests.store.formats.databases import OPENCODE, T
 from tests.store.formats.edited import edit_of
 from tests.store.formats.test_opencode import LENSES, storage
 from tests.store.importing.sessions import by_source, exported, imported
@@ -64,3 +67,24 @@ def test_an_edit_changes_its_file_and_what_is_deleted_has_none(store: Store, tmp
     del expected["part/msg_2/prt_07.json"]
     with exported(store, by_source(store, path)) as files:
         assert files == expected
+
+
+def test_a_session_in_which_nothing_was_said_is_no_conversation(store: Store, tmp_path: Path) -> None:
+    """A fresh database has such a session, and so has one that was just begun; it comes with its first message."""
+    path = tmp_path / "opencode.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(OPENCODE)
+        row = ("ses_0", "p", None, "s", "/home/ada/shop", "New session", "1.2.0", None, T, T)
+        database.execute(f"INSERT INTO session VALUES ({'?, ' * 9}?)", row)
+        database.commit()
+    assert imported(store, path).conversations == []
+    assert store.catalogue.every() == []
+    assert imported(store, path).conversations == []
+    with closing(sqlite3.connect(path)) as database:
+        data = '{"role": "user", "time": {"created": 1}, "agent": "build"}'
+        database.execute("INSERT INTO message VALUES ('msg_0', 'ses_0', ?, ?, ?)", (T, T, data))
+        part = '{"type": "text", "text": "Hello"}'
+        database.execute("INSERT INTO part VALUES ('prt_0', 'msg_0', 'ses_0', ?, ?, ?)", (T, T, part))
+        database.commit()
+    assert imported(store, path).imported == 1
+    assert [entry.title for entry in store.catalogue.every()] == ["New session"]

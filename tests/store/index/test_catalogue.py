@@ -1,6 +1,6 @@
 """Look-ups of conversations, against going through all of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -9,6 +9,7 @@ import pytest
 from store.disk.head_format import ContextCreated, HeadFrame, HeadMoved, Metadata
 from store.errors import DamageError
 from store.index.catalogue import Catalogue, ContextEntry
+from store.index.database import Database, Row
 from store.index.index import Index
 
 DAY = 86_400_000
@@ -113,6 +114,23 @@ def test_days(catalogue: Catalogue, entries: list[ContextEntry]) -> None:
     assert catalogue.days("2025") == []
     assert catalogue.by_day("2026-03-02") == [entries[0]]
     assert catalogue.by_day("2026-03-06") == []
+
+
+def test_days_are_skipped_through(catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[int] = []
+    real = Database.query
+
+    def query(db: Database, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
+        found = real(db, sql, parameters)
+        rows.append(len(found))
+        return found
+
+    monkeypatch.setattr(Database, "query", query)
+    # a row a group, and one look-up that finds no more
+    for prefix, groups in (("", 1), ("2026", 2), ("2026-03", 24)):
+        rows.clear()
+        catalogue.days(prefix)
+        assert rows == [1] * groups + [0]
 
 
 def test_recent(catalogue: Catalogue, entries: list[ContextEntry]) -> None:

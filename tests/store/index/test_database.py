@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from store.errors import DamageError, StoreFailed, StoreFull
-from store.index.database import Database, holds, numbered_holds, numbered_sum, sum_of
+from store.index.database import Database, Schema, holds, numbered_holds, numbered_sum, sum_of
 
 
 def test_readers_see_what_was_committed_and_nothing_else(tmp_path: Path) -> None:
@@ -238,3 +238,28 @@ def test_nothing_of_it_is_mapped(tmp_path: Path) -> None:
         assert sorted(path.name for path in tmp_path.iterdir()) == ["index.db", "index.db-wal"]
     finally:
         db.close()
+
+
+def test_rows_that_nobody_reads_to_the_end_may_outlive_the_connection(tmp_path: Path) -> None:
+    """What fails in the middle is forgotten when it is, by chance after the database is closed."""
+    database = Database(tmp_path / "index.db")
+    with database.writing() as sql:
+        sql.executemany("INSERT INTO types VALUES (?, 0, 'x')", [(number,) for number in range(9)])
+    rows = database.rows("SELECT * FROM types")
+    assert next(rows) == (0, 0, "x")
+    database.close()
+    rows.close()  # type: ignore[attr-defined]  # it is a generator
+
+
+def test_a_database_that_is_there_is_opened_without_a_write(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    tables = "CREATE TABLE state (key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
+    schema = Schema(1, tables, ("auto_vacuum = INCREMENTAL",))
+    Database(path, "", schema).close()
+    before = path.read_bytes()
+    db = Database(path, "", schema)
+    assert db.query("PRAGMA auto_vacuum") == [(2,)]
+    wal = path.with_name("other.db-wal")
+    assert not wal.exists() or not wal.stat().st_size
+    db.close()
+    assert path.read_bytes() == before

@@ -248,7 +248,7 @@ def test_texts_of_all_sorts(store: Store, search: Search, filed: bool) -> None:
 def test_a_damaged_event_is_left_out_and_found_when_it_is_back(store: Store, search: Search) -> None:
     context = conversation(store, [said("a lock"), said("another lock"), said("the third lock")])
     store.checkpointer.flush()
-    store.records.rows(store.writer.head(context).tip)
+    list(store.records.rows(store.writer.head(context).tip))
     digest = store.contexts.last(context, 2)[0].payload_hash
     sound = store.blobs.blobs
 

@@ -77,6 +77,7 @@ def test_what_might_take_for_ever_is_run_apart_and_ended() -> None:
     assert Pattern("a[bc]d{1,3}(x|y)", ignore_case=False).quick
     for pattern in (".*x", "(a+)+$", "(?:a?){40}a{40}", "(a|b|ab){20}c", "\\s+$"):
         assert not Pattern(pattern, ignore_case=False).quick
+        assert not Pattern(pattern, ignore_case=False).quick_at(10_000, 10_000)
     text = "fine ab\n" + "a" * 60 + "b"
     apart = Apart("(a+)+$", ignore_case=False, seconds=0.3)
     began = time.monotonic()
@@ -92,6 +93,30 @@ def test_apart_as_here(pattern: str, texts: list[str], ignore_case: bool) -> Non
     apart = Apart(pattern, ignore_case=ignore_case)
     for text in texts:
         assert list(apart.find(text)) == Pattern(pattern, ignore_case=ignore_case).lines(text)
+
+
+WORDS = st.lists(
+    st.sampled_from(("abc", "a+b", "[ab]+", ".*", "ABC", "(abc|bca)", " ", "(?:a+)+", "a?", "^")), max_size=4
+)
+
+
+@given(WORDS, st.text(alphabet="abcABC\0 \n", max_size=60), st.booleans())
+def test_lines_without_what_a_match_needs_change_nothing(pieces: list[str], text: str, ignore_case: bool) -> None:
+    pattern = "".join(pieces)
+    found = list(Regex(pattern, ignore_case=ignore_case).lines(Text(text)))
+    assert found == by_line(pattern, text, ignore_case=ignore_case)
+
+
+def test_a_repeat_after_a_rare_literal_needs_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(Apart, "find", lambda _apart, text: started.append(text) or [])
+    term = Regex("needle-[a-z]+-here", ignore_case=False)
+    text = "none\n" * 10_000 + "x" * 100_000 + "\na needle-so-here\n"
+    assert (list(term.lines(Text(text))), started) == ([10_001], [])
+    # without one, or where repeats are nested, it may take long
+    assert list(Regex(".*x.*y", ignore_case=False).lines(Text("x" * 10_000))) == []
+    assert list(Regex("needle(-+)+$", ignore_case=False).lines(Text(text))) == []
+    assert started == ["x" * 10_000, "a needle-so-here\n"]
 
 
 def test_no_expression_at_all() -> None:

@@ -8,8 +8,10 @@ import pytest
 
 from store.conversations.contexts import Append
 from store.retention.pruner import delete
+from store.service.background import in_background
 from store.service.upkeep import Collecting
 from store.store import Store
+from store.upkeep.idle import Idle
 
 DAY = 24 * 3600.0
 
@@ -123,3 +125,25 @@ def test_what_cannot_be_known_is_told(store: Store) -> None:
     with Store.open(root) as again:
         finish(Collecting(again))
         assert not again.turns.get(1).reclaimed
+
+
+def test_what_was_deleted_for_good_is_collected_without_waiting_for_a_day(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    job = Collecting(store, clock)
+    age(store)
+    finish(job)
+    woken: list[object] = []
+    monkeypatch.setattr(Idle, "wake", lambda _self, job: woken.append(job))
+    with in_background(store):
+        store.contexts.append(1, b"{}", "test")
+        assert woken == []
+        delete(store, 2, store.writer.head(2).tip)
+    assert [type(one) for one in woken] == [Collecting]
+    age(store)
+    finish(job)
+    assert not store.turns.get(4).reclaimed
+    job.let_go()
+    finish(job)
+    assert store.turns.get(4).reclaimed

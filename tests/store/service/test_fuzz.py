@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from fusefs.daemon.operations import ALL_OPERATIONS
+from fusefs.daemon.calls import ALL_OPERATIONS
 from store.errors import TooLarge, UsageError
 from store.ids import hash_bytes
 from store.service import frames

@@ -8,6 +8,8 @@ import pytest
 
 from fusefs.text.render import FileRenderer
 from store.conversations.contexts import Append
+from store.conversations.library import Library
+from store.conversations.viewer import Viewer
 from store.service import background as module
 from store.service.background import measuring
 from store.store import Store
@@ -63,3 +65,33 @@ def test_a_store_that_is_closed_is_left_alone(memory_path: Path) -> None:
         assert measured(store, [context]) == there
     with Store.open(memory_path / "bare") as store, measuring(store):
         store.contexts.append(store.contexts.create().context, b"{}", TYPE)
+
+
+def test_it_measures_more_at_a_time_once_nothing_comes_any_more(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[int] = []
+    measure = Library.measure_some
+
+    def counted(library: Library, context: int, most: int) -> bool:
+        steps.append(most)
+        return measure(library, context, most)
+
+    monkeypatch.setattr(Library, "measure_some", counted)
+    with Store.open(memory_path / "store", renderer=FileRenderer()) as store, measuring(store):
+        context = store.contexts.create().context
+        store.contexts.append_many(context, [Append(b"%d" % number, TYPE) for number in range(3000)])
+        until(lambda: measured(store, [context]) == [3000])
+    assert len(steps) <= 20
+    assert set(steps[2:]) == {module._RECORDS_AT_REST}
+
+
+def test_a_record_that_cannot_be_read_ends_the_measuring_for_now(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would be tried again and again, from the same record on."""
+    monkeypatch.setattr(Viewer, "_size", lambda _viewer, _digest: None)
+    with Store.open(memory_path / "store", renderer=FileRenderer()) as store:
+        context = store.contexts.create(metadata={"project": "p", "name": "n"}).context
+        store.contexts.append_many(context, [Append(b"%d" % number, TYPE) for number in range(300)])
+        assert store.library.measure_some(context, 100)

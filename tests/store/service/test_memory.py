@@ -48,7 +48,7 @@ def filled(root: Path, conversations: int, records: int, settings: str) -> None:
                 context, [Append(user(f"{number} {record}", record).encode(), TYPE) for record in range(records)]
             )
             # measured
-            assert len(store.records.rows(store.writer.head(context).tip)) == records
+            assert len([*store.records.rows(store.writer.head(context).tip)]) == records
 
 
 def test_content_takes_what_it_may(memory_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_rows_take_what_they_may(memory_path: Path) -> None:
         def read() -> None:
             for context in range(1, 101):
                 view = tree.view(tree.view_id(context))
-                assert len(view.event_entries()) == 120
+                assert sum(1 for _entry in view.event_entries()) == 120
                 assert view.transcript.size > 0
                 assert view.json.size > 0
 

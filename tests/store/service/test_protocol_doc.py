@@ -5,7 +5,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from fusefs.daemon.operations import ALL_OPERATIONS
+from fusefs.daemon.calls import ALL_OPERATIONS
 from store.events.conversation import Change
 from store.ids import Hash
 from store.service import frames, wire

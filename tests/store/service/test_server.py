@@ -200,6 +200,31 @@ async def test_requests_run_side_by_side(store: Store, work: Work) -> None:
     assert answers == ["waited"]
 
 
+async def test_calls_go_on_while_appends_never_pause(store: Store, work: Work) -> None:
+    """The loop stays with its sockets while these are busy, and lets the tasks of calls go on all the same."""
+    stopped, appended = threading.Event(), list[int]()
+
+    def append(path: Path) -> None:
+        with Client(path) as client:
+            context = client.create_context().context
+            while not stopped.is_set():
+                appended.append(client.append(context, b"more", "x.v1").turn_id)
+
+    async with serving(store) as path, trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(trio.to_thread.run_sync, append, path)
+        for round_ in range(5):
+            before = len(appended)
+            items: list[object] = []
+            assert await call(path, count(20), items.append) == 20
+            assert items == [str(number) for number in range(20)]
+            while len(appended) == before:
+                await trio.sleep(0.001)
+            assert len(work.ended) == 2 * (round_ + 1)
+        stopped.set()
+    assert len(set(appended)) == len(appended)
+
+
 async def test_who_streams_does_not_wait_for_those_who_take_long(store: Store, work: Work) -> None:
     context = store.contexts.create().context
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -11,8 +12,9 @@ from store.content.compression import Member, pack_delta, pack_records
 from store.content.delta import difference
 from store.conversations.contexts import Append
 from store.disk import head_format, turn_format
-from store.disk.blob_format import Compression, Form, codec, encode_record
+from store.disk.blob_format import OVERHEAD, Compression, Form, Record, codec, encode_record
 from store.disk.head_format import Body, Commit, ContextCreated, HeadMoved
+from store.disk.pack import PackSet
 from store.disk.turn_format import Turn
 from store.ids import Hash, hash_bytes, type_tag
 from store.store import Store
@@ -300,3 +302,31 @@ def test_reindex_tells_of_damage(store: Store) -> None:
     assert len(notes) == 2
     assert notes[0].startswith("heads.log, offset 32: ")
     assert notes[1].startswith("the log had lost, and has again: ")
+
+
+def test_a_damaged_group_of_very_many_is_read_a_few_times_and_loses_what_is_damaged_alone(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise = Random(1)
+    texts = [noise.randbytes(400).hex().encode() for _ in range(600)]
+    store.contexts.append_many(1, [Append(b'{"type":"user","text":"%s"}' % text, "x.v1") for text in texts])
+    for _pause in store.sealer.steps():
+        pass
+    store.library.conversations()
+    packs = store.files.packs
+    pack, offset, record = max(
+        (one for one in packs.scan() if isinstance(one[2], Record)), key=lambda one: len(one[2].stored)
+    )
+    with packs.path(pack).open("r+b") as file:
+        file.seek(offset + OVERHEAD + len(record.stored) * 7 // 8)
+        file.write(b"damaged!")
+    store.blobs.forget()
+    reads: list[tuple[int, int]] = []
+    read = PackSet.read
+    monkeypatch.setattr(
+        PackSet, "read", lambda self, *place, **how: (reads.append(place), read(self, *place, **how))[1]
+    )
+    monkeypatch.setattr(store.blobs._shelf.source, "read", packs.read)
+    lost = [finding for finding in fsck(store) if finding.check == "payloads"]
+    assert 0 < len(lost) < 400
+    assert reads.count((pack, offset)) <= 4

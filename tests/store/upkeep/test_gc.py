@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from store.content.compression import Member, pack_records
+from store.content.sealed import GroupSealer, SealedGroup
 from store.conversations.contexts import Append
+from store.disk.blob_format import Compression, Form
 from store.editing.editor import Editor
 from store.errors import DamageError, NotFound
-from store.ids import Hash, hash_bytes
+from store.ids import Hash, hash_bytes, hash_key
 from store.retention.pruner import delete, prune_versions
 from store.store import Store
+from store.upkeep import copying
 from store.upkeep.fsck import fsck
 from store.upkeep.gc import Collected, CollectionSteps
 
@@ -236,6 +240,35 @@ def test_what_lies_in_packs_twice_is_there_once(store: Store) -> None:
         assert fsck(store) == []
 
 
+def test_a_copy_that_is_made_of_another_blob_keeps_it(store: Store) -> None:
+    """A blob that lies in two packs may be whole in one, and a delta in the other, which is to stay."""
+    base = text(1, 40_000).encode()
+    like, large = base + b" and a little more", text(3, 80_000).encode()
+    with store:
+        first = store.contexts.create().context
+        store.contexts.append(first, base, "test")
+        store.checkpointer.flush()
+        store.intake.cold(roll=True)
+        second = store.contexts.create().context
+        store.contexts.append_many(second, [Append(one, "test") for one in (like, text(2, 40_000).encode())])
+        store.checkpointer.flush()
+        store.intake.cold(roll=True)
+        [(pack, offset, _member)] = store.files.index.locate([hash_bytes(like)])[hash_bytes(like)]
+        assert store.files.packs.read(pack, offset).compression == Compression.DELTA
+        writer = store.files.packs.rewrite()
+        for whole in (like, large):
+            for record, _names in pack_records([Member(hash_bytes(whole), Form.PLAIN, len(whole), whole)], None):
+                writer.append(record)
+        writer.finish()
+    with Store.open(store.root) as store:
+        drop(store, first)
+        done = collect(store, least=0.25)
+        assert done.packs_removed + done.packs_rewritten > 0
+        assert gone(store, hash_bytes(large))
+        assert store.blobs.blob(hash_bytes(like)) == like
+        assert fsck(store) == []
+
+
 def test_where_something_is_damaged_nothing_goes(store: Store) -> None:
     with store:
         context = begin(store, range(10))
@@ -339,3 +372,72 @@ def test_it_gives_way_to_others_that_rewrite(store: Store) -> None:
             with pytest.raises(StopIteration) as end:
                 next(steps)
             assert end.value.value == Collected()
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_what_stays_is_copied_as_it_is(store: Store, monkeypatch: pytest.MonkeyPatch, sealed: bool) -> None:
+    """Only what lies in one record with garbage is packed anew; and what was not sealed can be another time."""
+    texts = [random.Random(number).randbytes(6000).hex().encode() for number in range(400)]
+    packed: list[int] = []
+
+    def anew(members: list[Member], dictionary: tuple[Hash, bytes] | None) -> list[tuple[bytes, list[Hash]]]:
+        packed.append(len(members))
+        return pack_records(members, dictionary)
+
+    def sealed_anew(group: GroupSealer, member: Member) -> None:
+        packed.append(1)
+        add(group, member)
+
+    add = GroupSealer.add_content
+    monkeypatch.setattr(copying, "pack_records", anew)
+    monkeypatch.setattr(GroupSealer, "add_content", sealed_anew)
+    with store:
+        for start in range(0, 400, 10):
+            context = store.contexts.create().context
+            store.contexts.append_many(context, [Append(text, "test") for text in texts[start : start + 10]])
+        if sealed:
+            for _pause in store.sealer.steps():
+                pass
+        drop(store, 20)
+    packed.clear()
+    # nothing that wrote any of it is there any more
+    with Store.open(store.root) as store:
+        collected = collect(store)
+        assert (collected.blobs, collected.packs_rewritten) == (10, 1)
+        # a sealed group is compressed less well than before, and this noise hardly at all
+        assert collected.freed_bytes > 50_000 or sealed
+        assert sum(packed) < 250
+        kept = [turn for turn in range(1, 401) if not 191 <= turn <= 200]
+        for sealing in (False, True):
+            if sealing:
+                for _pause in store.sealer.steps():
+                    pass
+            assert (store.sealer.unsealed_bytes() == 0) == (sealed or sealing)
+            assert [store.contents.payload(turn) for turn in kept] == [texts[turn - 1] for turn in kept]
+            assert fsck(store) == []
+
+
+def test_a_sealed_group_is_looked_through_by_its_table(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its blobs are not decompressed and hashed, unless the index lacks the name of one: then none is lost by that."""
+    with store:
+        dropped, kept = begin(store, range(20)), begin(store, range(10, 40))
+        store.checkpointer.flush()
+        store.intake.cold(roll=True)
+        for _pause in store.sealer.steps():
+            pass
+        drop(store, dropped)
+        hashed = []
+        names = SealedGroup.names
+        monkeypatch.setattr(SealedGroup, "names", lambda group: hashed.append(len(group)) or names(group))
+        planned = collect(store, dry_run=True)
+        assert (planned.turns, planned.blobs, hashed) == (20, 20, [])
+        content = hash_bytes(text(39).encode())
+        with store.files.index.db.writing() as sql:
+            assert sql.execute("DELETE FROM blobs WHERE key = ?", (hash_key(content),)).rowcount == 1
+        assert collect(store, dry_run=True).blobs == planned.blobs
+        assert hashed
+        assert collect(store).blobs == planned.blobs
+        assert store.contexts.last(kept, 1)[0].payload_hash == hash_bytes(payload(39))
+    with Store.open(store.root, reindex=True) as again:
+        assert [again.contents.payload(turn) for turn in range(21, 51)] == [payload(seed) for seed in range(10, 40)]
+        assert fsck(again) == []

@@ -52,7 +52,8 @@ def test_a_bit_is_told_by_every_command_until_it_was_repaired(store_path: Path, 
     with mounted(store_path) as mount:
         until(lambda: os.listdir(mount.root / ".convfs/errors") == [f"{name}.txt"])
         assert "is damaged" in (mount.root / f".convfs/errors/{name}.txt").read_text()
-    assert convfs(store_path, "fsck", "--repair").returncode == 1
+    # which bit of a turn it was follows from its checksum; what a frame said may be lost
+    assert convfs(store_path, "fsck", "--repair").returncode == (name != "turns.log")
     assert convfs(store_path, "ls").stderr == ""
     assert convfs(store_path, "ls").stdout.count("talk-") == 4
 

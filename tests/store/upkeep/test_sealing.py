@@ -11,7 +11,7 @@ import pytest
 
 from store.conversations.contexts import Append
 from store.disk.blob_format import Compression, Record
-from store.errors import DamageError, NotFound, StoreFull
+from store.errors import DamageError, StoreFull
 from store.ids import Hash, hash_bytes
 from store.paths import REWRITTEN
 from store.service import upkeep
@@ -163,36 +163,6 @@ def test_all_kinds_of_blobs_are_sealed(tmp_path: Path) -> None:
         assert store.blobs.part(hash_bytes(huge), 500_000, 40) == huge[500_000:500_040]
         assert store.blobs.blobs(list(written)) == written
         assert fsck(store) == []
-        # and once more, from what is sealed
-        assert finished(store.sealer.reseal(store.intake.cold(roll=False), {hash_bytes(noise), first}))
-        del kept[hash_bytes(noise)], kept[first]
-        with pytest.raises(NotFound):
-            store.blobs.blob(hash_bytes(noise))
-        assert store.blobs.blobs(list(kept)) == kept
-        assert Compression.DELTA in {record.compression for record in records(store)}
-
-
-def test_deltas_are_encoded_anew_without_their_bases(tmp_path: Path) -> None:
-    version = "".join(f"line {number}\n" for number in range(3000))
-    texts = [version, version.replace("line 7\n", "line seven\n"), version.replace("line 9\n", "line nine\n")]
-    with Store.open(tmp_path / "store") as store:
-        load = store.intake.load()
-        payloads = [json.dumps({"text": text}).encode() for text in texts]
-        first = load.payloads(payloads[:1])[0]
-        load.sync()
-        for data in payloads[1:]:
-            load.payloads([data], {hash_bytes(data): first})
-        load.sync()
-        assert Compression.DELTA in {record.compression for record in records(store)}
-        gone = {first, hash_bytes(version.encode())}
-        cold = store.intake.cold(roll=True)
-        finished(store.sealer.reseal(cold, gone))
-        assert Compression.DELTA not in {record.compression for record in records(store)}
-        for data in payloads[1:]:
-            assert store.blobs.blob(hash_bytes(data)) == data
-        for digest in gone:
-            with pytest.raises(NotFound):
-                store.blobs.blob(digest)
 
 
 def test_a_run_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:

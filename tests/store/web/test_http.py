@@ -5,12 +5,15 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import msgpack
 import pytest
 
 from fusefs.text.render import FileRenderer
 from store.disk.turn_format import Encoding
+from store.editing.keeper import Keeper
 from store.ids import hash_bytes
 from store.store import Store
 from store.web.server import serving
@@ -59,7 +62,7 @@ class Web:
         connection.request(method, path, body, {"Authorization": f"Bearer {TOKEN}"} | headers)
         return self.opened.enter_context(connection.getresponse())
 
-    def get(self, path: str, status: int = 200) -> object:
+    def get(self, path: str, status: int = 200) -> Any:  # noqa: ANN401 - JSON
         answer = self.connect("GET", path)
         text = answer.read()
         assert answer.status == status, text
@@ -243,3 +246,100 @@ def test_provenance_is_that_of_the_first_turn(store: Store, web: Web) -> None:
     said = web.get(f"/v1/contexts/{context}/provenance")["provenance"]
     assert said["service_name"] == "service"
     assert web.get("/v1/contexts/99/provenance") == {"context_id": "99", "provenance": None}
+
+
+def test_any_content_has_an_address(store: Store, web: Web) -> None:
+    context = store.contexts.create().context
+    turn = store.contexts.append(context, b'{"small":1}', "demo.v1")
+    assert web.connect("GET", f"/v1/blobs/{turn.payload_hash.hex()}").read() == b'{"small":1}'
+    web.get("/v1/blobs/12", 422)
+
+
+def test_the_last_changed_are_listed_wherever_they_are(store: Store, web: Web) -> None:
+    made = [store.contexts.create(metadata={"project": "demo", "title": "x"} if at % 2 else None) for at in range(6)]
+    for one in made:
+        store.contexts.append(one.context, b"{}", "demo.v1")
+    store.contexts.append(made[2].context, b"{}", "demo.v1")
+    store.contexts.set_metadata(made[3].context, {"project": "demo", "name": "thrown away"})
+    Keeper(store).remove(made[3].context)
+    wanted = sorted(
+        (store.catalogue.entry(one.context) for one in made), key=lambda one: (one.updated_ms, one.id), reverse=True
+    )
+    for limit in (1, 3, 20):
+        listed = web.get(f"/v1/contexts?limit={limit}")["contexts"]
+        assert [int(one["context_id"]) for one in listed] == [one.id for one in wanted[:limit]]
+
+
+def asked(web: Web, query: str, more: str = "", status: int = 200) -> dict[str, Any]:
+    return web.get(f"/v1/contexts/search?q={quote(query)}{more}", status)
+
+
+@pytest.fixture
+def known(store: Store) -> list[int]:
+    """Three contexts: of a project with labels, of a client that says where it comes from, and a fork of that."""
+    first = store.contexts.create(metadata={"project": "Shop", "title": "Fix it", "labels": ["bug", "todo"]}).context
+    for _ in range(3):
+        store.contexts.append(first, b"{}", "demo.v1")
+    said = {1: 7, 3: 8, 10: "trace", 20: "ada", 40: "Service", 45: "Host"}
+    item = {1: "user_input", 10: {1: "Hello"}, 30: {1: "tag", 2: "Title", 10: said}}
+    second = store.contexts.create().context
+    turn = store.contexts.append(second, msgpack.packb(item), "cxdb.ConversationItem", encoding=1, type_version=3)
+    third = store.contexts.fork_at(turn.turn_id).context
+    store.contexts.create()
+    return [first, second, third]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ('tag = "Shop"', [0]),
+        ("tag ~= 'shop' and not title = \"other\"", [0]),
+        ('title ^= "Fix" OR id = 2', [0, 1]),
+        ('title ^~= "fIX"', [0]),
+        ('label IN ("todo", "later")', [0]),
+        ('label != "bug" AND created > "-1h"', [1, 2]),
+        ("created < 5", []),
+        ('created >= "2020-01-01" AND depth = 2', [0]),
+        ("depth < 2", [1, 2]),
+        ('service ~= "SERVICE" AND host = "Host" AND user = "ada"', [1, 2]),
+        ('host ~= "host"', []),
+        ('parent = "7" AND root IN (8) AND trace_id = "trace"', [1, 2]),
+        ("is_live = true", []),
+        ('NOT (tag = "Shop" OR depth > 9) AND is_live = false', [1, 2]),
+        ('tag = "Shop" OR tag = "x" AND depth > 99', [0]),
+        (r'title = "Fi\x \"it"', []),
+    ],
+)
+def test_contexts_are_found_by_what_is_known_of_them(web: Web, known: list[int], query: str, found: list[int]) -> None:
+    answer = asked(web, query)
+    assert [int(one["context_id"]) for one in answer["contexts"]] == [known[at] for at in reversed(found)]
+    assert (answer["total_count"], answer["query"]) == (len(found), query)
+    if len(found) > 1:
+        limited = asked(web, query, "&limit=1")
+        assert (len(limited["contexts"]), limited["total_count"]) == (1, len(found))
+
+
+@pytest.mark.parametrize(
+    ("query", "kind", "field", "offset"),
+    [
+        ("", "SyntaxError", None, 0),
+        ('tag "x"', "SyntaxError", None, 4),
+        ('tag = "x" title = "y"', "SyntaxError", None, 10),
+        ('(tag = "x"', "SyntaxError", None, 10),
+        ("NOT NOT depth = 1", "SyntaxError", None, 4),
+        ('tag = "x', "SyntaxError", None, 6),
+        ("(" * 5000, "SyntaxError", None, 101),
+        ("size = 1", "UnknownField", "size", 0),
+        ("depth ^= 1", "InvalidOperator", "depth", 6),
+        ('depth =\n "x"', "InvalidValue", "depth", 9),
+        ('created > "soon"', "InvalidValue", "created", 10),
+    ],
+)
+def test_what_is_no_query_is_refused_where_it_ends(
+    web: Web, known: list[int], query: str, kind: str, field: str | None, offset: int
+) -> None:
+    answer = asked(web, query, status=400)
+    assert (answer["error_type"], answer["field"], answer["position"]["offset"]) == (kind, field, offset)
+    assert answer["position"]["line"] == query[:offset].count("\n") + 1
+    assert web.get("/v1/contexts/search", 400).keys() == {"error"}
+    assert known

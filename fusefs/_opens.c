@@ -1,0 +1,497 @@
+/* Answers to OPEN and RELEASE of files that the kernel has in its page cache, without Python.
+ *
+ * pyfuse3 has libfuse read each request (fuse_session_receive_buf). Here stands a function of that name which pyfuse3
+ * finds first, as this module is loaded before it, for all to see. Opens.turn, which is called where the mount waits
+ * for a request, reads them from the device itself, answers those that it can, and leaves the first other one to
+ * fuse_session_receive_buf. All of this happens in the one thread that answers requests, so nothing is ever answered
+ * between a change and what follows from it. Where anything is not as expected, libfuse reads, as it does without this.
+ */
+
+#define PY_SSIZE_T_CLEAN
+#define _GNU_SOURCE
+#include <Python.h>
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <linux/fuse.h>
+#include <sys/uio.h>
+
+#ifndef FOPEN_NOFLUSH
+#define FOPEN_NOFLUSH (1 << 5)
+#endif
+
+/* The largest request that libfuse asks for: 256 pages to be written, and their header. */
+#define REQUEST_BYTES ((256 + 1) * 4096)
+/* Numbers of open files from here on are given here, and lower ones in Python. */
+#define FIRST_HANDLE ((uint64_t)1 << 62)
+/* For so long requests are answered without a look at anything else. */
+#define TURN_NS 2000000
+
+/* libfuse's struct fuse_buf, as it has been since version 3.0. */
+struct buffer {
+    size_t size;
+    int flags;
+    void *memory;
+    int fd;
+    off_t position;
+};
+
+/* -- tables of numbers, none of which is 0, with or without numbers for them ------------------------------------- */
+
+struct table {
+    uint64_t *keys;   /* 0 where nothing is */
+    uint64_t *values; /* NULL: there are none */
+    size_t mask;
+    size_t count;
+};
+
+static size_t
+place(const struct table *table, uint64_t key)
+{
+    size_t at = (key * 0x9E3779B97F4A7C15u) >> 20 & table->mask;
+
+    while (table->keys[at] != 0 && table->keys[at] != key)
+        at = (at + 1) & table->mask;
+    return at;
+}
+
+static int
+table_make(struct table *table, size_t size, int with_values)
+{
+    table->keys = calloc(size, sizeof(uint64_t));
+    table->values = with_values ? calloc(size, sizeof(uint64_t)) : NULL;
+    table->mask = size - 1;
+    table->count = 0;
+    if (table->keys != NULL && (table->values != NULL || !with_values))
+        return 0;
+    free(table->keys);
+    free(table->values);
+    table->keys = table->values = NULL;
+    return -1;
+}
+
+static void
+table_free(struct table *table)
+{
+    free(table->keys);
+    free(table->values);
+}
+
+static int
+table_has(const struct table *table, uint64_t key)
+{
+    return key != 0 && table->keys[place(table, key)] == key;
+}
+
+/* Returns where the value of a key is, NULL if it has none. */
+static uint64_t *
+table_get(const struct table *table, uint64_t key)
+{
+    return table_has(table, key) ? &table->values[place(table, key)] : NULL;
+}
+
+/* Puts in a key, with value 0 if it is new: 0, or -1 if there is no memory. */
+static int
+table_put(struct table *table, uint64_t key)
+{
+    size_t at;
+
+    if (table->count > table->mask / 4 * 3) {
+        struct table larger;
+        if (table_make(&larger, (table->mask + 1) * 2, table->values != NULL) < 0)
+            return -1;
+        for (size_t old = 0; old <= table->mask; old++) {
+            if (table->keys[old] != 0) {
+                at = place(&larger, table->keys[old]);
+                larger.keys[at] = table->keys[old];
+                if (larger.values != NULL)
+                    larger.values[at] = table->values[old];
+            }
+        }
+        larger.count = table->count;
+        table_free(table);
+        *table = larger;
+    }
+    at = place(table, key);
+    if (table->keys[at] == 0) {
+        table->keys[at] = key;
+        if (table->values != NULL)
+            table->values[at] = 0;
+        table->count++;
+    }
+    return 0;
+}
+
+static void
+table_drop(struct table *table, uint64_t key)
+{
+    size_t hole = place(table, key), at;
+
+    if (key == 0 || table->keys[hole] != key)
+        return;
+    table->keys[hole] = 0;
+    table->count--;
+    /* what stands behind it, and may have been pushed there by it, is put in anew */
+    for (at = (hole + 1) & table->mask; table->keys[at] != 0; at = (at + 1) & table->mask) {
+        uint64_t moved = table->keys[at], value = table->values != NULL ? table->values[at] : 0;
+        table->keys[at] = 0;
+        size_t to = place(table, moved);
+        table->keys[to] = moved;
+        if (table->values != NULL)
+            table->values[to] = value;
+    }
+}
+
+/* -- requests ---------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    struct table known;   /* inodes that may be opened */
+    struct table open;    /* inodes that are open: how often */
+    struct table handles; /* open files: their inodes */
+    uint64_t next_handle;
+    uint64_t answered;    /* OPEN requests */
+    char *request;
+    size_t waiting;       /* bytes of a request that libfuse is to take; 0: none */
+    int between;          /* whether pyfuse3 has received a request from here */
+} Opens;
+
+static Opens *current;
+typedef int receiver(void *session, struct buffer *buffer);
+static receiver *receive;
+int fuse_session_receive_buf(void *session, struct buffer *buffer);
+static int own_memory; /* whether any buffer may have been allocated here */
+
+/* Returns libfuse's function of a caller that was given the one below. */
+static receiver *
+theirs(void *caller)
+{
+    Dl_info info;
+    void *handle, *found;
+
+    if (dladdr(caller, &info) == 0 || (handle = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD)) == NULL)
+        return NULL;
+    /* what this object was linked with is searched, not what is there for all to see */
+    found = dlsym(handle, "fuse_session_receive_buf");
+    dlclose(handle);
+    return found == (void *)fuse_session_receive_buf ? NULL : (receiver *)found;
+}
+
+int
+fuse_session_receive_buf(void *session, struct buffer *buffer)
+{
+    size_t size;
+
+    if (current != NULL)
+        current->between = 1;
+    if (current == NULL || current->waiting == 0) {
+        if (own_memory) {
+            /* libfuse may take more than was allocated here */
+            free(buffer->memory);
+            buffer->memory = NULL;
+        }
+        if (receive == NULL && (receive = theirs(__builtin_return_address(0))) == NULL)
+            return -ENOSYS;
+        return receive(session, buffer);
+    }
+    if (buffer->memory == NULL) {
+        buffer->memory = malloc(REQUEST_BYTES);
+        if (buffer->memory == NULL)
+            return -ENOMEM;
+        own_memory = 1;
+    }
+    size = current->waiting;
+    current->waiting = 0;
+    memcpy(buffer->memory, current->request, size);
+    buffer->size = size;
+    buffer->flags = 0;
+    return (int)size;
+}
+
+/* Opens an inode as the next handle: 0, or -1 if there is no memory. */
+static int
+open_one(Opens *self, uint64_t ino)
+{
+    if (table_put(&self->handles, self->next_handle) < 0)
+        return -1;
+    if (table_put(&self->open, ino) < 0) {
+        table_drop(&self->handles, self->next_handle);
+        return -1;
+    }
+    *table_get(&self->handles, self->next_handle) = ino;
+    ++*table_get(&self->open, ino);
+    self->answered++;
+    return 0;
+}
+
+/* Closes an open handle, and returns its inode. */
+static uint64_t
+close_one(Opens *self, uint64_t handle)
+{
+    uint64_t ino = *table_get(&self->handles, handle);
+
+    if (--*table_get(&self->open, ino) == 0)
+        table_drop(&self->open, ino);
+    table_drop(&self->handles, handle);
+    return ino;
+}
+
+/* Answers a request if that can be done here: 1 if it was, 0 if not. */
+static int
+answer(Opens *self, int fd, size_t size)
+{
+    const struct fuse_in_header *in = (const void *)self->request;
+    const void *body = in + 1;
+    struct {
+        struct fuse_out_header header;
+        struct fuse_open_out open;
+    } out;
+
+    if (size < sizeof *in || in->len != size)
+        return 0;
+    memset(&out, 0, sizeof out);
+    out.header.len = sizeof out.header;
+    out.header.unique = in->unique;
+    switch (in->opcode) {
+    case FUSE_OPEN: {
+        const struct fuse_open_in *asked = body;
+        if (size < sizeof *in + sizeof *asked || (asked->flags & (O_ACCMODE | O_TRUNC)) != O_RDONLY)
+            return 0;
+        if (!table_has(&self->known, in->nodeid) || open_one(self, in->nodeid) < 0)
+            return 0;
+        out.header.len = sizeof out;
+        out.open.fh = self->next_handle++;
+        out.open.open_flags = FOPEN_KEEP_CACHE | FOPEN_NOFLUSH;
+        break;
+    }
+    case FUSE_FLUSH: /* asked by kernels that do not know FOPEN_NOFLUSH */
+    case FUSE_RELEASE: {
+        const uint64_t *handle = body; /* first in both */
+        if (size < sizeof *in + sizeof *handle || !table_has(&self->handles, *handle))
+            return 0;
+        if (in->opcode == FUSE_RELEASE)
+            close_one(self, *handle);
+        break;
+    }
+    default:
+        return 0;
+    }
+    if (write(fd, &out, out.header.len) < 0 && in->opcode == FUSE_OPEN) {
+        /* whoever asked is gone, and nothing will be released */
+        close_one(self, out.open.fh);
+        self->answered--;
+    }
+    return 1;
+}
+
+static int64_t
+now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+enum { NOTHING, REQUEST, BUSY };
+
+static int
+take_turn(Opens *self, int fd, int64_t patience_ns)
+{
+    int64_t began = now_ns(), last = began, now;
+
+    for (;;) {
+        ssize_t size = read(fd, self->request, REQUEST_BYTES);
+        if (size > 0) {
+            if (!answer(self, fd, (size_t)size)) {
+                self->waiting = (size_t)size;
+                return REQUEST;
+            }
+            last = now_ns();
+            if (last - began > TURN_NS)
+                return BUSY;
+            continue;
+        }
+        if (size < 0 && errno == EINTR)
+            return BUSY;
+        /* ENOENT: a request that was taken back while it was read */
+        if (size >= 0 || (errno != EAGAIN && errno != ENOENT))
+            /* the end, or what libfuse knows better: it reads again */
+            return REQUEST;
+        now = now_ns();
+        if (now - last > patience_ns)
+            return NOTHING;
+    }
+}
+
+/* -- for Python -------------------------------------------------------------------------------------------------- */
+
+static PyObject *
+opens_note(Opens *self, PyObject *argument)
+{
+    uint64_t ino = PyLong_AsUnsignedLongLong(argument);
+
+    if (ino == (uint64_t)-1 && PyErr_Occurred())
+        return NULL;
+    /* without memory for it Python goes on to be asked */
+    if (ino != 0)
+        (void)table_put(&self->known, ino);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+opens_drop(Opens *self, PyObject *argument)
+{
+    uint64_t ino = PyLong_AsUnsignedLongLong(argument);
+
+    if (ino == (uint64_t)-1 && PyErr_Occurred())
+        return NULL;
+    table_drop(&self->known, ino);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+opens_clear(Opens *self, PyObject *Py_UNUSED(ignored))
+{
+    memset(self->known.keys, 0, (self->known.mask + 1) * sizeof(uint64_t));
+    self->known.count = 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+opens_is_open(Opens *self, PyObject *argument)
+{
+    uint64_t ino = PyLong_AsUnsignedLongLong(argument);
+
+    if (ino == (uint64_t)-1 && PyErr_Occurred())
+        return NULL;
+    return PyBool_FromLong(table_has(&self->open, ino));
+}
+
+static PyObject *
+opens_adopt(Opens *self, PyObject *argument)
+{
+    uint64_t handle = PyLong_AsUnsignedLongLong(argument);
+
+    if (handle == (uint64_t)-1 && PyErr_Occurred())
+        return NULL;
+    if (!table_has(&self->handles, handle)) {
+        PyErr_SetObject(PyExc_KeyError, argument);
+        return NULL;
+    }
+    return PyLong_FromUnsignedLongLong(close_one(self, handle));
+}
+
+static PyObject *
+opens_turn(Opens *self, PyObject *arguments)
+{
+    int fd, result;
+    long long microseconds;
+
+    if (!PyArg_ParseTuple(arguments, "iL", &fd, &microseconds))
+        return NULL;
+    if (self->waiting != 0)
+        return PyLong_FromLong(REQUEST);
+    Py_BEGIN_ALLOW_THREADS
+    result = take_turn(self, fd, microseconds * 1000);
+    Py_END_ALLOW_THREADS
+    return PyLong_FromLong(result);
+}
+
+static PyObject *
+opens_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {NULL};
+    Opens *self;
+
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "", names))
+        return NULL;
+    self = (Opens *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->next_handle = FIRST_HANDLE;
+    self->request = malloc(REQUEST_BYTES);
+    if (self->request == NULL || table_make(&self->known, 1 << 10, 0) < 0 ||
+        table_make(&self->open, 1 << 4, 1) < 0 || table_make(&self->handles, 1 << 4, 1) < 0) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    current = self;
+    return (PyObject *)self;
+}
+
+static void
+opens_dealloc(Opens *self)
+{
+    if (current == self)
+        current = NULL;
+    table_free(&self->known);
+    table_free(&self->open);
+    table_free(&self->handles);
+    free(self->request);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *
+opens_answered(Opens *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromUnsignedLongLong(self->answered);
+}
+
+static PyObject *
+opens_is_between(Opens *self, void *Py_UNUSED(closure))
+{
+    return PyBool_FromLong(self->between);
+}
+
+static PyMethodDef methods[] = {
+    {"note", (PyCFunction)opens_note, METH_O, NULL},
+    {"drop", (PyCFunction)opens_drop, METH_O, NULL},
+    {"clear", (PyCFunction)opens_clear, METH_NOARGS, NULL},
+    {"is_open", (PyCFunction)opens_is_open, METH_O, NULL},
+    {"adopt", (PyCFunction)opens_adopt, METH_O, NULL},
+    {"turn", (PyCFunction)opens_turn, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef attributes[] = {
+    {"answered", (getter)opens_answered, NULL, NULL, NULL},
+    {"is_between", (getter)opens_is_between, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyTypeObject type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "fusefs._opens.Opens",
+    .tp_basicsize = sizeof(Opens),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = opens_new,
+    .tp_dealloc = (destructor)opens_dealloc,
+    .tp_methods = methods,
+    .tp_getset = attributes,
+};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "_opens", .m_size = -1};
+
+PyMODINIT_FUNC
+PyInit__opens(void)
+{
+    PyObject *made;
+
+    if (PyType_Ready(&type) < 0 || (made = PyModule_Create(&module)) == NULL)
+        return NULL;
+    Py_INCREF(&type);
+    if (PyModule_AddObject(made, "Opens", (PyObject *)&type) < 0) {
+        Py_DECREF(&type);
+        Py_DECREF(made);
+        return NULL;
+    }
+    return made;
+}

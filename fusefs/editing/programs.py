@@ -1,0 +1,59 @@
+"""The programs that make the kernel's requests."""
+
+import os
+import time
+
+from msgspec import Struct
+from pyfuse3 import RequestContext
+
+_REMEMBERED_SECONDS = 0.1
+"""The time that a thread is taken for one of the same program: its number is given to another only much later."""
+
+_START = 19
+"""The position of a process's start among the fields of ``/proc/PID/stat`` after its name."""
+
+
+class Program(Struct, frozen=True):
+    """A running program: its process, and when that began, in ticks since the machine's start."""
+
+    process: int
+    begun: int
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether its process is there."""
+        return os.path.exists(f"/proc/{self.process}")
+
+
+class Programs:
+    """Knows who makes the request that is being answered."""
+
+    def __init__(self) -> None:
+        self.thread = 0
+        """The thread that makes it; 0 if that cannot be told."""
+        self._last: tuple[int, Program] | None = None
+        self._until = 0.0
+
+    def asks(self, context: RequestContext | None) -> None:
+        """Record the request that is about to be answered, None if it is nobody's."""
+        self.thread = context.pid if context else 0
+
+    def asking(self) -> Program | None:
+        """Return the program that makes the request, None if that cannot be told."""
+        if not self.thread:
+            return None
+        now = time.monotonic()
+        if self._last is None or self._last[0] != self.thread or now > self._until:
+            found = self._read()
+            self._last, self._until = (self.thread, found) if found else None, now + _REMEMBERED_SECONDS
+        return self._last[1] if self._last else None
+
+    def _read(self) -> Program | None:
+        try:
+            with open(f"/proc/{self.thread}/status", encoding="ascii", errors="replace") as file:
+                process = next((int(line[5:]) for line in file if line.startswith("Tgid:")), 0)
+            with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
+                return Program(process, int(file.read().rpartition(")")[2].split()[_START]))
+        except (OSError, ValueError, IndexError):
+            # it has ended
+            return None

@@ -1,0 +1,89 @@
+"""Opens of files that the kernel has in its page cache: what Python need not be asked about.
+
+The extension ``fusefs._opens``, which is built where there is a compiler, answers such opens and their releases in
+C, in the thread that answers all others; nothing but speed depends on it. To get at the requests before pyfuse3 does
+it stands in for a function of libfuse, so it is loaded before pyfuse3: this package imports this module first.
+"""
+
+import os
+import sys
+from typing import Protocol
+
+REQUEST = 1
+"""What :meth:`Answered.turn` returns if a request waits to be received,"""
+BUSY = 2
+"""… or if it has answered so long without a pause that others should have their turn; else it returns 0."""
+
+
+class Opens(Protocol):
+    """The files of a mount that may be opened to be read without asking Python."""
+
+    def note(self, ino: int) -> None:
+        """Let a file be opened: that changes nothing, and the page cache is as good as what would be read."""
+
+    def drop(self, ino: int) -> None:
+        """Have Python asked about the opens of a file again."""
+
+    def clear(self) -> None:
+        """Have Python asked about all opens again."""
+
+    def is_open(self, ino: int) -> bool:
+        """Return whether a file is open that Python was not asked about."""
+
+    def adopt(self, handle: int) -> int:
+        """Return the inode of an open file that Python was not asked about, and be asked about its release.
+
+        Raises KeyError if there is no such open file.
+        """
+
+
+class Answered(Opens, Protocol):
+    """What answers in the place of Python."""
+
+    @property
+    def answered(self) -> int:
+        """The number of opens that it has answered."""
+
+    @property
+    def is_between(self) -> bool:
+        """Whether pyfuse3 receives its requests from here. Until it has received one, nobody knows."""
+
+    def turn(self, fd: int, microseconds: int) -> int:
+        """Answer what can be answered, until something else comes or nothing has for so long; see REQUEST and BUSY."""
+
+
+class AllAsked:
+    """Opens of a mount that asks Python about each."""
+
+    def note(self, ino: int) -> None:
+        pass
+
+    def drop(self, ino: int) -> None:
+        pass
+
+    def clear(self) -> None:
+        pass
+
+    def is_open(self, ino: int) -> bool:
+        return False
+
+    def adopt(self, handle: int) -> int:
+        raise KeyError(handle)
+
+
+_flags = sys.getdlopenflags()
+try:
+    # pyfuse3 looks for libfuse's functions among what is there for all before it looks in libfuse
+    sys.setdlopenflags(_flags | os.RTLD_GLOBAL)
+    from fusefs import _opens
+except ImportError:
+    is_built = False
+else:
+    is_built = True
+finally:
+    sys.setdlopenflags(_flags)
+
+
+def answered() -> Answered | None:
+    """Return what answers in the place of Python, for the one mount of a process; None if it was not built."""
+    return _opens.Opens() if is_built else None

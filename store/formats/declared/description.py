@@ -1,0 +1,264 @@
+"""Descriptions of formats: one page of TOML says where a tool keeps its sessions and what is in a record.
+
+``store/FORMATS.md`` has all members, what they mean, and an example. A page that says anything else is refused.
+"""
+
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from store.errors import UsageError
+from store.events.event import Kind, ValuePath
+from store.formats.core.json_view import value_at
+
+Condition = dict[str, str | int | bool | list[str]]
+
+KINDS = {kind.word: kind for kind in Kind} | {"call": Kind.TOOL_CALL, "result": Kind.TOOL_RESULT}
+
+
+class Call(Struct, frozen=True, forbid_unknown_fields=True):
+    """A call in a record or a part of one. ``arguments`` may be an object, or JSON in a string."""
+
+    name: str
+    id: str = ""
+    arguments: str = ""
+
+
+class Result(Struct, frozen=True, forbid_unknown_fields=True):
+    """A result. ``failed`` is the place of what is true if the call failed, ``worked`` of what is false then."""
+
+    id: str = ""
+    content: str | list[str] = []
+    failed: str = ""
+    worked: str = ""
+    tool: str = ""
+
+
+class Image(Struct, frozen=True, forbid_unknown_fields=True):
+    """An image: base64 at ``data`` of the type at ``mime``, or a ``data:`` URL at ``data``."""
+
+    data: str
+    mime: str = ""
+
+
+class Spent(Struct, frozen=True, forbid_unknown_fields=True):
+    """The tokens of an answer: an object at ``at`` in the spelling of a vendor, or counts by their places."""
+
+    at: str = ""
+    id: str = ""
+    model: str = ""
+    input: str = ""
+    output: str = ""
+    cache_read: str = ""
+    cache_write: str = ""
+    reasoning: str = ""
+    cost: str = ""
+
+
+class View(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a record, or an element of a list in it, shows. All but ``when``, ``kind`` and ``role`` add to it, in order.
+
+    ``content`` and ``message`` are in the terms of the model vendors' interfaces. ``new`` is a new element of the list.
+    """
+
+    when: Condition | list[Condition] = {}
+    kind: str = ""
+    role: str = ""
+    reasoning: str | list[str] = []
+    text: str | list[str] = []
+    named: dict[str, str] = {}
+    content: str | list[str] = []
+    message: str = ""
+    json: str | list[str] = []
+    image: Image | None = None
+    call: Call | None = None
+    result: Result | None = None
+    each: str = ""
+    parts: list["View"] = []
+    fields: dict[str, str] = {}
+    usage: Spent | None = None
+    new: dict[str, object] = {}
+
+
+New = dict[str, dict[str, object]]
+"""The records that a person's events become, by their kind.
+
+In them, ``$text`` stands for the event's text, ``$tool``, ``$id``, ``$arguments``, ``$arguments_json``, ``$failed`` and
+``$worked`` for what a call or a result says, ``$time``, ``$ms`` and ``$seconds`` for the time, ``$uuid`` for a new id,
+``$session`` for that of the session, and ``$last.PLACE`` for what the record before says there.
+"""
+
+
+class Record(Struct, frozen=True, forbid_unknown_fields=True):
+    """What all records have: their time, and their own id with that of the one they follow."""
+
+    time: str = ""
+    id: str = ""
+    after: str = ""
+
+
+class Session(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a session says of itself.
+
+    A place may begin with the name of a file beside it, ``summary.json#title``, or with ``#`` alone: then it is one of
+    the whole document, as far as it stands near its beginning.
+    """
+
+    id: str | list[str] = []
+    title: str | list[str] = []
+    directory: str | list[str] = []
+    project: str | list[str] = []
+    started: str | list[str] = []
+    forked_from: str | list[str] = []
+    parent: str | list[str] = []
+    more: dict[str, str] = {}
+    """Other things worth knowing, by the name that ``metadata.json`` gives them."""
+
+
+class Resume(Struct, frozen=True, forbid_unknown_fields=True):
+    """The command that goes on with a session: ``{session}`` is its id, ``{path}`` its file."""
+
+    tool: str
+    command: list[str]
+    home: str = ""
+
+
+class Database(Struct, frozen=True, forbid_unknown_fields=True):
+    """A database with a row a session and a row a message; a record is the row of a message.
+
+    In records, cells stand under ``cells``, and those that hold JSON, of the columns ``documents``, under ``json``.
+    ``order`` are the columns that messages are in the order of; ``shown`` is a condition in SQL that those have which
+    are part of their conversation. ``has`` are columns that tell these tables from others of the same names.
+    """
+
+    sessions: str
+    messages: str
+    of: str
+    order: str
+    key: str | list[str] = "id"
+    id: str = "id"
+    documents: list[str] = []
+    title: str = ""
+    directory: str = ""
+    started: str = ""
+    parent: str = ""
+    shown: str = ""
+    has: list[str] = []
+
+
+class Description(Struct, frozen=True, forbid_unknown_fields=True):
+    """One page of TOML, as the top of this module has it."""
+
+    name: str
+    records: list[View]
+    container: str = "lines"
+    items: list[str] = []
+    """Of a document, the places of its records, with ``[]`` for any position in a list: ``messages[]``."""
+    homes: list[str] = []
+    path: str = ""
+    detect: list[Condition] = []
+    besides: list[str] = []
+    """Files beside the session that belong to it, as patterns."""
+    describing: list[str] = []
+    """Those of them that only describe it."""
+    database: Database | None = None
+    session: Session = Session()
+    record: Record = Record()
+    new: New = {}
+    resume: list[Resume] = []
+    native: str = ""
+    """Where the tool begins sessions, if each is one file."""
+
+
+CONTAINERS = ("lines", "document", "database")
+
+
+def read(text: str, origin: str) -> Description:
+    """Return the description in a page of TOML. Raises UsageError, which calls it ``origin``, for one that is wrong."""
+    try:
+        found = msgspec.convert(tomllib.loads(text), Description)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{origin} is no TOML: {error}; correct it there") from None
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{origin} describes no format: {error}; store/FORMATS.md has what it may say") from None
+    _check(found, origin)
+    return found
+
+
+def read_file(path: Path) -> Description:
+    """Return the description in a file, which is called as the format is. Raises UsageError as :func:`read` does."""
+    try:
+        found = read(path.read_text(), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    if found.name != path.stem:
+        raise UsageError(f"{path} describes {found.name!r}: call the file {found.name}.toml")
+    return found
+
+
+def _check(found: Description, origin: str) -> None:
+    if not re.fullmatch(r"[a-z][a-z0-9-]*", found.name):
+        raise UsageError(f"{origin}: a format is named with small letters, digits and hyphens, not {found.name!r}")
+    if found.container not in CONTAINERS:
+        raise UsageError(f"{origin}: container is {' or '.join(CONTAINERS)}, not {found.container!r}")
+    if (found.container == "database") != (found.database is not None):
+        raise UsageError(f"{origin}: a container that is a database has a section [database]")
+    try:
+        re.compile(found.path)
+    except re.error as error:
+        raise UsageError(f"{origin}: path is no regular expression: {error}") from None
+    for name in ("id", "after"):
+        if "." in getattr(found.record, name):
+            raise UsageError(f"{origin}: record.{name} is a member of the record itself, not a place within one")
+    for word in found.new:
+        if word not in KINDS:
+            raise UsageError(f"{origin}: there is no kind {word!r}: choose one of {', '.join(KINDS)}")
+    pending = list(found.records)
+    while pending:
+        view = pending.pop()
+        if view.kind and view.kind not in KINDS:
+            raise UsageError(f"{origin}: there is no kind {view.kind!r}: choose one of {', '.join(KINDS)}")
+        if bool(view.each) != bool(view.parts):
+            raise UsageError(f"{origin}: 'each' is the place of a list, and 'parts' say what its elements show")
+        pending += view.parts
+
+
+@cache
+def place(spelled: str) -> ValuePath:
+    """Return a place as the path of a value: ``a.0.b`` is ``("a", 0, "b")``; "" is the record itself."""
+    return tuple(int(step) if step.isdecimal() else step for step in spelled.split(".")) if spelled else ()
+
+
+def places(spelled: str | list[str]) -> tuple[ValuePath, ...]:
+    """Return one or several places."""
+    return tuple(map(place, [spelled] if isinstance(spelled, str) else spelled))
+
+
+_Told = tuple[tuple[ValuePath, object], ...]
+
+
+class Fits:
+    """A condition, or several of which one is enough."""
+
+    def __init__(self, spelled: Condition | list[Condition]) -> None:
+        choices = spelled if isinstance(spelled, list) else [spelled]
+        self._choices: list[_Told] = [
+            tuple((place(key), frozenset(value) if isinstance(value, list) else value) for key, value in one.items())
+            for one in choices
+        ]
+
+    def __call__(self, value: object) -> bool:
+        return any(all(_holds(value_at(value, path), wanted) for path, wanted in told) for told in self._choices)
+
+
+def _holds(found: object, wanted: object) -> bool:
+    if isinstance(wanted, bool):
+        # a flag, or the question whether anything is there
+        return found is wanted if isinstance(found, bool) else (found is not None) is wanted
+    if isinstance(wanted, frozenset):
+        return isinstance(found, str) and found in wanted
+    return found == wanted and not isinstance(found, bool)

@@ -1,0 +1,272 @@
+"""Processes that prepare the records of sessions, while another one brings in what they have prepared before.
+
+Each is a Python process of its own with two pipes, started, not forked: the process that imports may have threads. It
+gets sessions, and answers each with the records of it (``store.importing.prepared``), a message a chunk. Sessions are
+asked for in the order in which they were given, so little has to wait: of each process, some MB. A process that ends
+leaves its sessions unprepared, and the import does by itself what is left.
+"""
+
+import os
+import pickle
+import queue
+import struct
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from store.events.conversation import Renderer
+from store.formats.core.format import Source
+from store.importing.prepared import Chunk, Prepared, Preparer
+from store.texts import Block
+
+_MOST_PROCESSES = 8
+_HELD_BYTES = 8 << 20
+"""The bytes of answers of one process that wait; it goes on when they are fewer."""
+_START = "import sys; sys.path[:] = sys.argv[1:]; from store.importing.crew import main; main()"
+
+_size = struct.Struct("<I")
+
+
+_head = struct.Struct("<II?")
+"""Before an answer: the number of the session, the bytes that follow, and whether that is all of it."""
+
+_decode = msgspec.msgpack.Decoder(Chunk).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def processes() -> int:
+    """Return how many processes help an import: none where there is one processor only."""
+    cores = len(os.sched_getaffinity(0))
+    return min(cores, _MOST_PROCESSES) if cores > 1 else 0
+
+
+class Records:
+    """What was prepared of one session: its records in order. For one thread."""
+
+    def __init__(self, member: "_Member", job: int) -> None:
+        self._member = member
+        self._job = job
+        self._records: Iterator[Prepared | None] | None = iter(())
+        self.texts: list[Block] = []
+        """The texts of the records that were taken, and of some that follow them, by number."""
+
+    def take(self) -> Prepared | None:
+        """Return the next record as it was prepared, waiting for it; None if nothing was."""
+        while self._records is not None:
+            for record in self._records:
+                return record
+            answer = self._member.answer(self._job)
+            self._records = iter(answer.records) if answer is not None else None
+            self.texts += answer.texts if answer is not None else ()
+        return None
+
+
+class Crew:
+    """Some processes, with ``renderer`` to draw with and settings of the store. For one thread.
+
+    OSError where none can be started.
+    """
+
+    def __init__(self, count: int, renderer: Renderer, limit: int, scratch: Path) -> None:
+        setting = pickle.dumps((renderer, limit, scratch))
+        self._members: list[_Member] = []
+        self._given: deque[tuple[Source, Records]] = deque()
+        """Sessions that nobody has asked for yet."""
+        try:
+            for _ in range(count):
+                self._members.append(_Member(setting))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def lost(self) -> int:
+        """The number of processes that have ended by themselves."""
+        return sum(member.ended for member in self._members)
+
+    def give(self, source: Source, size: int) -> None:
+        """Have a session prepared, of about so many bytes."""
+        member = min((one for one in self._members if not one.ended), key=lambda one: one.waiting, default=None)
+        if member is not None:
+            self._given.append((source, Records(member, member.give(source, size))))
+
+    def of(self, source: Source) -> Records | None:
+        """Return what is prepared of a session, None if it was not given. Those given before it are not needed."""
+        if not any(given is source for given, _records in self._given):
+            return None
+        while True:
+            given, records = self._given.popleft()
+            if given is source:
+                return records
+
+    def close(self) -> None:
+        """End the processes, whatever they do."""
+        for member in self._members:
+            member.close()
+
+
+class _Member:
+    """One of the processes, and a thread that reads its answers."""
+
+    def __init__(self, setting: bytes) -> None:
+        words = [sys.executable, "-P", "-c", _START, *sys.path]
+        # apart from the terminal: Ctrl-C is for the process that imports, whose end is theirs
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0, bufsize=0
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._orders: IO[bytes] = self._process.stdin
+        self._answers: IO[bytes] = self._process.stdout
+        self._changed = threading.Condition()
+        self._held: deque[tuple[int, bytes]] = deque()
+        self._held_bytes = 0
+        self._sizes: dict[int, int] = {}
+        """The sessions that it has not prepared yet, and their bytes."""
+        self._jobs = 0
+        self._wanted = 0
+        """The session that is asked for: what is held of those before it is dropped."""
+        self._closing = False
+        self.ended = False
+        """True once the process has ended by itself."""
+        self._send(setting)
+        self._reader = threading.Thread(target=self._read, name="convfs-crew", daemon=True)
+        self._reader.start()
+
+    @property
+    def waiting(self) -> int:
+        """The bytes of the sessions that it has not prepared yet."""
+        with self._changed:
+            return sum(self._sizes.values())
+
+    def give(self, source: Source, size: int) -> int:
+        """Have a session prepared; return its number."""
+        self._jobs += 1
+        with self._changed:
+            self._sizes[self._jobs] = size
+        self._send(pickle.dumps((self._jobs, source)))
+        return self._jobs
+
+    def answer(self, job: int) -> Chunk | None:
+        """Return the next records of a session, waiting for them; None if there are no more, or no process."""
+        with self._changed:
+            self._wanted = job
+            self._changed.notify_all()
+            while True:
+                while self._held and self._held[0][0] < job:
+                    self._let_go()
+                if self._held or self.ended or job not in self._sizes:
+                    break
+                self._changed.wait()
+            data = self._let_go() if self._held and self._held[0][0] == job else None
+        return None if data is None else _decode(data)
+
+    def _let_go(self) -> bytes:
+        _job, data = self._held.popleft()
+        self._held_bytes -= len(data)
+        self._changed.notify_all()
+        return data
+
+    def close(self) -> None:
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        with suppress(OSError):
+            self._orders.close()
+        self._process.kill()
+        self._reader.join()
+        self._answers.close()
+        self._process.wait()
+
+    def _send(self, message: bytes) -> None:
+        # one that has ended is found out by the reader
+        with suppress(OSError):
+            self._orders.write(_size.pack(len(message)) + message)
+
+    def _read(self) -> None:
+        for job, data, last in self._messages():
+            with self._changed:
+                while self._held_bytes > _HELD_BYTES and self._held[0][0] >= self._wanted and not self._closing:
+                    self._changed.wait()
+                if self._closing:
+                    return
+                self._held.append((job, data))
+                self._held_bytes += len(data)
+                if last:
+                    self._sizes.pop(job, None)
+                self._changed.notify_all()
+        with self._changed:
+            self.ended = not self._closing
+            self._changed.notify_all()
+
+    def _messages(self) -> Iterator[tuple[int, bytes, bool]]:
+        while (head := _exactly(self._answers, _head.size)) is not None:
+            job, size, last = _head.unpack(head)
+            data = _exactly(self._answers, size)
+            if data is None:
+                return
+            yield job, data, last
+
+
+def _exactly(pipe: IO[bytes] | FileIO, size: int) -> bytes | None:
+    """Return so many bytes from a pipe, None if it ends before."""
+    pieces: list[bytes] = []
+    while size > 0:
+        piece = pipe.read(size)
+        if not piece:
+            return None
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+def main() -> None:
+    """Prepare what is asked for over standard input, until that ends."""
+    orders, answers = FileIO(0, "rb"), FileIO(1, "wb")
+    preparer = Preparer(*pickle.loads(_message(orders) or b""))  # noqa: S301  (from the process that started this one)
+    waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def listen() -> None:
+        while (order := _message(orders)) is not None:
+            waiting.put(order)
+        # nobody reads the answers any more
+        os._exit(0)
+
+    # always: who asks must never have to wait for what is being answered
+    threading.Thread(target=listen, name="listening", daemon=True).start()
+    # whoever asked has gone, or has enough
+    with suppress(BrokenPipeError):
+        while True:
+            job, source = pickle.loads(waiting.get())  # noqa: S301  (as above)
+            _prepare(preparer, answers, job, source)
+
+
+def _prepare(preparer: Preparer, answers: FileIO, job: int, source: Source) -> None:
+    chunks = preparer.chunks(source)
+    while True:
+        chunk: Chunk | None = None
+        # what is wrong with a file is told by the one that imports it
+        with suppress(Exception):
+            chunk = next(chunks, None)
+        _answer(answers, job, _encode(chunk or Chunk([], [])), last=chunk is None)
+        if chunk is None:
+            return
+
+
+def _message(pipe: FileIO) -> bytes | None:
+    head = _exactly(pipe, _size.size)
+    return _exactly(pipe, *_size.unpack(head)) if head is not None else None
+
+
+def _answer(pipe: FileIO, job: int, data: bytes, *, last: bool) -> None:
+    left = memoryview(_head.pack(job, len(data), last) + data)
+    while left:
+        left = left[pipe.write(left) :]

@@ -1,0 +1,426 @@
+"""``texts.db``: what was drawn of events, kept so that it need not be drawn again.
+
+An event's file and its section of the transcript follow from its turn, so they never change. They are kept in blocks:
+the texts of some :data:`BLOCK_BYTES` of records that follow each other, compressed as one, the file of each before its
+section, which repeats most of it. Reading a block takes a tenth of the time that drawing its events does.
+
+The database may be deleted at any time, and knows no text that cannot be drawn. It is filled by imports, and for all
+else while the store is idle, and is bounded: the oldest blocks go first. A text that is not there is drawn, and so is
+one whose size is not what the index says. A checksum covers each block.
+
+A block is a number of records (32 bits, little-endian like all else), for each of them where in its file the content
+begins, and the sizes of its file and its section in bytes (32 bits each), and the texts. That place is 0 where the
+content that is searched is not the rest of the file: links lead elsewhere in it. Which turns these are is beside it:
+whoever imports makes blocks before the records are turns.
+"""
+
+import logging
+import sqlite3
+import struct
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from time import monotonic
+
+from msgspec import Struct
+
+from store import paths
+from store.content import zstd
+from store.conversations.branch import differences, joined
+from store.conversations.library import Library
+from store.disk.head_format import HeadFrame, Reclaimed
+from store.errors import ConvfsError, UsageError
+from store.events.conversation import Drawn, EventRow, Renderer
+from store.events.event import Kind
+from store.index.database import Database, Schema, held_if_full, put
+from store.index.views import Run
+from store.settings import Settings
+from store.upkeep.derived import PROGRESS, PerConversation
+from store.upkeep.recovery import Files
+
+_LOG = logging.getLogger(__name__)
+
+_TABLES = """
+CREATE TABLE blocks (id INTEGER PRIMARY KEY, data BLOB NOT NULL, sum INTEGER NOT NULL);
+
+-- Where the texts of turns that follow each other are: in which block, and the place in it of the first, from 0.
+CREATE TABLE spans (
+    first INTEGER PRIMARY KEY, count INTEGER NOT NULL, block INTEGER NOT NULL, place INTEGER NOT NULL,
+    sum INTEGER NOT NULL
+);
+CREATE INDEX spans_by_block ON spans (block);
+"""
+_SCHEMA = Schema(2, PROGRESS + _TABLES, ("auto_vacuum = INCREMENTAL",))
+
+BLOCK_BYTES = 256 << 10
+_LARGEST_TEXT = 4 << 20
+_LARGEST_BLOCK = 2 * _LARGEST_TEXT + BLOCK_BYTES
+_LEVEL = 5
+"""This takes a tenth less room than level 1, and half the time to be read; drawing takes far longer than either."""
+_RECENT_BYTES = 4 << 20
+_RECORDS_AT_ONCE = 64
+_LEAST_BYTES = 64 << 20
+_OVERLAPPING = "first BETWEEN (SELECT coalesce(max(first), 0) FROM spans WHERE first <= ?) AND ? AND first + count > ?"
+_count = struct.Struct("<I")
+_place = struct.Struct("<III")
+
+_Drawn = Iterator[tuple[EventRow, bytes | ConvfsError]]
+
+
+class Block(Struct, frozen=True, array_like=True, gc=False):
+    """The texts of some records, compressed, and which these are: their numbers or their turns, rising."""
+
+    of: list[int]
+    data: bytes
+
+
+class _Block(Struct, frozen=True):
+    """A block as it is read: ``places`` has of each record where its file, content and section begin, and their end.
+
+    The content begins at 0 where it is not there.
+    """
+
+    data: bytes
+    places: list[tuple[int, int, int, int]]
+
+
+class _Span(Struct, frozen=True):
+    """The texts of turns from ``first`` to before ``end`` are in a block from ``place`` on."""
+
+    first: int
+    end: int
+    block: _Block
+    place: int
+
+
+_NOTHING = _Span(0, 0, _Block(b"", []), 0)
+_UNKNOWN = -1
+_NOWHERE: tuple[int, int, list[tuple[int, int]]] = (0, 0, [])
+
+
+def _some(rows: Sequence[EventRow], start: int, beyond: int, most: int) -> Sequence[EventRow]:
+    """Return a few rows from ``start`` on, whose texts have ``most`` bytes, but for the last."""
+    size, end = 0, start
+    while end < min(beyond, start + _RECORDS_AT_ONCE) and size < most:
+        size += rows[end].file_size + rows[end].section_size
+        end += 1
+    return rows[start:end]
+
+
+def _between(first: int, count: int) -> tuple[int, int, int]:
+    """Return the parameters of :data:`_OVERLAPPING` for some turns that follow each other."""
+    return first, first + count - 1, first
+
+
+def is_kept(kind: Kind, file: int) -> bool:
+    """Return whether the texts of such an event are kept, whose file has so many bytes."""
+    return kind is not Kind.RECORD and 0 < file <= _LARGEST_TEXT
+
+
+class Blocks:
+    """Makes blocks of what is drawn of records, one after the other."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        """The bytes of the texts that are in no block yet."""
+        self._of: list[int] = []
+        self._drawn: list[Drawn] = []
+
+    def add(self, of: int, drawn: Drawn) -> None:
+        """Add the texts of a record, of which :func:`is_kept` holds."""
+        self._of.append(of)
+        self._drawn.append(drawn)
+        self.size += len(drawn.file) + len(drawn.section)
+
+    def end(self) -> Block | None:
+        """Return a block of what was added; None if that is nothing."""
+        if not self._of:
+            return None
+        heads = (_place.pack(one.content, len(one.file), len(one.section)) for one in self._drawn)
+        texts = (text for one in self._drawn for text in (one.file, one.section))
+        block = Block(self._of, zstd.compress(b"".join((_count.pack(len(self._of)), *heads, *texts)), _LEVEL))
+        self.size, self._of, self._drawn = 0, [], []
+        return block
+
+
+def _read(data: bytes) -> _Block:
+    start = _count.size + _place.size * _count.unpack_from(data)[0]
+    places: list[tuple[int, int, int, int]] = []
+    for content, file, section in _place.iter_unpack(data[_count.size : start]):
+        places.append((start, content and start + content, start + file, start + file + section))
+        start += file + section
+    return _Block(data, places)
+
+
+class Texts(PerConversation):
+    """The drawn texts of all conversations. Safe to call from any thread."""
+
+    def __init__(self, files: Files, library: Library, settings: Settings) -> None:
+        super().__init__(files, library, paths.TEXTS, _SCHEMA)
+        self._share = settings.text_cache_share
+        self._lock = threading.Lock()
+        self._recent: OrderedDict[int, _Block] = OrderedDict()
+        self._held = 0
+        """The bytes of these blocks."""
+        self._last = _NOTHING
+        self._bytes = _UNKNOWN
+        """The size of all blocks."""
+        self._reached: tuple[int, int, list[tuple[int, int]]] = _NOWHERE
+        """The conversation that is being filled, its head, and how many of its records are done."""
+
+    @property
+    def _renderer(self) -> Renderer:
+        renderer = self.library.viewer.renderer
+        if renderer is None:
+            raise UsageError("this store was opened without a renderer: nothing in it can be drawn")
+        return renderer
+
+    def _own(self) -> dict[str, str | int]:
+        return {"renderer": self._renderer.version}
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def files_of(self, rows: Sequence[EventRow]) -> _Drawn:
+        """Yield the files of events; an error stands for one that cannot be read."""
+        return self._texts(rows, section=False)
+
+    def sections_of(self, rows: Sequence[EventRow]) -> _Drawn:
+        """Yield the sections of events in the transcript, as :meth:`files_of`; links lead where a mount has them."""
+        return self._texts(rows, section=True)
+
+    def _texts(self, rows: Sequence[EventRow], *, section: bool) -> _Drawn:
+        missing: list[EventRow] = []
+        for row in rows:
+            text = self._kept(row, section=section)
+            if text is None:
+                missing.append(row)
+                continue
+            if missing:
+                yield from self._draw(missing, section=section)
+                missing = []
+            yield row, text
+        if missing:
+            yield from self._draw(missing, section=section)
+
+    def _draw(self, rows: Sequence[EventRow], *, section: bool) -> _Drawn:
+        draw = self._renderer.section if section else self._renderer.file
+        for row, event in self.library.viewer.events(rows):
+            yield row, event if isinstance(event, ConvfsError) else draw(row.number, event)
+
+    def content_of(self, row: EventRow) -> str | None:
+        """Return the content of an event's file, which searches cover; None if it must be drawn."""
+        if (found := self._of(row)) is None:
+            return None
+        block, (file, content, end, _section) = found
+        return block.data[content:end].decode() if content and end - file == row.file_size else None
+
+    def _kept(self, row: EventRow, *, section: bool) -> bytes | None:
+        if (found := self._of(row)) is None:
+            return None
+        block, (file, _content, middle, end) = found
+        start, end, size = (middle, end, row.section_size) if section else (file, middle, row.file_size)
+        return block.data[start:end] if end - start == size else None
+
+    def _of(self, row: EventRow) -> tuple[_Block, tuple[int, int, int, int]] | None:
+        """Return the block with the texts of an event, and where they are in it, None if there is none."""
+        span, turn = self._last, row.turn
+        if not span.first <= turn < span.end:
+            if row.unsure or (found := self._span(turn)) is None:
+                return None
+            self._last = span = found
+        return span.block, span.block.places[span.place + turn - span.first]
+
+    def _is_there(self) -> bool:
+        """Return whether there is a database to be read; of a store that takes no writes it would be copied first."""
+        return not self.files.read_only and self.files.aside.path(paths.TEXTS).exists()
+
+    def _span(self, turn: int) -> _Span | None:
+        """Return where the texts of a turn are, None if they are nowhere."""
+        if self._db is None and not self._is_there():
+            return None
+        try:
+            found = self.db.one("SELECT * FROM spans WHERE first <= ? ORDER BY first DESC LIMIT 1", (turn,))
+            if found is None:
+                return None
+            first, count, number, place = self.db.checked("spans", found)
+            block = self._block(number) if turn < first + count else None
+        except ConvfsError as error:
+            # damaged, on a full disk, or closed: it can be drawn all the same
+            _LOG.info("texts are drawn, as they cannot be looked up: %s", error)
+            return None
+        if block is None or place + count > len(block.places):
+            return None
+        return _Span(first, first + count, block, place)
+
+    def _block(self, number: int) -> _Block | None:
+        """Return a block, None if it was dropped just now."""
+        with self._lock:
+            if (block := self._recent.get(number)) is not None:
+                self._recent.move_to_end(number)
+                return block
+        row = self.db.one("SELECT * FROM blocks WHERE id = ?", (number,))
+        if row is None:
+            return None
+        block = _read(zstd.decompress(self.db.checked("blocks", row)[1], _LARGEST_BLOCK))
+        with self._lock:
+            if number not in self._recent:
+                self._held += len(block.data)
+            self._recent[number] = block
+            while self._held > _RECENT_BYTES and len(self._recent) > 1:
+                self._held -= len(self._recent.popitem(last=False)[1].data)
+        return block
+
+    @held_if_full
+    def drop(self, runs: Iterable[Run]) -> None:
+        """Drop the texts of turns that are drawn otherwise from now on."""
+        if self._db is None and not self._is_there():
+            return
+        with self.db.writing() as sql:
+            for first, count in runs:
+                self._drop_blocks(sql, first, count)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what is remembered: contents have changed."""
+        with self._lock:
+            self._recent.clear()
+            self._held = 0
+            self._last = _NOTHING
+
+    def _open(self, *, anew: bool) -> Database:
+        self.forget()
+        self._bytes = _UNKNOWN
+        return super()._open(anew=anew)
+
+    # -- filling ---------------------------------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        return bool(self._share) and not self.files.read_only and super().step()
+
+    def _look_at(self, context: int, head: int, until: float) -> bool:
+        rows = self.library.records.rows(head)
+        if self._reached[:2] != (context, head):
+            self._reached = context, head, self._new(context, head, rows)
+        left = self._reached[2]
+        while left:
+            if monotonic() >= until:
+                return False
+            start, end = left.pop()
+            if (done := self._fill(rows, start, end)) < end:
+                left.append((done, end))
+        self._reached = _NOWHERE
+        self._put_heads([(context, head)])
+        return True
+
+    def _new(self, context: int, head: int, rows: Sequence[EventRow]) -> list[tuple[int, int]]:
+        """Return which records of a branch need a look, from where to where, the first ones at the end of the list.
+
+        They are those that it did not have before, and those of a last small block.
+        """
+        records, known = self.library.records, self._known_head(context)
+        if not known:
+            return [(0, len(rows))]
+        found = [(start, start + count) for start, count in differences(records.runs(head), records.runs(known))]
+        if not self.library.turns.goes_on(known, head):
+            return found[::-1]
+        done = records.length(known)
+        span = self._span(rows[done - 1].turn) if done else None
+        if span is not None and len(span.block.data) < BLOCK_BYTES // 2:
+            with self.db.writing() as sql:
+                self._drop_blocks(sql, rows[done - 1].turn, 1)
+            # each of them once at most: those between them have no texts
+            done -= min(len(span.block.places), done)
+        return [(done, len(rows))]
+
+    def _fill(self, rows: Sequence[EventRow], start: int, end: int) -> int:
+        """Draw records from ``start`` on, up to a block full of those that are not there; return where it ended."""
+        blocks, done = Blocks(), start
+        while done < end and blocks.size < BLOCK_BYTES:
+            some = _some(rows, done, end, BLOCK_BYTES - blocks.size)
+            for row, event in self.library.viewer.events(self._missing(some)):
+                if isinstance(event, ConvfsError):
+                    continue
+                drawn = self._renderer.drawn(row.number, event)
+                if len(drawn.file) == row.file_size and len(drawn.section) == row.section_size:
+                    blocks.add(row.turn, drawn)
+            done += len(some)
+        self._put([block] if (block := blocks.end()) is not None else [])
+        return done
+
+    def add(self, blocks: Sequence[Block], heads: Sequence[tuple[int, int]]) -> None:
+        """File texts of turns that were imported just now; of the conversations ``heads``, these are all."""
+        if not self._share or self.files.read_only:
+            return
+        try:
+            with self._filing:
+                self._put(blocks)
+                self._put_heads(heads)
+        except ConvfsError as error:
+            # they can be drawn all the same
+            _LOG.warning("texts of what was imported are drawn again: %s", error)
+
+    def _missing(self, rows: Sequence[EventRow]) -> list[EventRow]:
+        """Return the rows of those events that are to be kept, and are not."""
+        there: set[int] = set()
+        for first, count in joined((row.turn, 1) for row in rows):
+            for span in self.db.query(f"SELECT first, count FROM spans WHERE {_OVERLAPPING}", _between(first, count)):
+                there.update(range(span[0], sum(span)))
+        return [
+            row
+            for row in rows
+            if is_kept(row.kind, row.file_size) and not row.unsure and row.turn not in there
+        ]
+
+    @held_if_full
+    def _put(self, blocks: Sequence[Block]) -> None:
+        if not blocks:
+            return
+        # never again that of a block that was dropped: a reader may remember it
+        number = self.db.number("blocks")
+        with self.db.writing() as sql:
+            for block in blocks:
+                number, place = number + 1, 0
+                put(sql, "blocks", [(number, block.data)])
+                for first, count in joined((turn, 1) for turn in block.of):
+                    put(sql, "spans", [(first, count, number, place)])
+                    place += count
+            self.db.set_state("blocks", number)
+        self._make_room(sum(len(block.data) for block in blocks))
+
+    def _make_room(self, more: int) -> None:
+        """Drop the oldest blocks while they are too large; ``more`` bytes have just been added."""
+        if self._bytes == _UNKNOWN:
+            [[self._bytes]] = self.db.query("SELECT coalesce(sum(length(data)), 0) FROM blocks")
+        else:
+            self._bytes += more
+        packs = self.files.packs
+        most = max(_LEAST_BYTES, self._share * sum(map(packs.length, packs.numbers())))
+        while self._bytes > most and (oldest := self.db.one("SELECT id FROM blocks ORDER BY id LIMIT 1")):
+            with self.db.writing() as sql:
+                self._drop_block(sql, oldest[0])
+
+    @held_if_full
+    def _put_heads(self, heads: Sequence[tuple[int, int]]) -> None:
+        with self.db.writing() as sql:
+            put(sql, "conversations", heads)
+
+    def _drop(self, sql: sqlite3.Connection, context: int) -> None:
+        # turns that are reclaimed are told of
+        pass
+
+    def _note(self, sql: sqlite3.Connection, frame: HeadFrame) -> None:
+        if isinstance(frame.body, Reclaimed):
+            for first, count in frame.body.runs:
+                self._drop_blocks(sql, first, count)
+
+    def _drop_blocks(self, sql: sqlite3.Connection, first: int, count: int) -> None:
+        """Drop the blocks with texts of some turns that follow each other."""
+        found = sql.execute(f"SELECT DISTINCT block FROM spans WHERE {_OVERLAPPING}", _between(first, count)).fetchall()
+        for (number,) in found:
+            self._drop_block(sql, number)
+
+    def _drop_block(self, sql: sqlite3.Connection, number: int) -> None:
+        sql.execute("DELETE FROM spans WHERE block = ?", (number,))
+        [size] = sql.execute("DELETE FROM blocks WHERE id = ? RETURNING length(data)", (number,)).fetchone() or (0,)
+        if self._bytes != _UNKNOWN:
+            self._bytes -= size

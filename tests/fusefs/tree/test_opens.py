@@ -1,0 +1,353 @@
+"""Opens that the extension answers, and what must be as it is without: each is shown both with it and without."""
+
+import contextlib
+import ctypes
+import hashlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from struct import Struct
+from typing import ClassVar
+
+import pytest
+
+from fusefs import opens
+from fusefs.opens import REQUEST, AllAsked, Opens
+from tests.fusefs.tree.mounting import TALK, Mounted, add, keep_each_save, mounted, new_store, until, user
+
+EVENTS = 40
+
+if opens.is_built:
+    from fusefs import _opens
+
+needs_extension = pytest.mark.skipif(not opens.is_built, reason="fusefs._opens was not built: there was no compiler")
+
+
+@pytest.fixture(params=[pytest.param(True, id="in C", marks=needs_extension), pytest.param(False, id="in Python")])
+def in_c(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+def talk(store_path: Path, in_c: bool) -> Iterator[Mounted]:
+    """A mount of one conversation whose events have been read, so that the kernel has them in its page cache."""
+    with new_store(store_path) as store:
+        add(store, [user(f"word{number} " * 50, number) for number in range(1, EVENTS + 1)])
+    keep_each_save(store_path, f"opens_in_c = {str(in_c).lower()}")
+    with mounted(store_path) as mount:
+        read_all(mount)
+        yield mount
+        mount.check_alive()
+
+
+def read_all(mount: Mounted) -> str:
+    return mount.shell(f"cat {TALK}/events/*")
+
+
+def answered(mount: Mounted) -> int:
+    """Return the number of opens that Python has not been asked about."""
+    path = mount.store.with_suffix(".answered")
+    mount.tell(answered=str(path))
+    return int(path.read_text())
+
+
+def event(number: int) -> str:
+    return f"{TALK}/events/{number:05}-user.md"
+
+
+def holding(mount: Mounted, path: str, then: str, script: str) -> str:
+    """Run a script while a program has a file open to be read; return what it reads after (``then``: Python)."""
+    program = f"import sys; file = open({path!r}); print('open', flush=True); sys.stdin.readline(); {then}"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=mount.root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as held:
+        assert held.stdin is not None
+        assert held.stdout is not None
+        assert held.stdout.readline() == "open\n"
+        mount.shell(script)
+        return held.communicate("\n", timeout=20)[0]
+
+
+def test_the_second_reading_asks_python_about_no_event(talk: Mounted, in_c: bool) -> None:
+    before = answered(talk)
+    first = read_all(talk)
+    assert answered(talk) - before == (EVENTS if in_c else 0)
+    assert first == read_all(talk)
+    assert "word7 word7" in first
+
+
+def test_what_is_no_longer_in_the_page_cache_is_read(talk: Mounted) -> None:
+    before = read_all(talk)
+    for number in range(1, EVENTS + 1, 3):
+        talk.shell(f"dd if={event(number)} iflag=nocache count=0 2>&1")
+    assert read_all(talk) == before
+    if talk.make_kernel_forget():
+        assert read_all(talk) == before
+        assert read_all(talk) == before
+
+
+def test_an_open_file_goes_on_when_the_page_cache_is_emptied(talk: Mounted) -> None:
+    told = holding(talk, event(7), "print(file.read())", f"dd if={event(7)} iflag=nocache count=0 2>&1; cat {event(7)}")
+    assert told.count("word7") == 50
+    assert read_all(talk).count("word7 ") == 50
+
+
+def test_a_save_is_seen_by_all_who_open_after_it(talk: Mounted) -> None:
+    for word in ("one", "two", "three"):
+        talk.shell(f"sed -i s/word7/{word}/ {event(7)}; sed -i s/{word}/word7/2 {event(7)}")
+        seen = talk.shell(f"for i in 1 2 3; do cat {event(7)}; done")
+        assert seen.count(f"{word} ") == 3
+        talk.shell(f"sed -i s/{word}/word7/ {event(7)}")
+    assert talk.shell(f"cat {event(7)}").count("word7") == 50
+
+
+def test_a_file_that_is_written_while_it_is_open(talk: Mounted) -> None:
+    told = holding(talk, event(7), "print(file.read())", f"printf 'another text\\n' > {event(7)}")
+    assert "another text" in told
+    assert talk.shell(f"cat {event(7)}") == talk.shell(f"cat {event(7)}")
+    assert "another text" in talk.shell(f"cat {event(7)}")
+
+
+def test_a_file_that_is_removed_while_it_is_open(talk: Mounted) -> None:
+    told = holding(talk, event(7), "print(file.read())", f"rm {event(7)}")
+    assert told.count("word7") == 50
+    until(lambda: not (talk.root / event(7)).exists())
+    assert "word7 " not in read_all(talk)
+
+
+def test_a_change_by_others_is_seen(talk: Mounted) -> None:
+    talk.tell(edit=[1, {"7": user("changed by others", 7)}])
+    until(lambda: "changed by others" in talk.shell(f"cat {event(7)}"))
+    talk.tell(append=[1, [user("and more", EVENTS + 1)]])
+    until(lambda: "and more" in read_all(talk))
+    read_all(talk)
+    assert read_all(talk).count("and more") == 1
+
+
+def test_writing_is_never_answered_without_asking(talk: Mounted) -> None:
+    for flags in (os.O_WRONLY, os.O_RDWR, os.O_RDONLY | os.O_TRUNC, os.O_WRONLY | os.O_APPEND):
+        script = f"import os; file = os.open({event(9)!r}, {flags}); os.write(file, b'') if {flags} & 3 else 0"
+        before = answered(talk)
+        talk.run(sys.executable, "-c", script)
+        assert answered(talk) == before
+
+
+def test_many_at_once_read_the_same(talk: Mounted) -> None:
+    expected = read_all(talk)
+    one = f"for j in 1 2 3 4 5; do cat {TALK}/events/* | md5sum; done"
+    sums = talk.shell(f"for i in 1 2 3 4 5 6 7 8; do ({one}) & done; wait").splitlines()
+    assert sums == [f"{hashlib.md5(expected.encode()).hexdigest()}  -"] * 40
+
+
+def test_a_killed_reader_leaves_nothing_open(talk: Mounted) -> None:
+    read_all(talk)
+    for _ in range(5):
+        loop = subprocess.Popen(["bash", "-c", f"while true; do cat {TALK}/events/*; done > /dev/null"], cwd=talk.root)
+        talk.shell("sleep 0.1")
+        loop.send_signal(signal.SIGKILL)
+        loop.wait(20)
+    talk.check_alive()
+
+
+def test_mapped_files_are_read(talk: Mounted) -> None:
+    script = f"import mmap; file = open({event(7)!r}, 'rb'); mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)"
+    assert talk.run(sys.executable, "-c", f"{script}; print(mapped[:].count(b'word7'))").stdout == "50\n"
+
+
+@pytest.mark.parametrize("ends", ["unmounted lazily", "killed"])
+def test_the_daemon_ends_while_a_file_is_open(store_path: Path, in_c: bool, ends: str) -> None:
+    with new_store(store_path) as store:
+        add(store, [user(f"word{number}", number) for number in range(1, EVENTS + 1)])
+    keep_each_save(store_path, f"opens_in_c = {str(in_c).lower()}")
+    root = store_path.with_name("mnt")
+    root.mkdir()
+    mount = Mounted(store_path, root)
+    try:
+        read_all(mount)
+        file = os.open(root / event(7), os.O_RDONLY)
+        if ends == "killed":
+            mount.daemon.kill()
+            mount.daemon.wait(20)
+        else:
+            subprocess.run(["fusermount3", "-uz", str(root)], check=True, timeout=20)
+        assert b"word7" in os.read(file, 1 << 20)
+        # a close that a dead daemon is asked about fails
+        with contextlib.suppress(OSError):
+            os.close(file)
+        mount.daemon.wait(20)
+    finally:
+        mount.destroy()
+    with mounted(store_path) as again:
+        assert "word7" in read_all(again)
+
+
+# -- requests and answers, without a kernel ----------------------------------------------------------------------------
+
+OPEN, FLUSH, RELEASE, READ = 14, 25, 18, 15
+IN, OPEN_IN, OUT, OPEN_OUT = Struct("<IIQQIIIHH"), Struct("<II"), Struct("<IiQ"), Struct("<QII")
+KEEP_CACHE_NO_FLUSH = 1 << 1 | 1 << 5
+
+
+class Buffer(ctypes.Structure):
+    """libfuse's struct fuse_buf."""
+
+    _fields_: ClassVar = [
+        ("size", ctypes.c_size_t),
+        ("flags", ctypes.c_int),
+        ("memory", ctypes.c_void_p),
+        ("fd", ctypes.c_int),
+        ("position", ctypes.c_long),
+    ]
+
+
+class Line:
+    """The extension between two programs: this one as the kernel, and as pyfuse3."""
+
+    def __init__(self) -> None:
+        made = opens.answered()
+        assert made is not None
+        self.opens = made
+        self.kernel, self.device = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.kernel.setblocking(False)
+        self.device.setblocking(False)
+        self._receive = ctypes.CDLL(_opens.__file__).fuse_session_receive_buf
+        self._buffer = Buffer()
+        self.unique = 0
+
+    def close(self) -> None:
+        self.kernel.close()
+        self.device.close()
+
+    def ask(self, opcode: int, ino: int, body: bytes) -> bytes | None:
+        """Return the body of the answer, None if the request was left to pyfuse3."""
+        self.unique += 2
+        return self.send(IN.pack(IN.size + len(body), opcode, self.unique, ino, 0, 0, 1, 0, 0) + body)
+
+    def send(self, request: bytes) -> bytes | None:
+        self.kernel.send(request)
+        if self.opens.turn(self.device.fileno(), 0) == REQUEST:
+            assert self._receive(None, ctypes.byref(self._buffer)) == len(request) == self._buffer.size
+            assert ctypes.string_at(self._buffer.memory, len(request)) == request
+            with pytest.raises(BlockingIOError):
+                self.kernel.recv(1 << 16)
+            return None
+        answer = self.kernel.recv(1 << 16)
+        length, error, unique = OUT.unpack_from(answer)
+        assert (length, error, unique) == (len(answer), 0, self.unique)
+        return answer[OUT.size :]
+
+    def open(self, ino: int, flags: int = os.O_RDONLY) -> int | None:
+        answer = self.ask(OPEN, ino, OPEN_IN.pack(flags, 0))
+        if answer is None:
+            return None
+        handle, how, _rest = OPEN_OUT.unpack(answer)
+        assert how == KEEP_CACHE_NO_FLUSH
+        return int(handle)
+
+    def release(self, handle: int, opcode: int = RELEASE) -> bool:
+        """Return whether it was answered."""
+        answer = self.ask(opcode, 1, Struct("<QIIQ").pack(handle, 0, 0, 0))
+        assert answer in {None, b""}
+        return answer is not None
+
+
+@pytest.fixture
+def line() -> Iterator[Line]:
+    line = Line()
+    yield line
+    line.close()
+
+
+@needs_extension
+def test_only_reading_of_what_was_noted_is_answered(line: Line) -> None:
+    assert line.open(7) is None
+    line.opens.note(7)
+    assert line.open(8) is None
+    for flags in (os.O_WRONLY, os.O_RDWR, os.O_TRUNC, os.O_WRONLY | os.O_APPEND):
+        assert line.open(7, flags) is None
+    handle = line.open(7, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    assert handle is not None
+    assert line.opens.is_open(7)
+    assert line.ask(READ, 7, Struct("<QQIIQII").pack(handle, 0, 4096, 0, 0, 0, 0)) is None
+    assert line.release(handle, FLUSH)
+    assert line.release(handle)
+    assert not line.opens.is_open(7)
+    assert not line.release(handle), "it is not open any more"
+    line.opens.drop(7)
+    assert line.open(7) is None
+
+
+@needs_extension
+def test_what_makes_no_sense_is_left_to_libfuse(line: Line) -> None:
+    line.opens.note(7)
+    whole = IN.pack(IN.size + 8, OPEN, 1, 7, 0, 0, 1, 0, 0) + OPEN_IN.pack(0, 0)
+    for size in range(1, len(whole)):
+        assert line.send(whole[:size]) is None
+    assert line.send(whole + b"more") is None
+    short = IN.pack(IN.size + 4, RELEASE, 1, 7, 0, 0, 1, 0, 0) + b"1234"
+    assert line.send(short) is None
+    assert line.send(IN.pack(IN.size, OPEN, 1, 7, 0, 0, 1, 0, 0)) is None
+    for opcode in {*range(64)} - {OPEN}:
+        assert line.ask(opcode, 7, bytes(64)) is None
+    assert line.ask(16, 7, bytes(1 << 16)) is None, "a large one"
+
+
+@needs_extension
+@pytest.mark.parametrize("seed", range(4))
+def test_any_order_of_opens_and_releases(line: Line, seed: int) -> None:
+    chosen = random.Random(seed)
+    inodes = [chosen.randrange(1, 1 << 53) for _ in range(3000)]
+    noted: set[int] = set()
+    held: dict[int, int] = {}
+    for step in range(30_000):
+        ino = chosen.choice(inodes)
+        match chosen.choice("nnnddooooorrrai" if step < 20_000 else "ddorrra"):
+            case "n":
+                line.opens.note(ino)
+                noted.add(ino)
+            case "d":
+                line.opens.drop(ino)
+                noted.discard(ino)
+            case "o":
+                handle = line.open(ino)
+                assert (handle is not None) == (ino in noted)
+                if handle is not None:
+                    assert handle not in held
+                    assert handle >= 1 << 62
+                    held[handle] = ino
+            case "r" if held:
+                handle = chosen.choice(list(held)) if step % 100 == 0 else next(iter(held))
+                assert line.release(handle)
+                del held[handle]
+            case "a" if held:
+                handle = next(reversed(held))
+                assert line.opens.adopt(handle) == held.pop(handle)
+                assert not line.release(handle)
+            case "i":
+                assert line.opens.is_open(ino) == (ino in held.values())
+    line.opens.clear()
+    assert all(line.open(ino) is None for ino in inodes)
+    assert {ino for ino in inodes if line.opens.is_open(ino)} == set(held.values())
+
+
+def made() -> list[Callable[[], Opens]]:
+    extension = opens.answered()
+    return [AllAsked, *([lambda: extension] if extension else [])]
+
+
+@pytest.mark.parametrize("make", made())
+def test_a_handle_that_was_not_given_cannot_be_adopted(make: Callable[[], Opens]) -> None:
+    table = make()
+    table.note(1)
+    table.drop(1)
+    table.drop(2)
+    assert not table.is_open(1)
+    for handle in (0, 1, 1 << 62, (1 << 64) - 2):
+        with pytest.raises(KeyError):
+            table.adopt(handle)
+    table.clear()

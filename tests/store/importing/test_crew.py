@@ -1,0 +1,257 @@
+"""Imports with the help of other processes: the same store as without, whatever becomes of these."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fusefs.text.render import FileRenderer
+from store.disk.file_header import Damage
+from store.events.conversation import EventRow
+from store.events.event import Kind
+from store.formats.core.format import Source
+from store.importing import crew, importer
+from store.importing.crew import Crew
+from store.importing.importer import Importer, ImportReport
+from store.importing.walk import walk
+from store.store import Store
+from store.upkeep.fsck import fsck
+from tests.bench import corpus
+from tests.store.importing.sessions import NO_SAMPLES, SAMPLES, by_source, lines, long_lines, native, session
+
+
+@pytest.fixture
+def helped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every import helped by two processes."""
+    monkeypatch.setattr(importer, "_WORTH_BYTES", 1)
+    monkeypatch.setattr(importer, "processes", lambda: 2)
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of sessions: many small ones, a long one, one with huge strings, a fork, and one of nonsense."""
+    folder = tmp_path_factory.mktemp("sessions")
+    corpus.write_corpus(folder, sessions=12, events=40)
+    session(folder, long_lines(2500), "long")
+    session(folder, lines("big " * 700_000, "words of some sort", "more " * 300_000), "huge")
+    session(folder, lines(*"abcdefgh"), "first")
+    session(folder, lines(*"abcdefgh", "and then on"), "fork")
+    session(folder, b"no JSON\n" + lines("One"), "strange")
+    return folder
+
+
+def opened(root: Path) -> Store:
+    return Store.open(root, renderer=FileRenderer())
+
+
+def told(report: ImportReport) -> list[object]:
+    return [report.imported, report.records, report.bytes_read, report.errors, report.warnings, report.conversations]
+
+
+_TIMES = frozenset(("time_ms", "created_ms", "updated_ms"))
+
+
+def without_times(value: object) -> object:
+    if isinstance(value, msgspec.Struct):
+        named = msgspec.structs.asdict(value)
+        return type(value).__name__, [without_times(part) for name, part in named.items() if name not in _TIMES]
+    return value
+
+
+def content(store: Store) -> list[object]:
+    """Return everything that an import has written, but for when."""
+    turns = [without_times(turn) for turn in store.files.turns.range(1, store.files.turns.count)]
+    frames = [frame for frame in store.files.heads.frames() if not isinstance(frame, Damage)]
+    packs = b"".join(path.read_bytes()[64:] for path in sorted((store.root / "blobs").glob("*.pack")))
+    names = ("views", "resources", "measures")
+    tables = [store.files.index.db.query(f"SELECT * FROM {name} ORDER BY 1, 2") for name in names]
+    return [turns, [(frame.context, without_times(frame.body)) for frame in frames], packs, tables]
+
+
+def test_the_store_is_the_same_with_and_without_help(
+    tmp_path: Path, sessions: Path, helped: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "helped") as store:
+        first, with_help = told(Importer(store).run([sessions])), content(store)
+        assert fsck(store) == []
+    monkeypatch.setattr(importer, "processes", lambda: 0)
+    with opened(tmp_path / "alone") as store:
+        second, without = told(Importer(store).run([sessions])), content(store)
+    assert first == second
+    for one, other in zip(with_help, without, strict=True):
+        assert one == other
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason=NO_SAMPLES)
+def test_files_of_every_tool_come_in_the_same(
+    tmp_path: Path, helped: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "helped") as store:
+        first, with_help = told(Importer(store).run([SAMPLES], by_hand=False)), content(store)
+    monkeypatch.setattr(importer, "processes", lambda: 0)
+    with opened(tmp_path / "alone") as store:
+        second, without = told(Importer(store).run([SAMPLES], by_hand=False)), content(store)
+    assert first == second
+    for one, other in zip(with_help, without, strict=True):
+        assert one == other
+
+
+def rows(store: Store) -> Iterator[EventRow]:
+    for entry in store.catalogue.page():
+        yield from (row for row in store.records.rows(entry.head) if row.kind is not Kind.RECORD)
+
+
+def test_the_texts_of_what_comes_in_are_there_at_once(
+    tmp_path: Path, sessions: Path, helped: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "store") as store:
+        Importer(store).run([sessions])
+        shown = list(rows(store))
+        renderer = FileRenderer()
+        drawn = [(row, renderer.file(row.number, store.records.event(row))) for row in shown]
+        sections = [(row, renderer.section(row.number, store.records.event(row))) for row in shown]
+        contents = {row.turn: renderer.content(store.records.event(row)) for row in shown}
+        asked: list[int] = []
+        events = type(store.viewer).events
+
+        def drawing(viewer: object, some: list[EventRow]) -> object:
+            asked.extend(row.turn for row in some)
+            return events(store.viewer, some)
+
+        monkeypatch.setattr(type(store.viewer), "events", drawing)
+        assert list(store.texts.files_of(shown)) == drawn
+        assert list(store.texts.sections_of(shown)) == sections
+        for row in shown:
+            assert store.texts.content_of(row) in (contents[row.turn], None)
+        # a fork shares turns that were drawn once: nearly nothing is left to be drawn
+        assert len(asked) < len(shown) // 20
+
+
+def test_a_process_that_dies_is_missed_by_nobody(
+    tmp_path: Path, sessions: Path, helped: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Crew] = []
+
+    class Dying(Crew):
+        def of(self, source: Source) -> crew.Records | None:
+            if not started:
+                started.append(self)
+                for member in self._members:
+                    member._process.kill()
+                    member._process.wait()
+            return super().of(source)
+
+    monkeypatch.setattr(importer, "Crew", Dying)
+    with opened(tmp_path / "helped") as store:
+        report = Importer(store).run([sessions])
+        assert started
+        [warning] = report.warnings
+        assert "2 of the processes" in warning
+        assert report.errors == []
+        with_help = content(store)
+    monkeypatch.setattr(importer, "processes", lambda: 0)
+    with opened(tmp_path / "alone") as store:
+        Importer(store).run([sessions])
+        assert content(store) == with_help
+
+
+def test_a_small_import_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unwanted(*_arguments: object) -> Crew:
+        raise AssertionError
+
+    monkeypatch.setattr(importer, "Crew", unwanted)
+    monkeypatch.setattr(importer, "processes", lambda: 2)
+    session(tmp_path, long_lines(300))
+    with opened(tmp_path / "store") as store:
+        assert Importer(store).run([tmp_path / "projects"]).imported == 1
+
+
+def test_a_file_that_changes_meanwhile_comes_in_as_it_is(
+    tmp_path: Path, helped: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [session(tmp_path, lines(f"One {name}", "Two", "Three"), name) for name in "abc"]
+    changed = lines("One", "Two, and more", "Three", "Four")
+
+    class Late(Crew):
+        def of(self, source: Source) -> crew.Records | None:
+            records = super().of(source)
+            assert records is not None
+            # what was prepared has been read by now
+            records._records = iter([records.take(), records.take(), records.take()])
+            source.path.write_bytes(changed.replace(b'"One"', b'"One of %b"' % source.path.stem.encode()))
+            return records
+
+    monkeypatch.setattr(importer, "Crew", Late)
+    with opened(tmp_path / "store") as store:
+        assert Importer(store).run([tmp_path / "projects"]).imported == 3
+        assert fsck(store) == []
+        for path in paths:
+            assert native(store, path) == path.read_bytes()
+            [(_row, text)] = store.texts.files_of(store.records.rows(by_source(store, path).head)[1:2])
+            assert isinstance(text, bytes)
+            assert b"Two, and more" in text
+
+
+def test_processes_end_with_the_one_that_they_help(tmp_path: Path) -> None:
+    program = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from fusefs.text.render import FileRenderer\n"
+        "from store.importing.crew import Crew\n"
+        "crew = Crew(2, FileRenderer(), 1024, Path(sys.argv[1]))\n"
+        "print(*[member._process.pid for member in crew._members], flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with closing(process.stdout):
+        helpers = list(map(int, process.stdout.readline().split()))
+        assert len(helpers) == 2
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        until = time.monotonic() + 30
+        while any(Path(f"/proc/{helper}/cmdline").exists() and running(helper) for helper in helpers):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
+def running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_what_is_prepared_of_other_sessions_waits_in_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew, "_HELD_BYTES", 1 << 20)
+    for number in range(6):
+        session(tmp_path, long_lines(600, start=1000 * number), f"s{number}")
+    sources = [found for found in walk(tmp_path / "projects") if isinstance(found, Source)]
+    helpers = Crew(1, FileRenderer(), 1024, tmp_path)
+    try:
+        for source in sources:
+            helpers.give(source, source.main.stat().st_size)
+        [member] = helpers._members
+        # the third first: what was made of those before it must not hold it up
+        records = helpers.of(sources[2])
+        assert records is not None
+        assert sum(1 for _ in iter(records.take, None)) == 600
+        assert member._held_bytes < 8 << 20
+        assert helpers.of(sources[1]) is None
+        last = helpers.of(sources[5])
+        assert last is not None
+        assert sum(1 for _ in iter(last.take, None)) == 600
+    finally:
+        helpers.close()
+    assert not any(thread.name == "convfs-crew" for thread in threading.enumerate())
+    assert not os.path.exists(f"/proc/{member._process.pid}/exe")
