@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from store import typed
 from store.disk.identity import directory_key
 from store.paths import MOUNTS
 
@@ -101,7 +102,7 @@ def notes(root: Path) -> Iterator[tuple[Path, MountNote]]:
         return
     for path in sorted((root / MOUNTS).glob("*.json")):
         try:
-            note = msgspec.json.decode(path.read_bytes(), type=MountNote)
+            note = typed.decode(path.read_bytes(), MountNote)
         except (OSError, msgspec.DecodeError):
             continue
         if note.directory in ("", key):

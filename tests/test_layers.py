@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # begins with, so "store" and "fusefs" stand for the modules right inside these.
 LAYERS = (
     ("store.errors", "store.ids"),
-    ("store.settings", "store.filenames", "store.paths", "store.visible"),
+    ("store.settings", "store.filenames", "store.paths", "store.visible", "store.typed"),
     ("store.events",),
     ("store.disk",),
     ("store.index",),

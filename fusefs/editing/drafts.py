@@ -18,6 +18,7 @@ from fusefs.editing.scratch import Scratch
 from fusefs.editing.targets import Target
 from fusefs.tree.node import Directory
 from fusefs.tree.tree import Tree
+from store import typed
 from store.disk import durable
 from store.filenames import NAME_MAX, cut
 from store.ids import hash_bytes
@@ -133,7 +134,7 @@ class Drafts:
                     log.error("the draft %s cannot be read: %s", path, error)
                     continue
                 with suppress(msgspec.DecodeError):
-                    draft = msgspec.json.decode(head, type=Draft)
+                    draft = typed.decode(head, Draft)
             if draft is None or draft.digest != hash_bytes(text).hex():
                 remove_quietly(path)
             else:

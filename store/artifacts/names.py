@@ -13,6 +13,7 @@ from pathlib import PurePath
 import msgspec
 from msgspec import Struct
 
+from store import typed
 from store.content.resolver import Resolver
 from store.errors import Conflict, ConvfsError, UsageError
 from store.events.conversation import AGENTS, ARTIFACTS, SORTS, Conversation, Outputs
@@ -165,7 +166,7 @@ def files_beside(metadata: Mapping[str, object], sidecars: Mapping[str, str], fo
 
 def _named(name: str, value: object) -> Output | None:
     try:
-        said = msgspec.convert(value, _Named)
+        said = typed.convert(value, _Named)
         digest = Hash(bytes.fromhex(said.blob))
     except (msgspec.ValidationError, ValueError):
         return None

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from store import typed
 from store.content import trees, zstd
 from store.conversations.contexts import Append
 from store.errors import ConvfsError, DamageError, NotFound
@@ -191,7 +192,7 @@ class _Taking:
         """The context of this store that a turn came with."""
         self._known: dict[int, tuple[ContextEntry, Came]] = {}
         for entry in store.catalogue.having("cxdb"):
-            came = msgspec.convert(entry.metadata["cxdb"], Came)
+            came = typed.convert(entry.metadata["cxdb"], Came)
             if came.directory == directory:
                 self._known[came.context] = entry, came
                 self._note_earlier(entry, came)

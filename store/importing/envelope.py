@@ -12,6 +12,7 @@ from operator import itemgetter
 import msgspec
 from msgspec import Struct
 
+from store import typed
 from store.formats.core.format import Part
 
 
@@ -140,7 +141,7 @@ class Layout(Struct, frozen=True):
 
 def read_layout(data: bytes) -> Layout:
     """Return the layout that :meth:`Layout.encode` has written. Raises msgspec.ValidationError for anything else."""
-    return msgspec.json.decode(data, type=Layout)
+    return typed.decode(data, Layout)
 
 
 class Gaps:

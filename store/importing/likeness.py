@@ -18,6 +18,7 @@ import msgspec
 from blake3 import blake3
 from msgspec import Struct
 
+from store import typed
 from store.content.cuts import MAX_CUT_BYTES
 from store.conversations import branch
 from store.disk.turn_format import REDACTED, Turn
@@ -146,7 +147,7 @@ class Changes(Struct, frozen=True):
 
 def read_changes(data: bytes) -> Changes:
     """Return the changes that :meth:`Changes.encode` has written. Raises msgspec.ValidationError for anything else."""
-    return msgspec.json.decode(data, type=Changes)
+    return typed.decode(data, Changes)
 
 
 def collected(changes: Iterable[tuple[int, Change]]) -> Changes:

@@ -6,6 +6,7 @@ import msgspec
 from blake3 import blake3
 from msgspec import Struct
 
+from store import typed
 from store.errors import DamageError
 from store.formats.core.format import Source
 from store.ids import Hash
@@ -51,7 +52,7 @@ class SessionFiles(Struct, frozen=True, omit_defaults=True, kw_only=True):
     def read_envelope(self, store: Store) -> Envelope:
         """Return the envelope of the main file. Raises DamageError and NotFound for one that is a blob."""
         if self.envelope_blob:
-            return msgspec.json.decode(store.blobs.blob(named_hash(self.envelope_blob)), type=Envelope)
+            return typed.decode(store.blobs.blob(named_hash(self.envelope_blob)), Envelope)
         return self.envelope or Envelope()
 
 
@@ -131,7 +132,7 @@ class ImportedFile(Struct, frozen=True, omit_defaults=True, kw_only=True):
 def read_as(metadata: object, kind: type[_Read]) -> _Read | None:
     """Return the import in metadata, ``kind`` being one of the above; None if there is none, or it makes no sense."""
     try:
-        return msgspec.convert(metadata, kind)
+        return typed.convert(metadata, kind)
     except msgspec.ValidationError:
         return None
 

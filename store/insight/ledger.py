@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 from msgspec import Struct, structs
 
+from store import typed
 from store.events.usage import Running, Tokens
 from store.index.database import Database, Row, Schema, sum_of
 
@@ -199,7 +200,7 @@ class Tally:
     def running(self, first: int, last: int) -> dict[int, Running]:
         """Return the running states behind turns from ``first`` to ``last``, as far as they were kept."""
         rows = self._rows("running", "WHERE turn BETWEEN ? AND ?", (first, last))
-        return {turn: msgspec.json.decode(said, type=Running) for turn, said in rows}
+        return {turn: typed.decode(said, Running) for turn, said in rows}
 
     def holdings(self) -> dict[int, Holding]:
         return {row[0]: Holding(*row) for row in self._rows("holdings")}

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from store import typed
 from store.content.cuts import is_text
 from store.disk import durable
 from store.disk.files import temporary_folder
@@ -55,7 +56,7 @@ def originals(log: HeadLog) -> list[dict[str, Hash]]:
     for frame in log.frames():
         if isinstance(frame, HeadFrame) and isinstance(frame.body, Metadata) and b'"original"' in frame.body.changes:
             with suppress(msgspec.DecodeError):
-                kept = msgspec.json.decode(frame.body.changes, type=_WithOriginal).original or {}
+                kept = typed.decode(frame.body.changes, _WithOriginal).original or {}
                 main = min(kept, key=len, default="")
                 found.append({name.removeprefix(main): Hash(bytes.fromhex(hex_)) for name, hex_ in kept.items()})
     return [kept for kept in found if kept]

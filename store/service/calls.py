@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import json
 
+from store import typed
 from store.artifacts.names import Output
 from store.artifacts.urls import Address, Urls, parse_url
 from store.commit.open_texts import OpenText
@@ -58,7 +59,7 @@ CALLS = Table()
 
 
 RECORDS: Form[list[Turn]] = Form(
-    lambda turns: json.encode(encode_records(turns)), lambda payload: decode_records(json.decode(payload, type=bytes))
+    lambda turns: json.encode(encode_records(turns)), lambda payload: decode_records(typed.decode(payload, bytes))
 )
 """Turns as records of the turn log; one seen through a patch has the patch's number in its id."""
 RECORD: Form[Turn] = Form(lambda turn: RECORDS.encode([turn]), lambda payload: RECORDS.decode(payload)[0])

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
+from store import typed
 from store.disk import turn_format
 from store.disk.turn_format import Turn
 from store.errors import UsageError
@@ -459,6 +460,6 @@ def digest_of(data: Buffer) -> Hash:
 def parameters(payload: Buffer, kind: type[T]) -> T:
     """Return the parsed JSON, an empty object where there is none. UsageError if it is no ``kind``."""
     try:
-        return msgspec.json.decode(payload or b"{}", type=kind)
+        return typed.decode(payload or b"{}", kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"the parameters do not fit: {error}") from error

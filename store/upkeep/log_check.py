@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 import msgspec
 from msgspec import Struct
 
+from store import typed
 from store.disk import durable
 from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.head_log import HeadLog
@@ -176,6 +177,6 @@ def noted_damage(root: Path) -> list[str]:
 
 def _read(path: Path) -> _Noted:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Noted)
+        return typed.decode(path.read_bytes(), _Noted)
     except (OSError, msgspec.DecodeError):
         return _Noted()

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 from msgspec import Struct
 
+from store import typed
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
 from store.errors import ConvfsError, DamageError, NotFound
@@ -161,7 +162,7 @@ def imported(db: Database, read: Callable[[Hash], bytes]) -> Iterator[int]:
             yield head
         if isinstance(layout := told.get("layout"), str):
             try:
-                places = msgspec.json.decode(read(Hash(bytes.fromhex(layout))), type=_Layout).places
+                places = typed.decode(read(Hash(bytes.fromhex(layout))), _Layout).places
             except (ConvfsError, ValueError) as error:
                 raise DamageError(f"the layout {layout} of a file cannot be read: {error}") from error
             for place in places:

@@ -63,7 +63,7 @@ class TypeSpec(Struct):
 
 
 class Bundle(Struct):
-    """What a client registers at once."""
+    """Types and enums that a client registers at once."""
 
     registry_version: int
     bundle_id: str
@@ -82,6 +82,7 @@ class Rendering(Struct, frozen=True):
 
 Json = dict[str, object]
 _WIDE = frozenset(("int64", "u64", "uint64"))
+_bundle = msgspec.json.Decoder(Bundle, strict=False).decode
 _NARROW = frozenset(("int32", "u32", "u8", "uint32", "uint8"))
 _TIMES = frozenset(("time_ms", "timestamp_ms", "unix_ms"))
 
@@ -228,7 +229,7 @@ class Registry:
 
 def _parsed(data: bytes) -> Bundle:
     try:
-        bundle = msgspec.json.decode(data, type=Bundle, strict=False)
+        bundle = _bundle(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"this is no bundle of types: {error}") from None
     if bundle.registry_version <= 0:

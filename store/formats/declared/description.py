@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from store import typed
 from store.errors import UsageError
 from store.events.event import Kind, ValuePath
 from store.formats.core.json_view import value_at
@@ -180,7 +181,7 @@ CONTAINERS = ("lines", "document", "database")
 def read(text: str, origin: str) -> Description:
     """Return the description in a page of TOML. Raises UsageError, which calls it ``origin``, for one that is wrong."""
     try:
-        found = msgspec.convert(tomllib.loads(text), Description)
+        found = typed.convert(tomllib.loads(text), Description)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{origin} is no TOML: {error}; correct it there") from None
     except msgspec.ValidationError as error:
