@@ -10,7 +10,7 @@ import sys
 from typing import Protocol
 
 REQUEST = 1
-"""What :meth:`Answered.turn` returns if a request waits to be received,"""
+"""The result of :meth:`Answered.turn` if a request waits to be received,"""
 BUSY = 2
 """… or if it has answered so long without a pause that others should have their turn; else it returns 0."""
 
@@ -38,7 +38,7 @@ class Opens(Protocol):
 
 
 class Answered(Opens, Protocol):
-    """What answers in the place of Python."""
+    """Opens that are answered in the place of Python."""
 
     @property
     def answered(self) -> int:

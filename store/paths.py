@@ -37,7 +37,7 @@ LOCK: Final = "lock"
 TOKEN: Final = "token"  # noqa: S105  (the name of its file)
 CHECKED: Final = "checked"
 DAMAGED: Final = "damaged"
-"""What a repair has taken out of files, each part named after its file and its offset there."""
+"""Parts that a repair has taken out of files, each named after its file and its offset there."""
 REDACTING: Final = "redacting"
 SETTINGS: Final = "convfs.toml"
 MOUNTS: Final = "mounts"

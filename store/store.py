@@ -269,7 +269,7 @@ class Store:
 
     @_Service
     def texts(self) -> Texts:
-        """What was drawn of events."""
+        """The drawn texts of events."""
         from store.texts import Texts
 
         made = Texts(self.files, self.library, self.settings)

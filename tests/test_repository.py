@@ -42,3 +42,15 @@ def test_nothing_is_left_undone(tracked: list[str]) -> None:
         if marks.search(line)
     ]
     assert found == []
+
+
+def test_docstrings_begin_with_nouns(tracked: list[str]) -> None:
+    begins = re.compile(r'^\s*"""(?:What|Take note)\b')
+    found = [
+        f"{name}:{number}"
+        for name in tracked
+        if name.endswith(".py") and (ROOT / name).exists()
+        for number, line in enumerate((ROOT / name).read_text(encoding="utf-8").splitlines(), 1)
+        if begins.match(line)
+    ]
+    assert found == []

@@ -1,4 +1,4 @@
-"""What people want, and how they say it to each command: the examples in its help, which the tests run.
+"""Examples of each command, for its help: something people want, and how they say it. The tests run them.
 
 They are about the demo conversations, mounted at ``~/conversations``.
 """

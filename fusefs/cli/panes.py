@@ -39,7 +39,7 @@ class Lines(Widget):
     top = reactive(0)
     lines: Sequence[str] = ()
     marks: re.Pattern[str] | None = None
-    """What is shown in colour."""
+    """The part that is shown in colour."""
 
     def render_line(self, y: int) -> Strip:
         number = self.top + y

@@ -134,7 +134,7 @@ Find = Callable[[str, bytes], bytes | None]
 
 
 class Shape(IntEnum):
-    """What a record shows of a content that was put into it: something else or nothing, it as a text, or as bytes."""
+    """The sight of a content that was put into a record: something else or nothing, a text, or bytes."""
 
     OTHER = 0
     TEXT = 1

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _BEFORE = r"[ \t]*(?:>[ \t]*|(?:[-+*]|[0-9]{1,9}[.)])[ \t]+)*"
-"""What may stand before a block in its line: space, and the marks of quotes and lists."""
+"""The marks that may stand before a block in its line: space, and the marks of quotes and lists."""
 _TAG = r"<(?=[A-Za-z/!?])(?![A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>]*>|[^\s<>@/]+@[^\s<>]+>)"
 """Where HTML begins, but for addresses: ``<https://example.com>``."""
 
@@ -62,12 +62,12 @@ _nested = re.compile(
     rf"^(?=[ \t>]|[-+*][ \t]|[0-9]){_BEFORE}(?:#+[ \t\r\n]|#+$|`{{3}}|~{{3}}|\\*(?:-+|=+)[ \t]*\r?$)",
     re.MULTILINE,
 )
-"""What may be one thing or another, depending on the lists and quotes that it stands in."""
+"""Lines that are one thing or another, depending on the lists and quotes that they stand in."""
 
 _NEAR = 4096
 """How far to look around a tag, which may be one of very many."""
 _LONGEST = 1 << 18
-"""What is longer is not parsed."""
+"""The longest text that is parsed."""
 _HEADING = [("heading_open", 0), ("heading_close", 0)]
 _WHOLE = "text as written"
 _whole = re.compile(rf"(`{{3,}}){_WHOLE}\n(.*)\n\1", re.DOTALL).fullmatch

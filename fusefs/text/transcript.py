@@ -69,7 +69,7 @@ _NO_HASH = "0" * 64
 
 _FOLDED = frozenset((Kind.SYSTEM, Kind.CONFIG))
 _AT_START = "SessionStart"
-"""What tells a model something when a session begins, as a hook, though a note says what."""
+"""The hook of notes that tell a model something when a session begins."""
 _OF_TOOLS = frozenset((Kind.TOOL_RESULT, Kind.NOTE))
 _SAID = frozenset(("", "reasoning", "refusal", "subject", "thinking"))
 """The names of texts that are said."""

@@ -108,7 +108,7 @@ class DrawnFile(File):
         self._drawings = drawings
         self._draw = draw
         self._state = state
-        """What the drawing is of; None: of the whole store."""
+        """Equal for as long as the drawing stays the same; None: until the store changes."""
 
     def _drawn(self) -> Drawing:
         state = self._drawings.tree.changes if self._state is None else self._state

@@ -72,7 +72,7 @@ class LinksDirectory(FixedDirectory, Listing, Generic[N]):
 
     @property
     def _stamp(self) -> object:
-        """What is in it stays the same for as long as this does."""
+        """A state: while it stays the same, so do the entries."""
         return self.tree.changes
 
     def _item(self, conversation: N) -> Item:
@@ -149,7 +149,7 @@ class GroupsDirectory(BranchesDirectory):
 
     @property
     def _stamp(self) -> object:
-        """What is in it stays the same for as long as this does."""
+        """A state: while it stays the same, so do the entries."""
         return self.tree.changes
 
     @abstractmethod

@@ -40,7 +40,7 @@ Position = Callable[[int], int]
 
 
 class Measurement(Struct, frozen=True, array_like=True, gc=False):
-    """What is measured of a record whose content nobody has changed, as in :class:`EventRow`, and of its resources.
+    """The measures of a record whose content nobody has changed, as in :class:`EventRow`, and its resources.
 
     Of each resource: URI, MIME type, size in bytes, hash.
     """

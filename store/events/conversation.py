@@ -190,7 +190,7 @@ class Sizes(Struct, frozen=True, gc=False):
 
 
 class Drawn(Struct, frozen=True, gc=False):
-    """What was drawn of an event: its file and its section; ``content`` is where in the file that begins, 0 if not so.
+    """The drawn texts of an event: its file and its section; ``content`` is where in the file that begins, 0 if not so.
 
     That is so if the content, as :meth:`Renderer.content` has it, is the rest of the file.
     """

@@ -13,7 +13,7 @@ from store.formats.core.json_view import JsonObject
 
 
 class Aider(SessionTarget):
-    """What people and models say; aider has no calls of tools."""
+    """The texts of people and models; aider has no calls of tools."""
 
     name = "aider"
 

@@ -49,7 +49,7 @@ def processes() -> int:
 
 
 class Records:
-    """What was prepared of one session: its records in order. For one thread."""
+    """The prepared records of one session, in order. For one thread."""
 
     def __init__(self, member: "_Member", job: int) -> None:
         self._member = member

@@ -110,7 +110,7 @@ class Appender:
         self._missing: set[bytes] = set()
         self._prepared = prepared
         self._ready: list[Prepared | None] = []
-        """What was prepared of the waiting records."""
+        """The prepared parts of the waiting records."""
         self._turns: list[Run] = []
         """The turns that were appended while that was so."""
         self._told = 0

@@ -122,7 +122,7 @@ class Counts(Struct):
 
 
 class Planned(Struct, frozen=True):
-    """What an import would do with one file: how many conversations of it are ``new``, or have ``grown``.
+    """The outcome that an import of one file would have: how many conversations of it are ``new``, or have ``grown``.
 
     ``name`` is that of the conversation, "" for a new one, and for several.
     """

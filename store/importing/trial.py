@@ -23,7 +23,7 @@ _MOST_TEXTS = 10_000
 
 
 class Trial(Struct, frozen=True):
-    """What a format makes of a file.
+    """A file as a format reads it.
 
     ``kinds`` counts the records by the kind of their event, ``left`` the texts that no event shows by where they stand
     (``data.info[].text``).

@@ -20,7 +20,7 @@ _COLUMNS = (
 )
 
 _BEYOND = "\x7f"
-"""What comes after all days that begin alike."""
+"""A character that sorts after all days that begin alike."""
 
 _BRANCH = "CASE json_type(metadata, '$.branch') WHEN 'text' THEN json_extract(metadata, '$.branch') END"
 

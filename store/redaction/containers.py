@@ -184,7 +184,7 @@ class _Cleaning:
         self._scratch = scratch
         self._depth = depth
         self._told_apart: dict[_Cell, _Cell] = {}
-        """What stands for values that must differ from others, wherever they are: other rows refer to them."""
+        """Substitutes of values that must differ from others, wherever they are: other rows refer to them."""
 
     def run(self) -> None:
         database = self._database

@@ -38,7 +38,7 @@ _unfit = re.compile(r"[^A-Za-z0-9]").sub
 
 
 class Private(Struct, frozen=True):
-    """What to change besides secrets: texts to ``replace``, each with another, in this order.
+    """The changes besides secrets: texts to ``replace``, each with another, in this order.
 
     ``paths``: home directories and the names of their owners in paths; ``home`` is one of them wherever it lies.
     ``images``: images and other binary content are kept.

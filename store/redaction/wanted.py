@@ -116,7 +116,7 @@ _ASSIGNMENTS = (
         _OF_A_PASSWORD,
     ),
 )
-"""What values are named by, their forms, and the least variety of their characters."""
+"""The names of values, their forms, and the least variety of their characters."""
 
 
 def built_in(data: bytes) -> Iterator[tuple[str, bytes]]:

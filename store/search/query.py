@@ -48,7 +48,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _NO_VALUE = (":", "/", "\\")
-"""What follows the colon in ``https://…``, ``std::…`` and ``c:\\…``, which are words."""
+"""The marks after the colon in ``https://…``, ``std::…`` and ``c:\\…``, which are words."""
 _OR = "OR"
 _DAY = re.compile(r"(\d{4})(?:-(\d\d?)(?:-(\d\d?))?)?")
 _AGO = re.compile(r"(\d{1,6})([hdwy]?)")

@@ -172,7 +172,7 @@ def exported_names(holder: Holder, conversation_id: int, format_name: str) -> li
 
 
 class Shared(Struct, frozen=True):
-    """What was taken out of a shared file, or is in it unseen; and what a file of its form does not say."""
+    """Parts taken out of a shared file or unseen in it, and those that its form does not have (``lost``)."""
 
     taken: list[Loss]
     lost: list[Loss]

@@ -127,7 +127,7 @@ class PerConversation(Derived):
         """Drop what was filed of a conversation that is gone."""
 
     def _note(self, sql: sqlite3.Connection, frame: HeadFrame) -> None:
-        """Take note of a frame of the head log, if it says more than that a conversation has changed."""
+        """Note a frame of the head log, if it says more than that a conversation has changed."""
 
     def _known_head(self, context: int) -> int:
         try:

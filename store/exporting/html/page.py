@@ -22,7 +22,7 @@ _OPEN = frozenset((Kind.USER, Kind.ASSISTANT, Kind.SUMMARY, Kind.QUESTION, Kind.
 _WORDS = {Kind.ASSISTANT: "Assistant", Kind.REASONING: "Thought", Kind.USER: "User", Kind.TOOL_RESULT: "Result"}
 _LONGEST_PREVIEW = 120
 _MOST_WAITING = 64
-"""What is held back while a call before it has no result."""
+"""The most that is held back while a call before it has no result."""
 
 Shown = Iterable[tuple[EventRow, Event | ConvfsError]]
 

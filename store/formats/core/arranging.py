@@ -191,7 +191,7 @@ def _put(payload: bytes, path: ValuePath, literal: bytes) -> bytes:
 
 
 class Arrangement:
-    """What becomes of a record whose event is to have the blocks ``wanted`` instead of ``blocks``.
+    """A record whose event is to have the blocks ``wanted`` instead of ``blocks``.
 
     Raises UsageError for blocks that the record cannot hold; ``what`` it is, is said there.
     """
@@ -220,7 +220,7 @@ class Arrangement:
 
     @property
     def outline(self) -> list[tuple[object, ...]]:
-        """What the event is to say, as :func:`outline` has it."""
+        """The event as it is to be, as :func:`outline` has it."""
         return _outline([one.block for one in self._wanted], self._places, self._gone)
 
     @property

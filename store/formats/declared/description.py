@@ -61,7 +61,7 @@ class Spent(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class View(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a record, or an element of a list in it, shows. All but ``when``, ``kind`` and ``role`` add to it, in order.
+    """The event of a record, or of a list's element. All but ``when``, ``kind`` and ``role`` add to it, in order.
 
     ``content`` and ``message`` are in the terms of the model vendors' interfaces. ``new`` is a new element of the list.
     """
@@ -95,7 +95,7 @@ In them, ``$text`` stands for the event's text, ``$tool``, ``$id``, ``$arguments
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True):
-    """What all records have: their time, and their own id with that of the one they follow."""
+    """The parts that all records have: their time, and their own id with that of the one they follow."""
 
     time: str = ""
     id: str = ""
@@ -103,7 +103,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Session(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a session says of itself.
+    """The places where a session tells its title, directory and the like.
 
     A place may begin with the name of a file beside it, ``summary.json#title``, or with ``#`` alone: then it is one of
     the whole document, as far as it stands near its beginning.
