@@ -1,4 +1,4 @@
-"""What tests of several areas share."""
+"""Fixtures of several areas."""
 
 import logging
 import os

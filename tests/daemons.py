@@ -1,4 +1,4 @@
-"""What daemons in processes of their own log: it is logged here, too, where tests that expect nothing fail of it."""
+"""Logs of daemons in their own processes, logged here, too: tests that expect nothing fail of them."""
 
 import logging
 import re

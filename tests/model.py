@@ -1,4 +1,4 @@
-"""What a store should hold, kept in dictionaries, and how to compare a store with it."""
+"""A model of a store, kept in dictionaries, and how to compare a store with it."""
 
 import errno
 import os

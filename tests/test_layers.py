@@ -1,4 +1,4 @@
-"""What may import what: lower layers know nothing of higher ones, and each foreign library has its place."""
+"""Imports between layers: lower ones know nothing of higher ones, and each foreign library has its place."""
 
 import ast
 import sys

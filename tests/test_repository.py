@@ -1,4 +1,4 @@
-"""What the repository holds, and what it does not."""
+"""The contents of the repository."""
 
 import os
 import re

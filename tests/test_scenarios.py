@@ -1,4 +1,4 @@
-"""What a store of conversations is for: what many of them have in common lies on the disk once."""
+"""The purpose of a store of conversations: content that many of them have in common lies on the disk once."""
 
 import random
 from pathlib import Path

@@ -44,7 +44,7 @@ Step = str | Call | Held
 
 @dataclass(frozen=True)
 class Part:
-    """What a request says at one place: ``id`` is that of a call, and of the call that a result belongs to."""
+    """A part of a request: ``id`` is that of a call, and of the call that a result belongs to."""
 
     kind: Literal["system", "user", "assistant", "call", "result"]
     text: str
@@ -53,7 +53,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Request:
-    """What a model was sent, in any protocol."""
+    """Requests that a model was sent, in any protocol."""
 
     path: str
     body: Json

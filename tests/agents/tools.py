@@ -75,12 +75,12 @@ class Tool:
     """The name of its directory in ``.convfs/native``, if it has one."""
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
-    """What its home holds before it runs."""
+    """Files that its home holds before it runs."""
     rewrites: bool = False
     """Whether it writes all messages anew when it resumes, which begins another file in another minute, and then
     sends results again, all by itself."""
     beside: Sequence[str] = ()
-    """What else it needs of the same registry, as a newer node."""
+    """Other packages that it needs of the same registry, as a newer node."""
 
     def __str__(self) -> str:
         return self.name

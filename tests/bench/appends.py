@@ -75,7 +75,7 @@ class Idle:
 
 
 class SqliteBase(Idle):
-    """What the ways of using SQLite share."""
+    """Parts that the ways of using SQLite share."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "turns.db"

@@ -18,7 +18,7 @@ NEEDLE = "quixotic-heliotrope"
 
 
 class Project:
-    """What the sessions of one project have in common: a directory and its source files."""
+    """The common part of the sessions of one project: a directory and its source files."""
 
     def __init__(self, seed: int, vocabulary: words.Vocabulary, files: int = 24) -> None:
         made = random.Random(f"project {seed}")

@@ -1,4 +1,4 @@
-"""What a model is sent: asking what it was sent already, and all the messages, of a talk in which files come again.
+"""Messages that a model is sent: asking what it was sent already, and all of them, of a talk in which files come again.
 
 Beside it stands an agent that holds the whole talk in memory as parsed JSON and looks through it.
 

@@ -1,4 +1,4 @@
-"""What every benchmark needs: rounds that interleave the contestants, medians, tables, and a way to drop caches."""
+"""Tools of every benchmark: rounds that interleave the contestants, medians, tables, and a way to drop caches."""
 
 import argparse
 import os

@@ -26,7 +26,7 @@ JOURNAL_BYTES = 96 << 10
 JOURNALS = 3
 STEPS = 120
 LEFT = (0, 0, 4096, 60_000, 300_000, 1 << 20)
-"""What others leave of the disk, in bytes."""
+"""The bytes of the disk that others leave."""
 ROOM_SECONDS = 20.0
 WORD = "zebra"
 LIMITED = "--limited"

@@ -37,7 +37,7 @@ Seen = tuple[object, ...] | None
 
 
 class Told:
-    """What was acknowledged, or may have happened: of each conversation, the states in which it was, one by one."""
+    """Acknowledged and possible changes: of each conversation, the states in which it was, one by one."""
 
     def __init__(self) -> None:
         self.contexts: dict[str, int] = {}
@@ -55,18 +55,18 @@ class Told:
         return Noted(dict(self.sure), len(self.keys), len(self.roots), len(self.blobs), len(self.types))
 
     def begin(self, name: str) -> None:
-        """Take note that there may be a conversation from now on."""
+        """Note that there may be a conversation from now on."""
         self.states[name] = [None]
         self.sure[name] = 0
 
     def reached(self, name: str, state: Seen) -> None:
-        """Take note of a conversation's state, which was acknowledged."""
+        """Note a conversation's state, which was acknowledged."""
         self.states[name].append(state)
         self.sure[name] = len(self.states[name]) - 1
 
 
 class Noted(Struct, frozen=True):
-    """What was acknowledged at some moment: states of conversations, and how many keys, roots, blobs and types."""
+    """A store as acknowledged at some moment: states of conversations, and how many keys, roots, blobs and types."""
 
     sure: Mapping[str, int]
     keys: int
@@ -207,7 +207,7 @@ class User:
             self.store.contexts.append_many(context, items)
 
     def large(self, name: str) -> None:
-        """What does not go through the journal."""
+        """Calls that do not go through the journal."""
         with self.change(name) as context:
             self.store.contexts.append(context, self.text(JOURNAL_BYTES // 3), "x.v1")
 

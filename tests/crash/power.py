@@ -42,7 +42,7 @@ class Outages(LossyDisk):
         super().__init__(root)
         self._seed = seed
         self.taken: dict[str, object] = {}
-        """What had been acknowledged, by the name of each image."""
+        """Acknowledged states, by the name of each image."""
         self._images = images
         self._chosen = chosen
         self._noted = noted
@@ -51,7 +51,7 @@ class Outages(LossyDisk):
         self._put_off: list[Callable[[], None]] = []
         self._lock = threading.RLock()
         self._index: dict[str, tuple[int, bytes]] = {}
-        """What is certain of the index, inodes and bytes: of that, SQLite itself sees to the syncs."""
+        """The certain part of the index, inodes and bytes: of that, SQLite itself sees to the syncs."""
         self.index_synced(*_INDEX)
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ class Outages(LossyDisk):
             return None
 
     def index_synced(self, *names: str) -> None:
-        """Take note that SQLite has brought files to disk, and their names."""
+        """Note that SQLite has brought files to disk, and their names."""
         with self._lock:
             for name in names:
                 self._index.pop(name, None)

@@ -21,7 +21,7 @@ def test_a_disk_that_others_fill_and_empty(small_disk: Path, seed: int) -> None:
 
 
 def test_a_limit_to_the_size_of_files(small_disk: Path) -> None:
-    """What `ulimit -f` says: EFBIG, which no look at what is free foretells."""
+    """The error of `ulimit -f`: EFBIG, which no look at what is free foretells."""
     check(small_disk, "3", LIMITED)
 
 

@@ -80,7 +80,7 @@ class Agent(threading.Thread):
         self.client = Client(socket, patience=PATIENCE)
         self.context = self.client.create_context(metadata={"project": "p", "name": f"{number}"}).context
         self.told: list[tuple[int, bytes]] = []
-        """What was acknowledged: turns with their payloads."""
+        """Acknowledged turns with their payloads."""
         self.checked = 0
         self.ending = False
         self.failure: BaseException | None = None

@@ -1,4 +1,4 @@
-"""What a disk holds for certain: what was synced, and no more."""
+"""The certain part of a disk: what was synced, and no more."""
 
 import os
 import stat
@@ -20,7 +20,7 @@ class Certain:
                     self._contents[path.stat().st_ino] = path.read_bytes()
 
     def synced(self, fd: int) -> None:
-        """Take note that a file or directory was synced."""
+        """Note that a file or directory was synced."""
         path, status = Path(os.readlink(f"/proc/self/fd/{fd}")), os.fstat(fd)
         if stat.S_ISREG(status.st_mode):
             # whatever it is called by now, and though it be open to be written only

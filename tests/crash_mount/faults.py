@@ -25,7 +25,7 @@ _WRITES = os.O_WRONLY | os.O_RDWR
 _STATE = struct.Struct("<III100s")
 
 KILL, TORN, POWER, DROP = "kill", "torn", "power", "drop"
-"""What may happen at a step, beside an errno: the process dies before it, or half-way; the power fails before it; or
+"""Faults of a step, beside an errno: the process dies before it, or half-way; the power fails before it; or
 nothing is done."""
 
 _BY_FD = ("pwrite", "write", "fsync", "fdatasync", "ftruncate", "fchmod")
@@ -42,7 +42,7 @@ def is_write(step: str) -> bool:
 
 
 class Watch:
-    """What a process and the test share, in a file: whether steps are counted, how many there were, where it failed.
+    """Memory that a process and the test share, in a file: whether steps are counted, how many, where it failed.
 
     It outlives the process however that dies.
     """
@@ -73,7 +73,7 @@ class Watch:
         return steps + 1 if armed else 0
 
     def fire(self, name: str) -> None:
-        """Take note that a fault has come about, and where."""
+        """Note that a fault has come about, and where."""
         armed, steps, fired, _name = self._get()
         self._set(armed, steps, fired + 1, name.encode()[-100:])
 

@@ -85,7 +85,7 @@ class Talk:
 
 @dataclass(frozen=True)
 class State:
-    """What a mount shows: every conversation by project and name, and what is in the trash."""
+    """A mount as it is seen: every conversation by project and name, and what is in the trash."""
 
     talks: dict[str, Talk]
     trash: tuple[str, ...]
@@ -101,7 +101,7 @@ class State:
 
 @dataclass
 class Seen:
-    """What a mount shows, and what else is there."""
+    """A mount as it is seen, and what else is there."""
 
     state: State
     scratch: dict[str, bytes]
@@ -160,7 +160,7 @@ def look(root: Path, known: State | None = None) -> Seen:
 
 @dataclass
 class Told:
-    """What a program was told: ``promises`` in order; ``errno`` is 0 where it ended well."""
+    """Answers that a program was given: ``promises`` in order; ``errno`` is 0 where it ended well."""
 
     promises: list[object]
     errno: int

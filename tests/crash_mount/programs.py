@@ -1,4 +1,4 @@
-"""What programs do to save, as the calls that strace shows, each telling what it was told.
+"""Ways of programs to save, as the calls that strace shows, each telling what it was told.
 
 A program is killed off by the first call that fails, as a program is that does not know what to do then; whoever
 started it sees the error.
@@ -44,11 +44,11 @@ class Here:
         return self.events / name
 
     def has(self, name: str, data: bytes) -> None:
-        """Take note that there is a file beside with some content now, and that this is certain."""
+        """Note that there is a file beside with some content now, and that this is certain."""
         self.tell({"has": name, "data": data.decode("latin1")})
 
     def goes(self, name: str) -> None:
-        """Take note that nothing is certain of a file beside any more."""
+        """Note that nothing is certain of a file beside any more."""
         self.tell({"goes": name})
 
 
@@ -372,7 +372,7 @@ def as_saver(how: str) -> Callable[[Here], None]:
 
 
 ALIKE = {"mapped_lazily", "parent_and_child", "vscode_atomic"}
-"""What these ask of the mount is what others here ask."""
+"""These ask the mount for what others here ask."""
 
 PROGRAMS |= {how.replace("_", " "): as_saver(how) for how in saver.HOW if how not in ALIKE}
 

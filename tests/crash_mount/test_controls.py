@@ -50,7 +50,7 @@ def test_a_store_that_does_not_write(here: Bench, prepared: Path, way: Way, drop
 
 @pytest.mark.parametrize("way", [NANO], ids=["nano"])
 def test_a_store_that_writes(here: Bench, prepared: Path, way: Way) -> None:
-    """What shows that the others fail for the reason that they are meant to fail for."""
+    """Controls: the other tests fail for the reason that they are meant to fail for."""
     known = Known(here, way, prepared)
     here.begin(prepared)
     assert here.mount() is None, here.said()

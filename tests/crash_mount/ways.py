@@ -50,7 +50,7 @@ def drawn(text: bytes) -> bytes:
 
 
 def first_word_more(old: State, _new: State, before: bytes, after: bytes) -> list[State]:
-    """What was closed first is a state to save: the other descriptor may never write."""
+    """The content that was closed first is a state to save: the other descriptor may never write."""
     return [old.edited(FIRST, drawn(after[: len(before) + 5]))]
 
 
@@ -131,7 +131,7 @@ class Way:
 
     @property
     def id(self) -> str:
-        """What the way is called."""
+        """The name of the way."""
         return self.program if self.name == FIRST else f"{self.program}, {self.name[3:]}"
 
     def may_leave(self, name: str) -> bool:
@@ -232,7 +232,7 @@ def test_every_program_is_driven() -> None:
 
 
 class Known:
-    """What is there before and after a save that nothing interrupts, and how many steps it takes."""
+    """A save that nothing interrupts: the files before and after, and the number of its steps."""
 
     def __init__(self, here: Bench, way: Way, template: Path) -> None:
         self.way = way

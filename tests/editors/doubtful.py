@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 BROKEN = (b"\xff\xfe", b"\0\xc3", b"\x80")
-"""What no text has in it, and an event is text."""
+"""Bytes that no text has in it, and an event is text."""
 
 
 class Exercise:

@@ -224,7 +224,7 @@ def modes_that_are_inherited(at: Path) -> object:
 
 
 def bits_that_a_change_takes_away(at: Path) -> object:
-    """What is written to, cut, or given away no longer runs as its owner."""
+    """A file that is written to, cut, or given away no longer runs as its owner."""
     file, found = at / "file", []
     for act in (
         lambda: file.write_bytes(b"new"),

@@ -22,7 +22,7 @@ NAMES = ["a", "b", "c", "d", "e", "f.txt", "long name with blanks " * 9, "ünïc
 DEPTH = 4
 SHARED = "shared"
 SENSIBLE = {"ENOENT", "EEXIST", "ENOTEMPTY", "EISDIR", "ENOTDIR", "EINVAL", "EPERM", "ELOOP"}
-"""What may come of a call where others are at work."""
+"""Outcomes that a call may have where others are at work."""
 
 
 class Inode:
@@ -38,7 +38,7 @@ Node = Inode | None
 
 
 class Model:
-    """What there is below a directory, by path."""
+    """The entries below a directory, by path."""
 
     def __init__(self, top: str) -> None:
         self.nodes: dict[str, Node] = {top: None}

@@ -1,4 +1,4 @@
-"""What becomes of a call, whatever it is of: every call with every sort of file, noted as a line that can be compared.
+"""Outcomes of calls: every call with every sort of file, noted as a line that can be compared.
 
 ``python outcomes.py DIRECTORY HOW`` prints the outcomes of all cases. HOW is ``below``: each is tried in a directory of
 its own below DIRECTORY; or ``beside``: in DIRECTORY itself; or ``events``: there too, and the files are the events that
@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from functools import partial
 
 SORTS = ["missing", "file", "empty", "full", "link", "dirlink", "dangling", "loop", "pipe"]
-"""What there may be under a name."""
+"""The sorts of file that there may be under a name."""
 
 EVENT = "event"
-"""What there may be besides."""
+"""The sort that there may be besides."""
 
 RENAME_FLAGS = {"": 0, "noreplace": 1, "exchange": 2}
 _AT_FDCWD = -100

@@ -21,7 +21,7 @@ from tests.editors.terminal import Terminal
 SAVER = Path(__file__).with_name("saver.py")
 ADDED = b"One more line.\n"
 COMPLAINTS = r"WARNING|Warning|ATTENTION|\b[EW][0-9]+:|[Ee]rror|[Cc]annot|[Cc]hanged on disk|since (?:reading|editing)"
-"""What editors say when a file is not as they left it."""
+"""Messages of editors when a file is not as they left it."""
 
 
 Change = Callable[[bytes], bytes]

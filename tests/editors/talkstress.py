@@ -26,7 +26,7 @@ SENSIBLE = {
     errno.EISDIR,
     errno.ENOTDIR,
 }
-"""What may come of a call where others are at work."""
+"""Outcomes that a call may have where others are at work."""
 
 TOP = Path("conversations/project")
 

@@ -17,7 +17,7 @@ EDITS = Path(__file__).with_name("edits.py")
 EDITORS, GREPS, COUNT = 16, 4, 24
 EVENT = "00002-assistant.md"
 VANISHES = (b"No such file or directory", b"warning: recursive directory loop")
-"""What grep says of files that are removed after they were listed: programs that save make files and remove them."""
+"""Complaints of grep about files that are gone after they were listed: programs that save remove files."""
 
 
 def lines(number: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""What changes an event behind the programs that have it open: the daemon itself, asked by a command or a service."""
+"""Changes of an event behind the programs that have it open: by the daemon itself, asked by a command or a service."""
 
 import os
 import time
@@ -18,7 +18,7 @@ BEFORE: dict[str, str] = {
     "moved away": "mv $1 $1~; sed 's/omega/OMEGA/' $1~ > $1; rm $1~",
     "saved in other words": "{ sed 's/omega/OMEGA/' $1; echo; } > ../new; cat ../new > $1; rm ../new",
 }
-"""What a program did with the event before."""
+"""Things that a program did with the event before."""
 
 
 def edited(mount: MountedPlace) -> None:

@@ -1,4 +1,4 @@
-"""What cannot be done to events, and what is taken though it changes nothing."""
+"""Calls that events refuse, and calls that they take though nothing changes."""
 
 import os
 import subprocess

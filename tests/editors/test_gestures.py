@@ -1,4 +1,4 @@
-"""What people and programs do around saving: saves that change nothing or cannot be, crashes, two at once, new ones."""
+"""Gestures around saving: saves that change nothing or cannot be, crashes, two at once, new ones."""
 
 import errno
 import json
@@ -127,7 +127,7 @@ def test_the_command_counts_the_same_versions(mount: MountedPlace) -> None:
 # -- saves that cannot be ----------------------------------------------------------------------------------------------
 
 BROKEN = (b"type: assistant", b"type: nonsense")
-"""What is written into the head in place of something, so that it says nothing any more."""
+"""A text in the place of something in the head, which then says nothing any more."""
 
 SEEN_AT_CLOSE = [how for how in HOW if how not in {"mapped", "mapped_lazily", "duplicated", "parent_and_child"}]
 """The ways to save in which nothing is written after the last close."""
@@ -316,7 +316,7 @@ def test_cut_to_nothing_by_one_program_and_written_by_the_next(mount: MountedPla
 
 
 def test_a_listing_between_two_writes(here: Place) -> None:
-    """What is written so far is seen by others, and what is written then comes after it."""
+    """Text that is written so far is seen by others, and later text comes after it."""
     versions, old = here.versions(), here.drawn[ANSWER]
     here.shell("{ printf one; ls -l $1; printf two; } >> $1", ANSWER)
     data = (here.directory / ANSWER).read_bytes()

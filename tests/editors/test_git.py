@@ -93,7 +93,7 @@ def test_a_repository_of_events(here: Place) -> None:
 
 
 def test_a_project_is_a_repository(mount: MountedPlace) -> None:
-    """What follows from events is left out: it has times of its own."""
+    """Files that follow from events are left out: they have times of their own."""
     mount.shell(CONFIGURATION)
     versions = mount.versions()
     mount.shell(

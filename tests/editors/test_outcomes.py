@@ -1,4 +1,4 @@
-"""What comes of every call with every sort of file: the same as on a plain disk, but for what is refused on purpose."""
+"""Every call with every sort of file comes out as on a plain disk, but for what is refused on purpose."""
 
 import re
 import shutil
@@ -22,7 +22,7 @@ Outcomes = dict[str, str]
 
 @dataclass(frozen=True)
 class Otherwise:
-    """What is otherwise in a mount: cases (a pattern of what they are called), what comes of them, and why."""
+    """A difference of a mount: cases (a pattern of what they are called), their outcomes, and why."""
 
     cases: str
     comes: str

@@ -1,4 +1,4 @@
-"""What a store should hold, as a program that does not store anything would keep it: conversations as lists of texts.
+"""A model of a store, as a program that does not store anything would keep it: conversations as lists of texts.
 
 A :class:`Step` says what is done to the store, :func:`after` what it makes of a conversation, or of a new one. The same
 steps are done to a store by ``tests.everything.steps``.
@@ -101,7 +101,7 @@ def _with(events: tuple[str, ...], number: int, text: str) -> tuple[str, ...]:
 
 
 def _grown(talk: Talk, events: tuple[str, ...]) -> Talk:
-    """What is appended is part of the version before it."""
+    """Appended text is part of the version before it."""
     return structs.replace(talk, events=events, versions={**talk.versions, talk.last or 1: events})
 
 

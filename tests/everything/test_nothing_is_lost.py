@@ -39,7 +39,7 @@ _LONGEST_MS = 25
 _MOST_TALKS = 30
 
 Changed = dict[str, Talk | None]
-"""What became of conversations; None: they are not there."""
+"""Outcomes for conversations; None: they are not there."""
 
 
 class Worker:

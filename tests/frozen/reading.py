@@ -17,7 +17,7 @@ TOOLS = ("native", "jp", "claude-code", "codex", "pi")
 """Forms of those conversations that came from a tool: their names begin with a date."""
 NATIVE = tuple(f".convfs/native/{tool}" for tool in ("aider", "claude-code", "gemini-cli", "messages-jsonl", "pi"))
 SHOWN = (*NATIVE, "by-date", "by-label", "conversations", "transcripts")
-"""What a mount has that does not depend on when it is looked at."""
+"""The part of a mount that does not depend on when it is looked at."""
 
 Said = dict[str, str]
 

@@ -17,11 +17,11 @@ from tests.fusefs.cli.user import SECONDS, User
 from tests.fusefs.tree.mounting import can_mount
 
 GO_ON = {"serve": "Serving ", "watch": "Watching "}
-"""What goes on until it is told to end, and what it says when it has begun."""
+"""Commands that go on until they are told to end, and what they say when they have begun."""
 ON_A_TERMINAL = ("browse",)
-"""What ``test_browse.py`` drives."""
+"""Commands that ``test_browse.py`` drives."""
 UNMOUNTED = ("umount", "mount", "fsck", "reindex", "serve", "watch")
-"""What unmounts, and what needs the store to itself, in this order."""
+"""Commands that unmount, and those that need the store to themselves, in this order."""
 SESSION = (
     '{"type":"user","message":{"role":"user","content":"My key is sk-0123456789abcdefghij"},"uuid":"a","cwd":"/x",'
     '"parentUuid":null,"sessionId":"0d3f0000-0000-4000-8000-00000000000a","timestamp":"2026-03-05T19:31:00.000Z"}\n'

@@ -1,4 +1,4 @@
-"""What a daemon is allowed to keep of memory that is free."""
+"""The free memory that a daemon is allowed to keep."""
 
 import subprocess
 import sys

@@ -70,16 +70,16 @@ SAME = [
     ["umount", "nothing"],
     ["stats", "--by", "tool"],
 ]
-"""What does the same, in this order, whoever holds the store."""
+"""Commands that do the same, in this order, whoever holds the store."""
 
 ALONE = [["fsck"], ["reindex"], ["serve"], ["mount", "elsewhere"]]
-"""What needs the store to itself."""
+"""Commands that need the store to themselves."""
 
 ABOUT = [["doctor"], ["stats", "--json"]]
-"""What says who holds it."""
+"""Commands that say who holds it."""
 
 ELSEWHERE = {"watch", "install-service", "completion", "install-skill", "mcp", "browse"}
-"""What goes on until it is told to end, and what needs no store: these have tests of their own."""
+"""Commands that go on until they are told to end, and those that need no store: these have tests of their own."""
 
 
 @pytest.fixture(params=["served", "mounted"])

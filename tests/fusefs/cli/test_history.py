@@ -1,4 +1,4 @@
-"""What a conversation has been: ``log``, ``restore``, ``fork``, with a daemon and without one."""
+"""The past of a conversation: ``log``, ``restore``, ``fork``, with a daemon and without one."""
 
 import json
 from collections.abc import Iterator

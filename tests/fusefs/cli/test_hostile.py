@@ -36,7 +36,7 @@ OBEYED = [
 HARMFUL = re.compile("(?![\n\t])[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 EVIL = "".join(text for text in OBEYED if text != "\0") + "</script><script>x</script>\"'><img src=x> $(id) `id`"
 TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
-"""What progress and the terminal itself write."""
+"""Sequences that progress and the terminal itself write."""
 
 
 def harmless(shown: str, *, lines: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""What a daemon puts on disk nobody else may read, whatever the umask and whatever was there before."""
+"""Files of a daemon can be read by nobody else, whatever the umask and whatever was there before."""
 
 import os
 import shutil

@@ -275,7 +275,7 @@ def test_after_a_daemon_was_killed_everything_goes_on(user: User, mnt: Path) -> 
 
 @pytest.mark.parametrize("pause", [0, 0.001, 0.01])
 def test_a_mount_after_a_kill_answers(user: User, mnt: Path, pause: float) -> None:
-    """What the kernel remembers of a mount answers for a while after its daemon has died."""
+    """The kernel's memory of a mount answers for a while after its daemon has died."""
     for _ in range(3):
         list(mnt.iterdir())
         daemon = holder(user)

@@ -132,7 +132,7 @@ APPENDED: dict[str, Sequence[Append]] = {
     "text": [Append(b"Why?", "text.user.v1"), Append(b"So.", "text.assistant.v1")],
     "cxdb": [Append(in_texts(cxdb_user("Why?")), "cxdb.ConversationItem", Encoding.MSGPACK)],
 }
-"""What programs append themselves."""
+"""Records that programs append themselves."""
 
 
 def written(folder: Path, name: str) -> Path:

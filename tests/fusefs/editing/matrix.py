@@ -77,7 +77,7 @@ class Gesture(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a save: ``reason`` is "" if it was made."""
+    """The outcome of a save: ``reason`` is "" if it was made."""
 
     format: str
     kind: Kind

@@ -38,7 +38,7 @@ for number in range(int(sys.argv[2])):
 
 
 class Request:
-    """What the kernel says of a request by this process."""
+    """The kernel's account of a request by this process."""
 
     pid = os.getpid()
 

@@ -1,4 +1,4 @@
-"""What is left of saves when the daemon is killed."""
+"""Saves that are left when the daemon is killed."""
 
 import os
 import signal

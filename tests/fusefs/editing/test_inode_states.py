@@ -1,4 +1,4 @@
-"""What an inode is, and what every request makes of it: the table in LAYOUT.md, tried cell by cell."""
+"""States of an inode, and every request in each: the table in LAYOUT.md, tried cell by cell."""
 
 import errno
 import os

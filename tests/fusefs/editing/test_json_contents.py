@@ -1,4 +1,4 @@
-"""What ``events.json`` names by hashes: addresses that mean the same in every conversation."""
+"""Contents that ``events.json`` names by hashes: addresses that mean the same in every conversation."""
 
 import base64
 import hashlib

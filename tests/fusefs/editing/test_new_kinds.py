@@ -40,11 +40,11 @@ NEW: dict[Kind, tuple[str, str]] = {
 }
 COMMANDS = {"swe-agent, steps": "look new.py", "mini-swe-agent": "look new.py"}
 TOOLS = {"mini-swe-agent": "bash"}
-"""What a call is in formats whose calls are no JSON."""
+"""The form of a call in formats whose calls are no JSON."""
 
 
 class Cell(NamedTuple):
-    """What became of a gesture: "held", or the reason why not."""
+    """The outcome of a gesture: "held", or the reason why not."""
 
     format: str
     kind: str

@@ -24,7 +24,7 @@ Output = tuple[str, str]
 
 
 class Model:
-    """What the outputs of two conversations should hold, and programs that change them."""
+    """A model of the outputs of two conversations, and programs that change them."""
 
     def __init__(self, seed: int) -> None:
         self._draw = random.Random(seed)

@@ -67,7 +67,7 @@ def test_programs_save_and_delete(talk: Talk) -> None:
 
 
 def test_what_others_change_is_seen(talk: Talk) -> None:
-    """What the kernel has of a file goes when a patch changes it, and when one is taken back."""
+    """The kernel's pages of a file go when a patch changes it, and when one is taken back."""
     first, last = talk.first.read_bytes(), talk.last.read_bytes()
     status = talk.first.stat()
     talk.mount.tell(edit=[1, {"1": user("Farewell all", 1)}])

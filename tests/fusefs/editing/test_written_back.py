@@ -1,4 +1,4 @@
-"""What was just read is written back: no version comes of it, whatever it is and however it is written."""
+"""Text that was just read is written back: no version comes of it, whatever it is and however it is written."""
 
 import errno
 import json

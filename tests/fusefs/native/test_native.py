@@ -1,4 +1,4 @@
-"""What programs and people do below ``.convfs/native/``, one by one."""
+"""Gestures of programs and people below ``.convfs/native/``, one by one."""
 
 import json
 import os

@@ -19,7 +19,7 @@ class Seen(NamedTuple):
 
 
 class File(NamedTuple):
-    """What an event's file says: the head in order, and the blocks."""
+    """The parts of an event's file: the head in order, and the blocks."""
 
     head: list[tuple[str, Value]]
     blocks: list[Seen]

@@ -37,7 +37,7 @@ def line(number: int, text: str) -> bytes:
 
 
 class Work:
-    """What was done: rows read from the index, records measured, turns gone through, turns appended."""
+    """Work that was done: rows read from the index, records measured, turns gone through, turns appended."""
 
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.read = self.measured = self.turns = 0

@@ -207,7 +207,7 @@ def test_what_is_appended_meanwhile_comes_before(mount: Mounted) -> None:
 
 
 def test_very_many_pieces(mount: Mounted) -> None:
-    """What is read meanwhile is always a beginning of what there is in the end."""
+    """Text that is read meanwhile is always a beginning of what there is in the end."""
     path = mount.root / TRANSCRIPT
     mount.tell(open=[1, TEXT, Encoding.RAW_BYTES])
     seen: list[bytes] = []

@@ -1,4 +1,4 @@
-"""What URLs within a store lead to, and what is said where they lead nowhere."""
+"""URLs within a store: where they lead, and what is said where they lead nowhere."""
 
 import hashlib
 import json

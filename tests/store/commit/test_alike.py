@@ -21,7 +21,7 @@ from tests.store.importing.sessions import by_source, imported, line, native, se
 
 KIB, MIB = 1 << 10, 1 << 20
 FEW = 4 * KIB
-"""What a commit, some rows of the index and a delta take."""
+"""The cost of a commit, some rows of the index and a delta."""
 
 MORE = b" 8 bytes"
 

@@ -1,4 +1,4 @@
-"""What a lens learns of the records before: the same whether they were gone through or are looked up backwards."""
+"""Records before, as a lens learns them: the same whether they were gone through or are looked up backwards."""
 
 import pytest
 from hypothesis import given

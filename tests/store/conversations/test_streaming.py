@@ -240,7 +240,7 @@ def test_a_turn_that_is_open_stays_open(tmp_path: Path, how: str, monkeypatch: p
 
 
 def test_a_piece_that_is_lost(store: Store) -> None:
-    """What is before it is there; nothing is made of what is not whole."""
+    """Text before the end is there; nothing is made of what is not whole."""
     context = store.contexts.create().context
     turn = store.open_turns.open(context, "test.v1")
     for word in (b"one ", b"two ", b"three "):

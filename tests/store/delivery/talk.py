@@ -24,7 +24,7 @@ _REFERENCE = re.compile(
 
 
 class Reference(NamedTuple):
-    """What a reference message says."""
+    """The text of a reference message."""
 
     event: int
     turn: int

@@ -1,4 +1,4 @@
-"""What is left of a conversation after compactions, and of its last exchanges only."""
+"""The rest of a conversation after compactions, and of its last exchanges only."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What an agent is answered before it delivers the result of a tool."""
+"""Answers to an agent before it delivers the result of a tool."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""What is sent once: each sentence that says which content is only referred to, and which is not."""
+"""Content is sent once: each sentence that says which content is only referred to, and which is not."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the tests of ``store.disk`` share."""
+"""Fixtures of the tests of ``store.disk``."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -17,7 +17,7 @@ from store.disk import durable
 
 _SECTOR = 512
 KEPT, DROPPED, MIXED, TORN = "kept", "dropped", "mixed", "torn"
-"""What of all that was not certain is on the disk: all of it, nothing, some, or all but a part of the last write."""
+"""Uncertain writes that are on the disk after all: all of them, none, some, or all but a part of the last."""
 
 
 class PowerLoss(BaseException):

@@ -1,4 +1,4 @@
-"""What a store is known by, whatever happens to its directory, and to whoever writes that down."""
+"""The identity of a store, whatever happens to its directory, and to whoever writes that down."""
 
 import os
 import shutil

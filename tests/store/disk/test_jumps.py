@@ -182,7 +182,7 @@ def test_the_log_is_shorter_than_the_jumps(forest: Forest) -> None:
 
 
 def test_damaged_turns(forest: Forest) -> None:
-    """What is not on the way costs nothing, and what is cannot be gone around wrongly."""
+    """Turns that are not on the way cost nothing, and those that are cannot be gone around wrongly."""
     forest.add(*range(300))
     path = forest.directory / "turns.log"
     with path.open("r+b") as file:

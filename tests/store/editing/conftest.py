@@ -16,7 +16,7 @@ from tests.store.importing.sessions import imported, session
 
 @pytest.fixture
 def edits() -> str:
-    """What the setting of this name is; tests of both have their own."""
+    """The setting of this name; tests of both values have their own."""
     return "branch"
 
 

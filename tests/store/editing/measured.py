@@ -1,4 +1,4 @@
-"""What the index must say of the records of a branch: everything viewed again, one record after another."""
+"""The index as it must be for the records of a branch: everything viewed again, one record after another."""
 
 from fusefs.text.render import FileRenderer
 from store.conversations.chain import Chain

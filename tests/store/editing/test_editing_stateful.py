@@ -55,14 +55,14 @@ Record = tuple[bytes, str, bool]
 
 
 class Talk:
-    """What a conversation should be: its records, its versions, what it is called."""
+    """A model of a conversation: its records, its versions, its name."""
 
     def __init__(self, name: str, records: list[Record]) -> None:
         self.name = name
         self.records = records
         self.versions: list[tuple[str, list[Record]]] = []
         self.past: dict[int, list[Record]] = {}
-        """What it was, by the number of the last frame of the head log then."""
+        """Its earlier states, by the number of the last frame of the head log then."""
         self.labels: list[str] | None = None
         self.trashed = False
 
@@ -76,7 +76,7 @@ class EditingMachine(RuleBasedStateMachine):
     """Every rule does something to the store and the same to the model."""
 
     modes: tuple[str, ...] = ("branch",)
-    """What ``edits`` may be set to, the first to begin with."""
+    """The values of ``edits``, the first to begin with."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -32,7 +32,7 @@ from tests.store.importing.sessions import by_source, imported, line, native, se
 KIB, MIB = 1 << 10, 1 << 20
 LIMIT = 64 * KIB
 FEW = 8 * KIB
-"""What a commit, a row of the index and a delta take."""
+"""The cost of a commit, a row of the index and a delta."""
 
 Make = Callable[[bytes], bytes]
 
@@ -350,7 +350,7 @@ def test_content_that_was_damaged_and_written_again_is_no_delta_against_what_nee
 
 
 def test_two_that_need_each_other_are_never_made(memory_path: Path) -> None:
-    """What waits in the journal does not vouch for what is to be packed."""
+    """Content that waits in the journal does not vouch for what is to be packed."""
     root, text = memory_path / "store", noise(300 * KIB)
     changed = edited(text, 0.5)
     with opened(root) as store:

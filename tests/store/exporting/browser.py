@@ -22,7 +22,7 @@ def program() -> str | None:
 
 
 class Page:
-    """What a browser shows, and all that it did since the page was opened.
+    """A browser's page, and all that it did since the page was opened.
 
     ``requests`` are the addresses that it asked for, ``complaints`` what it said on its console, ``dialogs`` the
     texts of dialogs that scripts opened.

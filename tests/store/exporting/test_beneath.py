@@ -1,4 +1,4 @@
-"""What an export writes lies in the directory that was named, whatever names say and links there lead to."""
+"""Exports stay in the directory that was named, whatever names say and links there lead to."""
 
 import json
 import os

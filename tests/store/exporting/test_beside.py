@@ -1,4 +1,4 @@
-"""What lies beside a session comes along in an export, or is said to be left out."""
+"""Files beside a session come along in an export, or are said to be left out."""
 
 import base64
 import gzip

@@ -1,4 +1,4 @@
-"""What a model may be sent: calls and results together, one branch, and a note of all that is left out."""
+"""Messages that a model may be sent: calls and results together, one branch, and a note of all that is left out."""
 
 from pathlib import Path
 

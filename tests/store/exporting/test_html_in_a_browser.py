@@ -45,7 +45,7 @@ def luminance(color: str) -> float:
 
 
 def test_a_page_that_does_something_is_noticed(page: Page, tmp_path: Path) -> None:
-    """What the other tests find nothing of would be found."""
+    """Faults that the other tests find nothing of would be found."""
     path = tmp_path / "bad.html"
     path.write_text('<img src="http://127.0.0.1:9/a.png"><script>alert("run")</script><script>nothing()</script>')
     page.open(path)

@@ -1,4 +1,4 @@
-"""What the APIs of models take."""
+"""Messages as the APIs of models take them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a lens may ask, answered from the events that it showed before; as small as a conversation in a test is."""
+"""Answers to a lens, from the events that it showed before; as small as a conversation in a test is."""
 
 from store.events.event import Event
 

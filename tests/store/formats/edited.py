@@ -1,4 +1,4 @@
-"""What an edit of a record must leave as it was, and what it must change."""
+"""Edits of a record: the parts that stay as they were, and those that change."""
 
 from collections.abc import Callable
 

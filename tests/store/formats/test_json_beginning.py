@@ -76,7 +76,7 @@ def test_bytes_that_are_no_text_are_left_alone() -> None:
 
 
 def test_lists_in_lists_take_no_longer_than_they_are() -> None:
-    """What closes them would be spelled out at each of a million steps: this ends, or the test does not."""
+    """Brackets that close them would be spelled out at each of a million steps: this ends, or the test does not."""
     assert completed(b"[" * 1_000_000) is None
     assert completed(b'{"a":' * 1_000_000) is None
     assert completed(b"[" * 900) is not None

@@ -1,4 +1,4 @@
-"""What answers took, as each tool writes it."""
+"""The usage of answers, as each tool writes it."""
 
 import json
 from collections.abc import Sequence

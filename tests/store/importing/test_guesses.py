@@ -1,4 +1,4 @@
-"""What is nobody's for sure is read as a guess when asked for, and a file of which little is seen says so."""
+"""Files that are nobody's for sure are read as a guess when asked for, and one of which little is seen says so."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""What an import says that it did, and what it does with what is no session."""
+"""The report of an import, and files that are no session."""
 
 import os
 from pathlib import Path

@@ -259,7 +259,7 @@ def test_killed_at_any_time(scene: Scene) -> None:
 def test_an_error_in_the_middle_leaves_nothing_unfiled(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was written of a session that then failed lies in the packs: it is filed, and found when it comes again."""
+    """Content of a session that then failed lies in the packs: it is filed, and found when it comes again."""
     from store.formats.claude_code.session import ClaudeCode
 
     path = session(tmp_path, long_lines(300))

@@ -1,4 +1,4 @@
-"""What conversations are called, and what their titles become as they grow."""
+"""Names of conversations, and their titles as they grow."""
 
 import json
 import re

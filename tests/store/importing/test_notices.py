@@ -1,4 +1,4 @@
-"""What the kernel tells of changes below directories."""
+"""The kernel's notices of changes below directories."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""What a copy of a record says anew: found, made again, and small."""
+"""Copies of a record that say it anew: found, made again, and small."""
 
 import json
 from typing import Any

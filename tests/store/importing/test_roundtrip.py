@@ -1,4 +1,4 @@
-"""What is imported and exported again is the same, byte for byte."""
+"""Imports that are exported again are the same, byte for byte."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What belongs to a session beside its main file: sidecars, a configuration, the blobs of a JP workspace."""
+"""Files beside a session's main file: sidecars, a configuration, the blobs of a JP workspace."""
 
 import gzip
 import hashlib

@@ -1,4 +1,4 @@
-"""What a tool writes of its session: the file that the store then has is what was written, whatever people edited."""
+"""Sessions as tools write them: the file that the store then has is what was written, whatever people edited."""
 
 import random
 from pathlib import Path

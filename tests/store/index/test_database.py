@@ -241,7 +241,7 @@ def test_nothing_of_it_is_mapped(tmp_path: Path) -> None:
 
 
 def test_rows_that_nobody_reads_to_the_end_may_outlive_the_connection(tmp_path: Path) -> None:
-    """What fails in the middle is forgotten when it is, by chance after the database is closed."""
+    """Cursors that fail in the middle are forgotten when they are, by chance after the database is closed."""
     database = Database(tmp_path / "index.db")
     with database.writing() as sql:
         sql.executemany("INSERT INTO types VALUES (?, 0, 'x')", [(number,) for number in range(9)])

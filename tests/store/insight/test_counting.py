@@ -1,4 +1,4 @@
-"""What is counted, and that it is counted once."""
+"""Counts, and that each thing is counted once."""
 
 import json
 import os

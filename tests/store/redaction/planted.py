@@ -77,7 +77,7 @@ def written(store: Store, root: Path) -> None:
 
 
 def versions(store: Store) -> None:
-    """What is stored as a delta against a version that held it, and the other way round."""
+    """A version stored as a delta against one that held it, and the other way round."""
     context = store.contexts.create(metadata={"project": "p", "name": "versions"}).context
     text = noise(40_000)
     with_it = text[:20_000] + ENCODED + text[20_000:]
@@ -130,7 +130,7 @@ def open_turns(store: Store, context: int) -> None:
 
 
 def trees(store: Store, context: int) -> None:
-    """What is named by its hash, in texts and in trees of files."""
+    """Content that is named by its hash, in texts and in trees of files."""
     blob = store.intake.put(b"a file with " + ENCODED * 3)
     tree = store.intake.put(b"\x81\xa4file\xc4\x20" + blob)
     alias = hash_bytes(b"what another algorithm would say")

@@ -211,7 +211,7 @@ KEY = "sk-ant-" + "api03-" + "Zq7w" * 10
 
 @pytest.mark.parametrize("wal", [False, True])
 def test_a_database_that_was_imported(memory_path: Path, tmp_path: Path, wal: bool) -> None:
-    """What looks like a secret goes from its conversations and from the file, wherever it is; ids of them stay."""
+    """Secrets go from their conversations and from the file, wherever they are; ids of them stay."""
     path = llm_database(tmp_path / "logs.db")
     with closing(sqlite3.connect(path, isolation_level=None)) as sql:
         if wal:

@@ -1,4 +1,4 @@
-"""What looks like a secret, and what a pattern of one's own finds."""
+"""Texts that look like a secret, and those that a pattern of one's own finds."""
 
 import json
 import random

@@ -209,7 +209,7 @@ def test_patterns_tell_which_texts_are_meant(root: Path) -> None:
 
 
 def test_other_writers_go_on(root: Path) -> None:
-    """What is appended while a redaction is under way is there afterwards, or redacted as well."""
+    """Turns that are appended while a redaction is under way are there afterwards, or redacted as well."""
     import threading
 
     with opened(root) as store:

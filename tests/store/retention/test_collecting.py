@@ -1,4 +1,4 @@
-"""What was pruned is collected; what exports and imports need is not."""
+"""Pruned content is collected; content that exports and imports need is not."""
 
 import gc
 from collections.abc import Iterator

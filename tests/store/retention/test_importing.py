@@ -1,4 +1,4 @@
-"""What was deleted for good is not brought back by an import, unless that is asked for."""
+"""Conversations that were deleted for good are not brought back by an import, unless that is asked for."""
 
 from collections.abc import Iterator
 from pathlib import Path

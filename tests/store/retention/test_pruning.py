@@ -1,4 +1,4 @@
-"""What a plan finds, and that what it found is deleted, as far as it still is what was found."""
+"""Plans of pruning: what one finds is deleted, as far as it still is what was found."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is deleted is not there any more, whoever asks; what others share with it is."""
+"""Deleted conversations are not there any more, whoever asks; what others share with them is."""
 
 from collections.abc import Iterator
 from pathlib import Path

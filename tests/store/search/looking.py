@@ -1,4 +1,4 @@
-"""What is to be found, found by looking at the files of all events."""
+"""A search that looks at the files of all events."""
 
 from fusefs.text.render import render_event
 from store.events.event import Event, Kind

@@ -1,4 +1,4 @@
-"""What queries mean."""
+"""The meaning of queries."""
 
 import pytest
 

@@ -19,7 +19,7 @@ RENAMED = {
     "stats": "stats",
     "turn": "turns.get",
 }
-"""What clients call otherwise than the part, and what two parts have."""
+"""Methods that clients call otherwise than the part, and those that two parts have."""
 
 
 class Calls:

@@ -14,13 +14,13 @@ from store.store import Store
 from tests.store.service.parts import Calls
 
 OWN = {"ask", "call", "close", "aclose", "connected", "watch"}
-"""What only a client has: how it asks, and its connection."""
+"""Methods that only a client has: how it asks, and its connection."""
 
 OTHER_RESULTS = {"open_turn", "resume_turn"}
-"""What these return, there is one of for each of the three."""
+"""Results of which there is one for each of the three."""
 
 ONLY_HERE = {("append", "created_ms"), ("add", "at"), ("open_turns", "most")}
-"""What only who has the store open can say: when a turn was made; how much there was (clients always say so)."""
+"""Parameters that only the store itself takes: when a turn was made; how much there was."""
 
 
 def methods(kind: type) -> dict[str, Signature]:

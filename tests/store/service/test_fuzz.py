@@ -46,7 +46,7 @@ SENT_EACH = 40
 BYTES_OF_CHOICES = 32
 """So many for each frame: most need fewer."""
 MOST_MEMORY = 256 << 20
-"""What the daemon may take beside what it begins with; a frame has 64 MiB at most."""
+"""The memory that the daemon may take beside what it begins with; a frame has 64 MiB at most."""
 
 OURS = [
     (call.number, call.params.__struct_encode_fields__)

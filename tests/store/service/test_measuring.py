@@ -1,4 +1,4 @@
-"""What is appended is measured in the background."""
+"""Appended turns are measured in the background."""
 
 import time
 from collections.abc import Callable

@@ -35,7 +35,7 @@ NUMBERS = st.integers(0, 1000)
 
 
 class Model:
-    """What contexts are: the head and the patches of each."""
+    """A model of contexts: the head and the patches of each."""
 
     def __init__(self) -> None:
         self.turns: dict[int, tuple[int, bytes]] = {}

@@ -1,4 +1,4 @@
-"""What others may do to a daemon: nothing that the rest would feel, or that takes memory without bound."""
+"""Abuse of a daemon: nothing that the rest would feel, or that takes memory without bound."""
 
 import os
 import signal

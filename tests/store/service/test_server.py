@@ -26,7 +26,7 @@ from store.store import Store
 
 
 class Work:
-    """What calls do, that tests can look into."""
+    """Calls whose work tests can look into."""
 
     def __init__(self) -> None:
         self.ended: list[str] = []

@@ -116,7 +116,7 @@ def test_a_closed_store(closed: Kept, harm: Harm) -> None:
 
 @pytest.mark.parametrize("harm", [flip, blank, shorten])
 def test_a_rebuild_after_damage(closed: Kept, harm: Harm) -> None:
-    """What the index knew is there after it was made anew, or it is told that it is not, and the old index is kept."""
+    """Facts of the old index are in the new one, or it is told that they are not, and the old one is kept."""
     source = random.Random(23)
     copy = closed.root.with_name("copy")
     for _ in range(PLACES):

@@ -24,7 +24,7 @@ from tests.store.upkeep.everything import ask, differing, fill
 
 Answers = dict[str, object]
 OPEN = ("open turns", " at ", "versions")
-"""What only frames of texts tell, and what has its place among the frames: no index knows it."""
+"""Facts that only frames of texts tell, or that have their place among the frames: no index knows them."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What real sessions take, sealed; and that all of them comes back."""
+"""Sizes of real sessions, sealed; and that all of them comes back."""
 
 from pathlib import Path
 

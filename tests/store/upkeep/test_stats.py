@@ -1,4 +1,4 @@
-"""What a store says of its size."""
+"""Sizes that a store tells."""
 
 import subprocess
 from pathlib import Path
