@@ -35,9 +35,10 @@ from store.events.conversation import EventRow, Renderer, ResourceRow
 from store.events.event import Event, Kind
 from store.ids import Hash, tip_of, turn_of
 from store.index.database import Database, Row, Schema, held_if_full
-from store.search import documents
+from store.search import documents, segments
 from store.search.documents import Document, Key
 from store.search.reader import ShownTurn, TurnReader
+from store.search.segments import Segments
 from store.upkeep.derived import Derived
 from store.upkeep.recovery import Files
 
@@ -86,17 +87,9 @@ CREATE TABLE heads (
     context INTEGER PRIMARY KEY, tip INTEGER NOT NULL, line INTEGER NOT NULL, depth INTEGER NOT NULL
 );
 CREATE INDEX heads_by_line ON heads (line, depth);
-
--- By the number of the block.
-CREATE VIRTUAL TABLE texts USING fts5 (
-    text, content = '', columnsize = 0, detail = none, tokenize = 'trigram case_sensitive 1'
-);
--- What is filed at once makes one segment; any two that are alike in size may be merged.
-INSERT INTO texts (texts, rank) VALUES ('hashsize', 8388608);
-INSERT INTO texts (texts, rank) VALUES ('usermerge', 2);
 """
 
-SEARCH = Schema(1, TABLES, ("auto_vacuum = INCREMENTAL",))
+SEARCH = Schema(2, TABLES + segments.TABLES, ("auto_vacuum = INCREMENTAL",))
 
 T = TypeVar("T")
 
@@ -107,7 +100,6 @@ _BYTES_AT_ONCE = 1 << 19
 _NOTHING = (-1, -1)
 _AGAIN_SECONDS = 600.0
 """The interval of retrying unreadable turns: the disk may have failed for a moment only."""
-_PAGES_MERGED = 100
 _PAGES_FREED = 1000
 _LEAST_FREE = 16
 """Free pages are given back if there are more than one in this many."""
@@ -192,6 +184,7 @@ class Follower(Derived):
         self.reading = TurnReader(library)
         self._done = _NOTHING
         """The place in the logs up to which nothing was left to do."""
+        self._segments: Segments | None = None
         self._again = 0.0
         """The next time to try unreadable turns, by the monotonic clock."""
 
@@ -210,6 +203,14 @@ class Follower(Derived):
         # nothing is known of a database other than before
         self._done = _NOTHING
         return super()._open(anew=anew)
+
+    @property
+    def segments(self) -> Segments:
+        """The words of what is filed."""
+        known, db = self._segments, self.db
+        if known is None or known.db is not db:
+            self._segments = known = Segments(db)
+        return known
 
     @held_if_full
     def follow(self) -> None:
@@ -327,13 +328,9 @@ class Follower(Derived):
 
     def _tidy(self) -> bool:
         """Merge a few segments of the index, or give back some of the freed space; return whether there was any."""
-        with self.db.writing() as sql:
-            before = sql.total_changes
-            sql.execute("INSERT INTO texts (texts, rank) VALUES ('merge', ?)", (_PAGES_MERGED,))
-            # the command itself counts as one
-            if sql.total_changes - before > 1:
-                return True
-        if self.db.number("dropped") * 2 > self.db.number("blocks"):
+        if self.segments.merge():
+            return True
+        if self.db.number("dropped") * 2 > self.segments.span:
             # most of it is unreachable
             with self._opening:
                 self._db = self._open(anew=True)
@@ -360,7 +357,7 @@ class Follower(Derived):
         found = documents.known(db, keys.values())
         new = self._documents([pair for pair in shown if keys[pair[0].turn_id] not in found], keys)
         with db.writing() as sql:
-            found |= documents.add(sql, new)
+            found |= documents.add(sql, self.segments, new)
             shows = [(turn, found[key]) for turn, key in keys.items() if key in found]
             sql.executemany("INSERT OR REPLACE INTO turns VALUES (?, ?)", shows)
             tried = [turn for turn, key in keys.items() if key not in found] + failed

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -111,7 +112,8 @@ def test_damage_is_found_out_or_harms_nothing(memory_path: Path, place: int) -> 
         file.write(b"\xff" * 64)
     with Store.open(memory_path, renderer=FileRenderer()) as store:
         talk(store, "more")
-        store.search.step()
+        with suppress(DamageError):
+            store.search.step()
         for _ in range(3):
             try:
                 list(store.search.run("lock"))
@@ -167,7 +169,7 @@ def test_what_was_filed_bit_by_bit_is_merged(memory_path: Path) -> None:
         for number in range(60):
             store.contexts.append_many(context, [Append(said(f"text {number} " * 50 + f"{number * 7919}"), TYPE)])
             search._file_some()
-        segments = "SELECT count(DISTINCT segid) FROM texts_idx"
+        segments = "SELECT count(*) FROM segments"
         before = search.db.query(segments)
         filed(search)
         assert not search.step()
