@@ -21,6 +21,7 @@ from store.ids import Hash, hash_bytes, hash_key
 from store.index.database import Database
 from store.index.views import Run
 from store.search.segments import Segments
+from store.search.words import words_of
 
 Key = tuple[int, int]
 """The identity of a document: the key of its payload's hash, and a checksum of how it is seen."""
@@ -40,10 +41,13 @@ _MORE_BLOCKS = (
 
 
 class Document(Struct, frozen=True):
-    """The searchable form of a turn: its :func:`rank_of`, its text, the contents it holds, (URI, key) of resources."""
+    """The searchable form of a turn: its :func:`rank_of`, the size of its text, its words (``store.search.words``),
+    the contents it holds, (URI, key) of resources.
+    """
 
     rank: int
-    text: str
+    size: int
+    words: set[bytes]
     contents: frozenset[int]
     resources: frozenset[tuple[str, int]]
 
@@ -93,7 +97,7 @@ def document_of(row: EventRow, event: Event, text: str, references: Iterable[Has
     resources = frozenset((resource.uri, hash_key(hash_bytes(resource.data))) for resource in event.resources)
     contents = {hash_key(digest) for digest in (*references, *digests(shown))}
     contents.update(content for _uri, content in resources)
-    return Document(rank_of(row.kind), text, frozenset(contents), resources)
+    return Document(rank_of(row.kind), len(text), words_of(text), frozenset(contents), resources)
 
 
 def known(db: Database, keys: Iterable[Key]) -> dict[Key, int]:
@@ -115,7 +119,8 @@ def add(sql: sqlite3.Connection, segments: Segments, documents: Mapping[Key, Doc
         for block, some in enumerate(blocks, first):
             start, _end = documents_of(block)
             numbers.update(zip(some, range(start, start + len(some)), strict=True))
-        segments.add(sql, first, ["\n".join(documents[key].text for key in some) for some in blocks])
+        words = (set[bytes]().union(*(documents[key].words for key in some)) for some in blocks)
+        segments.add(sql, first, len(blocks), words)
     sql.executemany("INSERT INTO documents VALUES (?, ?, ?)", sorted((*key, own) for key, own in numbers.items()))
     contents = [(content, numbers[key]) for key, document in documents.items() for content in document.contents]
     sql.executemany("INSERT INTO contents VALUES (?, ?)", sorted(contents))
@@ -131,7 +136,7 @@ def _blocks(keys: Iterable[Key], documents: Mapping[Key, Document]) -> Iterator[
     size = 0
     for key in keys:
         block.append(key)
-        size += len(documents[key].text)
+        size += documents[key].size
         if size >= _BLOCK_CHARACTERS or len(block) == _PLACES:
             yield block
             block, size = [], 0

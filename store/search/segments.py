@@ -18,7 +18,7 @@ import sqlite3
 import struct
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from heapq import merge
 from itertools import accumulate, groupby, islice
 from operator import itemgetter, sub
@@ -28,7 +28,7 @@ from msgspec import Struct
 from store.content import zstd
 from store.index.database import Database, put
 from store.search.needs import Every
-from store.search.words import END, pieces_of, words_of
+from store.search.words import END, pieces_of
 
 TABLES = """
 -- The words of the blocks from first on, span of them.
@@ -180,17 +180,17 @@ class Segments:
 
     # -- filling ---------------------------------------------------------------------------------------------------
 
-    def add(self, sql: sqlite3.Connection, first: int, texts: Sequence[str]) -> None:
-        """File the texts of the blocks from ``first`` on, one each."""
+    def add(self, sql: sqlite3.Connection, first: int, span: int, words: Iterable[Set[bytes]]) -> None:
+        """File ``span`` blocks from ``first`` on, ``words`` of each."""
         placed: defaultdict[bytes, list[int]] = defaultdict(list)
-        for place, text in enumerate(texts):
-            for word in words_of(text):
+        for place, said in enumerate(words):
+            for word in said:
                 placed[word].append(place)
         made = _Made()
         for word in sorted(placed):
             places = placed[word]
             made.add(word, [places[0], *map(sub, islice(places, 1, None), places)] if len(places) > 1 else places)
-        made.put(sql, first, len(texts))
+        made.put(sql, first, span)
 
     def merge(self) -> bool:
         """Merge some segments a little; return whether there was anything to merge."""

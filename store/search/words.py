@@ -29,8 +29,9 @@ _SPACED = (
     "\x00-\u0dff\u10a0-\u177f\u1800-\u194f\u1ab0-\u2e7f\ud800-\uf8ff\ufb00-\ufeff\ufff0-\U00016eff"
     "\U0001b300-\U0001ffff\U00040000-\U0010ffff"
 )
-_ASCII_WORDS = bytes(ord(chr(code).lower()) if chr(code).isalnum() or code == ord("_") else 32 for code in range(128))
-_ASCII_WORDS += bytes(128)
+_WORDS = bytes(
+    ord(chr(byte).lower()) if chr(byte).isalnum() or byte == ord("_") else ord(" ") for byte in range(128)
+) + bytes(range(128, 256))
 _spaced_words = re.compile(f"[^\\W{_UNSPACED}]+").findall
 _unspaced_words = re.compile(f"[^\\W{_SPACED}]+").findall
 _runs = re.compile(f"([^\\W{_UNSPACED}]+)|[^\\W{_SPACED}]+").finditer
@@ -41,15 +42,12 @@ END = b"\n"
 
 def words_of(text: str) -> set[bytes]:
     """Return the words of a text in UTF-8."""
-    if text.isascii():
-        # ten times as fast as by an expression
-        found = set(text.encode().translate(_ASCII_WORDS).split())
-    else:
-        folded = fold(text)
-        words = set(_spaced_words(folded))
-        for run in set(_unspaced_words(folded)):
-            words.update(_pairs(run))
-        found = {word.encode() for word in words}
+    # splitting is ten times as fast as an expression, and does for nearly all
+    found = set((text if text.isascii() else fold(text)).encode().translate(_WORDS).split())
+    for run in [run.decode() for run in found if not run.isascii()]:
+        found.remove(run.encode())
+        found.update(word.encode() for word in _spaced_words(run))
+        found.update(pair.encode() for unspaced in _unspaced_words(run) for pair in _pairs(unspaced))
     if max(map(len, found), default=0) > _LONGEST:
         # by characters, not bytes
         long = [word.decode() for word in found if len(word) > _LONGEST]

@@ -13,6 +13,7 @@ from store.search.folding import fold
 from store.search.follower import SEARCH
 from store.search.needs import Every, all_of, literal, one_of
 from store.search.segments import Segments
+from store.search.words import words_of
 
 SYLLABLES = ("ba", "Ce", "di", "fo", "gu", "-", " ", " ", "\n", "é", "東", "京", "0123456789" * 8)
 RANK = 1 << 36
@@ -28,7 +29,7 @@ def segments(memory_path: Path) -> Iterator[Segments]:
 
 def add(segments: Segments, texts: dict[int, str], first: int, more: list[str]) -> None:
     with segments.db.writing() as sql:
-        segments.add(sql, first, more)
+        segments.add(sql, first, len(more), map(words_of, more))
     texts.update(enumerate(more, first))
 
 
