@@ -48,7 +48,7 @@ _WORDS_OF_A_PART = 1024
 _AT_ONCE = 8
 """How many segments of about one size are merged."""
 _RECENT_BYTES = 16 << 20
-_LEVEL = 9
+_LEVEL = 6
 _WORTH = 100
 """A text is read in the time that it takes to look up where so many words are."""
 _LARGEST = 1 << 30

@@ -12,6 +12,9 @@ from store.conversations.contexts import Append
 from store.errors import DamageError
 from store.ids import hash_bytes
 from store.paths import SEARCH
+from store.redaction.proof import prove
+from store.redaction.redaction import Redaction
+from store.redaction.secrets import Secrets
 from store.retention.pruner import delete
 from store.search.search import Search
 from store.store import Store
@@ -176,3 +179,16 @@ def test_what_was_filed_bit_by_bit_is_merged(memory_path: Path) -> None:
         assert search.db.query(segments) < before
         check(store)
         assert len(searched(search, "text")) == 60
+
+
+def test_the_proof_looks_into_words_and_a_redaction_empties_them(memory_path: Path) -> None:
+    secret = "tr0ub4dor_and_3"
+    with Store.open(memory_path, renderer=FileRenderer()) as store:
+        conversation(store, [said(f"it is {secret}"), *dialogue(4)], "talk")
+        filed(store.search)
+        secrets = Secrets([secret.encode()])
+        assert any(SEARCH in where for where in prove(store, secrets, ()).found)
+        done = Redaction(store, secrets).run()
+        filed(store.search)
+        assert prove(store, secrets, done.gone).found == []
+        assert searched(store.search, secret) == {}
