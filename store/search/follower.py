@@ -99,8 +99,9 @@ _LOG = logging.getLogger(__name__)
 
 _TURNS_AT_ONCE = 300
 _BYTES_AT_ONCE = 1 << 19
-_TURNS_FILED = 2400
-_BYTES_FILED = 4 << 20
+_TURNS_FILED = 1200
+_BYTES_FILED = 2 << 20
+"""More turns make fewer segments, which cost less to be made and merged, but hold the processor longer."""
 _NOTHING = (-1, -1)
 _AGAIN_SECONDS = 600.0
 """The interval of retrying unreadable turns: the disk may have failed for a moment only."""

@@ -16,6 +16,7 @@ from store.redaction.proof import prove
 from store.redaction.redaction import Redaction
 from store.redaction.secrets import Secrets
 from store.retention.pruner import delete
+from store.search import follower
 from store.search.search import Search
 from store.store import Store
 from tests.model import freeze
@@ -192,3 +193,32 @@ def test_the_proof_looks_into_words_and_a_redaction_empties_them(memory_path: Pa
         filed(store.search)
         assert prove(store, secrets, done.gone).found == []
         assert searched(store.search, secret) == {}
+
+
+def test_what_goes_while_it_is_read_is_not_filed(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower, "_TURNS_AT_ONCE", 5)
+    with Store.open(memory_path, renderer=FileRenderer()) as store:
+        search = store.search
+        gone = talk(store, "gone")
+        talk(store, "kept")
+        # all of the first is read, some of the second, and none is filed
+        for _ in range(6):
+            assert search._file_some()
+        assert search.unfiled == 46
+        delete(store, gone, store.writer.head(gone).tip)
+        store.checkpointer.flush()
+        assert collect(store).turns == 23
+        filed(search)
+        assert search.holders.uris(limit=1000) == ["file:///src/kept.py"]
+        assert search.db.query("SELECT count(*) FROM turns") == [(23,)]
+        check(store)
+
+
+def test_what_was_read_when_the_time_is_up_is_filed(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower, "_TURNS_AT_ONCE", 5)
+    with Store.open(memory_path, renderer=FileRenderer()) as store:
+        talk(store)
+        assert store.search._file_some()
+        store.search.file_until(0.0)
+        assert store.search.unfiled == 18
+        check(store)
