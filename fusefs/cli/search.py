@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusefs.cli.output import columns, json_array, local_time
+from fusefs.cli.output import columns, echo, json_array, local_time
 from store import visible
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ _Spans = Callable[[str], list[tuple[int, int]]]
 
 FILING_SECONDS = 3.0
 """The time that a command spends indexing after its answer if it opened the store itself."""
+_MANY = 1000
+"""So many records are read in a moment."""
 _AT_ONCE = 20
 """Hits that a terminal shows without a pager, and for which each conversation is named once."""
 _LINES = 3
@@ -157,6 +159,9 @@ def _telling(store: Path | None, form: _Form) -> Iterator[tuple[Backend, Take]]:
                 write(page)
                 sys.stdout.flush()
 
+            left = backend.call(operations.file_turns(0.0)).turns
+            if left > _MANY:
+                echo(f"convfs: {left} records are not indexed yet: they are read after all others", err=True)
             yield backend, take
         backend.call(operations.file_turns(FILING_SECONDS))
     if not found:

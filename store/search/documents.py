@@ -1,8 +1,8 @@
 """Documents: the texts of payloads, each filed once, and the contents that they hold.
 
-The number of a document is ``rank << 44 | block << 8 | place in the block``. Blocks are numbered as they come, each of
-documents of one rank: so those that a reader is likely to look for have the higher numbers, and the index, asked for
-its last hits first, gives the best first without having looked at them.
+The number of a document is ``rank << 44 | block << 8 | place in the block``. The blocks of each rank are numbered as
+they come: so documents that a reader is likely to look for have the higher numbers, and the index, asked for its last
+hits first, gives the best first without having looked at them.
 """
 
 import sqlite3
@@ -20,7 +20,8 @@ from store.events.event import Event, Kind
 from store.ids import Hash, hash_bytes, hash_key
 from store.index.database import Database
 from store.index.views import Run
-from store.search.needs import indexed
+from store.search.segments import Segments
+from store.search.words import words_of
 
 Key = tuple[int, int]
 """The identity of a document: the key of its payload's hash, and a checksum of how it is seen."""
@@ -34,13 +35,19 @@ _RETURNED = frozenset((Kind.TOOL_RESULT, Kind.SYSTEM, Kind.CONFIG))
 
 _encode = msgspec.msgpack.Encoder().encode
 HIGHEST_RANK = 3
+_MORE_BLOCKS = (
+    "INSERT INTO state VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = value + ?2 RETURNING value"
+)
 
 
 class Document(Struct, frozen=True):
-    """The searchable form of a turn: its :func:`rank_of`, its text, the contents it holds, (URI, key) of resources."""
+    """The searchable form of a turn: its :func:`rank_of`, the size of its text, its words (``store.search.words``),
+    the contents it holds, (URI, key) of resources.
+    """
 
     rank: int
-    text: str
+    size: int
+    words: set[bytes]
     contents: frozenset[int]
     resources: frozenset[tuple[str, int]]
 
@@ -90,7 +97,7 @@ def document_of(row: EventRow, event: Event, text: str, references: Iterable[Has
     resources = frozenset((resource.uri, hash_key(hash_bytes(resource.data))) for resource in event.resources)
     contents = {hash_key(digest) for digest in (*references, *digests(shown))}
     contents.update(content for _uri, content in resources)
-    return Document(rank_of(row.kind), text, frozenset(contents), resources)
+    return Document(rank_of(row.kind), len(text), words_of(text), frozenset(contents), resources)
 
 
 def known(db: Database, keys: Iterable[Key]) -> dict[Key, int]:
@@ -102,20 +109,18 @@ def known(db: Database, keys: Iterable[Key]) -> dict[Key, int]:
     return {(payload, sight): document for payload, sight, document in rows if (payload, sight) in wanted}
 
 
-def add(sql: sqlite3.Connection, documents: Mapping[Key, Document]) -> dict[Key, int]:
+def add(sql: sqlite3.Connection, segments: Segments, documents: Mapping[Key, Document]) -> dict[Key, int]:
     """File new documents; return their numbers."""
-    row = sql.execute("SELECT value FROM state WHERE key = 'blocks'").fetchone()
-    last: int = row[0] if row else 0
     numbers: dict[Key, int] = {}
-    # the index wants blocks in rising order
     for rank, keys in groupby(sorted(documents, key=lambda key: documents[key].rank), lambda key: documents[key].rank):
-        for some in _blocks(keys, documents):
-            last += 1
-            start, _end = documents_of(block_of(first_of(rank)) + last)
+        blocks = list(_blocks(keys, documents))
+        [[beyond]] = sql.execute(_MORE_BLOCKS, (f"blocks {rank}", len(blocks))).fetchall()
+        first = block_of(first_of(rank)) + beyond - len(blocks)
+        for block, some in enumerate(blocks, first):
+            start, _end = documents_of(block)
             numbers.update(zip(some, range(start, start + len(some)), strict=True))
-            if text := "".join(documents[key].text for key in some):
-                sql.execute("INSERT INTO texts (rowid, text) VALUES (?, ?)", (block_of(start), indexed(text)))
-    sql.execute("INSERT OR REPLACE INTO state VALUES ('blocks', ?)", (last,))
+        words = (set[bytes]().union(*(documents[key].words for key in some)) for some in blocks)
+        segments.add(sql, first, len(blocks), words)
     sql.executemany("INSERT INTO documents VALUES (?, ?, ?)", sorted((*key, own) for key, own in numbers.items()))
     contents = [(content, numbers[key]) for key, document in documents.items() for content in document.contents]
     sql.executemany("INSERT INTO contents VALUES (?, ?)", sorted(contents))
@@ -131,7 +136,7 @@ def _blocks(keys: Iterable[Key], documents: Mapping[Key, Document]) -> Iterator[
     size = 0
     for key in keys:
         block.append(key)
-        size += len(documents[key].text)
+        size += documents[key].size
         if size >= _BLOCK_CHARACTERS or len(block) == _PLACES:
             yield block
             block, size = [], 0

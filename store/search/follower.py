@@ -24,6 +24,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from msgspec import Struct
+
 from store import paths
 from store.conversations.library import Library
 from store.disk.file_header import HEADER_SIZE, Damage
@@ -35,9 +37,10 @@ from store.events.conversation import EventRow, Renderer, ResourceRow
 from store.events.event import Event, Kind
 from store.ids import Hash, tip_of, turn_of
 from store.index.database import Database, Row, Schema, held_if_full
-from store.search import documents
+from store.search import documents, segments
 from store.search.documents import Document, Key
 from store.search.reader import ShownTurn, TurnReader
+from store.search.segments import Segments
 from store.upkeep.derived import Derived
 from store.upkeep.recovery import Files
 
@@ -86,17 +89,9 @@ CREATE TABLE heads (
     context INTEGER PRIMARY KEY, tip INTEGER NOT NULL, line INTEGER NOT NULL, depth INTEGER NOT NULL
 );
 CREATE INDEX heads_by_line ON heads (line, depth);
-
--- By the number of the block.
-CREATE VIRTUAL TABLE texts USING fts5 (
-    text, content = '', columnsize = 0, detail = none, tokenize = 'trigram case_sensitive 1'
-);
--- What is filed at once makes one segment; any two that are alike in size may be merged.
-INSERT INTO texts (texts, rank) VALUES ('hashsize', 8388608);
-INSERT INTO texts (texts, rank) VALUES ('usermerge', 2);
 """
 
-SEARCH = Schema(1, TABLES, ("auto_vacuum = INCREMENTAL",))
+SEARCH = Schema(2, TABLES + segments.TABLES, ("auto_vacuum = INCREMENTAL",))
 
 T = TypeVar("T")
 
@@ -104,10 +99,12 @@ _LOG = logging.getLogger(__name__)
 
 _TURNS_AT_ONCE = 300
 _BYTES_AT_ONCE = 1 << 19
+_TURNS_FILED = 1200
+_BYTES_FILED = 2 << 20
+"""More turns make fewer segments, which cost less to be made and merged, but hold the processor longer."""
 _NOTHING = (-1, -1)
 _AGAIN_SECONDS = 600.0
 """The interval of retrying unreadable turns: the disk may have failed for a moment only."""
-_PAGES_MERGED = 100
 _PAGES_FREED = 1000
 _LEAST_FREE = 16
 """Free pages are given back if there are more than one in this many."""
@@ -184,6 +181,22 @@ def holding(db: Database, turn: int) -> list[tuple[int, int]]:
     return found
 
 
+class _Read(Struct):
+    """Turns that were read and are not filed yet, the last of them ``last`` unless they are filed late.
+
+    ``drops`` is how often turns had been dropped when the first was read; ``known`` the documents that were there.
+    """
+
+    last: int
+    drops: int
+    ids: list[int] = []
+    keys: dict[int, Key] = {}
+    known: dict[Key, int] = {}
+    documents: dict[Key, Document] = {}
+    failed: list[int] = []
+    size: int = 0
+
+
 class Follower(Derived):
     """Keeps ``search.db``. Safe to call from any thread."""
 
@@ -192,6 +205,10 @@ class Follower(Derived):
         self.reading = TurnReader(library)
         self._done = _NOTHING
         """The place in the logs up to which nothing was left to do."""
+        self._segments: Segments | None = None
+        self._read: _Read | None = None
+        self._drops = 0
+        """How often turns were dropped."""
         self._again = 0.0
         """The next time to try unreadable turns, by the monotonic clock."""
 
@@ -209,7 +226,16 @@ class Follower(Derived):
     def _open(self, *, anew: bool) -> Database:
         # nothing is known of a database other than before
         self._done = _NOTHING
+        self._read = None
         return super()._open(anew=anew)
+
+    @property
+    def segments(self) -> Segments:
+        """The words of what is filed."""
+        known, db = self._segments, self.db
+        if known is None or known.db is not db:
+            self._segments = known = Segments(db)
+        return known
 
     @held_if_full
     def follow(self) -> None:
@@ -231,6 +257,7 @@ class Follower(Derived):
                 if isinstance(body := frame.body, Patched):
                     patched += [tip_of(turn, body.number) for turn, *_what in body.turns]
                 elif isinstance(body, Reclaimed):
+                    self._drops += 1
                     documents.drop(sql, body.runs)
             tips = {context: self.library.catalogue.head(context) for context in moved if context}
             # not before: a head is never ahead of the turns
@@ -316,6 +343,7 @@ class Follower(Derived):
             try:
                 while time.monotonic() < until and self._file_some():
                     pass
+                self._file_read()
             except StoreFailed as error:
                 _LOG.warning("%s", error)
 
@@ -327,13 +355,9 @@ class Follower(Derived):
 
     def _tidy(self) -> bool:
         """Merge a few segments of the index, or give back some of the freed space; return whether there was any."""
-        with self.db.writing() as sql:
-            before = sql.total_changes
-            sql.execute("INSERT INTO texts (texts, rank) VALUES ('merge', ?)", (_PAGES_MERGED,))
-            # the command itself counts as one
-            if sql.total_changes - before > 1:
-                return True
-        if self.db.number("dropped") * 2 > self.db.number("blocks"):
+        if self.segments.merge():
+            return True
+        if self.db.number("dropped") * 2 > self.segments.span:
             # most of it is unreachable
             with self._opening:
                 self._db = self._open(anew=True)
@@ -346,29 +370,52 @@ class Follower(Derived):
         return True
 
     def _file_some(self) -> bool:
+        """Read a few turns, and file what was read if that is much or all there is; return whether there were any."""
         self.follow()
         db = self.db
-        filed, count = db.number("filed"), db.number("placed")
-        late: list[int] = [
-            turn for (turn,) in db.query("SELECT turn FROM waiting WHERE tried = 0 LIMIT ?", (_TURNS_AT_ONCE,))
-        ]
-        if not late and filed == count:
+        read = self._read or _Read(db.number("filed"), self._drops)
+        late: list[int] = []
+        if not read.ids:
+            rows = db.query("SELECT turn FROM waiting WHERE tried = 0 LIMIT ?", (_TURNS_AT_ONCE,))
+            late = [turn for (turn,) in rows]
+        count = db.number("placed")
+        self._read_on(read, late or range(read.last + 1, min(read.last + _TURNS_AT_ONCE, count) + 1))
+        if not read.ids:
             return False
-        ids = late or list(range(filed + 1, min(filed + _TURNS_AT_ONCE, count) + 1))
+        if not late:
+            read.last = read.ids[-1]
+        self._read = read
+        if late or read.last == count or len(read.ids) >= _TURNS_FILED or read.size >= _BYTES_FILED:
+            self._file_read()
+        return True
+
+    def _read_on(self, read: _Read, ids: Sequence[int]) -> None:
         shown, failed, taken = self._some(ids)
         keys = {turn.turn_id: documents.key_of(turn, row) for turn, row in shown}
-        found = documents.known(db, keys.values())
-        new = self._documents([pair for pair in shown if keys[pair[0].turn_id] not in found], keys)
-        with db.writing() as sql:
-            found |= documents.add(sql, new)
-            shows = [(turn, found[key]) for turn, key in keys.items() if key in found]
+        read.known |= documents.known(self.db, keys.values())
+        there = read.known.keys() | read.documents.keys()
+        read.documents |= self._documents([pair for pair in shown if keys[pair[0].turn_id] not in there], keys)
+        read.ids += ids[:taken]
+        read.keys |= keys
+        read.failed += failed
+        read.size += sum(row.payload_size for _turn, row in shown)
+
+    def _file_read(self) -> None:
+        """File what was read."""
+        read, self._read = self._read, None
+        if read is None:
+            return
+        with self.db.writing() as sql:
+            if read.drops != self._drops:
+                # some of it may be gone
+                return
+            found = read.known | documents.add(sql, self.segments, read.documents)
+            shows = [(turn, found[key]) for turn, key in read.keys.items() if key in found]
             sql.executemany("INSERT OR REPLACE INTO turns VALUES (?, ?)", shows)
-            tried = [turn for turn, key in keys.items() if key not in found] + failed
-            sql.executemany("DELETE FROM waiting WHERE turn = ?", [(turn,) for turn in ids[:taken]])
+            tried = [turn for turn, key in read.keys.items() if key not in found] + read.failed
+            sql.executemany("DELETE FROM waiting WHERE turn = ?", [(turn,) for turn in read.ids])
             sql.executemany("INSERT OR REPLACE INTO waiting VALUES (?, 1)", [(turn,) for turn in tried])
-            if not late:
-                db.set_state("filed", ids[taken - 1])
-        return True
+            self.db.set_state("filed", read.last)
 
     def _some(self, ids: Sequence[int]) -> tuple[list[ShownTurn], list[int], int]:
         """Return the first of some turns, as many as are read at once, the unreadable ones among them, and how many.

@@ -1,14 +1,8 @@
 """The needs of a pattern: what a text must hold for a match, and so what to ask the index for.
 
-The index knows of each document which sequences of three characters are in it, with case folded. So a literal asks for
-all of its own; a regular expression for those of the literals that every match must contain. If a pattern gives no such
-sequence, the index cannot be asked: then every text is a candidate.
-
-Case folding is such that characters which any way of ignoring case takes for equal are equal.
-
-Unicode's full case folding goes character by character, without regard to their neighbours, so a part of a text folds
-to a part of the folded text. Beside it, the Turkic i without a dot and İ with one count as i: so do ``grep -i`` and
-``re.IGNORECASE``.
+The index knows of each text which words are in it, with case folded (``store.search.words``). So a literal asks for the
+words and pieces of words that it is made of; a regular expression for those of the literals that every match must
+contain. If a pattern has none, as one of punctuation, the index cannot be asked: then every text is a candidate.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,36 +10,16 @@ from re import _constants as ops  # type: ignore[attr-defined]  # no public modu
 
 from msgspec import Struct
 
+from store.search.folding import fold
 from store.search.patterns import Operation
+from store.search.words import pieces_of
 
-_DOTTED, _DOTLESS = "\u0130", "\u0131"
-_TURKIC = str.maketrans({_DOTTED: "i", _DOTLESS: "i"})
-_MOST = 48
-"""The most sequences of a literal that are asked for: they tell it from others as well as all of them do."""
-_COMMON = frozenset(" etaoinsrhldcum\n")
-
-
-def fold(text: str) -> str:
-    """Return ``text`` with case folded; it has the lines of ``text``, but may be longer."""
-    if text.isascii():
-        return text.lower()
-    if _DOTTED in text or _DOTLESS in text:
-        text = text.translate(_TURKIC)
-    return text.casefold()
-
-
-def indexed(text: str) -> str:
-    """Return ``text`` as the index has it: folded, and without NUL, at which SQLite's tokenizer would stop."""
-    return unbroken(fold(text))
-
-
-def unbroken(folded: str) -> str:
-    """Return a folded text as the index has it."""
-    return folded.replace("\0", "\1")
+_TELLING = 3
+"""A literal of so many characters tells lines from others, if not texts."""
 
 
 class Every(Struct, frozen=True):
-    """All of some literals, and of some alternatives one each; of neither: anything."""
+    """All of some literals, and of some alternatives one each, none of them vacuous; of neither: anything."""
 
     literals: tuple[str, ...] = ()
     either: tuple[tuple["Every", ...], ...] = ()
@@ -53,16 +27,20 @@ class Every(Struct, frozen=True):
     @property
     def vacuous(self) -> bool:
         """True if every text meets it, as far as the index can tell."""
-        return not self.literals and not self.either
+        return not self.either and not any(map(pieces_of, self.literals))
 
 
 ANYTHING = Every()
 
 
 def literal(text: str) -> Every:
-    """Return the need of a literal: its sequences."""
-    folded = indexed(text)
-    return Every((folded,)) if len(folded) >= 3 else ANYTHING
+    """Return the need of a literal."""
+    folded = fold(text)
+    return Every((folded,)) if _tells(folded) else ANYTHING
+
+
+def _tells(folded: str) -> bool:
+    return len(folded) >= _TELLING or bool(pieces_of(folded))
 
 
 def all_of(needs: Iterable[Every]) -> Every:
@@ -122,30 +100,13 @@ def beginning_of(parsed: Iterable[Operation]) -> str:
     return "".join(characters)
 
 
-def expression(need: Every) -> str:
-    """Return a need that is not vacuous as a query to the index (SQLite's FTS5)."""
-    parts = [_trigrams(text) for text in need.literals]
-    parts += ["(" + " OR ".join(expression(one) for one in choice) + ")" for choice in need.either]
-    return "(" + " AND ".join(parts) + ")"
-
-
-def _trigrams(text: str) -> str:
-    """Return the sequences of a literal to ask for, the presumably rarest first."""
-    found = list(dict.fromkeys(text[start : start + 3] for start in range(len(text) - 2)))
-    if len(found) > _MOST:
-        step = len(found) / _MOST
-        found = [found[int(number * step)] for number in range(_MOST)]
-    found.sort(key=lambda one: sum(character in _COMMON for character in one))
-    return " AND ".join('"' + one.replace('"', '""') + '"' for one in found)
-
-
 def needs_of(parsed: Iterable[Operation]) -> Every:
     """Return the need of a regular expression, taken apart."""
     needs: list[Every] = []
     run: list[str] = []
 
     def end() -> None:
-        if len(text := "".join(run)) >= 3:
+        if _tells(text := "".join(run)):
             needs.append(Every((text,)))
         run.clear()
 
@@ -174,9 +135,9 @@ def _character(operation: Operation) -> str | None:
     """Return the one character that an operation stands for with case folded, None if there may be several."""
     what, argument = operation
     if what is ops.LITERAL:
-        return indexed(chr(argument))
+        return fold(chr(argument))
     if what is ops.IN and len(argument) <= 4 and all(one[0] is ops.LITERAL for one in argument):
-        folded = {indexed(chr(one[1])) for one in argument}
+        folded = {fold(chr(one[1])) for one in argument}
         return folded.pop() if len(folded) == 1 else None
     return None
 

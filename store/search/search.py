@@ -26,7 +26,7 @@ after everything that was looked at together with it.
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from operator import itemgetter
 
 from msgspec import Struct
@@ -43,7 +43,6 @@ from store.index.database import Database
 from store.search.documents import HIGHEST_RANK, block_of, documents_of, first_of, key_of, rank_of
 from store.search.follower import Follower, batched
 from store.search.holders import Holders, TurnPlace
-from store.search.needs import expression
 from store.search.query import Query, parse
 from store.search.reader import ShownTurn
 from store.search.terms import Term, Text
@@ -275,7 +274,7 @@ class Finder:
         first, below = first_of(max(min(ranks), 1)), first_of(max(ranks) + 1)
         meant = self._meant()
         if not query.need.vacuous:
-            pages = self._indexed(expression(query.need), block_of(first), block_of(below))
+            pages = self._indexed(block_of(first), block_of(below))
         elif meant is not None:
             pages = batched(sorted({block_of(one) for one in meant if first <= one < below}, reverse=True), _FIRST)
         else:
@@ -288,15 +287,12 @@ class Finder:
                 if meant is None or document in meant
             ]
 
-    def _indexed(self, asked: str, first: int, below: int) -> Iterator[Sequence[int]]:
+    def _indexed(self, first: int, below: int) -> Iterator[Sequence[int]]:
         size = _FIRST
-        query = "SELECT rowid FROM texts WHERE texts MATCH ? AND rowid >= ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
-        while True:
-            page = [block for (block,) in self._follower.db.query(query, (asked, first, below, size))]
+        blocks = self._follower.segments.blocks(self._query.need, first, below)
+        while page := list(islice(blocks, size)):
             yield page
-            if len(page) < size:
-                return
-            below, size = page[-1], min(2 * size, _MOST)
+            size = min(2 * size, _MOST)
 
     def _all(self, first: int, below: int) -> Iterator[Sequence[int]]:
         query = "SELECT document FROM turns WHERE document >= ? AND document < ? ORDER BY document DESC LIMIT 1"

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from store.errors import UsageError
 from store.search import patterns
-from store.search.needs import ANYTHING, Every, beginning_of, fold, lines_with, literal, needs_of, one_of, unbroken
+from store.search.folding import fold
+from store.search.needs import ANYTHING, Every, beginning_of, lines_with, literal, needs_of, one_of
 from store.search.patterns import BEGINNING, LENGTH, Pattern, lines_of, spans_of
 
 _SECONDS = 5.0
@@ -111,11 +112,6 @@ class Text:
         return self._folded
 
     @property
-    def indexed(self) -> str:
-        """The text as needs know it (``store.search.needs``); it has the same lines."""
-        return unbroken(self.folded)
-
-    @property
     def lines(self) -> list[str]:
         """Its lines, without their ends."""
         if self._lines is None:
@@ -180,7 +176,7 @@ class Regex:
 
     def lines(self, text: Text) -> Iterator[int]:
         """As of a :class:`Literal`. UsageError where it takes too long."""
-        possible = lines_with(self.need, text.indexed)
+        possible = lines_with(self.need, text.folded)
         if possible is None:
             return iter(self._found(text))
         if not possible:
@@ -204,7 +200,7 @@ class Regex:
             return True
         longest = max(map(len, text.lines), default=0)
         return all(
-            pattern.quick_at(text.indexed.count(begins) if begins else len(text.plain), longest)
+            pattern.quick_at(text.folded.count(begins) if begins else len(text.plain), longest)
             for pattern, begins in zip(self._patterns, self._beginnings, strict=True)
         )
 

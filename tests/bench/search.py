@@ -7,7 +7,7 @@ answers are compared.
 
 The last table has the same store at two sizes: the whole command ``convfs grep`` of a rare expression beside ``rg`` on
 the raw session files, both with nothing cached; the first hit; the first query after opening; and a word that stands in
-one event, while the pieces of it that the index knows stand in many.
+one event, while its syllables stand in many.
 
 By itself: ``python -m tests.bench.search [--quick] [--rounds N] [--dir DIR]``.
 """

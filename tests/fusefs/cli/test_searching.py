@@ -9,8 +9,10 @@ import pytest
 
 from fusefs.cli.output import columns
 from fusefs.text.render import FileRenderer
+from store.conversations.contexts import Append
 from store.store import Store
 from tests.fusefs.cli.user import User, on_a_terminal, serving
+from tests.store.editing.records import TYPE
 
 TEXTS = (
     "Why does the Daemon hang?\nIt holds a lock.",
@@ -58,6 +60,20 @@ def test_search(talked: User) -> None:
     check(talked)
     with serving(talked):
         check(talked)
+
+
+def test_it_says_so_where_much_is_not_indexed(talked: User) -> None:
+    assert talked.convfs("search", "lock").stderr == ""
+    with Store.open(talked.store, renderer=FileRenderer()) as store:
+        context = store.contexts.create(metadata={"project": "shop", "name": "long"}).context
+        line = {"type": "user", "message": {"role": "user", "content": "one more bolt"}}
+        items = [Append(json.dumps({**line, "number": number}).encode(), TYPE) for number in range(1500)]
+        store.contexts.append_many(context, items)
+    done = talked.convfs("search", "bolt", "--limit", 3)
+    assert done.stderr == "convfs: 1500 records are not indexed yet: they are read after all others\n"
+    assert len(done.stdout.splitlines()) == 3
+    # meanwhile they were indexed
+    assert talked.convfs("search", "bolt", "--limit", 3).stderr == ""
 
 
 def test_grep(talked: User) -> None:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.errors import UsageError
-from store.search.needs import ANYTHING, Every, indexed, needs_of
+from store.search.folding import fold
+from store.search.needs import ANYTHING, Every, needs_of
 from store.search.patterns import Pattern, parsed
 from store.search.terms import Apart, Regex, Text
 
@@ -46,7 +47,7 @@ def test_what_each_line_says_the_whole_says(pattern: str, text: str, ignore_case
     expected = by_line(pattern, text, ignore_case=ignore_case)
     assert Pattern(pattern, ignore_case=ignore_case).lines(text) == expected
     if expected:
-        assert met(needs_of(parsed(pattern)), indexed(text))
+        assert met(needs_of(parsed(pattern)), fold(text))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,9 @@ def test_what_each_line_says_the_whole_says(pattern: str, text: str, ignore_case
         ("[Ff]oo[12]bar", ["foo", "bar"]),
         ("(abc)+d", ["abc"]),
         ("^import\\b os$", ["import os"]),
-        ("ab.cd", []),
+        ("ab.cd", ["ab", "cd"]),
+        ("a.b.;;", []),
+        ("a.;;;", [";;;"]),
         ("(?i)STRAßE", ["strasse"]),
         ("x*", []),
     ],
@@ -70,7 +73,9 @@ def test_what_a_text_must_hold(pattern: str, literals: list[str]) -> None:
 def test_alternatives() -> None:
     need = needs_of(parsed("connect|refuse"))
     assert need == Every((), ((Every(("connect",)), Every(("refuse",))),))
-    assert needs_of(parsed("connect|no")) == ANYTHING
+    assert needs_of(parsed("connect|n")) == ANYTHING
+    assert needs_of(parsed("connect|;;;")) == ANYTHING
+    assert needs_of(parsed(";;;")).vacuous
 
 
 def test_what_might_take_for_ever_is_run_apart_and_ended() -> None:

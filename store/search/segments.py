@@ -1,0 +1,311 @@
+"""Segments: which blocks of documents (``store.search.documents``) have which words (``store.search.words``).
+
+A segment is of up to 65,536 blocks of one rank that follow each other. It has its words in order, each once, and where
+they are: these are as many *parts* as there are, of up to :data:`_WORDS_OF_A_PART` words each. What is filed at once
+makes a segment of its own; segments that follow each other are merged, so that there are few.
+
+A piece of a word is looked for in all words of a segment, which takes a thousandth of the time that the texts would.
+Segments come one after the other, those with the highest blocks first: whoever wants a few hits has them from the first
+segments.
+
+``words`` is the words in UTF-8, each followed by a newline, after one newline. Data of a part is the number of its
+words (16 bits, little-endian), of each word the number of its blocks, less 1, and of each word its blocks, counted from
+the first of the segment: the first as it is, each other one as the difference to the one before. These are 16 bits,
+too: first come the lower bytes of the former, then their upper bytes, and so of the latter. Both are zstd frames.
+"""
+
+import sqlite3
+import struct
+import threading
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Iterator, Sequence, Set
+from heapq import merge
+from itertools import accumulate, groupby, islice
+from operator import itemgetter, sub
+
+from msgspec import Struct
+
+from store.content import zstd
+from store.index.database import Database, put
+from store.search.needs import Every
+from store.search.words import END, pieces_of
+
+TABLES = """
+-- The words of the blocks from first on, span of them.
+CREATE TABLE segments (
+    id INTEGER PRIMARY KEY, first INTEGER NOT NULL, span INTEGER NOT NULL, words BLOB NOT NULL, sum INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX segments_by_first ON segments (first);
+-- Where the words of a part of a segment are.
+CREATE TABLE parts (
+    segment INTEGER NOT NULL, part INTEGER NOT NULL, data BLOB NOT NULL, sum INTEGER NOT NULL,
+    PRIMARY KEY (segment, part)
+);
+"""
+
+_MOST_BLOCKS = 1 << 16
+_WORDS_OF_A_PART = 1024
+_AT_ONCE = 8
+"""How many segments of about one size are merged."""
+_RECENT_BYTES = 16 << 20
+_LEVEL = 6
+_WORTH = 100
+"""A text is read in the time that it takes to look up where so many words are."""
+_LARGEST = 1 << 30
+_NEXT = (
+    "INSERT INTO state VALUES ('segments', 1) ON CONFLICT (key) DO UPDATE SET value = value + 1 RETURNING value"
+)
+_count = struct.Struct("<H")
+
+_Placed = tuple[bytes, int, list[int]]
+"""A word, of which of some segments, and its blocks as a part has them."""
+
+
+class _Segment(Struct, frozen=True):
+    """A segment as it is read."""
+
+    id: int
+    first: int
+    span: int
+    words: bytes
+
+    def with_piece(self, piece: bytes) -> list[int]:
+        """Return the numbers, from 0, of the words that have a piece (:func:`pieces_of`)."""
+        words, found = self.words, []
+        begins = piece.startswith(END)
+        number, counted, at = -1, 0, words.find(piece)
+        while at >= 0:
+            number += words.count(END, counted, at + begins)
+            found.append(number)
+            counted = at + begins
+            at = words.find(piece, words.find(END, counted + 1))
+        return found
+
+
+class Segments:
+    """The segments of one database. Safe to call from any thread; only one of them adds and merges."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        self._lock = threading.Lock()
+        self._recent: OrderedDict[int, bytes] = OrderedDict()
+        self._held = 0
+        self._merging: Iterator[None] | None = None
+
+    @property
+    def span(self) -> int:
+        """The number of blocks."""
+        [[span]] = self.db.query("SELECT coalesce(sum(span), 0) FROM segments")
+        return int(span)
+
+    def blocks(self, need: Every, first: int, below: int) -> Iterator[int]:
+        """Yield the blocks from ``first`` to before ``below`` that may meet a need, the last first.
+
+        Nothing is held meanwhile.
+        """
+        while (segment := self._last(first, below)) is not None:
+            try:
+                met = self._meeting(segment, need)
+            except _MergedError:
+                continue
+            found = (segment.first + place for place in met)
+            yield from sorted((block for block in found if block < below), reverse=True)
+            below = segment.first
+
+    def _last(self, first: int, below: int) -> _Segment | None:
+        """Return the last segment that begins between two blocks."""
+        while True:
+            query = "SELECT id, first, span FROM segments WHERE first >= ? AND first < ? ORDER BY first DESC LIMIT 1"
+            row = self.db.one(query, (first, below))
+            if row is None:
+                return None
+            number, begins, span = row
+            with self._lock:
+                if (words := self._recent.get(number)) is not None:
+                    self._recent.move_to_end(number)
+                    return _Segment(number, begins, span, words)
+            whole = self.db.one("SELECT * FROM segments WHERE id = ?", (number,))
+            if whole is not None:
+                return self._read(whole)
+
+    def _read(self, row: Sequence[object]) -> _Segment:
+        number, first, span, data = self.db.checked("segments", tuple(row))
+        words = zstd.decompress(data, _LARGEST)
+        with self._lock:
+            if number not in self._recent:
+                self._held += len(words)
+            self._recent[number] = words
+            while self._held > _RECENT_BYTES and len(self._recent) > 1:
+                self._held -= len(self._recent.popitem(last=False)[1])
+        return _Segment(number, first, span, words)
+
+    def _meeting(self, segment: _Segment, need: Every) -> set[int]:
+        """Return which blocks of a segment may meet a need that is not vacuous, counted from its first."""
+        words: list[list[int]] = []
+        for piece in dict.fromkeys(piece for literal in need.literals for piece in pieces_of(literal)):
+            words.append(segment.with_piece(piece))
+            if not words[-1]:
+                return set()
+        found: set[int] | None = None
+        for numbers in sorted(words, key=len):
+            if found is None:
+                found = self._places(segment, numbers)
+            elif len(numbers) < _WORTH * len(found):
+                found &= self._places(segment, numbers)
+        for choice in need.either:
+            here = set[int]().union(*(self._meeting(segment, one) for one in choice))
+            found = here if found is None else found & here
+        assert found is not None
+        return found
+
+    def _places(self, segment: _Segment, numbers: Iterable[int]) -> set[int]:
+        found: set[int] = set()
+        for part, some in groupby(numbers, lambda number: number // _WORDS_OF_A_PART):
+            counts, places = self._part(segment.id, part)
+            ends = [0, *accumulate(counts)]
+            for number in some:
+                at = number % _WORDS_OF_A_PART
+                found.update(accumulate(places[ends[at] : ends[at + 1]]))
+        return found
+
+    def _part(self, segment: int, part: int) -> tuple[list[int], tuple[int, ...]]:
+        """Return how many blocks each word of a part has, and all of them, as they are kept."""
+        row = self.db.one("SELECT * FROM parts WHERE segment = ? AND part = ?", (segment, part))
+        if row is None:
+            raise _MergedError
+        data = zstd.decompress(self.db.checked("parts", row)[2], _LARGEST)
+        [count] = _count.unpack_from(data)
+        places = _count.size + 2 * count
+        return [less + 1 for less in _unpacked(data[_count.size : places])], _unpacked(data[places:])
+
+    # -- filling ---------------------------------------------------------------------------------------------------
+
+    def add(self, sql: sqlite3.Connection, first: int, span: int, words: Iterable[Set[bytes]]) -> None:
+        """File ``span`` blocks from ``first`` on, ``words`` of each."""
+        placed: defaultdict[bytes, list[int]] = defaultdict(list)
+        for place, said in enumerate(words):
+            for word in said:
+                placed[word].append(place)
+        made = _Made()
+        for word in sorted(placed):
+            places = placed[word]
+            made.add(word, [places[0], *map(sub, islice(places, 1, None), places)] if len(places) > 1 else places)
+        made.put(sql, first, span)
+
+    def merge(self) -> bool:
+        """Merge some segments a little; return whether there was anything to merge."""
+        if self._merging is None:
+            some = self._alike()
+            if not some:
+                return False
+            self._merging = self._merged(some)
+        if next(self._merging, self) is self:
+            self._merging = None
+        return True
+
+    def _alike(self) -> Sequence[tuple[int, int, int]]:
+        """Return the segments to merge next, as (id, first, span), in order."""
+        segments: list[tuple[int, int, int]] = self.db.query("SELECT id, first, span FROM segments ORDER BY first")
+        most = _AT_ONCE
+        while most < _MOST_BLOCKS:
+            for some in _together(segments, most):
+                sizes = [span for _id, _first, span in some]
+                if len(some) >= _AT_ONCE and sum(sizes) >= 2 * max(sizes):
+                    return some
+            most *= _AT_ONCE
+        return ()
+
+    def _merged(self, some: Sequence[tuple[int, int, int]]) -> Iterator[None]:
+        first = some[0][1]
+        made = _Made()
+        streams = [self._stream(number, place) for place, (number, _first, _span) in enumerate(some)]
+        for word, same in groupby(merge(*streams), itemgetter(0)):
+            joined: list[int] = []
+            last = 0
+            for _word, place, deltas in same:
+                deltas[0] += some[place][1] - first - last
+                joined += deltas
+                last += sum(deltas)
+            if made.add(word, joined):
+                yield
+        with self.db.writing() as sql:
+            for number, _first, _span in some:
+                sql.execute("DELETE FROM segments WHERE id = ?", (number,))
+                sql.execute("DELETE FROM parts WHERE segment = ?", (number,))
+            made.put(sql, first, some[-1][1] + some[-1][2] - first)
+
+    def _stream(self, segment: int, place: int) -> Iterator[_Placed]:
+        row = self.db.one("SELECT * FROM segments WHERE id = ?", (segment,))
+        assert row is not None
+        words = zstd.decompress(self.db.checked("segments", row)[3], _LARGEST).split(END)[1:-1]
+        for part in range(0, len(words), _WORDS_OF_A_PART):
+            counts, places = self._part(segment, part // _WORDS_OF_A_PART)
+            start = 0
+            for word, count in zip(islice(words, part, part + _WORDS_OF_A_PART), counts, strict=True):
+                yield word, place, [*places[start : start + count]]
+                start += count
+
+
+def _together(segments: Iterable[tuple[int, int, int]], most: int) -> Iterator[list[tuple[int, int, int]]]:
+    """Yield segments of less than ``most`` blocks that follow each other, as many as one can be made of."""
+    some: list[tuple[int, int, int]] = []
+    for one in segments:
+        _id, first, span = one
+        if some and (span >= most or first + span - some[0][1] > _MOST_BLOCKS):
+            yield some
+            some = []
+        if span < most:
+            some.append(one)
+    yield some
+
+
+class _MergedError(Exception):
+    """A segment is not there any more: it was merged with others."""
+
+
+class _Made:
+    """A segment that is being made of words in order."""
+
+    def __init__(self) -> None:
+        self._words: list[bytes] = []
+        self._parts: list[bytes] = []
+        self._counts: list[int] = []
+        self._places: list[int] = []
+
+    def add(self, word: bytes, places: Sequence[int]) -> bool:
+        """Add a word and its blocks, as a part has them; return whether a part is done."""
+        self._words.append(word)
+        self._counts.append(len(places) - 1)
+        self._places += places
+        if len(self._counts) < _WORDS_OF_A_PART:
+            return False
+        self._end()
+        return True
+
+    def _end(self) -> None:
+        if self._counts:
+            data = _count.pack(len(self._counts)) + _packed(self._counts) + _packed(self._places)
+            self._parts.append(zstd.compress(data, _LEVEL))
+            self._counts, self._places = [], []
+
+    def put(self, sql: sqlite3.Connection, first: int, span: int) -> None:
+        """File the segment, if there are any words in it."""
+        self._end()
+        if not self._words:
+            return
+        # never again that of one that was merged: a reader may remember it
+        [[number]] = sql.execute(_NEXT).fetchall()
+        words = zstd.compress(END.join((b"", *self._words, b"")), _LEVEL)
+        put(sql, "segments", [(number, first, span, words)])
+        put(sql, "parts", [(number, part, data) for part, data in enumerate(self._parts)])
+
+
+def _packed(numbers: Sequence[int]) -> bytes:
+    data = struct.pack(f"<{len(numbers)}H", *numbers)
+    return data[::2] + data[1::2]
+
+
+def _unpacked(data: bytes) -> tuple[int, ...]:
+    both = bytearray(len(data))
+    both[::2], both[1::2] = data[: len(data) // 2], data[len(data) // 2 :]
+    return struct.unpack(f"<{len(data) // 2}H", both)

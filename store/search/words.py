@@ -1,0 +1,87 @@
+"""Words: the parts of texts that the index knows, and how those of a query are looked for among them.
+
+A word is a run of letters, digits and underscores, with case folded (``store.search.needs``). Runs that are long, as
+those of encoded data, and those of scripts without spaces between words are kept in parts: so there are few different
+words however much is said, and any piece of a run is within one of its parts, or can be made of such pieces:
+
+- A run of more than :data:`_LONGEST` characters has parts of that size, which overlap by one less than
+  :data:`_PIECE` characters or more: a piece of that size is whole in one of them.
+- A run of a script without spaces has its pairs of characters as parts.
+
+What stands between words is not known: texts that have the words of a phrase are read to see whether they have it.
+"""
+
+import re
+from collections.abc import Iterator
+
+from store.search.folding import fold
+
+_LONGEST = 64
+_PIECE = 17
+_STEP = _LONGEST - _PIECE + 1
+
+# South East Asian scripts, all of China, Japan and Korea; a script too many or too few only makes the index larger
+_UNSPACED = (
+    "\u0e00-\u109f\u1780-\u17ff\u1950-\u1aaf\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef"
+    "\U00016f00-\U0001b2ff\U00020000-\U0003ffff"
+)
+_SPACED = (
+    "\x00-\u0dff\u10a0-\u177f\u1800-\u194f\u1ab0-\u2e7f\ud800-\uf8ff\ufb00-\ufeff\ufff0-\U00016eff"
+    "\U0001b300-\U0001ffff\U00040000-\U0010ffff"
+)
+_WORDS = bytes(
+    ord(chr(byte).lower()) if chr(byte).isalnum() or byte == ord("_") else ord(" ") for byte in range(128)
+) + bytes(range(128, 256))
+_spaced_words = re.compile(f"[^\\W{_UNSPACED}]+").findall
+_unspaced_words = re.compile(f"[^\\W{_SPACED}]+").findall
+_runs = re.compile(f"([^\\W{_UNSPACED}]+)|[^\\W{_SPACED}]+").finditer
+
+END = b"\n"
+"""The byte between words where they stand one after the other."""
+
+
+def words_of(text: str) -> set[bytes]:
+    """Return the words of a text in UTF-8."""
+    # splitting is ten times as fast as an expression, and does for nearly all
+    found = set((text if text.isascii() else fold(text)).encode().translate(_WORDS).split())
+    for run in [run.decode() for run in found if not run.isascii()]:
+        found.remove(run.encode())
+        found.update(word.encode() for word in _spaced_words(run))
+        found.update(pair.encode() for unspaced in _unspaced_words(run) for pair in _pairs(unspaced))
+    if max(map(len, found), default=0) > _LONGEST:
+        # by characters, not bytes
+        long = [word.decode() for word in found if len(word) > _LONGEST]
+        found.difference_update(word.encode() for word in long)
+        found.update(part.encode() for word in long for part in _parts(word))
+    return found
+
+
+def _parts(word: str) -> Iterator[str]:
+    return (word[at : at + _LONGEST] for at in range(0, max(len(word) - _PIECE, 0) + 1, _STEP))
+
+
+def _pairs(run: str) -> Iterator[str]:
+    return (run[at : at + 2] for at in range(max(len(run) - 1, 1)))
+
+
+def pieces_of(folded: str) -> list[bytes]:
+    """Return what stands among the words of every text that has a folded literal; nothing if that can be anything.
+
+    Each is a piece of a word, in UTF-8, with :data:`END` before or after it where the word ends there.
+    """
+    found: dict[bytes, None] = {}
+    for run in _runs(folded):
+        before = END if run.start() else b""
+        after = END if run.end() < len(folded) else b""
+        text = run[0]
+        if run[1] is None:
+            found.update(dict.fromkeys(pair.encode() for pair in _pairs(text)))
+        elif before and after and len(text) <= _LONGEST:
+            found[before + text.encode() + after] = None
+        elif before or after or len(text) > 1:
+            parts = [text[at : at + _PIECE].encode() for at in range(0, len(text) - _PIECE, _PIECE)]
+            parts.append(text[-_PIECE:].encode())
+            parts[0] = before + parts[0]
+            parts[-1] += after
+            found.update(dict.fromkeys(parts))
+    return list(found)

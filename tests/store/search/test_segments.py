@@ -1,0 +1,100 @@
+"""Segments of words: what may be found in them, as they are added and merged, against looking."""
+
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from store.errors import DamageError
+from store.index.database import Database
+from store.search.folding import fold
+from store.search.follower import SEARCH
+from store.search.needs import Every, all_of, literal, one_of
+from store.search.segments import Segments
+from store.search.words import words_of
+
+SYLLABLES = ("ba", "Ce", "di", "fo", "gu", "-", " ", " ", "\n", "é", "東", "京", "0123456789" * 8)
+RANK = 1 << 36
+
+
+@pytest.fixture
+def segments(memory_path: Path) -> Iterator[Segments]:
+    db = Database(memory_path / "search.db", boot="this", schema=SEARCH)
+    yield Segments(db)
+    with suppress(DamageError):
+        db.close()
+
+
+def add(segments: Segments, texts: dict[int, str], first: int, more: list[str]) -> None:
+    with segments.db.writing() as sql:
+        segments.add(sql, first, len(more), map(words_of, more))
+    texts.update(enumerate(more, first))
+
+
+def says(need: Every, text: str) -> bool:
+    return all(one in text for one in need.literals) and all(
+        any(says(one, text) for one in choice) for choice in need.either
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_block_is_missed(segments: Segments, seed: int) -> None:
+    chance = random.Random(seed)
+
+    def text(most: int) -> str:
+        return "".join(chance.choices(SYLLABLES, k=chance.randrange(1, most)))
+
+    texts: dict[int, str] = {}
+    nexts = {RANK: RANK, 2 * RANK: 2 * RANK}
+    looked, beside = 0, 0
+    for _round in range(150):
+        rank = chance.choice([*nexts])
+        more = [text(30) for _ in range(chance.randrange(1, 12))]
+        add(segments, texts, nexts[rank], more)
+        nexts[rank] += len(more)
+        for _ in range(chance.randrange(3)):
+            segments.merge()
+        some = [literal(text(4)) for _ in range(3)]
+        need = chance.choice([some[0], all_of(some[:2]), one_of(some[:2]), all_of([some[0], one_of(some[1:])])])
+        if need.vacuous:
+            continue
+        first, below = sorted(chance.sample(range(RANK, 2 * RANK + 500, RANK // 9), 2))
+        for start, end in ((RANK, 3 * RANK), (first, below), (RANK, max(texts) - 3)):
+            found = list(segments.blocks(need, start, end))
+            assert found == sorted(set(found), reverse=True)
+            right = {block for block, said in texts.items() if start <= block < end and says(need, fold(said))}
+            if start == RANK:
+                assert right <= set(found)
+                looked, beside = looked + len(right), beside + len(found) - len(right)
+    assert beside < looked
+    while segments.merge():
+        pass
+    assert segments.span == len(texts)
+    [[count]] = segments.db.query("SELECT count(*) FROM segments")
+    assert count <= 2 * 3 * 8
+
+
+def test_what_is_merged_while_somebody_reads_is_told_once(segments: Segments) -> None:
+    texts: dict[int, str] = {}
+    for number in range(40):
+        add(segments, texts, RANK + 2 * number, [f"one word{number}", f"another {number}"])
+    found = segments.blocks(literal("word"), RANK, 2 * RANK)
+    seen = [next(found) for _ in range(11)]
+    while segments.merge():
+        pass
+    seen += found
+    assert seen == [RANK + 2 * number for number in reversed(range(40))]
+
+
+def test_a_rare_piece_of_a_word_and_what_is_damaged(segments: Segments) -> None:
+    texts: dict[int, str] = {}
+    add(segments, texts, RANK, [f"zebra cle guplan {number * 7919:x}" for number in range(3000)] + ["xzebraclegupla"])
+    assert list(segments.blocks(literal("braclegu"), RANK, 2 * RANK)) == [RANK + 3000]
+    assert len(list(segments.blocks(literal("cle gup"), RANK, 2 * RANK))) == 3000
+    with segments.db.writing() as sql:
+        sql.execute("UPDATE parts SET data = zeroblob(20) WHERE part = 0")
+    with pytest.raises(DamageError, match="damaged"):
+        list(segments.blocks(literal("1eef"), RANK, 2 * RANK))
+    assert segments.db.damaged
