@@ -299,6 +299,8 @@ class Store:
         for name in _DERIVED:
             if name in vars(self):
                 vars(self)[name].shrink()
+        self.blobs.forget_aside()
+        self.records.forget_rows_aside()
         zstd.let_go()
         gc.collect()
         # imported here, as only daemons come here

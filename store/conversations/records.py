@@ -319,6 +319,10 @@ class Records:
         self._aside.clear()
         self._sums.clear()
 
+    def forget_rows_aside(self) -> None:
+        """Forget the rows that are remembered for threads that are sparing."""
+        self._aside.clear()
+
     def are_near(self, head: int, most: int) -> bool:
         """Return whether no more than ``most`` turns must be read to know which a branch has."""
         with self._lock:
