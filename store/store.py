@@ -6,6 +6,7 @@ for writes.
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from store.artifacts.artifacts import Artifacts
 from store.commit.checkpointer import Checkpointer, Learning
 from store.commit.intake import Intake
 from store.commit.writer import Observers, Writer
+from store.content import zstd
 from store.content.resolver import Resolver
 from store.content.shelf import StoredBlobs
 from store.conversations.canonical import Hooks
@@ -46,6 +48,9 @@ if TYPE_CHECKING:
     from store.search.search import Search
     from store.texts import Texts
     from store.worktree.known_files import KnownFiles
+
+_DERIVED = ("search", "insight", "known_files", "texts")
+"""The services that keep a database of their own."""
 
 T = TypeVar("T")
 
@@ -213,7 +218,7 @@ class Store:
             self.closed = True
         clean = False
         try:
-            for name in ("search", "insight", "known_files", "texts"):
+            for name in _DERIVED:
                 if name in vars(self):
                     vars(self)[name].close()
             self.checkpointer.close()
@@ -284,6 +289,26 @@ class Store:
         made = Deliveries(self.library, self.settings)
         self.forgetting.append(made.forget)
         return made
+
+    def rest(self) -> None:
+        """Give memory back that this thread has taken for work which is done; it may take some hundredths of a second.
+
+        What is remembered for those who ask stays.
+        """
+        self.files.index.db.shrink()
+        for name in _DERIVED:
+            if name in vars(self):
+                vars(self)[name].shrink()
+        self.blobs.forget_aside()
+        self.records.forget_rows_aside()
+        zstd.let_go()
+        gc.collect()
+        # imported here, as only daemons come here
+        import ctypes
+
+        # the C library of GNU has it
+        if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+            trim(0)
 
     # -- its state -------------------------------------------------------------------------------------------------
 

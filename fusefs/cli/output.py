@@ -1,6 +1,7 @@
 """Output to the terminal: escaped lines, tables, JSON and progress bars."""
 
 import os
+import re
 import shutil
 import sys
 import time
@@ -15,6 +16,7 @@ import click
 from store import visible
 
 _NAME_WIDTH = 36
+_not_ascii = re.compile(r"[^\x00-\x7f]").findall
 # Called for every record; drawing each would take longer than importing it.
 _SECONDS = 0.1
 
@@ -103,8 +105,9 @@ def columns(text: str) -> int:
     """Return the width of ``text`` on a terminal, in columns."""
     if text.isascii():
         return len(text)
-    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
-    return len(text) + wide - sum(unicodedata.combining(character) > 0 for character in text)
+    special = _not_ascii(text)
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in special)
+    return len(text) + wide - sum(unicodedata.combining(character) > 0 for character in special)
 
 
 def widths_of(rows: Iterable[Sequence[str]]) -> list[int]:

@@ -16,6 +16,7 @@ from blake3 import blake3
 from store.content.cuts import join
 from store.content.sealed import SealedGroup, is_inner
 from store.content.shelf import OpenRecord, Shelf, StoredBlobs
+from store.content.sparing import is_sparing
 from store.disk import skeleton_format
 from store.disk.blob_format import Chunk, Form, Record
 from store.disk.pack import PackRemoved, RecordPlace
@@ -353,11 +354,16 @@ def _verified(data: bytes, digest: Hash, where: str) -> bytes:
     return data
 
 
+_ASIDE_BYTES = 1 << 20
+"""The decompressed records that are kept for threads that are sparing."""
+
+
 class Resolver:
     """Reads blobs. Safe to share between threads; no lock is held while anything is read or decompressed.
 
     Every blob that is returned has been compared with its hash. A content that is only put into a payload is not
-    compared by itself: the payload's hash covers it. ``cache_bytes`` bounds the decompressed records that are kept.
+    compared by itself: the payload's hash covers it. ``cache_bytes`` bounds the decompressed records that are kept;
+    threads that are sparing (``store.content.sparing``) share a few more of them.
     """
 
     def __init__(self, source: StoredBlobs, cache_bytes: int) -> None:
@@ -365,7 +371,12 @@ class Resolver:
         """The number of times that blobs were asked for, by and large: threads do not wait for each other to count."""
         self._source = source
         self._cache_bytes = cache_bytes
-        self._shelf = Shelf(source, cache_bytes)
+        self._shared = self._aside = Shelf(source, cache_bytes)
+        self.forget()
+
+    @property
+    def _shelf(self) -> Shelf:
+        return self._aside if is_sparing() else self._shared
 
     def blob(self, digest: Hash) -> bytes:
         """Return one blob. Raises NotFound, DamageError, FormatTooNew."""
@@ -470,7 +481,12 @@ class Resolver:
 
     def forget(self) -> None:
         """Drop everything that was read so far."""
-        self._shelf = Shelf(self._source, self._cache_bytes)
+        self._shared = Shelf(self._source, self._cache_bytes)
+        self.forget_aside()
+
+    def forget_aside(self) -> None:
+        """Drop what is kept for threads that are sparing."""
+        self._aside = Shelf(self._source, min(self._cache_bytes, _ASIDE_BYTES))
 
     def _find(self, digest: Hash) -> tuple[OpenRecord, int]:
         """Return an open record that has the blob, and which of its members that is, as far as the index knows."""

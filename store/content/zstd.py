@@ -125,6 +125,12 @@ class _Tools(local):
 _tools = _Tools()
 
 
+def let_go() -> None:
+    """Let go of this thread's compressors and decompressors, each of which has tables of its own."""
+    _tools.compressors.clear()
+    _tools.decompressors.clear()
+
+
 def compress(data: bytes | memoryview, level: int = LEVEL, dictionary: Dictionary | None = None) -> bytes:
     """Return one frame that declares its size."""
     key = (level, dictionary.hash if dictionary else None)

@@ -39,9 +39,9 @@ class NestedLine(ConversationLine, frozen=True):
     parent: int
 
 
-def line_of(catalogue: Catalogue, conversation: Conversation, mountpoint: str = "") -> ConversationLine:
+def line_of(places: Places, conversation: Conversation, mountpoint: str = "") -> ConversationLine:
     """Return a conversation as ``ls`` shows it; its path is absolute if it is mounted."""
-    inside = "/".join(("conversations", *Places(catalogue).of(conversation)))
+    inside = "/".join(("conversations", *places.of(conversation)))
     return ConversationLine(
         id=conversation.id,
         name=conversation.name,
@@ -72,10 +72,17 @@ def nested_lines(listing: Listing, project: str, *, every: bool, mountpoint: str
     for one in some_projects(catalogue, project):
         after = ""
         while page := listing.some(among, one, after=after, limit=_PAGE):
-            nested = (each for conversation in page for each in listing.nested(conversation, every=every))
+            inside = catalogue.with_subagents([one.id for one in page])
+            nested = [
+                each
+                for one in page
+                for each in (listing.nested(one, every=every) if one.id in inside else (one,))
+            ]
+            places = Places(catalogue)
+            places.look_up([each.id for each in nested])
             yield [
                 NestedLine(
-                    **structs.asdict(line_of(catalogue, each, mountpoint)), parent=catalogue.place(each.id)[0]
+                    **structs.asdict(line_of(places, each, mountpoint)), parent=places.parent(each.id)
                 )
                 for each in nested
             ]

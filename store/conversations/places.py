@@ -3,7 +3,7 @@
 What listings leave out (see :mod:`store.index.asides`) is in ``PROJECT/.aside/``.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from msgspec import structs
@@ -42,10 +42,24 @@ class Places:
         self._catalogue = catalogue
         self._folder = folder
         self._inside: dict[int, dict[int, str]] = {}
+        self._places: dict[int, tuple[int, bool]] = {}
+
+    def look_up(self, context_ids: Sequence[int]) -> None:
+        """Look up where some conversations are, at once."""
+        self._places |= dict.fromkeys(context_ids, (0, False)) | self._catalogue.places(context_ids)
+
+    def parent(self, context_id: int) -> int:
+        """Return the conversation that one is in, 0 for none."""
+        return self._place(context_id)[0]
+
+    def _place(self, context_id: int) -> tuple[int, bool]:
+        if context_id not in self._places:
+            self.look_up((context_id,))
+        return self._places[context_id]
 
     def of(self, conversation: Named) -> tuple[str, ...]:
         """Return the names on the way to a conversation that has one, or is in one that has."""
-        parent, beside = self._catalogue.place(conversation.id)
+        parent, beside = self._place(conversation.id)
         if parent:
             if parent not in self._inside:
                 named = subagents_in(self._catalogue, parent).items()

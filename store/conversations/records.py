@@ -14,6 +14,7 @@ from itertools import accumulate, groupby
 from operator import attrgetter
 from typing import Literal, NamedTuple, overload
 
+from store.content.sparing import is_sparing
 from store.conversations import branch
 from store.conversations.chain import Chain
 from store.conversations.turns import Turns
@@ -226,6 +227,8 @@ class _Blocks:
 
 
 _CACHED_RUNS = 1 << 17
+_ROWS_ASIDE = 2048
+"""The rows that are remembered for threads that are sparing."""
 _COST = 16
 """The fixed memory of a branch, as a number of runs."""
 
@@ -240,8 +243,13 @@ class Records:
         self._lock = threading.Lock()
         self._runs: OrderedDict[int, tuple[Run, ...]] = OrderedDict()
         self._held_runs = 0
-        self._blocks = _Blocks(cached_rows)
+        self._shared = _Blocks(cached_rows)
+        self._aside = _Blocks(min(cached_rows, _ROWS_ASIDE))
         self._sums: dict[tuple[Run, ...], Sums] = {}
+
+    @property
+    def _blocks(self) -> _Blocks:
+        return self._aside if is_sparing() else self._shared
 
     def runs(self, head: int) -> tuple[Run, ...]:
         """Return the branch whose tip is ``head``, as runs of turns, seen through the patches that hold for it."""
@@ -307,8 +315,13 @@ class Records:
 
     def forget_rows(self) -> None:
         """Forget all rows: they may be others now."""
-        self._blocks.clear()
+        self._shared.clear()
+        self._aside.clear()
         self._sums.clear()
+
+    def forget_rows_aside(self) -> None:
+        """Forget the rows that are remembered for threads that are sparing."""
+        self._aside.clear()
 
     def are_near(self, head: int, most: int) -> bool:
         """Return whether no more than ``most`` turns must be read to know which a branch has."""

@@ -21,6 +21,7 @@ _COLUMNS = (
 
 _BEYOND = "\x7f"
 """A character that sorts after all days that begin alike."""
+_AT_ONCE = 500
 
 _BRANCH = "CASE json_type(metadata, '$.branch') WHEN 'text' THEN json_extract(metadata, '$.branch') END"
 
@@ -262,12 +263,20 @@ class Catalogue:
 
     def place(self, context_id: int) -> tuple[int, bool]:
         """Return the conversation that one is in, 0 for none, and whether listings leave it out wherever it is."""
-        rows = self._rows("asides", "context = ?", context_id)
-        if not rows:
-            return 0, False
-        _context, parent, kind = rows[0]
+        return self.places((context_id,)).get(context_id, (0, False))
+
+    def places(self, context_ids: Sequence[int]) -> dict[int, tuple[int, bool]]:
+        """Return what :meth:`place` says of several conversations; (0, False) are left out."""
+        found: dict[int, tuple[int, bool]] = {}
+        for start in range(0, len(context_ids), _AT_ONCE):
+            some = context_ids[start : start + _AT_ONCE]
+            for context, parent, kind in self._rows("asides", f"context IN ({','.join('?' * len(some))})", *some):
+                found[context] = parent, kind != 0 and self._is_quiet(context)
+        return found
+
+    def _is_quiet(self, context_id: int) -> bool:
         quiet = f"SELECT 1 FROM asides JOIN contexts ON id = context WHERE id = ? AND {_QUIET}"
-        return parent, kind != 0 and not self._list_all and self._one(quiet, (context_id,)) is not None
+        return not self._list_all and self._one(quiet, (context_id,)) is not None
 
     def subagents(self, context_id: int) -> list[ContextEntry]:
         """Return the conversations of subagents that are in another, oldest first."""

@@ -707,6 +707,16 @@ class Database:
         self._writer.execute("PRAGMA synchronous = OFF")
         return not busy
 
+    def shrink(self) -> None:
+        """Give back the memory of pages that the writer, and this thread's reader, have read."""
+        with self._lock:
+            if self._closed or self._writing or self.held:
+                return
+            reader: _Reader | None = getattr(self._local, "reader", None)
+            for connection in (self._writer, reader.connection) if reader else (self._writer,):
+                with suppress(*_FAULTS):
+                    connection.execute("PRAGMA shrink_memory").fetchone()
+
     def close(self, *, sync: bool = False) -> None:
         """Close every connection; SQLite folds its write-ahead log into the file.
 

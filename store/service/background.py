@@ -49,6 +49,24 @@ class AbandonedJob:
         return False
 
 
+class RestingJob:
+    """A job: gives memory back to the system once nothing has been asked, or done, for a while."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._seen: object = None
+        self._rested: object = None
+
+    def step(self) -> bool:
+        """Do all of it; see :class:`store.upkeep.idle.Job`."""
+        now = self._store.activity
+        if now == self._seen != self._rested:
+            self._store.rest()
+            self._rested = now
+        self._seen = now
+        return False
+
+
 class _Changed:
     """The contexts that have changed, for the one thread that follows them."""
 
@@ -175,6 +193,7 @@ def _name(names: Names, changed: _Changed) -> None:
 _CHECK_SECONDS = 3600.0
 _COLLECT_SECONDS = 600.0
 _INDEX_SECONDS = 2.0
+_REST_SECONDS = 15.0
 _COUNT_SECONDS = 30.0
 _PRUNE_SECONDS = 3600.0
 _SEAL_SECONDS = 60.0
@@ -188,6 +207,7 @@ def in_background(store: Store) -> Iterator[Idle]:
     sealing = SealingJob(store)
     idle.add(store.files.check, _CHECK_SECONDS, at_once=True)
     idle.add(AbandonedJob(store), _ABANDONED_SECONDS, at_once=True)
+    idle.add(RestingJob(store), _REST_SECONDS)
     if not store.files.read_only:
         idle.add(collecting, _COLLECT_SECONDS)
         idle.add(sealing, _SEAL_SECONDS)

@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 from store.conversations import lines
 from store.conversations.lines import ConversationLine, NestedLine
 from store.conversations.named import find_named
+from store.conversations.places import Places
 from store.editing.editor import Editor, LogLine, version_log
 from store.errors import UsageError
 from store.events.conversation import Conversation
@@ -28,7 +29,7 @@ class Status(Struct, frozen=True):
 
 def line_of(holder: Holder, conversation: Conversation) -> ConversationLine:
     """Return a conversation as ``ls`` shows it; its path is absolute where the holder mounts the store."""
-    return lines.line_of(holder.store.catalogue, conversation, holder.mountpoint)
+    return lines.line_of(Places(holder.store.catalogue), conversation, holder.mountpoint)
 
 
 # -- who holds the store -----------------------------------------------------------------------------------------------

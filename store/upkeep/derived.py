@@ -72,6 +72,11 @@ class Derived(ABC):
             remove_database(files.aside.path(self._name))
         return open_beside(files.aside, self._name, files.index.db.boot, self._schema, own, usable)
 
+    def shrink(self) -> None:
+        """Give back the memory of what was read and filed by this thread."""
+        if (db := self._db) is not None:
+            db.shrink()
+
     def renew(self) -> None:
         """Begin again with an empty database, and leave nothing of the old one on the disk."""
         with self._filing, self._opening:

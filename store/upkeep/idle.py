@@ -14,6 +14,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from store.content.sparing import sparing
 from store.errors import StoreFull
 
 _LOG = logging.getLogger(__name__)
@@ -82,6 +83,10 @@ class Idle:
             self._thread.join()
 
     def _run(self) -> None:
+        with sparing():
+            self._run_jobs()
+
+    def _run_jobs(self) -> None:
         while (one := self._next()) is not None:
             if not self._quiet():
                 return

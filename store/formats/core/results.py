@@ -31,6 +31,9 @@ def with_documents(event: Event) -> Event:
     """Return an event as it is drawn: with the blocks of the documents in the texts of its results."""
     if event.kind not in _WITH_RESULTS:
         return event
+    if not any(block.text and _may_be_document(block.text) for block in event.blocks):
+        # as with most
+        return event
     blocks = tuple(drawn_blocks(event.kind, event.blocks))
     is_same = len(blocks) == len(event.blocks) and all(map(is_, blocks, event.blocks))
     return event if is_same else replace(event, blocks=blocks)

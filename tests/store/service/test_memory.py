@@ -10,7 +10,11 @@ import pytest
 
 from fusefs.text.render import FileRenderer
 from fusefs.tree.tree import Tree
+from store.content import resolver
+from store.content.sparing import sparing
+from store.conversations import records
 from store.conversations.contexts import Append
+from store.service.background import RestingJob
 from store.service.client import Client
 from store.store import Store
 from tests.fusefs.tree.conftest import store_path
@@ -79,6 +83,57 @@ def test_rows_take_what_they_may(memory_path: Path) -> None:
                 assert view.json.size > 0
 
         assert BOUND / 4 < grown(read) < BOUND * 1.5
+
+
+def test_threads_that_read_through_everything_remember_little(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resolver, "_ASIDE_BYTES", 1 << 14)
+    monkeypatch.setattr(records, "_ROWS_ASIDE", 1)
+    root = memory_path / "store"
+    filled(root, 1, 2000, "")
+    with Store.open(root, renderer=FileRenderer()) as store:
+        head = store.writer.head(1).tip
+
+        def read() -> None:
+            for row in store.records.rows(head):
+                assert store.contents.payload(row.turn)
+
+        def read_sparingly() -> None:
+            with sparing():
+                read()
+
+        # what the index is read with, and what is made once, is not counted
+        read_sparingly()
+        store.blobs.forget()
+        store.records.forget_rows()
+        least = grown(read_sparingly)
+        assert grown(read) > 2 * least
+
+
+def test_a_store_at_rest_goes_on(memory_path: Path) -> None:
+    root = memory_path / "store"
+    filled(root, 2, 50, "")
+    with Store.open(root, renderer=FileRenderer()) as store:
+        job = RestingJob(store)
+        while store.texts.step() or store.search.step():
+            pass
+        rested: list[object] = []
+        store.rest = lambda: rested.append(Store.rest(store))  # type: ignore[method-assign]
+        for _ in range(3):
+            # at the second: at the first it cannot know that nothing happens
+            assert not job.step()
+        assert len(rested) == 1
+        head = store.writer.head(1).tip
+        rows = store.records.rows(head)
+        assert [text for _row, text in store.texts.files_of(rows[:])] == [
+            store.texts._renderer.file(row.number, store.records.event(row)) for row in rows
+        ]
+        store.contexts.append_many(1, [Append(user("more", 51).encode(), TYPE)])
+        assert len([*store.records.rows(store.writer.head(1).tip)]) == 51
+        for _ in range(2):
+            assert not job.step()
+        assert len(rested) == 2
 
 
 def talked_and_read(mount: Mounted, client: Client, number: int) -> None:
