@@ -67,6 +67,9 @@ _KNOWN = (
     ("hermes-db", "hermes-db", "", ""),
     ("openclaw", "openclaw", "", ""),
     ("opencode-v2", "opencode-v2", "", ""),
+    ("cursor-ide", "cursor-ide", "", ""),
+    ("zed", "zed", "", ""),
+    ("open-webui", "open-webui", "", ""),
     ("messages-jsonl", "messages-jsonl", "messages_jsonl", "MessagesJsonl"),
     ("api-messages", "api", "api_messages", "ApiMessages"),
 )
@@ -188,10 +191,13 @@ def _described(page: Path, _written_ns: int, _size: int) -> Format:
     # a watcher imports all the time, and a page that nobody has written to says what it said
     from store.formats.declared.database import DeclaredDatabase
     from store.formats.declared.description import read_file
+    from store.formats.declared.export import DeclaredExport
     from store.formats.declared.format import DeclaredFormat
 
     said = read_file(page)
-    return DeclaredDatabase(said) if said.database is not None else DeclaredFormat(said)
+    if said.database is None:
+        return DeclaredFormat(said)
+    return DeclaredExport(said) if said.detect else DeclaredDatabase(said)
 
 
 @cache
