@@ -77,6 +77,11 @@ def _identifier(prefix: str, now_ms: int, after: object = "") -> str:
     return f"{prefix}_{counted:012x}" + "".join(secrets.choice(_DIGITS) for _ in range(_RANDOM_DIGITS))
 
 
+def _ms(time: object) -> int:
+    """Return a time in Unix milliseconds, 0 for none: forks of the program write it in ISO 8601, too."""
+    return time if isinstance(time, int) else milliseconds(time)
+
+
 def _raw(value: JsonObject) -> msgspec.Raw:
     return msgspec.Raw(_encode(value))
 
@@ -205,7 +210,7 @@ def _session(session: dict[str, object]) -> Row:
         str(session["id"]),
         title=first_line(as_text(session.get("title"))),
         project=last_part(directory),
-        started_ms=started if isinstance(started, int) else 0,
+        started_ms=_ms(started),
         extra=told(cwd=directory, tool_version=session.get("version"), parent_session=session.get("parent_id")),
     )
     row = cells_of("session", session, ("id",), documents=_DOCUMENTS)
@@ -239,7 +244,7 @@ class OpencodeLens(JsonLens):
         held = self.held(record)
         times = as_object(held.get("time")) or as_object(as_object(held.get("state")).get("time"))
         created = as_object(record.get("cells")).get("time_created")
-        stamp = next((time for time in (times.get("start"), times.get("created"), created) if isinstance(time, int)), 0)
+        stamp = next(filter(None, map(_ms, (times.get("start"), times.get("created"), created))), 0)
         return stamp if 0 < stamp < 1 << 48 else 0
 
     def place(self, record: JsonObject, key: str) -> FieldPlace | None:
@@ -252,8 +257,12 @@ class OpencodeLens(JsonLens):
             (*self.at, "state", "time", "created"),
             ("cells", "time_created"),
         )
-        held = next((path for path in places if isinstance(value_at(record, path), int)), None)
-        return FieldPlace(held, write=lambda value: milliseconds(value) or value) if held else None
+        held = next((path for path in places if _ms(value_at(record, path))), None)
+        if held is None:
+            return None
+        if isinstance(value_at(record, held), str):
+            return FieldPlace(held)
+        return FieldPlace(held, write=lambda value: milliseconds(value) or value)
 
     def used(self, record: JsonObject) -> Usage | None:
         """Return the usage of a message; None for one that is not a model's. Its parts repeat it."""
@@ -499,8 +508,7 @@ class Opencode(DatabaseFormat):
         {
             "message": {"data", "session_id"},
             "part": {"data", "message_id"},
-            "project": set(),
-            "session": {"directory", "project_id"},
+            "session": {"directory", "time_created"},
         },
     )
 
@@ -575,3 +583,17 @@ class Opencode(DatabaseFormat):
 
     def titled(self, conversation: Row) -> Titled:
         return _titled(conversation.begins.title if conversation.begins else "")
+
+
+class Kilo(Opencode):
+    """Kilo Code's command line and its newer extensions: opencode's program, with its database elsewhere."""
+
+    name = "kilo"
+    resuming = (Resuming("kilo", ("kilo", "--session", "{session}")),)
+
+    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
+        """Yield its databases."""
+        yield from sorted(_own_folder(home).with_name("kilo").glob("kilo*.db"))
+
+    def claim(self, look: Look) -> Source | None:
+        return super().claim(look) if look.path.name.startswith("kilo") and look.path.suffix == ".db" else None

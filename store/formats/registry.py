@@ -31,6 +31,7 @@ _KNOWN = (
     ("claude-ai", "claude-ai", "claude_ai", "ClaudeAi"),
     ("jp", "jp", "jp", "Jp"),
     ("pi", "pi", "pi.session", "Pi"),
+    ("kilo", "opencode", "opencode", "Kilo"),
     ("opencode", "opencode", "opencode", "Opencode"),
     ("llm-logs", "llm-logs", "llm", "LlmLogs"),
     ("llm-json", "llm-json", "llm", "LlmJson"),
@@ -47,6 +48,7 @@ _KNOWN = (
     ("gemini-stream", "gemini-stream", "", ""),
     ("goose-lines", "goose-lines", "", ""),
     ("grok-build", "grok-build", "", ""),
+    ("grok-updates", "grok-updates", "", ""),
     ("jan", "jan", "", ""),
     ("kimi-cli", "kimi-cli", "", ""),
     ("kimi-code", "kimi-code", "", ""),
@@ -190,13 +192,14 @@ def _loaded(name: str, _family: str, module: str, class_name: str) -> Format:
 def _described(page: Path, _written_ns: int, _size: int) -> Format:
     # a watcher imports all the time, and a page that nobody has written to says what it said
     from store.formats.declared.database import DeclaredDatabase
+    from store.formats.declared.deltas import DeclaredDeltas
     from store.formats.declared.description import read_file
     from store.formats.declared.export import DeclaredExport
     from store.formats.declared.format import DeclaredFormat
 
     said = read_file(page)
     if said.database is None:
-        return DeclaredFormat(said)
+        return DeclaredDeltas(said) if said.deltas else DeclaredFormat(said)
     return DeclaredExport(said) if said.detect else DeclaredDatabase(said)
 
 

@@ -97,11 +97,15 @@ In them, ``$text`` stands for the event's text, ``$tool``, ``$id``, ``$arguments
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True):
-    """What all records have: their time, and their own id with that of the one they follow."""
+    """What all records have: their time, and their own id with that of the one they follow.
+
+    ``agent`` is the place of what only the records of subagents have, which stand between those of their parent.
+    """
 
     time: str = ""
     id: str = ""
     after: str = ""
+    agent: str = ""
 
 
 class Session(Struct, frozen=True, forbid_unknown_fields=True):
@@ -189,6 +193,10 @@ class Description(Struct, frozen=True, forbid_unknown_fields=True):
     homes: list[str] = []
     path: str = ""
     detect: list[Condition] = []
+    deltas: list[Condition] = []
+    """Of a document, what the first line fulfils where it lies in a file of changes to it."""
+    unless: str = ""
+    """The name of a file beside it that holds the same session, and more of it."""
     besides: list[str] = []
     """Files beside the session that belong to it, as patterns."""
     describing: list[str] = []

@@ -230,6 +230,7 @@ class DeclaredLens(JsonLens):
         self.writes = tuple(KINDS[word] for word in said.new)  # type: ignore[misc]  # a lens of its own for each page
         self.key, self.follows = said.record.id, said.record.after
         self._time = place(said.record.time)
+        self._agent = place(said.record.agent)
         self._new = {KINDS[word]: template for word, template in said.new.items()}
         self._views = [_View(one) for one in said.records]
         spent = [view.spent for view in self._views if view.spent is not None]
@@ -252,6 +253,8 @@ class DeclaredLens(JsonLens):
         if view.kind is Kind.RECORD:
             return BOOKKEEPING
         kind = view.add(record, (), into)
+        if self._agent and (agent := as_text(value_at(record, self._agent))):
+            into.header = {"sidechain": True, "agent": agent, **into.header}
         return shown(kind_of(kind if kind is not None else Kind.NOTE, into), into, before)
 
     def shown_other(self, value: object, before: Before) -> Shown | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from store.content import zstd
-from store.events.event import BlockEdit, EventEdit, Kind
+from store.events.event import BlockEdit, EventEdit, FieldEdit, Kind
 from store.formats.core.lens import Nothing
 from store.formats.registry import format_named
 from store.importing.importer import Importer
@@ -298,3 +298,54 @@ def test_exports_of_open_webui_keep_their_layout(tmp_path: Path, exported: objec
     with Store.open(tmp_path / "store") as store:
         assert Importer(store).run([path]).errors == []
         assert native(store, path) == path.read_bytes()
+
+
+HERMES = """CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT, content TEXT, tool_call_id TEXT,
+    tool_calls TEXT, tool_name TEXT, timestamp REAL)"""
+
+
+def test_messages_tell_of_sessions_where_no_table_does(tmp_path: Path) -> None:
+    rows = [
+        ("messages", (1, "s1", "user", "Why?", None, None, None, T / 1000)),
+        ("messages", (2, "s2", "user", "And this?", None, None, None, T / 1000)),
+        ("messages", (3, "s1", "assistant", "Because.", None, None, None, T / 1000)),
+    ]
+    path = filled(tmp_path / "state.db", HERMES, rows)
+    rendered = Rendered(format_named("hermes-db"), path, _folder(tmp_path, 0))
+    assert list(rendered.parts) == ["s1", "s2"]
+    assert of(rendered, "s1") == [(Kind.USER, ["Why?"]), (Kind.ASSISTANT, ["Because."])]
+    lens = rendered.format.lenses[0]
+    changed = list(rendered.records)
+    changed[1] = lens.edit(changed[1], EventEdit((BlockEdit(("cells", "content"), "Why not?"),)), Nothing())
+    assert (
+        Rendered(rendered.format, restored(rendered, changed, tmp_path / "o.db"), _folder(tmp_path, 1)).records
+        == changed
+    )
+
+
+KILO = """CREATE TABLE session (id TEXT PRIMARY KEY, directory TEXT, time_created ANY, time_updated ANY);
+CREATE TABLE message (id TEXT PRIMARY KEY, session_id TEXT, time_created ANY, data TEXT);
+CREATE TABLE part (id TEXT PRIMARY KEY, message_id TEXT, data TEXT)"""
+
+
+def test_a_database_of_kilo_is_not_one_of_opencode(tmp_path: Path) -> None:
+    at = "2026-03-05T19:31:54.000Z"
+    text = {"type": "text", "text": "Why?", "time": {"start": at}}
+    rows: list[tuple[str, Sequence[object]]] = [
+        ("session", ("s1", "/home/ada/shop", at, at)),
+        ("message", ("m1", "s1", T, dump({"role": "user", "time": {"created": at}}))),
+        ("part", ("p1", "m1", dump(text))),
+    ]
+    path = filled(tmp_path / "data" / "kilo.db", KILO, rows)
+    with Store.open(tmp_path / "store") as store:
+        report = Importer(store).run([path])
+        assert (report.errors, report.tools["kilo"].imported) == ([], 1)
+        assert native(store, path) == path.read_bytes()
+    rendered = Rendered(format_named("kilo"), path, _folder(tmp_path, 0))
+    [event] = [event for event in rendered.events("s1") if event.kind is Kind.USER]
+    assert (event.time_ms, rendered.parts["s1"].about.started_ms) == (T, T)
+    lens = rendered.format.lenses[0]
+    later = lens.edit(
+        rendered.records[2], EventEdit(fields=(FieldEdit("timestamp", "2026-03-05T20:00:00Z"),)), Nothing()
+    )
+    assert later == rendered.records[2].replace(at.encode(), b"2026-03-05T20:00:00Z")
