@@ -70,6 +70,7 @@ _KNOWN = (
     ("openclaw", "openclaw", "", ""),
     ("opencode-v2", "opencode-v2", "", ""),
     ("cursor-ide", "cursor-ide", "", ""),
+    ("cursor-store", "cursor-store", "cursor_store", "CursorStore"),
     ("zed", "zed", "", ""),
     ("open-webui", "open-webui", "", ""),
     ("messages-jsonl", "messages-jsonl", "messages_jsonl", "MessagesJsonl"),

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,35 @@ def webui(folder: Path) -> Path:
         ("chat", ("c2", "bob", "Old", dump(flat), T // 1000)),
     ]
     return filled(folder / "webui.db", WEBUI, rows)
+
+
+STORE = "CREATE TABLE blobs (id TEXT PRIMARY KEY, data BLOB); CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT)"
+
+
+def cursor_store(folder: Path) -> Path:
+    messages: list[dict[str, object]] = [
+        {"role": "user", "content": [{"type": "text", "text": "Why?"}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "reasoning", "text": "Hm."},
+                {"type": "tool-call", "toolCallId": "c1", "toolName": "Read", "args": {"path": "a"}},
+            ],
+        },
+        {"role": "tool", "content": [{"type": "tool-result", "toolCallId": "c1", "result": "def login"}]},
+        {"role": "assistant", "content": "Because."},
+    ]
+    blobs = [dump(one).encode() for one in messages]
+    digests = [sha256(one).digest() for one in blobs]
+    # a turn names messages, the root names these and the turn
+    turn = b"\x12\x20" + digests[0] + b"\x1a\x20" + digests[3]
+    root = b"".join(b"\x0a\x20" + one for one in digests) + b"\x42\x20" + sha256(turn).digest() + b"\x18\x07"
+    meta = {"agentId": "s1", "name": "Login", "createdAt": T, "latestRootBlobId": sha256(root).hexdigest()}
+    rows: list[tuple[str, Sequence[object]]] = [("meta", ("0", dump(meta).encode().hex()))]
+    rows += [("blobs", (sha256(one).hexdigest(), one)) for one in (*blobs, turn, root)]
+    path = filled(folder / "store.db", STORE, rows)
+    path.with_name("meta.json").write_text('{"cwd": "/home/ada/shop"}')
+    return path
 
 
 MADE = {"zed": zed, "cursor-ide": cursor, "open-webui": webui}
@@ -349,3 +379,48 @@ def test_a_database_of_kilo_is_not_one_of_opencode(tmp_path: Path) -> None:
         rendered.records[2], EventEdit(fields=(FieldEdit("timestamp", "2026-03-05T20:00:00Z"),)), Nothing()
     )
     assert later == rendered.records[2].replace(at.encode(), b"2026-03-05T20:00:00Z")
+
+
+def test_an_edited_message_of_cursors_command_line_is_another_blob(tmp_path: Path) -> None:
+    """And whatever named the old one names it."""
+    rendered = Rendered(format_named("cursor-store"), cursor_store(tmp_path), _folder(tmp_path, 0))
+    about = rendered.parts["s1"].about
+    assert (about.title, about.project, about.started_ms) == ("Login", "shop", T)
+    kinds = [kind for kind, _texts in of(rendered, "s1")]
+    assert kinds == [Kind.USER, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.ASSISTANT]
+    lens = rendered.format.lenses[0]
+    edits = 0
+    for at, record in enumerate(rendered.records):
+        for block in lens.view(record, Nothing()).blocks:
+            if block.type != "text" or not block.path:
+                continue
+            edited = lens.edit(record, EventEdit((BlockEdit(block.path, "Other words."),)), Nothing())
+            records = [*rendered.records[:at], edited, *rendered.records[at + 1 :]]
+            out = restored(rendered, records, _folder(tmp_path, 100 + edits) / "store.db")
+            again = Rendered(rendered.format, out, _folder(tmp_path, 1 + edits))
+            wanted = of(rendered, "s1")
+            wanted[at - 1] = (wanted[at - 1][0], [block.text or "" for block in lens.view(edited, Nothing()).blocks])
+            assert of(again, "s1") == wanted
+            with closing(sqlite3.connect(out)) as database:
+                blobs = dict(database.execute("SELECT id, data FROM blobs"))
+            assert len(blobs) == 6
+            assert all(sha256(data).hexdigest() == name for name, data in blobs.items())
+            turn = next(data for data in blobs.values() if data.startswith(b"\x12\x20"))
+            assert {turn[2:34].hex(), turn[36:].hex()} <= blobs.keys()
+            edits += 1
+    assert edits == 4
+
+
+def test_messages_of_cursors_command_line_come_and_go(tmp_path: Path) -> None:
+    path = cursor_store(tmp_path)
+    with Store.open(tmp_path / "kept") as store:
+        report = Importer(store).run([path])
+        assert (report.errors, report.tools["cursor-store"].imported) == ([], 1)
+        assert native(store, path) == path.read_bytes()
+    rendered = Rendered(format_named("cursor-store"), path, _folder(tmp_path, 0))
+    # the call goes with its result
+    kept = rendered.format.without(rendered.records, {3})
+    new = rendered.format.lenses[0].compose(Kind.USER, "And now?", kept[-1], T)
+    out = restored(rendered, [*kept, new], _folder(tmp_path, 1) / "store.db")
+    found = [texts for _kind, texts in of(Rendered(rendered.format, out, _folder(tmp_path, 2)), "s1")]
+    assert found == [["Why?"], ["Hm."], ["Because."], ["And now?"]]
