@@ -2,8 +2,8 @@
 
 ``chats/<hash>/<id>/store.db`` has the tables ``blobs(id, data)`` and ``meta(key, value)``. The value of the key ``0``
 is JSON, mostly in hex: ``agentId``, ``name``, ``createdAt`` and ``latestRootBlobId``. That blob is protobuf; its field
-1 lists the digests of the messages, which are JSON. ``meta.json`` beside has the directory. An edited message is another
-blob: whatever names the old one is written anew, up to the root.
+1 lists the digests of the messages, which are JSON. ``meta.json`` beside has the directory. An edited message is
+another blob: whatever names the old one is written anew, up to the root.
 """
 
 import sqlite3
