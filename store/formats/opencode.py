@@ -12,6 +12,7 @@ import secrets
 import sqlite3
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -42,10 +43,12 @@ from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object
 from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Places, Shown, unknown_record
 from store.formats.core.look import Look, read_head
 from store.formats.core.media import from_base64
-from store.formats.core.sqlite import HEADER, Begins, DatabaseFormat, Row, cells_of, dictionaries
+from store.formats.core.sqlite import HEADER, Begins, DatabaseFormat, Row, cells_of, columns_of, dictionaries
 from store.formats.core.times import milliseconds
 from store.formats.core.token_counts import count, dollars
 from store.formats.core.twins import carried, texts_in
+from store.formats.declared.database import DeclaredDatabase
+from store.formats.declared.description import read_file
 
 _DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _RANDOM_DIGITS = 14
@@ -493,6 +496,22 @@ def _own_folder(home: Path) -> Path:
     return Path(environment(home).get("XDG_DATA_HOME") or home / ".local" / "share") / "opencode"
 
 
+@cache
+def _newer() -> DeclaredDatabase:
+    """Return the format of the tables that the program's second generation has, maybe beside the older ones."""
+    return DeclaredDatabase(read_file(Path(__file__).parent / "descriptions" / "opencode-v2.toml"))
+
+
+_BEGUN_ANEW = "SELECT id FROM session_v2 WHERE id IN (SELECT session_id FROM session_message)"
+
+
+def _has_newer(database: sqlite3.Connection) -> bool:
+    return "id" in columns_of(database, "session_v2") and "session_id" in columns_of(database, "session_message")
+
+
+_is_newer = re.compile(rb'"table":"session_(?:v2|message)"').search
+
+
 class Opencode(DatabaseFormat):
     """opencode, by the makers of SST."""
 
@@ -562,10 +581,17 @@ class Opencode(DatabaseFormat):
     def rendition(self, source: Source, scratch: Path) -> Path | None:
         return None if source.main.suffix == ".json" else super().rendition(source, scratch)
 
+    def type_of(self, source: Source, record: bytes) -> str:
+        return _newer().main_type if _is_newer(record) else self.main_type
+
     def lines(self, database: sqlite3.Connection) -> Iterator[Row]:
+        # since its second generation, the older tables are empty, or say what was
+        told_anew = {str(row["id"]) for row in dictionaries(database, _BEGUN_ANEW)} if _has_newer(database) else set()
         # one that nobody has said anything in yet is no conversation
         begun = "SELECT * FROM session WHERE id IN (SELECT session_id FROM message) ORDER BY time_created, id"
         for session in dictionaries(database, begun):
+            if session["id"] in told_anew:
+                continue
             yield _session(session)
             query = "SELECT * FROM message WHERE session_id = ? ORDER BY time_created, id"
             for message in dictionaries(database, query, session["id"]):
@@ -573,12 +599,14 @@ class Opencode(DatabaseFormat):
                 about, parts = _about(message), "SELECT * FROM part WHERE message_id = ? ORDER BY id"
                 for part in dictionaries(database, parts, message["id"]):
                     yield cells_of("part", part, ("id",), documents=_DOCUMENTS, about=about)
+        if told_anew:
+            yield from _newer().lines(database)
 
     def delete(self, database: sqlite3.Connection, row: Row) -> None:
         """Delete a part, or a message with its parts; sessions stay."""
         if row.table == "message":
             database.execute("DELETE FROM part WHERE message_id IS ?", (row.key.get("id"),))
-        if row.table in ("message", "part"):
+        if row.table in ("message", "part", "session_message"):
             sqlite.remove_row(database, row)
 
     def titled(self, conversation: Row) -> Titled:

@@ -12,10 +12,11 @@ import pytest
 from store.content import zstd
 from store.events.event import BlockEdit, EventEdit, FieldEdit, Kind
 from store.formats.core.lens import Nothing
-from store.formats.registry import format_named
+from store.formats.core.look import Look
+from store.formats.registry import format_named, lens_for
 from store.importing.importer import Importer
 from store.store import Store
-from tests.store.formats.databases import Rendered, dump, dumped
+from tests.store.formats.databases import Rendered, dump, dumped, opencode_database
 from tests.store.importing.sessions import native
 
 T = 1_772_739_114_000
@@ -424,3 +425,41 @@ def test_messages_of_cursors_command_line_come_and_go(tmp_path: Path) -> None:
     out = restored(rendered, [*kept, new], _folder(tmp_path, 1) / "store.db")
     found = [texts for _kind, texts in of(Rendered(rendered.format, out, _folder(tmp_path, 2)), "s1")]
     assert found == [["Why?"], ["Hm."], ["Because."], ["And now?"]]
+
+
+def test_newer_tables_of_opencode_beside_the_older_ones(tmp_path: Path) -> None:
+    path = opencode_database(tmp_path / "opencode.db")
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(
+            "CREATE TABLE session_v2 (id TEXT PRIMARY KEY, parent_id TEXT, directory TEXT, title TEXT,"
+            " time_created INTEGER, time_updated INTEGER);"
+            "CREATE TABLE session_message (id TEXT PRIMARY KEY, session_id TEXT, type TEXT, seq INTEGER, data TEXT)"
+        )
+        for session in ("ses_2", "ses_3", "ses_empty"):
+            row = (session, None, "/home/ada/shop", f"Now {session}", T, T)
+            database.execute("INSERT INTO session_v2 VALUES (?, ?, ?, ?, ?, ?)", row)
+        for number, session in enumerate(("ses_2", "ses_3")):
+            row = (f"m{number}", session, "user", 1, dump({"text": f"Asked {session}"}))
+            database.execute("INSERT INTO session_message VALUES (?, ?, ?, ?, ?)", row)
+        database.commit()
+    rendered = Rendered(format_named("opencode"), path, _folder(tmp_path, 0))
+    # the session that both have is told by the newer ones
+    assert list(rendered.parts) == ["ses_1", "ses_2", "ses_3"]
+    assert rendered.parts["ses_2"].about.title == "Now ses_2"
+    with Store.open(tmp_path / "store") as store:
+        report = Importer(store).run([path])
+        assert (report.errors, report.tools["opencode"].imported) == ([], 3)
+        assert native(store, path) == path.read_bytes()
+    for key in ("ses_2", "ses_3"):
+        records = [rendered.records[at] for at in rendered.parts[key].records]
+        lenses = [lens_for(rendered.format.type_of(rendered.source, record)) for record in records]
+        seen = [lens.view(record, Nothing()) for lens, record in zip(lenses, records, strict=True)]
+        assert [(event.kind, [block.text for block in event.blocks]) for event in seen] == [
+            (Kind.RECORD, []),
+            (Kind.USER, [f"Asked {key}"]),
+        ]
+
+
+def test_a_database_of_another_editor_is_not_cursors(tmp_path: Path) -> None:
+    path = filled(tmp_path / "state.vscdb", CURSOR, [("ItemTable", ("chat.ChatSessionStore.index", "{}"))])
+    assert format_named("cursor-ide").claim(Look(path)) is None
