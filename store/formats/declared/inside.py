@@ -16,6 +16,8 @@ from store.formats.core.splices import is_spaced, put, spell
 from store.formats.declared.description import Database, place
 
 _OBJECT = 0x7B
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class Item(Struct, frozen=True):
@@ -44,19 +46,20 @@ def units(document: bytes, each: str) -> Iterator[tuple[str, bytes]]:
     if not each:
         yield "", document
         return
-    for at, (start, end) in enumerate(_elements(document, place(each))):
-        yield f"{each}.{at}", document[start:end]
+    for at, unit in enumerate(_elements(document, place(each))[2]):
+        yield f"{each}.{at}", unit
 
 
 def cut(unit: bytes, said: Database) -> tuple[bytes, list[Item]]:
     """Return the frame of a session's document, and its messages."""
     for spelled in said.items:
-        holder = place(spelled[:-2])
-        found = _items(unit, holder)
-        if not found:
+        try:
+            start, end = locate(unit, place(spelled[:-2]))
+        except UsageError:
             continue
-        start, _end = locate(unit, holder)
-        frame = put(unit, holder, b"{}" if unit[start] == _OBJECT else b"[]")
+        if not (found := _items(unit[start:end])):
+            continue
+        frame = unit[:start] + (b"{}" if unit[start] == _OBJECT else b"[]") + unit[end:]
         return _without_copies(frame, place(said.copies), found) if said.copies else frame, found
     return unit, []
 
@@ -124,12 +127,13 @@ def _key(item: Item) -> str:
     return item.key or as_text(object_in(item.json).get("id"))
 
 
-def _elements(document: bytes, path: ValuePath) -> list[tuple[int, int]]:
+def _elements(document: bytes, path: ValuePath) -> tuple[int, int, list[bytes]]:
+    """Return where a list in a document begins and ends, and its elements; none where there is no list."""
     try:
-        start, _end = locate(document, path)
-        return [] if document[start : start + 1] != b"[" else list(elements(document, start))
+        start, end = locate(document, path)
+        return start, end, [item.json for item in _items(document[start:end])] if document[start] != _OBJECT else []
     except UsageError:
-        return []
+        return 0, 0, []
 
 
 def _holds(document: bytes, path: ValuePath) -> bool:
@@ -140,36 +144,38 @@ def _holds(document: bytes, path: ValuePath) -> bool:
     return document[start:end] in (b"[]", b"{}")
 
 
-def _items(unit: bytes, holder: ValuePath) -> list[Item]:
+def _items(held: bytes) -> list[Item]:
+    """Return the members of an object, or the elements of a list."""
     try:
-        start, _end = locate(unit, holder)
-        if unit[start] == _OBJECT:
-            found = list(members(unit, start))
-            return [Item(unit[one.value : one.end], at, one.key) for at, one in enumerate(found)]
-    except UsageError:
-        return []
-    return [Item(unit[begin:end], at) for at, (begin, end) in enumerate(_elements(unit, holder))]
+        if held.startswith(b"{"):
+            return [Item(bytes(raw), at, key) for at, (key, raw) in enumerate(_members(held).items())]
+        return [Item(bytes(raw), at) for at, raw in enumerate(_list(held))] if held.startswith(b"[") else []
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # what other parsers pass, half of a character for instance
+        if held.startswith(b"{"):
+            return [Item(held[one.value : one.end], at, one.key) for at, one in enumerate(members(held, 0))]
+        return [Item(held[start:end], at) for at, (start, end) in enumerate(elements(held, 0))]
 
 
 def _without_copies(frame: bytes, path: ValuePath, items: Sequence[Item]) -> bytes:
     """Return a frame in which copies of messages are the keys of these."""
-    keys = {item.json: item.key for item in items if item.key}
-    pieces = [frame[start:end] for start, end in _elements(frame, path)]
+    keys = {item.json: msgspec.json.encode(item.key) for item in items if item.key}
+    start, end, pieces = _elements(frame, path)
     if not any(piece in keys for piece in pieces):
         return frame
-    return put(frame, path, b"[%b]" % b",".join(spell(keys[one], frame) if one in keys else one for one in pieces))
+    return frame[:start] + b"[%b]" % b",".join(keys.get(one, one) for one in pieces) + frame[end:]
 
 
 def _with_copies(frame: bytes, path: ValuePath, items: Sequence[Item], comma: bytes) -> bytes:
-    spans = _elements(frame, path)
-    if not spans:
+    start, end, pieces = _elements(frame, path)
+    if not pieces:
         return frame
     held = {_key(item): item.json for item in items}
     found: list[bytes] = []
-    for start, end in spans:
-        decoded = decode(frame[start:end])
+    for piece in pieces:
+        decoded = decode(piece)
         if decoded is None or not isinstance(decoded.value, str):
-            found.append(frame[start:end])
+            found.append(piece)
         elif decoded.value in held:
             found.append(held[decoded.value])
-    return put(frame, path, b"[%b]" % comma.join(found))
+    return frame[:start] + b"[%b]" % comma.join(found) + frame[end:]
