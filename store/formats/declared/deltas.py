@@ -27,6 +27,8 @@ _FIRST_LINE = 1
 class DeclaredDeltas(DeclaredFormat):
     """The tool that a description describes, whose documents may be files of changes."""
 
+    keeps_file = True
+
     def __init__(self, said: Description) -> None:
         super().__init__(said)
         self._begins = [Fits(one) for one in said.deltas]

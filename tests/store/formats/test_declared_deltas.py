@@ -86,6 +86,15 @@ def test_a_chat_that_grows_stays_one(tmp_path: Path) -> None:
         assert native(store, path) == path.read_bytes()
 
 
+def test_a_watched_chat_is_kept_as_its_lines(tmp_path: Path) -> None:
+    path = session(tmp_path / "Code" / "User")
+    with Store.open(tmp_path / "store") as store:
+        for more in ([], [{"kind": 1, "k": ["customTitle"], "v": "Login again"}]):
+            written(path, [*LINES, *more])
+            assert Importer(store).run([path], by_hand=False).errors == []
+            assert native(store, path) == path.read_bytes()
+
+
 def test_a_chat_whose_lines_are_begun_anew(tmp_path: Path) -> None:
     path = session(tmp_path / "Code" / "User")
     with Store.open(tmp_path / "store") as store:
