@@ -40,7 +40,7 @@ from store.content import zstd
 from store.disk import durable
 from store.disk.files import temporary_folder
 from store.errors import DamageError, UsageError
-from store.formats.core.budget import LARGEST_WHOLE, Budget, check_file
+from store.formats.core.budget import LARGEST_WHOLE, LEAST_BYTES, RATIO, Budget, check_file
 from store.formats.core.format import AS_READ, About, Format, Part, Source, Span, Titled
 from store.formats.core.look import Look, open_regular
 
@@ -362,7 +362,10 @@ def parts_of(data: memoryview, spans: Sequence[Span], titled: Callable[[Row], Ti
 def unpacked(data: bytes) -> str | None:
     """Return the text in a cell of bytes, as it is or compressed by zstd; None if it holds other things."""
     with suppress(DamageError, UnicodeDecodeError):
-        return (zstd.expand_up_to(data, LARGEST_WHOLE) if data.startswith(zstd.MAGIC) else data).decode()
+        if data.startswith(zstd.MAGIC):
+            most = min(max(LEAST_BYTES, len(data) * RATIO), LARGEST_WHOLE)
+            return zstd.expand_up_to(data, most).decode()
+        return data.decode()
     return None
 
 

@@ -231,6 +231,10 @@ class _Sessions(Struct):
                     for line in self.inside(found, columns, where, unit, begun):
                         begun += line.begins is not None
                         yield line
+            elif said.document and not said.messages and found.get(said.document) is not None:
+                # one that cannot be read is shown as it is
+                begun += 1
+                yield self._session(found, columns, self._begins(found, {}))
             if said.messages:
                 rows = self._rows(database, found)
                 # one that nobody has said anything in yet is no conversation

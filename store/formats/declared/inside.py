@@ -11,7 +11,7 @@ from msgspec import Struct
 from store.errors import UsageError
 from store.events.event import ValuePath
 from store.formats.core.json_spans import elements, locate, members
-from store.formats.core.json_view import as_list, as_text, decode, object_in, value_at
+from store.formats.core.json_view import as_list, as_text, decode, is_json, object_in, value_at
 from store.formats.core.splices import is_spaced, put, spell
 from store.formats.declared.description import Database, place
 
@@ -36,7 +36,8 @@ def on_one_line(document: str) -> bytes | None:
         if "\n" in document or "\r" in document:
             document = msgspec.json.format(document, indent=-1)
         # what cannot be read cannot be cut
-        return document.strip().encode() if decode(document.encode()) else None
+        line = document.strip().encode()
+        return line if is_json(line) else None
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return None
 

@@ -463,3 +463,19 @@ def test_newer_tables_of_opencode_beside_the_older_ones(tmp_path: Path) -> None:
 def test_a_database_of_another_editor_is_not_cursors(tmp_path: Path) -> None:
     path = filled(tmp_path / "state.vscdb", CURSOR, [("ItemTable", ("chat.ChatSessionStore.index", "{}"))])
     assert format_named("cursor-ide").claim(Look(path)) is None
+
+
+@pytest.mark.parametrize(
+    "data", [b"{", b"\x28\xb5\x2f\xfdnonsense", zstd.compress(b"[" * 100_000), zstd.compress(bytes(80 << 20))]
+)
+def test_a_document_that_cannot_be_read_is_shown_as_it_is(tmp_path: Path, data: bytes) -> None:
+    path = zed(tmp_path / "data")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE threads SET data = ? WHERE id = 'b'", (data,))
+        database.commit()
+    rendered = Rendered(format_named("zed"), path, _folder(tmp_path, 0))
+    assert [kind for kind, _texts in of(rendered, "b")] == [Kind.NOTE]
+    assert len(of(rendered, "a")) == 2
+    with Store.open(tmp_path / "store") as store:
+        assert Importer(store).run([path]).errors == []
+        assert native(store, path) == path.read_bytes()
