@@ -11,6 +11,7 @@ import pytest
 
 from store.content import zstd
 from store.events.event import BlockEdit, EventEdit, FieldEdit, Kind
+from store.events.usage import NOTHING_RUNNING
 from store.formats.core.lens import Nothing
 from store.formats.core.look import Look
 from store.formats.registry import format_named, lens_for
@@ -47,6 +48,7 @@ AGENT = {
 
 def zed(folder: Path) -> Path:
     thread = {"title": "Login", "messages": [{"User": {"id": "u1", "content": [{"Text": "Why?"}]}}, {"Agent": AGENT}]}
+    thread |= {"cumulative_token_usage": {"input_tokens": 9, "output_tokens": 3}, "model": {"model": "m"}}
     old = {"summary": "Old", "messages": [{"id": 1, "role": "user", "segments": [{"type": "text", "text": "Hi é"}]}]}
     at = "2026-03-05T19:31:54Z"
     rows = [
@@ -235,6 +237,9 @@ def test_a_thread_of_zed(tmp_path: Path) -> None:
     assert (about.title, about.project, about.extra["cwd"]) == ("Login", "shop", "/home/ada/shop")
     assert about.started_ms == T
     assert rendered.parts["b"].about.extra["parent_session"] == "a"
+    counted = [rendered.format.lenses[0].usage(record, NOTHING_RUNNING)[0] for record in rendered.records]
+    [usage] = [one for one in counted if one is not None]
+    assert (usage.model, usage.tokens.input, usage.tokens.output) == ("m", 9, 3)
 
 
 def test_chats_of_cursor(tmp_path: Path) -> None:
