@@ -81,7 +81,8 @@ def replay(changes: Iterable[JsonObject]) -> object:
             document = value
         elif path:
             *way, last = path
-            holder = value_at(document, tuple(step for step in way if isinstance(step, (str, int))))
+            steps = tuple(step for step in way if isinstance(step, str) or (isinstance(step, int) and step >= 0))
+            holder = value_at(document, steps) if len(steps) == len(way) else None
             if kind == _APPEND:
                 _append(holder, last, as_list(value), change.get("i"))
             elif kind in (_SET, _DELETE):

@@ -49,7 +49,15 @@ def led_to(lines: list[dict[str, object]]) -> object:
 
 
 def test_changes_lead_to_a_document() -> None:
-    found = led_to([*LINES, {"kind": 3, "k": ["customTitle"]}, {"kind": 1, "k": ["nowhere", 1], "v": 2}, {}])
+    found = led_to(
+        [
+            *LINES,
+            {"kind": 3, "k": ["customTitle"]},
+            {"kind": 1, "k": ["nowhere", 1], "v": 2},
+            {"kind": 1, "k": ["requests", -9, "a"]},
+            {},
+        ]
+    )
     assert isinstance(found, dict)
     assert "customTitle" not in found
     [request] = found["requests"]
