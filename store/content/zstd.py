@@ -22,6 +22,9 @@ from store.ids import Hash, hash_bytes
 DICTIONARY_BYTES = 112 << 10
 """The largest dictionary that is trained."""
 
+MAGIC = b"\x28\xb5\x2f\xfd"
+"""The beginning of every frame."""
+
 _FEWEST_SAMPLES = 32
 _LEAST_RATIO = 4
 _MOST_BYTES = 8 << 20
@@ -227,6 +230,23 @@ def expand(frame: bytes, size: int) -> bytes:
     if at != size:
         raise DamageError(f"compressed content does not hold {size} bytes")
     return bytes(data[:size])
+
+
+def expand_up_to(frame: bytes, at_most: int) -> bytes:
+    """Return what ``frame``, made by somebody else, holds. Raises DamageError where that is no frame, or is more."""
+    pieces: list[bytes] = []
+    left = at_most
+    try:
+        tool = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
+        with tool.stream_reader(frame) as reader:
+            while left >= 0 and (piece := reader.read(_DAMAGED_STEP_BYTES)):
+                pieces.append(piece)
+                left -= len(piece)
+    except zstandard.ZstdError as error:
+        raise DamageError(f"compressed content is damaged: {error}") from None
+    if left < 0:
+        raise DamageError(f"compressed content holds more than {at_most} bytes")
+    return b"".join(pieces)
 
 
 def compress_beside(data: bytes, beside: bytes) -> bytes:

@@ -12,6 +12,7 @@ import secrets
 import sqlite3
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -42,10 +43,12 @@ from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object
 from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Places, Shown, unknown_record
 from store.formats.core.look import Look, read_head
 from store.formats.core.media import from_base64
-from store.formats.core.sqlite import HEADER, Begins, DatabaseFormat, Row, cells_of, dictionaries
+from store.formats.core.sqlite import HEADER, Begins, DatabaseFormat, Row, cells_of, columns_of, dictionaries
 from store.formats.core.times import milliseconds
 from store.formats.core.token_counts import count, dollars
 from store.formats.core.twins import carried, texts_in
+from store.formats.declared.database import DeclaredDatabase
+from store.formats.declared.description import read_file
 
 _DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _RANDOM_DIGITS = 14
@@ -75,6 +78,11 @@ def _identifier(prefix: str, now_ms: int, after: object = "") -> str:
     earlier = _counted(as_text(after))
     counted = max((now_ms * 0x1000 + 1) & _MOST_COUNTED, int(earlier[1], 16) + 1 if earlier else 0) & _MOST_COUNTED
     return f"{prefix}_{counted:012x}" + "".join(secrets.choice(_DIGITS) for _ in range(_RANDOM_DIGITS))
+
+
+def _ms(time: object) -> int:
+    """Return a time in Unix milliseconds, 0 for none: forks of the program write it in ISO 8601, too."""
+    return time if isinstance(time, int) else milliseconds(time)
 
 
 def _raw(value: JsonObject) -> msgspec.Raw:
@@ -205,7 +213,7 @@ def _session(session: dict[str, object]) -> Row:
         str(session["id"]),
         title=first_line(as_text(session.get("title"))),
         project=last_part(directory),
-        started_ms=started if isinstance(started, int) else 0,
+        started_ms=_ms(started),
         extra=told(cwd=directory, tool_version=session.get("version"), parent_session=session.get("parent_id")),
     )
     row = cells_of("session", session, ("id",), documents=_DOCUMENTS)
@@ -239,7 +247,7 @@ class OpencodeLens(JsonLens):
         held = self.held(record)
         times = as_object(held.get("time")) or as_object(as_object(held.get("state")).get("time"))
         created = as_object(record.get("cells")).get("time_created")
-        stamp = next((time for time in (times.get("start"), times.get("created"), created) if isinstance(time, int)), 0)
+        stamp = next(filter(None, map(_ms, (times.get("start"), times.get("created"), created))), 0)
         return stamp if 0 < stamp < 1 << 48 else 0
 
     def place(self, record: JsonObject, key: str) -> FieldPlace | None:
@@ -252,8 +260,12 @@ class OpencodeLens(JsonLens):
             (*self.at, "state", "time", "created"),
             ("cells", "time_created"),
         )
-        held = next((path for path in places if isinstance(value_at(record, path), int)), None)
-        return FieldPlace(held, write=lambda value: milliseconds(value) or value) if held else None
+        held = next((path for path in places if _ms(value_at(record, path))), None)
+        if held is None:
+            return None
+        if isinstance(value_at(record, held), str):
+            return FieldPlace(held)
+        return FieldPlace(held, write=lambda value: milliseconds(value) or value)
 
     def used(self, record: JsonObject) -> Usage | None:
         """Return the usage of a message; None for one that is not a model's. Its parts repeat it."""
@@ -484,6 +496,22 @@ def _own_folder(home: Path) -> Path:
     return Path(environment(home).get("XDG_DATA_HOME") or home / ".local" / "share") / "opencode"
 
 
+@cache
+def _newer() -> DeclaredDatabase:
+    """Return the format of the tables that the program's second generation has, maybe beside the older ones."""
+    return DeclaredDatabase(read_file(Path(__file__).parent / "descriptions" / "opencode-v2.toml"))
+
+
+_BEGUN_ANEW = "SELECT id FROM session_v2 WHERE id IN (SELECT session_id FROM session_message)"
+
+
+def _has_newer(database: sqlite3.Connection) -> bool:
+    return "id" in columns_of(database, "session_v2") and "session_id" in columns_of(database, "session_message")
+
+
+_is_newer = re.compile(rb'"table":"session_(?:v2|message)"').search
+
+
 class Opencode(DatabaseFormat):
     """opencode, by the makers of SST."""
 
@@ -499,8 +527,7 @@ class Opencode(DatabaseFormat):
         {
             "message": {"data", "session_id"},
             "part": {"data", "message_id"},
-            "project": set(),
-            "session": {"directory", "project_id"},
+            "session": {"directory", "time_created"},
         },
     )
 
@@ -554,10 +581,17 @@ class Opencode(DatabaseFormat):
     def rendition(self, source: Source, scratch: Path) -> Path | None:
         return None if source.main.suffix == ".json" else super().rendition(source, scratch)
 
+    def type_of(self, source: Source, record: bytes) -> str:
+        return _newer().main_type if _is_newer(record) else self.main_type
+
     def lines(self, database: sqlite3.Connection) -> Iterator[Row]:
+        # since its second generation, the older tables are empty, or say what was
+        told_anew = {str(row["id"]) for row in dictionaries(database, _BEGUN_ANEW)} if _has_newer(database) else set()
         # one that nobody has said anything in yet is no conversation
         begun = "SELECT * FROM session WHERE id IN (SELECT session_id FROM message) ORDER BY time_created, id"
         for session in dictionaries(database, begun):
+            if session["id"] in told_anew:
+                continue
             yield _session(session)
             query = "SELECT * FROM message WHERE session_id = ? ORDER BY time_created, id"
             for message in dictionaries(database, query, session["id"]):
@@ -565,13 +599,29 @@ class Opencode(DatabaseFormat):
                 about, parts = _about(message), "SELECT * FROM part WHERE message_id = ? ORDER BY id"
                 for part in dictionaries(database, parts, message["id"]):
                     yield cells_of("part", part, ("id",), documents=_DOCUMENTS, about=about)
+        if told_anew:
+            yield from _newer().lines(database)
 
     def delete(self, database: sqlite3.Connection, row: Row) -> None:
         """Delete a part, or a message with its parts; sessions stay."""
         if row.table == "message":
             database.execute("DELETE FROM part WHERE message_id IS ?", (row.key.get("id"),))
-        if row.table in ("message", "part"):
+        if row.table in ("message", "part", "session_message"):
             sqlite.remove_row(database, row)
 
     def titled(self, conversation: Row) -> Titled:
         return _titled(conversation.begins.title if conversation.begins else "")
+
+
+class Kilo(Opencode):
+    """Kilo Code's command line and its newer extensions: opencode's program, with its database elsewhere."""
+
+    name = "kilo"
+    resuming = (Resuming("kilo", ("kilo", "--session", "{session}")),)
+
+    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
+        """Yield its databases."""
+        yield from sorted(_own_folder(home).with_name("kilo").glob("kilo*.db"))
+
+    def claim(self, look: Look) -> Source | None:
+        return super().claim(look) if look.path.name.startswith("kilo") and look.path.suffix == ".db" else None

@@ -31,6 +31,7 @@ _KNOWN = (
     ("claude-ai", "claude-ai", "claude_ai", "ClaudeAi"),
     ("jp", "jp", "jp", "Jp"),
     ("pi", "pi", "pi.session", "Pi"),
+    ("kilo", "opencode", "opencode", "Kilo"),
     ("opencode", "opencode", "opencode", "Opencode"),
     ("llm-logs", "llm-logs", "llm", "LlmLogs"),
     ("llm-json", "llm-json", "llm", "LlmJson"),
@@ -47,6 +48,7 @@ _KNOWN = (
     ("gemini-stream", "gemini-stream", "", ""),
     ("goose-lines", "goose-lines", "", ""),
     ("grok-build", "grok-build", "", ""),
+    ("grok-updates", "grok-updates", "", ""),
     ("jan", "jan", "", ""),
     ("kimi-cli", "kimi-cli", "", ""),
     ("kimi-code", "kimi-code", "", ""),
@@ -67,6 +69,10 @@ _KNOWN = (
     ("hermes-db", "hermes-db", "", ""),
     ("openclaw", "openclaw", "", ""),
     ("opencode-v2", "opencode-v2", "", ""),
+    ("cursor-ide", "cursor-ide", "", ""),
+    ("cursor-store", "cursor-store", "cursor_store", "CursorStore"),
+    ("zed", "zed", "", ""),
+    ("open-webui", "open-webui", "", ""),
     ("messages-jsonl", "messages-jsonl", "messages_jsonl", "MessagesJsonl"),
     ("api-messages", "api", "api_messages", "ApiMessages"),
 )
@@ -187,11 +193,15 @@ def _loaded(name: str, _family: str, module: str, class_name: str) -> Format:
 def _described(page: Path, _written_ns: int, _size: int) -> Format:
     # a watcher imports all the time, and a page that nobody has written to says what it said
     from store.formats.declared.database import DeclaredDatabase
+    from store.formats.declared.deltas import DeclaredDeltas
     from store.formats.declared.description import read_file
+    from store.formats.declared.export import DeclaredExport
     from store.formats.declared.format import DeclaredFormat
 
     said = read_file(page)
-    return DeclaredDatabase(said) if said.database is not None else DeclaredFormat(said)
+    if said.database is None:
+        return DeclaredDeltas(said) if said.deltas else DeclaredFormat(said)
+    return DeclaredExport(said) if said.detect else DeclaredDatabase(said)
 
 
 @cache

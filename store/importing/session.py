@@ -588,7 +588,7 @@ class FileImport(_Import):
 
     def _with_original(self, now: ImportedFile, rendered: Path | None, before: object) -> ImportedFile:
         """Return ``now`` with the file itself, if that must be kept; ``before`` is the state in which it was read."""
-        if rendered is None or not self._by_hand or self._redacted:
+        if rendered is None or not (self._by_hand or self._format.keeps_file) or self._redacted:
             # the file itself would bring a redacted secret back
             return now
         blobs = keep_original(self._source, rendered, self._group.load)

@@ -174,6 +174,9 @@ class Format(Protocol):
     once_whole: bool = False
     """True if a file of many conversations came in as one before :meth:`parts` told them; that one goes on as it is."""
 
+    keeps_file: bool = False
+    """True if a file with a rendition is kept at every import, as text is, and not by hand alone, as databases are."""
+
     def next_file(self, last: str, record: bytes) -> str:
         """Return the name of the file for a new record, where each is a file of its own and that of the last ``last``.
 

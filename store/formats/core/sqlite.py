@@ -36,10 +36,11 @@ import msgspec
 from blake3 import blake3
 from msgspec import Raw, Struct
 
+from store.content import zstd
 from store.disk import durable
 from store.disk.files import temporary_folder
-from store.errors import UsageError
-from store.formats.core.budget import LARGEST_WHOLE, Budget, check_file
+from store.errors import DamageError, UsageError
+from store.formats.core.budget import LARGEST_WHOLE, LEAST_BYTES, RATIO, Budget, check_file
 from store.formats.core.format import AS_READ, About, Format, Part, Source, Span, Titled
 from store.formats.core.look import Look, open_regular
 
@@ -82,6 +83,23 @@ def may_have(path: Path, wanted: Mapping[str, Set[str]]) -> bool:
             found = {row[0] for row in database.execute("SELECT name FROM pragma_table_info(?)", (table,))}
             if found and not found >= columns:
                 return False
+    return True
+
+
+def may_find(path: Path, queries: Iterable[str]) -> bool:
+    """Return whether one of some queries finds a row; true where its tables cannot be read, or a log says more."""
+    if _beside(path, _WAL).exists():
+        return True
+    unread = False
+    with suppress(sqlite3.Error, UnicodeError), closing(_connect(path, "immutable=1")) as database:
+        database.set_authorizer(_plain_reading)
+        for query in queries:
+            try:
+                if database.execute(f"SELECT 1 FROM ({query}) LIMIT 1").fetchone():
+                    return True
+            except sqlite3.OperationalError as error:
+                unread |= not str(error).startswith("no such table")
+        return unread
     return True
 
 
@@ -268,6 +286,8 @@ def cells_of(
         value = found.get(column)
         if column in keys or column not in found:
             continue
+        if column in documents and isinstance(value, bytes) and (text := unpacked(value)) is not None:
+            value = text if _is_document(text) else value
         if isinstance(value, bytes):
             blobs[column] = b2a_base64(value, newline=False).decode()
         elif isinstance(value, str) and column in documents and _is_document(value):
@@ -305,9 +325,9 @@ def columns_of(database: sqlite3.Connection, table: str) -> set[str]:
     return {str(row[1]) for row in database.execute(f"PRAGMA table_info({quoted(table)})")}
 
 
-def write_lines(rows: Iterable[Row], scratch: Path) -> Path:
-    """Write lines of the database that was copied to ``scratch`` to a new file there, and return its path."""
-    copies = sorted((scratch / AS_READ).iterdir())
+def write_lines(rows: Iterable[Row], scratch: Path, *read: Path) -> Path:
+    """Write lines of a database, copied to ``scratch``, or of files ``read``, to a new file there; return its path."""
+    copies = read or sorted((scratch / AS_READ).iterdir())
     budget = Budget(copies[0].name, sum(copy.stat().st_size for copy in copies), scratch)
     with NamedTemporaryFile(prefix="rendition-", suffix=".jsonl", dir=scratch, delete=False) as file:
         for row in rows:
@@ -337,6 +357,25 @@ def parts_of(data: memoryview, spans: Sequence[Span], titled: Callable[[Row], Ti
         )
         parts.append(Part(begins.key, range(start, end), about, begins.base, begins.shared))
     return parts
+
+
+def unpacked(data: bytes) -> str | None:
+    """Return the text in a cell of bytes, as it is or compressed by zstd; None if it holds other things."""
+    with suppress(DamageError, UnicodeDecodeError):
+        if data.startswith(zstd.MAGIC):
+            most = min(max(LEAST_BYTES, len(data) * RATIO), LARGEST_WHOLE)
+            return zstd.expand_up_to(data, most).decode()
+        return data.decode()
+    return None
+
+
+def _as_held(value: Cell | bytes, present: object) -> Cell | bytes:
+    """Return a value in the way in which a cell holds what is ``present``: bytes may be a text, compressed or not."""
+    if not isinstance(value, str) or not isinstance(present, bytes):
+        return value
+    if not present.startswith(zstd.MAGIC):
+        return value.encode()
+    return present if unpacked(present) == value else zstd.compress(value.encode())
 
 
 def _is_document(text: str) -> bool:
@@ -450,6 +489,7 @@ class _Restoration:
             self._link(self._database, row)
             return
         for (column, value), present in zip(values.items(), held, strict=False):
+            value = _as_held(value, present)
             if value != (present if isinstance(present, bytes) else plain(present)):
                 change = f"UPDATE {table} SET {quoted(column)} = ? WHERE {where}"
                 self._database.execute(change, [value, *parameters])

@@ -1,17 +1,44 @@
 """A described format whose sessions are rows of a database."""
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
+import msgspec
+from msgspec import Raw, Struct
+
+from store.errors import UsageError
+from store.events.event import ValuePath
 from store.formats.core import sqlite
-from store.formats.core.format import Titled, first_line, last_part
-from store.formats.core.json_view import as_text
-from store.formats.core.removal import without_calls
-from store.formats.core.sqlite import Begins, DatabaseFormat, Row, cells_of, columns_of, dictionaries, quoted
-from store.formats.declared.description import Database, Description
+from store.formats.core.export_format import Node, TreeBranch, branches
+from store.formats.core.format import Source, Titled, first_line, last_part
+from store.formats.core.json_spans import locate
+from store.formats.core.json_view import as_list, as_object, as_text, decode, object_in, value_at
+from store.formats.core.look import Look
+from store.formats.core.removal import Tree, without_calls
+from store.formats.core.splices import put, without_elements
+from store.formats.core.sqlite import (
+    Begins,
+    DatabaseFormat,
+    Found,
+    Row,
+    cells_of,
+    columns_of,
+    dictionaries,
+    encode_row,
+    quoted,
+    unpacked,
+)
+from store.formats.declared.description import Database, Description, place
 from store.formats.declared.format import homes_of, resuming_of
+from store.formats.declared.inside import Item, cut, filled, object_at, on_one_line, units
 from store.formats.declared.lens import DeclaredLens, time_of
+from store.ids import hash_bytes
+
+_FRAME, _AT, _NAME = "frame", "item", "name"
+"""What lines of a document's frame, and of its messages, have in ``about``: places, positions and keys."""
 
 
 class DeclaredDatabase(DatabaseFormat):
@@ -20,74 +47,338 @@ class DeclaredDatabase(DatabaseFormat):
     def __init__(self, said: Description) -> None:
         assert said.database is not None
         self._said = said
-        self._database: Database = said.database
+        self.kinds = [
+            _Sessions(one) for one in ([said.database] if isinstance(said.database, Database) else said.database)
+        ]
         self._lens = DeclaredLens(said)
         self.name = said.name
         self.lenses = (self._lens,)
         self.main_type = self._lens.type_name
         self.resuming = resuming_of(said)
-        key = self._database.key
-        self._key = (key,) if isinstance(key, str) else tuple(key)
-        own = {*self._key, self._database.of, *self._database.has}
-        self.schemas: Sequence[Mapping[str, Set[str]]] = (
-            {self._database.messages: own, self._database.sessions: {self._database.id}},
-        )
+        self.schemas: Sequence[Mapping[str, Set[str]]] = [schema for kind in self.kinds for schema in kind.schemas()]
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the databases that the description names, and those of the directory that is worked in."""
         return homes_of(self._said, home, cwd)
 
     def lines(self, database: sqlite3.Connection) -> Iterator[Row]:
-        said = self._database
-        messages, sessions = quoted(said.messages), quoted(said.sessions)
-        shown = f" AND ({said.shown})" if said.shown and _columns_in(said.shown, database, said.messages) else ""
-        for session in dictionaries(database, f"SELECT * FROM {sessions} ORDER BY rowid"):
-            query = f"SELECT * FROM {messages} WHERE {quoted(said.of)} IS ?{shown} ORDER BY {said.order}"
-            rows = dictionaries(database, query, session[said.id])
-            first = next(rows, None)
-            if first is None:
-                # one that nobody has said anything in yet is no conversation
+        begun = 0
+        for kind in self.kinds:
+            if not any(
+                all(columns_of(database, table) >= wanted for table, wanted in one.items()) for one in kind.schemas()
+            ):
                 continue
-            yield self._session(session)
-            yield self._message(first)
-            for row in rows:
-                yield self._message(row)
-
-    def _session(self, row: Mapping[str, object]) -> Row:
-        said = self._database
-        directory = as_text(row.get(said.directory))
-        extra = {"cwd": directory} if directory else {}
-        if parent := as_text(row.get(said.parent)):
-            extra |= {"agent": str(row[said.id]), "parent_session": parent}
-        begins = Begins(
-            key=str(row[said.id]),
-            title=first_line(as_text(row.get(said.title))),
-            project=last_part(directory),
-            started_ms=time_of(row.get(said.started)),
-            extra=extra,
-        )
-        line = cells_of(said.sessions, row, (said.id,))
-        return Row(begins, line.table, line.key, line.cells, line.json, line.blobs)
-
-    def _message(self, row: Mapping[str, object]) -> Row:
-        said = self._database
-        return cells_of(said.messages, row, self._key, documents=frozenset(said.documents))
+            for line in kind.lines(database, begun):
+                begun += line.begins is not None
+                yield line
 
     def delete(self, database: sqlite3.Connection, row: Row) -> None:
         """Delete a message; sessions stay."""
-        if row.table == self._database.messages:
+        if any(row.table == kind.said.messages for kind in self.kinds):
             sqlite.remove_row(database, row)
+
+    def claim(self, look: Look) -> Source | None:
+        """Claim a database with the tables of the description, and rows that its query for sessions finds."""
+        source = super().claim(look)
+        if source is None or not all(kind.said.select for kind in self.kinds):
+            return source
+        return source if sqlite.may_find(look.path, [kind.said.select for kind in self.kinds]) else None
 
     def titled(self, conversation: Row) -> Titled:
         return Titled.BY_TOOL if conversation.begins and conversation.begins.title else Titled.PROVISIONALLY
 
     def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
         """Return the other rows; a call and its result go together."""
-        return list(without_calls(records, deleted, self._lens.calls).values())
+        kept = without_calls(records, deleted, self._lens.calls)
+        for kind in self.kinds:
+            kept = kind.relinked(kept, records)
+            kept = dict(zip(kept, kind.relisted(list(kept.values())), strict=True))
+        return list(kept.values())
+
+    def restore(self, original: Path, rendition: Path, target: Path) -> None:
+        if not any(kind.said.document for kind in self.kinds):
+            super().restore(original, rendition, target)
+            return
+        with (
+            sqlite.opened(original, target.parent) as database,
+            rendition.open("rb") as file,
+            NamedTemporaryFile(dir=target.parent, suffix=".jsonl") as whole,
+        ):
+            held = partial(_held, database)
+            whole.writelines(line + b"\n" for line in self.folded(file, held))
+            whole.flush()
+            before = self.folded(map(encode_row, self.lines(database)), held)
+            sqlite.restore(original, before, Path(whole.name), target, self.delete, self.link)
+
+    def folded(self, lines: Iterable[bytes], held: Callable[[Row, str], bytes]) -> Iterator[bytes]:
+        """Yield lines with the documents of sessions whole again; ``held`` returns those that hold several."""
+        folding: _Folding | None = None
+        for line in lines:
+            try:
+                row = sqlite.decode_row(line)
+            except (msgspec.DecodeError, msgspec.ValidationError):
+                # restoring says so
+                yield line.rstrip(b"\n")
+                continue
+            kind = next((one for one in self.kinds if one.is_inside(row)), None)
+            if kind is None:
+                yield line.rstrip(b"\n")
+                continue
+            if folding is None or (row.key and (row.table, row.key) != (folding.table, folding.key)):
+                if folding is not None:
+                    yield folding.whole(held)
+                folding = _Folding(kind.said, row.table, row.key)
+            folding.add(row)
+        if folding is not None:
+            yield folding.whole(held)
 
 
-def _columns_in(condition: str, database: sqlite3.Connection, table: str) -> bool:
-    """Return whether a table has the columns that a condition names first: older databases may not."""
-    return condition.split(maxsplit=1)[0] in columns_of(database, table)
+class _Folding:
+    """The lines of a row whose document was cut."""
+
+    def __init__(self, said: Database, table: str, key: dict[str, sqlite.Cell]) -> None:
+        self._said, self.table, self.key = said, table, key
+        self._frame: Row | None = None
+        self._found: list[tuple[str, bytes, list[Item]]] = []
+
+    def add(self, row: Row) -> None:
+        held = bytes(row.json[self._said.document])
+        if _FRAME in row.about:
+            self._frame = self._frame or row
+            self._found.append((str(row.about[_FRAME]), held, []))
+        elif self._found:
+            at = str(row.about.get(_AT, "-1"))
+            self._found[-1][2].append(Item(held, int(at), str(row.about.get(_NAME, ""))))
+
+    def whole(self, held: Callable[[Row, str], bytes]) -> bytes:
+        """Return the line of the row with all of its document."""
+        said = self._said
+        if self._frame is None:
+            return encode_row(Row())
+        made = [(where, filled(frame, items, said)) for where, frame, items in self._found]
+        document = made[0][1]
+        if made[0][0]:
+            document = _merged(held(self._frame, said.document), made)
+        json = {**self._frame.json, said.document: Raw(document)}
+        return encode_row(Row(None, self.table, self.key, self._frame.cells, json, self._frame.blobs))
 
 
+def _held(database: sqlite3.Connection, row: Row, column: str) -> bytes:
+    where = " AND ".join(f"{quoted(name)} IS ?" for name in row.key)
+    query = f"SELECT {quoted(column)} FROM {quoted(row.table)} WHERE {where}"
+    [found] = database.execute(query, list(row.key.values())).fetchall()
+    return _document_in(found[0]) or b""
+
+
+def _merged(document: bytes, made: Sequence[tuple[str, bytes]]) -> bytes:
+    """Return a document with other sessions in it, given with their places, and without all that are not given."""
+    present = {place(where): unit for where, unit in made}
+    for path, unit in present.items():
+        document = put(document, path, unit)
+    # a session is an element of a list, or a member of one
+    in_list = {path: next(at for at in range(len(path) - 1, -1, -1) if isinstance(path[at], int)) for path in present}
+    lists = {path[:at]: {path[at] for path, at in in_list.items()} for path, at in in_list.items()}
+    for path, kept in lists.items():
+        gone = {at for at in range(len(as_list(object_at(document, path)))) if at not in kept}
+        document = without_elements(document, path, gone) if gone else document
+    return document
+
+
+def _document_in(held: object) -> bytes | None:
+    text = unpacked(held) if isinstance(held, bytes) else held
+    return on_one_line(text) if isinstance(text, str) else None
+
+
+def _columns(spelled: str | list[str]) -> tuple[str, ...]:
+    return (spelled,) if isinstance(spelled, str) else tuple(spelled)
+
+
+class _Sessions(Struct):
+    """One way in which a database holds sessions."""
+
+    said: Database
+
+    @property
+    def _own(self) -> tuple[str, ...]:
+        return _columns(self.said.own or self.said.id)
+
+    @property
+    def _key(self) -> tuple[str, ...]:
+        return _columns(self.said.key)
+
+    def schemas(self) -> Iterator[Mapping[str, Set[str]]]:
+        """Yield the tables that it needs, with columns."""
+        said = self.said
+        own = {*self._own, *([said.document] if said.document else [])}
+        if not said.messages:
+            yield {said.sessions: own | {*said.has}}
+            return
+        messages = {*self._key, *([said.of] if said.of else []), *said.has}
+        if said.messages == said.sessions:
+            yield {said.messages: messages | own}
+            return
+        yield {said.messages: messages, said.sessions: own}
+        if said.unlisted:
+            yield {said.messages: messages}
+
+    def lines(self, database: sqlite3.Connection, begun: int) -> Iterator[Row]:
+        """Yield the lines of all sessions; ``begun`` conversations come before them."""
+        said = self.said
+        columns = columns_of(database, said.sessions)
+        for found in dictionaries(database, self._query(columns)):
+            if said.document and (document := _document_in(found.get(said.document))) is not None:
+                for where, unit in units(document, said.each):
+                    for line in self.inside(found, columns, where, unit, begun):
+                        begun += line.begins is not None
+                        yield line
+            elif said.document and not said.messages and found.get(said.document) is not None:
+                # one that cannot be read is shown as it is
+                begun += 1
+                yield self._session(found, columns, self._begins(found, {}))
+            if said.messages:
+                rows = self._rows(database, found)
+                # one that nobody has said anything in yet is no conversation
+                if (first := next(rows, None)) is not None:
+                    begun += 1
+                    yield self._session(found, columns, self._begins(found, {}))
+                    yield first
+                    yield from rows
+
+    def _query(self, columns: Set[str]) -> str:
+        said = self.said
+        if said.select:
+            return said.select
+        if columns:
+            return f"SELECT * FROM {quoted(said.sessions)} ORDER BY rowid"
+        of = quoted(said.of)
+        return f"SELECT {of} AS {quoted(said.id)} FROM {quoted(said.messages)} GROUP BY {of} ORDER BY min(rowid)"
+
+    def _rows(self, database: sqlite3.Connection, session: Found) -> Iterator[Row]:
+        said = self.said
+        columns = columns_of(database, said.messages)
+        shown = f" AND ({said.shown})" if said.shown and said.shown.split(maxsplit=1)[0] in columns else ""
+        query = said.rows or (
+            f"SELECT * FROM {quoted(said.messages)} WHERE {quoted(said.of)} IS ?{shown} ORDER BY {said.order}"
+        )
+        for row in dictionaries(database, query, session[said.id]):
+            yield cells_of(said.messages, row, self._key, columns & row.keys(), documents=frozenset(said.documents))
+
+    def _begins(self, row: Found, documents: dict[str, object], otherwise: str = "") -> Begins:
+        said = self.said
+
+        def told(spelled: str) -> object:
+            path = place(spelled)
+            if len(path) < 2:
+                return row.get(spelled)
+            column = str(path[0])
+            if column not in documents:
+                decoded = decode(_document_in(row.get(column)) or b"")
+                documents[column] = decoded.value if decoded else None
+            return value_at(documents[column], path[1:])
+
+        directory = as_text(told(said.directory)).partition("\n")[0]
+        extra = {"cwd": directory} if directory else {}
+        # an export may have no id of its session, or an empty one
+        key = str(told(said.id) or otherwise)
+        if parent := as_text(told(said.parent)):
+            extra |= {"agent": key, "parent_session": parent}
+        title = next(filter(None, (first_line(as_text(told(one))) for one in _columns(said.title))), "")
+        started = next(filter(None, (time_of(told(one)) for one in _columns(said.started))), 0)
+        return Begins(key, title=title, project=last_part(directory), started_ms=started, extra=extra)
+
+    def _session(self, row: Found, columns: Set[str], begins: Begins, **about: str | bool) -> Row:
+        if not columns:
+            return Row(begins, about=about)
+        said = self.said
+        wanted = (column for column in row if column in columns and (_FRAME not in about or column != said.document))
+        line = cells_of(said.sessions, row, self._own, wanted, documents=frozenset(said.documents))
+        return Row(begins, line.table, line.key, line.cells, line.json, line.blobs, about)
+
+    def inside(self, row: Found, columns: Set[str], where: str, unit: bytes, begun: int) -> Iterator[Row]:
+        """Yield the lines of a session whose messages stand in its document, after ``begun`` conversations."""
+        said = self.said
+        frame, items = cut(unit, said)
+        if not items:
+            return
+        decoded = decode(frame)
+        asked = object_in(items[0].json)
+        first = hash_bytes(msgspec.json.encode([asked.get(name) for name in ("id", "timestamp", "content")])).hex()
+        begins = self._begins(row, {said.document: decoded.value if decoded else None}, first)
+        line = self._session(row, columns, begins, frame=where)
+        line.json[said.document] = Raw(frame)
+        yield line
+
+        def message(item: Item, begins: Begins | None = None) -> Row:
+            about: dict[str, str | bool] = {_AT: str(item.at)}
+            if item.key:
+                about[_NAME] = item.key
+            return Row(begins, line.table, line.key, {}, {said.document: Raw(item.json)}, {}, about)
+
+        if not said.follows:
+            yield from map(message, items)
+            return
+        nodes = [_node(item, said.follows) for item in items]
+        current = as_text(object_at(frame, place(said.current))) if said.current else ""
+        # where no message follows another, they follow in order
+        linked = any(node.parent for node in nodes)
+        ways = branches(nodes, current) if linked else [TreeBranch(list(range(len(nodes))))]
+        for number, way in enumerate(ways):
+            own = [items[at] for at in way.nodes]
+            if number:
+                key = f"{begins.key}/{nodes[way.nodes[0]].id}"
+                base = begun + way.base if way.base >= 0 else -1
+                # the session's own line comes before its messages
+                fork = Begins(
+                    key, begins.title, begins.project, begins.started_ms, begins.extra, "", base, way.shared + 1
+                )
+                yield message(own[0], fork)
+                own = own[1:]
+            yield from map(message, own)
+
+    def is_inside(self, row: Row) -> bool:
+        """Return whether a line is a document's frame, or a message in one."""
+        said = self.said
+        return (
+            bool(said.document)
+            and row.table in (said.sessions, "")
+            and said.document in row.json
+            and (bool(row.about.keys() & {_FRAME, _AT}) or not row.key)
+        )
+
+    def relinked(self, kept: dict[int, bytes], records: Sequence[bytes]) -> dict[int, bytes]:
+        """Return what is kept of some lines, of which messages follow each other past those that are gone."""
+        said = self.said
+        if not said.follows or len(kept) == len(records):
+            return kept
+        where = ("json", said.document)
+        inner = [_inner(kept.get(at, one), where) for at, one in enumerate(records)]
+        tree = Tree("id", said.follows, (said.follows,))
+        linked = tree.without(inner, set(range(len(records))) - kept.keys())
+        return {at: line if linked[at] == inner[at] else put(line, where, linked[at]) for at, line in kept.items()}
+
+    def relisted(self, records: Sequence[bytes]) -> list[bytes]:
+        """Return the lines of a session whose own row lists its messages, without those that are gone."""
+        said = self.said
+        if not said.listed or not records:
+            return list(records)
+        first, *rest = records
+        spelled, _mark, member = said.listed.partition("[].")
+        column, *path = place(spelled)
+        where = ("json", column, *path)
+        present = {as_text(value_at(object_in(one), ("json", column, member))) for one in rest}
+        listed = as_list(value_at(object_in(first), where))
+        gone = {at for at, one in enumerate(listed) if as_text(as_object(one).get(member)) not in present}
+        return [without_elements(first, where, gone) if gone else first, *rest]
+
+
+def _inner(line: bytes, where: ValuePath) -> bytes:
+    try:
+        return line[slice(*locate(line, where))]
+    except UsageError:
+        return b"{}"
+
+
+def _node(item: Item, follows: str) -> Node:
+    said = object_in(item.json)
+    time = said.get("timestamp")
+    return Node(item.key or as_text(said.get("id")), as_text(said.get(follows)), time if isinstance(time, int) else 0)

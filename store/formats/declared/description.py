@@ -78,8 +78,10 @@ class View(Struct, frozen=True, forbid_unknown_fields=True):
     image: Image | None = None
     call: Call | None = None
     result: Result | None = None
-    each: str = ""
+    each: str | list[str] = []
     parts: list["View"] = []
+    same: str | list[str] = []
+    """Places that repeat a text of the record: they change with it."""
     fields: dict[str, str] = {}
     usage: Spent | None = None
     new: dict[str, object] = {}
@@ -95,11 +97,15 @@ In them, ``$text`` stands for the event's text, ``$tool``, ``$id``, ``$arguments
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True):
-    """The parts that all records have: their time, and their own id with that of the one they follow."""
+    """The parts that all records have: their time, and their own id with that of the one they follow.
+
+    ``agent`` is the place of a value that only the records of subagents have, which stand between those of their parent.
+    """
 
     time: str = ""
     id: str = ""
     after: str = ""
+    agent: str = ""
 
 
 class Session(Struct, frozen=True, forbid_unknown_fields=True):
@@ -129,26 +135,51 @@ class Resume(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Database(Struct, frozen=True, forbid_unknown_fields=True):
-    """A database with a row a session and a row a message; a record is the row of a message.
+    """Sessions in a database: each a row, with rows that are its messages, or with a document that holds them.
 
-    In records, cells stand under ``cells``, and those that hold JSON, of the columns ``documents``, under ``json``.
-    ``order`` are the columns that messages are in the order of; ``shown`` is a condition in SQL that those have which
-    are part of their conversation. ``has`` are columns that tell these tables from others of the same names.
+    ``title`` and the like are columns of a session's row, or places in a document there: ``data.title``. In records,
+    cells stand under ``cells``, and those that hold JSON, of the columns ``documents``, under ``json``. ``order`` are
+    the columns that messages are in the order of; ``shown`` is a condition in SQL that those have which are part of
+    their conversation. ``has`` are columns that tell these tables from others of the same names.
     """
 
     sessions: str
-    messages: str
-    of: str
-    order: str
+    messages: str = ""
+    of: str = ""
+    order: str = "rowid"
     key: str | list[str] = "id"
     id: str = "id"
     documents: list[str] = []
-    title: str = ""
+    title: str | list[str] = ""
     directory: str = ""
-    started: str = ""
+    started: str | list[str] = ""
     parent: str = ""
     shown: str = ""
     has: list[str] = []
+    unlisted: bool = False
+    """True if the table of sessions may be missing: messages then tell which there are."""
+    select: str = ""
+    """The query for sessions, where they are not all rows of their table."""
+    own: str | list[str] = []
+    """The columns that are the key of a session's row, where that is not ``id``."""
+    rows: str = ""
+    """The query for the rows of a session, whose id is ``?1``."""
+    listed: str = ""
+    """The place in a session's row of a list that names its messages, in the member of the same name."""
+    document: str = ""
+    """The column of a session's row with a document that holds messages."""
+    each: str = ""
+    """The place of a list in the document, of which each element is a session."""
+    items: list[str] = []
+    """The places of messages in it, as ``messages[]``, or ``messages{}`` for an object; the first that is there."""
+    copies: str = ""
+    """The place of a list that repeats some of the messages."""
+    follows: str = ""
+    """The member with the id of the message before: messages are a tree."""
+    followed: str = ""
+    """The member with the ids of those after it."""
+    current: str = ""
+    """The place of the last message's id in the conversation that was seen last."""
 
 
 class Description(Struct, frozen=True, forbid_unknown_fields=True):
@@ -162,11 +193,15 @@ class Description(Struct, frozen=True, forbid_unknown_fields=True):
     homes: list[str] = []
     path: str = ""
     detect: list[Condition] = []
+    deltas: list[Condition] = []
+    """Of a document, what the first line fulfils where it lies in a file of changes to it."""
+    unless: str = ""
+    """The name of a file beside it that holds the same session, and more of it."""
     besides: list[str] = []
     """Files beside the session that belong to it, as patterns."""
     describing: list[str] = []
     """Those of them that only describe it."""
-    database: Database | None = None
+    database: Database | list[Database] | None = None
     session: Session = Session()
     record: Record = Record()
     new: New = {}

@@ -1,9 +1,10 @@
 """A described format: finding, recognising and cutting the sessions of its tool."""
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import cached_property, partial
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from store.events.event import Kind, ValuePath
 from store.formats.core.format import (
@@ -79,18 +80,20 @@ class DeclaredFormat(Format):
         """Claim a file in which one of the first records is as the description says; an empty one by its path."""
         if look.is_folder:
             return None
+        if self._said.unless and look.path.with_name(self._said.unless.replace("{stem}", look.path.stem)).exists():
+            return None
         fits_path = self._is_path is not None and self._is_path(look.path.as_posix()) is not None
         if self._said.container == "lines":
             records: Sequence[object] = look.objects(_LOOKED_AT)
         else:
             records = [look.document] if look.head.lstrip(b"\xef\xbb\xbf \t\r\n\0").startswith((b"{", b"[")) else []
         if self._detected and any(fits(record) for record in records for fits in self._detected):
-            return self._source(look.path)
+            return self.source(look.path)
         if fits_path and (not records or not self._detected):
-            return self._source(look.path)
+            return self.source(look.path)
         return None
 
-    def _source(self, path: Path) -> Source:
+    def source(self, path: Path) -> Source:
         found: dict[str, Path] = {}
         folder = path.parent
         for pattern in self._said.besides:
@@ -107,11 +110,11 @@ class DeclaredFormat(Format):
     def about(self, source: Source, records: Sequence[bytes]) -> About:
         """Describe a session by the places that the description names, and by its path."""
         said = self._said.session
-        telling = _Telling(source, records)
+        telling = _Telling(source, records, self.document)
         path = self._is_path(source.path.as_posix()) if self._is_path else None
         named = path.groupdict() if path else {}
         title = telling.last(_spelled(said.title))
-        directory = telling.first(_spelled(said.directory))
+        directory = _as_path(telling.first(_spelled(said.directory)))
         extra = {"cwd": directory} if directory else {}
         extra |= {name: value for name, where in said.more.items() if (value := telling.first([where]))}
         parent = telling.first(_spelled(said.parent)) or named.get("parent") or ""
@@ -130,10 +133,18 @@ class DeclaredFormat(Format):
             placed=bool(project),
         )
 
+    def document(self, source: Source) -> object:
+        """Return the document that a session is in, as far as it stands near its beginning."""
+        try:
+            return Look(source.main).document
+        except OSError:
+            return None
+
     def _request(self, records: Sequence[bytes]) -> str:
         for record in records:
             event = self._lens.view(record, Nothing())
-            if event.kind is Kind.USER and (text := titles_in(event.blocks)):
+            inner = "sidechain" in event.header
+            if event.kind is Kind.USER and not inner and (text := titles_in(event.blocks)):
                 return text
         return ""
 
@@ -150,9 +161,10 @@ class DeclaredFormat(Format):
 class _Telling:
     """A session's records, and the files beside it, asked for what they say in some places."""
 
-    def __init__(self, source: Source, records: Sequence[bytes]) -> None:
+    def __init__(self, source: Source, records: Sequence[bytes], document_of: Callable[[Source], object]) -> None:
         self._source = source
         self._records = records
+        self._document_of = document_of
         self._parsed: dict[int, object] = {}
 
     def _of(self, at: int) -> object:
@@ -172,10 +184,13 @@ class _Telling:
 
     @cached_property
     def _document(self) -> object:
-        try:
-            return Look(self._source.main).document
-        except OSError:
-            return None
+        return self._document_of(self._source)
+
+    def _above(self, name: str) -> object:
+        """Return the document in a file that lies in a folder above."""
+        head = read_head(self._source.main.parent / name, _LARGEST_BESIDE)
+        decoded = decode(head) if head else None
+        return decoded.value if decoded else None
 
     def _values(self, spelled: Sequence[str]) -> Iterator[object]:
         for where in map(_Place, spelled):
@@ -185,7 +200,7 @@ class _Telling:
             if where.file:
                 name = where.file.replace("{stem}", self._source.path.stem)
                 name = name.replace("{session}", self._source.path.name.partition(".")[0])
-                yield value_at(self._files.get(name), where.path)
+                yield value_at(self._above(name) if name.startswith("../") else self._files.get(name), where.path)
                 continue
             for at, record in enumerate(self._records):
                 if where.key in record and is_object(value := self._of(at)):
@@ -205,6 +220,15 @@ class _Telling:
         for value in map(as_text, self._values(spelled)):
             said = value if value.strip() else said
         return said
+
+
+def _as_path(directory: str) -> str:
+    """Return a directory that is told as a path or as a URI."""
+    if not directory.startswith("file://"):
+        return directory
+    path = unquote(urlsplit(directory).path)
+    # a drive of Windows has no slash before it
+    return path[1:] if path[2:3] == ":" else path
 
 
 def _choice_of(items: Sequence[str]) -> Choose:

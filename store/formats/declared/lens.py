@@ -20,13 +20,14 @@ from store.formats.core.chat_messages import (
     shown,
 )
 from store.formats.core.composing import NO_PARTICULARS, Particulars
-from store.formats.core.editing import JsonLens, as_spelled
+from store.formats.core.editing import JsonLens, Twins, as_spelled
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Gathered, Shown, Value
 from store.formats.core.media import as_data_url, from_base64
 from store.formats.core.removal import links_of_message
 from store.formats.core.times import in_iso, milliseconds, of_seconds
 from store.formats.core.token_counts import count, counted, dollars
+from store.formats.core.twins import carried
 from store.formats.declared.description import KINDS, Call, Description, Fits, Image, Result, Spent, View, place, places
 
 _SPEAKERS = ROLES | dict.fromkeys(("agent", "bot", "chatgpt", "gpt"), Kind.ASSISTANT)
@@ -64,10 +65,11 @@ class _View:
         self.role = place(said.role) if said.role else None
         self.message = None if said.message == "" else place(said.message.removeprefix("."))
         self.contents = places(said.content)
-        self.list = place(said.each) if said.each else None
+        self.lists = places(said.each)
         self.parts = [_View(one) for one in said.parts]
         self.spent = said.usage
         self.new = said.new
+        self.same = places(said.same)
         self.thinks = bool(said.reasoning)
         self._thoughts = places(said.reasoning)
         self._texts = [(path, "") for path in places(said.text)]
@@ -99,13 +101,13 @@ class _View:
                 into.blocks += argument_blocks(held, (*path, *at), numbered(name, path))
         if self.image is not None:
             _add_image(self.image, value, path, into)
-        if self.list is not None:
-            listed = value_at(value, self.list)
+        for at in self.lists:
+            listed = value_at(value, at)
             if isinstance(listed, str):
                 # a single text needs no list for many tools
-                into.text(listed, (*path, *self.list))
-            for number, element in enumerate(as_list(listed)):
-                where = (*path, *self.list, number)
+                into.text(listed, (*path, *at))
+            for number, element in _elements(listed):
+                where = (*path, *at, number)
                 fitting = next((one for one in self.parts if one.fits(element)), None)
                 if fitting is not None:
                     fitting.add(element, where, into)
@@ -121,17 +123,23 @@ class _View:
     def links(self, value: object) -> Iterator[CallLink]:
         """Yield the calls and results in a record."""
         yield from _links(self, value, (), 0)
-        if self.list is not None:
-            for number, element in enumerate(as_list(value_at(value, self.list))):
+        for at in self.lists:
+            # what stands in an object is no list to take elements from
+            for number, element in enumerate(as_list(value_at(value, at))):
                 fitting = next((one for one in self.parts if one.fits(element)), None)
                 if fitting is not None:
-                    yield from _links(fitting, element, self.list, number)
+                    yield from _links(fitting, element, at, number)
         if self.message is not None:
             for link in links_of_message(as_object(value_at(value, self.message))):
                 yield link._replace(path=(*self.message, *link.path) if link.path else ())
         for at in self.contents:
             for link in links_of_message({"content": value_at(value, at)}):
                 yield link._replace(path=at)
+
+
+def _elements(listed: object) -> Iterator[tuple[str | int, object]]:
+    """Yield the elements of a list, or the members of an object, with their positions or keys."""
+    yield from listed.items() if is_object(listed) else enumerate(as_list(listed))
 
 
 def _links(view: _View, value: object, path: ValuePath, at: int) -> Iterator[CallLink]:
@@ -222,6 +230,7 @@ class DeclaredLens(JsonLens):
         self.writes = tuple(KINDS[word] for word in said.new)  # type: ignore[misc]  # a lens of its own for each page
         self.key, self.follows = said.record.id, said.record.after
         self._time = place(said.record.time)
+        self._agent = place(said.record.agent)
         self._new = {KINDS[word]: template for word, template in said.new.items()}
         self._views = [_View(one) for one in said.records]
         spent = [view.spent for view in self._views if view.spent is not None]
@@ -244,6 +253,8 @@ class DeclaredLens(JsonLens):
         if view.kind is Kind.RECORD:
             return BOOKKEEPING
         kind = view.add(record, (), into)
+        if self._agent and (agent := as_text(value_at(record, self._agent))):
+            into.header = {"sidechain": True, "agent": agent, **into.header}
         return shown(kind_of(kind if kind is not None else Kind.NOTE, into), into, before)
 
     def shown_other(self, value: object, before: Before) -> Shown | None:
@@ -276,6 +287,13 @@ class DeclaredLens(JsonLens):
         view = self.view_of(record)
         return view.links(record) if view is not None else iter(())
 
+    def twins(self, record: JsonObject, path: ValuePath, old: str, new: str) -> Twins:
+        view = self.view_of(record)
+        for at in view.same if view is not None else ():
+            twin = as_text(value_at(record, at))
+            if at != path and (now := carried(twin, old, new)) is not None and now != twin:
+                yield at, now
+
     def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
         view = self.view_of(record)
         if view is None:
@@ -284,7 +302,7 @@ class DeclaredLens(JsonLens):
             return part(as_object(value_at(record, view.message)), path[len(view.message) :], name, text)
         if path in view.contents:
             return part(record, path, name, text)
-        if path == view.list:
+        if path in view.lists:
             for one in view.parts:
                 if one.new and one.thinks == (name == "thinking"):
                     return _filled(one.new, {"text": text}, {})

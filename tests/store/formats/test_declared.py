@@ -12,6 +12,7 @@ import pytest
 
 from store.errors import UsageError
 from store.events.event import BlockEdit, Event, EventEdit, FieldEdit, Kind, ValuePath
+from store.events.usage import NOTHING_RUNNING
 from store.formats import registry
 from store.formats.core.composing import Particulars
 from store.formats.core.format import Format, Source, line_spans
@@ -188,6 +189,60 @@ def test_lines_of_tools_that_are_described(tool: str) -> None:
     assert [event.kind.word for event in events(format_named(name), LINES[tool][1])] == kinds
 
 
+def test_what_subagents_say_between_the_lines_of_their_parent(tmp_path: Path) -> None:
+    """It is marked as such, gives the session no title, and counts once."""
+    answer = {"messageId": "m1", "content": "Found.", "toolRequests": [], "model": "m", "outputTokens": 7}
+    lines: list[dict[str, object]] = [
+        {"type": "session.start", "data": {"sessionId": "s", "copilotVersion": "1.0.74"}},
+        {"type": "user.message", "agentId": "t1", "data": {"content": "Search the files"}},
+        {"type": "user.message", "data": {"content": "Fix the login", "transformedContent": "Fix the login"}},
+        {"type": "assistant.message", "agentId": "t1", "data": answer},
+    ]
+    seen = events(format_named("copilot-cli"), lines)
+    assert [event.header.get("agent") for event in seen] == [None, "t1", None, "t1"]
+    assert [event.header.get("sidechain") for event in seen] == [None, True, None, True]
+    path = tmp_path / "s" / "events.jsonl"
+    path.parent.mkdir()
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert tried(path).about.title == "Fix the login"
+    lens = format_named("copilot-cli").lenses[0]
+    usage, _running = lens.usage(json.dumps(lines[3]).encode(), NOTHING_RUNNING)
+    assert usage is not None
+    assert (usage.tokens.output, usage.answer) == (7, "m1")
+
+
+ACP: list[tuple[dict[str, object], str]] = [
+    ({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "Why?"}}, "user"),
+    ({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "Hm."}}, "reasoning"),
+    ({"sessionUpdate": "tool_call", "toolCallId": "c1", "title": "read", "rawInput": {"path": "a"}}, "call"),
+    (
+        {
+            "sessionUpdate": "tool_call_update",
+            "toolCallId": "c1",
+            "content": [{"type": "content", "content": {"type": "text", "text": "def login"}}],
+        },
+        "result",
+    ),
+    ({"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "completed"}, "record"),
+    ({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Because."}}, "assistant"),
+    ({"sessionUpdate": "turn_completed"}, "record"),
+]
+
+
+def test_a_display_log_of_grok_stands_for_a_session_without_history(tmp_path: Path) -> None:
+    lines = [{"timestamp": 1784278801, "params": {"update": update}} for update, _kind in ACP]
+    format_ = format_named("grok-updates")
+    seen = events(format_, [dict(line) for line in lines])
+    assert [event.kind.word for event in seen] == [kind for _update, kind in ACP]
+    assert [block.text for block in seen[3].blocks] == ["def login"]
+    path = tmp_path / "s1" / "updates.jsonl"
+    path.parent.mkdir()
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert tried(path).source.format == "grok-updates"
+    (path.parent / "chat_history.jsonl").write_text('{"type": "user", "content": "Why?"}\n')
+    assert [source.format for source in walk(path.parent) if isinstance(source, Source)] == ["grok-build"]
+
+
 OF_DOCUMENTS = {"Amp": "amp", "Hermes": "hermes", "Continue": "continue"}
 
 
@@ -267,7 +322,10 @@ def _changed(format_: Format, record: bytes) -> Counter[str]:
         edited = lens.edit(record, EventEdit((BlockEdit(block.path, "Other words."),)), Nothing())
         now = lens.view(edited, Nothing())
         assert any("Other words." in (other.text or "") for other in now.blocks)
-        assert _same(json.loads(edited), _with(json.loads(record), block.path, "Other words."))
+        wanted = _with(json.loads(record), block.path, "Other words.")
+        for place, text in lens.twins(json.loads(record), block.path, block.text, "Other words."):
+            wanted = _with(wanted, place, text)
+        assert _same(json.loads(edited), wanted)
         counted["edited"] += 1
     return counted
 

@@ -203,9 +203,10 @@ def test_databases_are_those_of_their_tool(tmp_path: Path, what: str) -> None:
 OF_FOLDER = {
     "claude-cowork": {"claude-code"},
     "cline": {"cline", "cline-tasks"},
-    "roo-kilo": {"cline-tasks", "opencode"},
+    "cursor": {"cursor", "cursor-ide", "cursor-store"},
+    "roo-kilo": {"cline-tasks", "kilo"},
     "goose": {"goose", "goose-lines"},
-    "grok-build": {"grok-build"},
+    "grok-build": {"grok-build", "grok-updates"},
     "kimi": {"kimi-cli", "kimi-code"},
     "kiro-amazon-q": {"kiro", "kiro-messages"},
     "hermes": {"hermes", "hermes-db"},

@@ -1,0 +1,486 @@
+"""Databases that a page describes: sessions as rows, as documents in a row, and as trees in these."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from store.content import zstd
+from store.events.event import BlockEdit, EventEdit, FieldEdit, Kind
+from store.events.usage import NOTHING_RUNNING
+from store.formats.core.lens import Nothing
+from store.formats.core.look import Look
+from store.formats.registry import format_named, lens_for
+from store.importing.importer import Importer
+from store.store import Store
+from tests.store.formats.databases import Rendered, dump, dumped, opencode_database
+from tests.store.importing.sessions import native
+
+T = 1_772_739_114_000
+
+
+def filled(path: Path, schema: str, rows: Sequence[tuple[str, Sequence[object]]]) -> Path:
+    """Write a database with rows of its tables."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(schema)
+        for table, row in rows:
+            database.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+        database.commit()
+    return path
+
+
+ZED = """CREATE TABLE threads (id TEXT PRIMARY KEY, summary TEXT NOT NULL, updated_at TEXT NOT NULL,
+    data_type TEXT NOT NULL, data BLOB NOT NULL, parent_id TEXT, folder_paths TEXT, created_at TEXT)"""
+AGENT = {
+    "content": [
+        {"Thinking": {"text": "Which file?", "signature": "s"}},
+        {"Text": "I will read it."},
+        {"ToolUse": {"id": "t1", "name": "read", "raw_input": "{}", "input": {"path": "login.py"}}},
+    ],
+    "tool_results": {"t1": {"tool_use_id": "t1", "is_error": False, "content": {"Text": "def login():"}}},
+}
+
+
+def zed(folder: Path) -> Path:
+    thread = {"title": "Login", "messages": [{"User": {"id": "u1", "content": [{"Text": "Why?"}]}}, {"Agent": AGENT}]}
+    thread |= {"cumulative_token_usage": {"input_tokens": 9, "output_tokens": 3}, "model": {"model": "m"}}
+    old = {"summary": "Old", "messages": [{"id": 1, "role": "user", "segments": [{"type": "text", "text": "Hi é"}]}]}
+    at = "2026-03-05T19:31:54Z"
+    rows = [
+        ("a", "Login", at, "zstd", zstd.compress(dump(thread).encode()), None, "/home/ada/shop\n/home/ada", at),
+        ("b", "Old", at, "json", dump(old).encode(), "a", None, at),
+    ]
+    return filled(folder / "threads.db", ZED, [("threads", row) for row in rows])
+
+
+CURSOR = """CREATE TABLE ItemTable (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB);
+CREATE TABLE cursorDiskKV (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB)"""
+
+
+def cursor(folder: Path) -> Path:
+    bubbles: list[dict[str, object]] = [
+        {"bubbleId": "b1", "type": 1, "text": "Why does it fail?", "createdAt": "2026-03-05T19:31:54Z"},
+        {"bubbleId": "b2", "type": 2, "thinking": {"text": "Hm."}, "createdAt": T},
+        {
+            "bubbleId": "b3",
+            "type": 2,
+            "toolFormerData": {"name": "read", "toolCallId": "c\n1", "params": '{"path":"a"}', "result": '{"x":"y"}'},
+        },
+        {
+            "bubbleId": "b4",
+            "type": 2,
+            "text": "Because.",
+            "modelInfo": {"modelName": "m"},
+            "tokenCount": {"inputTokens": 7},
+        },
+        {"bubbleId": "stray", "type": 2, "text": "Nothing names this."},
+    ]
+    chat = {
+        "name": "Login",
+        "createdAt": T,
+        "workspaceIdentifier": {"uri": {"fsPath": "/home/ada/shop"}},
+        "fullConversationHeadersOnly": [{"bubbleId": f"b{number}", "type": 2} for number in range(1, 5)],
+    }
+    older = {"name": "Older", "conversation": [{"bubbleId": "o1", "type": 1, "text": "Inline", "rawText": "Inline"}]}
+    tabs = {"tabs": [{"tabId": f"t{at}", "chatTitle": f"Tab {at}", "bubbles": tab(at)} for at in range(2)], "more": [1]}
+    rows: list[tuple[str, Sequence[object]]] = [
+        ("cursorDiskKV", ("composerData:new", dump(chat).encode())),
+        ("cursorDiskKV", ("composerData:old", dump(older))),
+        ("cursorDiskKV", ("composerData:none", None)),
+        ("cursorDiskKV", ("composerData:broken", "\0{")),
+        ("cursorDiskKV", ("agentKv:blob:x", '{"role":"user","content":"a copy"}')),
+        ("ItemTable", ("workbench.panel.aichat.view.aichat.chatdata", dump(tabs))),
+    ]
+    rows += [("cursorDiskKV", (f"bubbleId:new:{one['bubbleId']}", dump(one))) for one in reversed(bubbles)]
+    return filled(folder / "state.vscdb", CURSOR, rows)
+
+
+def tab(number: int) -> list[dict[str, str]]:
+    return [
+        {"type": "user", "id": f"u{number}", "text": f"Question {number}"},
+        {"type": "ai", "id": f"a{number}", "text": f"Answer {number}", "rawText": f"Answer {number}"},
+    ]
+
+
+def said(key: str, parent: str | None, *below: str) -> dict[str, object]:
+    role = "assistant" if key.startswith("a") else "user"
+    links = {"id": key, "parentId": parent, "childrenIds": list(below)}
+    return links | {"role": role, "content": f"Says {key}", "timestamp": T // 1000 + int(key[1:])}
+
+
+def chat(current: str = "a4") -> dict[str, object]:
+    """Return a chat whose first answer was asked for twice."""
+    tree = [
+        said("u1", None, "a2", "a9"),
+        said("a2", "u1", "u3"),
+        said("a9", "u1"),
+        said("u3", "a2", "a4"),
+        said("a4", "u3"),
+    ]
+    held = {str(one["id"]): one for one in tree}
+    way = [held[key] for key in ("u1", "a2", "u3", "a4")]
+    return {"title": "Login", "history": {"messages": held, "currentId": current}, "messages": way, "tags": []}
+
+
+WEBUI = """CREATE TABLE chat (id TEXT PRIMARY KEY, user_id TEXT, title TEXT, chat TEXT, created_at INTEGER);
+CREATE TABLE auth (id TEXT PRIMARY KEY, password TEXT)"""
+
+
+def webui(folder: Path) -> Path:
+    flat = {
+        "messages": [{"id": "m1", "role": "user", "content": "Hi"}, {"id": "m2", "role": "assistant", "content": "Yes"}]
+    }
+    rows = [
+        ("chat", ("c1", "ada", "Login", dump(chat()), T // 1000)),
+        ("chat", ("c2", "bob", "Old", dump(flat), T // 1000)),
+    ]
+    return filled(folder / "webui.db", WEBUI, rows)
+
+
+STORE = "CREATE TABLE blobs (id TEXT PRIMARY KEY, data BLOB); CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT)"
+
+
+def cursor_store(folder: Path) -> Path:
+    messages: list[dict[str, object]] = [
+        {"role": "user", "content": [{"type": "text", "text": "Why?"}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "reasoning", "text": "Hm."},
+                {"type": "tool-call", "toolCallId": "c1", "toolName": "Read", "args": {"path": "a"}},
+            ],
+        },
+        {"role": "tool", "content": [{"type": "tool-result", "toolCallId": "c1", "result": "def login"}]},
+        {"role": "assistant", "content": "Because."},
+    ]
+    blobs = [dump(one).encode() for one in messages]
+    digests = [sha256(one).digest() for one in blobs]
+    # a turn names messages, the root names these and the turn
+    turn = b"\x12\x20" + digests[0] + b"\x1a\x20" + digests[3]
+    root = b"".join(b"\x0a\x20" + one for one in digests) + b"\x42\x20" + sha256(turn).digest() + b"\x18\x07"
+    meta = {"agentId": "s1", "name": "Login", "createdAt": T, "latestRootBlobId": sha256(root).hexdigest()}
+    rows: list[tuple[str, Sequence[object]]] = [("meta", ("0", dump(meta).encode().hex()))]
+    rows += [("blobs", (sha256(one).hexdigest(), one)) for one in (*blobs, turn, root)]
+    path = filled(folder / "store.db", STORE, rows)
+    path.with_name("meta.json").write_text('{"cwd": "/home/ada/shop"}')
+    return path
+
+
+MADE = {"zed": zed, "cursor-ide": cursor, "open-webui": webui}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_databases_come_out_as_they_went_in(tmp_path: Path, name: str) -> None:
+    path = MADE[name](tmp_path / "data")
+    with Store.open(tmp_path / "store") as store:
+        report = Importer(store).run([path])
+        assert report.errors == []
+        assert report.tools[name].imported
+        assert native(store, path) == path.read_bytes()
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_every_text_is_edited_in_its_place(tmp_path: Path, name: str) -> None:
+    """And the database differs in its row alone."""
+    path = MADE[name](tmp_path)
+    (tmp_path / "scratch").mkdir()
+    rendered = Rendered(format_named(name), path, tmp_path / "scratch")
+    lens = rendered.format.lenses[0]
+    edits = 0
+    for at, record in enumerate(rendered.records):
+        for block in lens.view(record, Nothing()).blocks:
+            if block.type != "text" or not block.path:
+                continue
+            edited = lens.edit(record, EventEdit((BlockEdit(block.path, "Other words é."),)), Nothing())
+            records = [*rendered.records[:at], edited, *rendered.records[at + 1 :]]
+            out = restored(rendered, records, tmp_path / f"out{edits}.db")
+            assert Rendered(rendered.format, out, _folder(tmp_path, edits)).records == records
+            changed = set(dumped(out)) ^ set(dumped(path))
+            assert len(changed) == 2
+            edits += 1
+    assert edits > 3
+
+
+def _folder(parent: Path, number: int) -> Path:
+    folder = parent / f"scratch{number}"
+    folder.mkdir()
+    return folder
+
+
+def restored(rendered: Rendered, records: Sequence[bytes], target: Path) -> Path:
+    lines = target.with_suffix(".jsonl")
+    lines.write_bytes(b"".join(record + b"\n" for record in records))
+    rendered.format.restore(rendered.source.main, lines, target)
+    return target
+
+
+def of(rendered: Rendered, key: str) -> list[tuple[Kind, list[str]]]:
+    found = rendered.events(key)
+    return [
+        (event.kind, [block.text or "" for block in event.blocks]) for event in found if event.kind is not Kind.RECORD
+    ]
+
+
+def test_a_thread_of_zed(tmp_path: Path) -> None:
+    rendered = Rendered(format_named("zed"), zed(tmp_path), _folder(tmp_path, 0))
+    assert of(rendered, "a") == [
+        (Kind.USER, ["Why?"]),
+        (Kind.TOOL_CALL, ["Which file?", "I will read it.", '{\n  "path": "login.py"\n}', "def login():"]),
+    ]
+    assert of(rendered, "b") == [(Kind.USER, ["Hi é"])]
+    about = rendered.parts["a"].about
+    assert (about.title, about.project, about.extra["cwd"]) == ("Login", "shop", "/home/ada/shop")
+    assert about.started_ms == T
+    assert rendered.parts["b"].about.extra["parent_session"] == "a"
+    counted = [rendered.format.lenses[0].usage(record, NOTHING_RUNNING)[0] for record in rendered.records]
+    [usage] = [one for one in counted if one is not None]
+    assert (usage.model, usage.tokens.input, usage.tokens.output) == ("m", 9, 3)
+
+
+def test_chats_of_cursor(tmp_path: Path) -> None:
+    rendered = Rendered(format_named("cursor-ide"), cursor(tmp_path), _folder(tmp_path, 0))
+    assert list(rendered.parts) == ["new", "old", "t0", "t1"]
+    assert of(rendered, "new") == [
+        (Kind.USER, ["Why does it fail?"]),
+        (Kind.REASONING, ["Hm."]),
+        (Kind.TOOL_CALL, ['{"x":"y"}', '{\n  "path": "a"\n}']),
+        (Kind.ASSISTANT, ["Because."]),
+    ]
+    assert [told for _kind, told in of(rendered, "t1")] == [["Question 1"], ["Answer 1"]]
+    assert rendered.parts["new"].about.project == "shop"
+
+
+def test_what_is_deleted_goes_from_documents_and_lists(tmp_path: Path) -> None:
+    rendered = Rendered(format_named("cursor-ide"), cursor(tmp_path), _folder(tmp_path, 0))
+    kept: list[bytes] = []
+    for key, part in rendered.parts.items():
+        own = [rendered.records[at] for at in part.records]
+        # all of a tab, the last message of the others
+        kept += [] if key == "t0" else rendered.format.without(own, {len(own) - 1})
+    out = restored(rendered, kept, tmp_path / "out.db")
+    with closing(sqlite3.connect(out)) as database:
+        found = dict(database.execute("SELECT key, value FROM ItemTable UNION ALL SELECT key, value FROM cursorDiskKV"))
+    tabs = json.loads(found["workbench.panel.aichat.view.aichat.chatdata"])
+    assert [(one["tabId"], len(one["bubbles"])) for one in tabs["tabs"]] == [("t1", 1)]
+    assert tabs["more"] == [1]
+    assert json.loads(found["composerData:old"])["conversation"] == []
+    assert [one["bubbleId"] for one in json.loads(found["composerData:new"])["fullConversationHeadersOnly"]] == [
+        "b1",
+        "b2",
+        "b3",
+    ]
+    assert "bubbleId:new:b4" not in found
+    assert "bubbleId:new:stray" in found
+
+
+def test_a_chat_of_open_webui_is_a_tree(tmp_path: Path) -> None:
+    rendered = Rendered(format_named("open-webui"), webui(tmp_path), _folder(tmp_path, 0))
+    assert list(rendered.parts) == ["c1", "c1/a9", "c2"]
+    assert of(rendered, "c1") == [
+        (Kind.USER, ["Says u1"]),
+        (Kind.ASSISTANT, ["Says a2"]),
+        (Kind.USER, ["Says u3"]),
+        (Kind.ASSISTANT, ["Says a4"]),
+    ]
+    branch = rendered.parts["c1/a9"]
+    # the chat itself and the question are shared
+    assert (branch.base, branch.shared, len(branch.records)) == (0, 2, 1)
+    assert [kind for kind, _texts in of(rendered, "c2")] == [Kind.USER, Kind.ASSISTANT]
+
+
+def restored_chat(rendered: Rendered, records: Sequence[bytes], out: Path) -> dict[str, dict[str, dict[str, object]]]:
+    with closing(sqlite3.connect(restored(rendered, records, out))) as database:
+        [found] = database.execute("SELECT chat FROM chat WHERE id = 'c1'").fetchone()
+    whole: dict[str, dict[str, dict[str, object]]] = json.loads(found)
+    return whole
+
+
+def test_messages_of_a_tree_lead_past_what_is_deleted_and_to_what_is_new(tmp_path: Path) -> None:
+    rendered = Rendered(format_named("open-webui"), webui(tmp_path), _folder(tmp_path, 0))
+    own = [rendered.records[at] for key in ("c1", "c1/a9") for at in rendered.parts[key].records]
+    rest = [rendered.records[at] for at in rendered.parts["c2"].records]
+    found = restored_chat(rendered, [*rendered.format.without(own, {2}), *rest], tmp_path / "less.db")
+    held = found["history"]["messages"]
+    assert list(held) == ["u1", "a9", "u3", "a4"]
+    assert (held["u3"]["parentId"], held["u1"]["childrenIds"]) == ("u1", ["a9", "u3"])
+    assert [one["id"] for one in found["messages"]] == ["u1", "u3", "a4"]
+    lens = rendered.format.lenses[0]
+    new = lens.compose(Kind.USER, "And now?", own[4], T)
+    more = restored_chat(rendered, [*own[:5], new, *own[5:], *rest], tmp_path / "more.db")
+    [added] = [one for one in more["history"]["messages"].values() if one["content"] == "And now?"]
+    assert (added["parentId"], more["history"]["currentId"]) == ("a4", added["id"])
+    assert more["history"]["messages"]["a4"]["childrenIds"] == [added["id"]]
+    assert more["messages"][-1] == added
+
+
+@pytest.mark.parametrize("exported", [chat(), [chat(), chat() | {"title": "Two"}], [{"id": "c1", "chat": chat()}]])
+def test_exports_of_open_webui_keep_their_layout(tmp_path: Path, exported: object) -> None:
+    path = tmp_path / "chat-export-1.json"
+    path.write_text(json.dumps(exported, indent=2, ensure_ascii=False))
+    rendered = Rendered(format_named("open-webui"), path, _folder(tmp_path, 0))
+    lens = rendered.format.lenses[0]
+    at = next(at for at, record in enumerate(rendered.records) if b"Says a2" in record and b'"begins"' not in record)
+    block = lens.view(rendered.records[at], Nothing()).blocks[0]
+    changed = list(rendered.records)
+    changed[at] = lens.edit(changed[at], EventEdit((BlockEdit(block.path, "Better."),)), Nothing())
+    out = restored(rendered, changed, tmp_path / "out.json").read_text()
+    # in the tree, and in the copy of it
+    assert out == path.read_text().replace("Says a2", "Better.", 2)
+    with Store.open(tmp_path / "store") as store:
+        assert Importer(store).run([path]).errors == []
+        assert native(store, path) == path.read_bytes()
+
+
+HERMES = """CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT, content TEXT, tool_call_id TEXT,
+    tool_calls TEXT, tool_name TEXT, timestamp REAL)"""
+
+
+def test_messages_tell_of_sessions_where_no_table_does(tmp_path: Path) -> None:
+    rows = [
+        ("messages", (1, "s1", "user", "Why?", None, None, None, T / 1000)),
+        ("messages", (2, "s2", "user", "And this?", None, None, None, T / 1000)),
+        ("messages", (3, "s1", "assistant", "Because.", None, None, None, T / 1000)),
+    ]
+    path = filled(tmp_path / "state.db", HERMES, rows)
+    rendered = Rendered(format_named("hermes-db"), path, _folder(tmp_path, 0))
+    assert list(rendered.parts) == ["s1", "s2"]
+    assert of(rendered, "s1") == [(Kind.USER, ["Why?"]), (Kind.ASSISTANT, ["Because."])]
+    lens = rendered.format.lenses[0]
+    changed = list(rendered.records)
+    changed[1] = lens.edit(changed[1], EventEdit((BlockEdit(("cells", "content"), "Why not?"),)), Nothing())
+    assert (
+        Rendered(rendered.format, restored(rendered, changed, tmp_path / "o.db"), _folder(tmp_path, 1)).records
+        == changed
+    )
+
+
+KILO = """CREATE TABLE session (id TEXT PRIMARY KEY, directory TEXT, time_created ANY, time_updated ANY);
+CREATE TABLE message (id TEXT PRIMARY KEY, session_id TEXT, time_created ANY, data TEXT);
+CREATE TABLE part (id TEXT PRIMARY KEY, message_id TEXT, data TEXT)"""
+
+
+def test_a_database_of_kilo_is_not_one_of_opencode(tmp_path: Path) -> None:
+    at = "2026-03-05T19:31:54.000Z"
+    text = {"type": "text", "text": "Why?", "time": {"start": at}}
+    rows: list[tuple[str, Sequence[object]]] = [
+        ("session", ("s1", "/home/ada/shop", at, at)),
+        ("message", ("m1", "s1", T, dump({"role": "user", "time": {"created": at}}))),
+        ("part", ("p1", "m1", dump(text))),
+    ]
+    path = filled(tmp_path / "data" / "kilo.db", KILO, rows)
+    with Store.open(tmp_path / "store") as store:
+        report = Importer(store).run([path])
+        assert (report.errors, report.tools["kilo"].imported) == ([], 1)
+        assert native(store, path) == path.read_bytes()
+    rendered = Rendered(format_named("kilo"), path, _folder(tmp_path, 0))
+    [event] = [event for event in rendered.events("s1") if event.kind is Kind.USER]
+    assert (event.time_ms, rendered.parts["s1"].about.started_ms) == (T, T)
+    lens = rendered.format.lenses[0]
+    later = lens.edit(
+        rendered.records[2], EventEdit(fields=(FieldEdit("timestamp", "2026-03-05T20:00:00Z"),)), Nothing()
+    )
+    assert later == rendered.records[2].replace(at.encode(), b"2026-03-05T20:00:00Z")
+
+
+def test_an_edited_message_of_cursors_command_line_is_another_blob(tmp_path: Path) -> None:
+    """And whatever named the old one names it."""
+    rendered = Rendered(format_named("cursor-store"), cursor_store(tmp_path), _folder(tmp_path, 0))
+    about = rendered.parts["s1"].about
+    assert (about.title, about.project, about.started_ms) == ("Login", "shop", T)
+    kinds = [kind for kind, _texts in of(rendered, "s1")]
+    assert kinds == [Kind.USER, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.ASSISTANT]
+    lens = rendered.format.lenses[0]
+    edits = 0
+    for at, record in enumerate(rendered.records):
+        for block in lens.view(record, Nothing()).blocks:
+            if block.type != "text" or not block.path:
+                continue
+            edited = lens.edit(record, EventEdit((BlockEdit(block.path, "Other words."),)), Nothing())
+            records = [*rendered.records[:at], edited, *rendered.records[at + 1 :]]
+            out = restored(rendered, records, _folder(tmp_path, 100 + edits) / "store.db")
+            again = Rendered(rendered.format, out, _folder(tmp_path, 1 + edits))
+            wanted = of(rendered, "s1")
+            wanted[at - 1] = (wanted[at - 1][0], [block.text or "" for block in lens.view(edited, Nothing()).blocks])
+            assert of(again, "s1") == wanted
+            with closing(sqlite3.connect(out)) as database:
+                blobs = dict(database.execute("SELECT id, data FROM blobs"))
+            assert len(blobs) == 6
+            assert all(sha256(data).hexdigest() == name for name, data in blobs.items())
+            turn = next(data for data in blobs.values() if data.startswith(b"\x12\x20"))
+            assert {turn[2:34].hex(), turn[36:].hex()} <= blobs.keys()
+            edits += 1
+    assert edits == 4
+
+
+def test_messages_of_cursors_command_line_come_and_go(tmp_path: Path) -> None:
+    path = cursor_store(tmp_path)
+    with Store.open(tmp_path / "kept") as store:
+        report = Importer(store).run([path])
+        assert (report.errors, report.tools["cursor-store"].imported) == ([], 1)
+        assert native(store, path) == path.read_bytes()
+    rendered = Rendered(format_named("cursor-store"), path, _folder(tmp_path, 0))
+    # the call goes with its result
+    kept = rendered.format.without(rendered.records, {3})
+    new = rendered.format.lenses[0].compose(Kind.USER, "And now?", kept[-1], T)
+    out = restored(rendered, [*kept, new], _folder(tmp_path, 1) / "store.db")
+    found = [texts for _kind, texts in of(Rendered(rendered.format, out, _folder(tmp_path, 2)), "s1")]
+    assert found == [["Why?"], ["Hm."], ["Because."], ["And now?"]]
+
+
+def test_newer_tables_of_opencode_beside_the_older_ones(tmp_path: Path) -> None:
+    path = opencode_database(tmp_path / "opencode.db")
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(
+            "CREATE TABLE session_v2 (id TEXT PRIMARY KEY, parent_id TEXT, directory TEXT, title TEXT,"
+            " time_created INTEGER, time_updated INTEGER);"
+            "CREATE TABLE session_message (id TEXT PRIMARY KEY, session_id TEXT, type TEXT, seq INTEGER, data TEXT)"
+        )
+        for session in ("ses_2", "ses_3", "ses_empty"):
+            row = (session, None, "/home/ada/shop", f"Now {session}", T, T)
+            database.execute("INSERT INTO session_v2 VALUES (?, ?, ?, ?, ?, ?)", row)
+        for number, session in enumerate(("ses_2", "ses_3")):
+            row = (f"m{number}", session, "user", 1, dump({"text": f"Asked {session}"}))
+            database.execute("INSERT INTO session_message VALUES (?, ?, ?, ?, ?)", row)
+        database.commit()
+    rendered = Rendered(format_named("opencode"), path, _folder(tmp_path, 0))
+    # the session that both have is told by the newer ones
+    assert list(rendered.parts) == ["ses_1", "ses_2", "ses_3"]
+    assert rendered.parts["ses_2"].about.title == "Now ses_2"
+    with Store.open(tmp_path / "store") as store:
+        report = Importer(store).run([path])
+        assert (report.errors, report.tools["opencode"].imported) == ([], 3)
+        assert native(store, path) == path.read_bytes()
+    for key in ("ses_2", "ses_3"):
+        records = [rendered.records[at] for at in rendered.parts[key].records]
+        lenses = [lens_for(rendered.format.type_of(rendered.source, record)) for record in records]
+        seen = [lens.view(record, Nothing()) for lens, record in zip(lenses, records, strict=True)]
+        assert [(event.kind, [block.text for block in event.blocks]) for event in seen] == [
+            (Kind.RECORD, []),
+            (Kind.USER, [f"Asked {key}"]),
+        ]
+
+
+def test_a_database_of_another_editor_is_not_cursors(tmp_path: Path) -> None:
+    path = filled(tmp_path / "state.vscdb", CURSOR, [("ItemTable", ("chat.ChatSessionStore.index", "{}"))])
+    assert format_named("cursor-ide").claim(Look(path)) is None
+
+
+@pytest.mark.parametrize(
+    "data", [b"{", b"\x28\xb5\x2f\xfdnonsense", zstd.compress(b"[" * 100_000), zstd.compress(bytes(80 << 20))]
+)
+def test_a_document_that_cannot_be_read_is_shown_as_it_is(tmp_path: Path, data: bytes) -> None:
+    path = zed(tmp_path / "data")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE threads SET data = ? WHERE id = 'b'", (data,))
+        database.commit()
+    rendered = Rendered(format_named("zed"), path, _folder(tmp_path, 0))
+    assert [kind for kind, _texts in of(rendered, "b")] == [Kind.NOTE]
+    assert len(of(rendered, "a")) == 2
+    with Store.open(tmp_path / "store") as store:
+        assert Importer(store).run([path]).errors == []
+        assert native(store, path) == path.read_bytes()
