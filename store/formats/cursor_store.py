@@ -31,7 +31,7 @@ _DIGEST = 32
 _MESSAGE = b"\x0a\x20"
 """The tag of field 1 and the length of a digest in it."""
 _AT = "at"
-"""What the line of a message has in ``about``: its position."""
+"""The part of ``about`` that a message's line has: its position."""
 _BESIDE = ("meta.json", "prompt_history.json")
 
 _LENS = DeclaredLens(

@@ -38,7 +38,7 @@ from store.formats.declared.lens import DeclaredLens, time_of
 from store.ids import hash_bytes
 
 _FRAME, _AT, _NAME = "frame", "item", "name"
-"""What lines of a document's frame, and of its messages, have in ``about``: places, positions and keys."""
+"""The parts of ``about`` that lines of a document and of its messages have: places, positions and keys."""
 
 
 class DeclaredDatabase(DatabaseFormat):

@@ -99,7 +99,7 @@ In them, ``$text`` stands for the event's text, ``$tool``, ``$id``, ``$arguments
 class Record(Struct, frozen=True, forbid_unknown_fields=True):
     """The parts that all records have: their time, and their own id with that of the one they follow.
 
-    ``agent`` is the place of a value that only the records of subagents have, which stand between those of their parent.
+    ``agent`` is a place that only the records of subagents have, which stand between those of their parent.
     """
 
     time: str = ""
