@@ -199,13 +199,9 @@ class PriceSettings(Struct, frozen=True):
 
 
 class ShareRule(Struct, frozen=True, rename={"place": "with"}):
-    """``[[share]]``: the conversations of ``project`` go to the store ``with`` whenever that is pushed to.
-
-    ``label``: those that have this label; both: those of the project that have it.
-    """
+    """``[[share]]``: the conversations of ``project`` go to the store ``with`` when that is pushed to."""
 
     project: str = ""
-    label: str = ""
     place: str = ""
 
 
