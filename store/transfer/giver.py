@@ -56,10 +56,11 @@ def chosen(
 ) -> list[ContextEntry]:
     """Return the conversations that are named, of one of the projects, or have one of the labels; all, without any.
 
-    None that is in the trash. ``among``: only these. Subagents' conversations go with those that started them, and
-    what stands for a file with those that are in it.
+    None that is in the trash. ``among``: only these. Subagents' conversations go with those that started them. What
+    stands for a file of many goes only where all of these are chosen: it tells of each of them.
     """
     catalogue = store.catalogue
+    wanted: set[int] | None
     some: Iterable[int]
     if contexts or projects or labels:
         ids = [context for label in labels for context in (one.id for one in catalogue.labelled(label))]
@@ -73,18 +74,25 @@ def chosen(
         some = wanted if among is None else wanted & among
     elif among is None:
         entries = [entry for entry in catalogue.page() if not entry.is_file]
-        return _with_files(store, sorted(entries, key=lambda entry: entry.id))
+        return _with_files(store, sorted(entries, key=lambda entry: entry.id), None)
     else:
-        some = among
+        wanted, some = None, among
     entries = [entry for entry in map(catalogue.by_id, sorted(some)) if entry is not None and entry.name]
-    return _with_files(store, entries)
+    return _with_files(store, entries, wanted)
 
 
-def _with_files(store: Store, entries: Sequence[ContextEntry]) -> list[ContextEntry]:
+def _with_files(store: Store, entries: Sequence[ContextEntry], chosen: set[int] | None) -> list[ContextEntry]:
     files = {file for entry in entries if isinstance(file := entry.metadata.get("file"), int)}
     found = [entry for entry in map(store.catalogue.by_id, sorted(files)) if entry is not None and entry.is_file]
     # a layout names conversations, which come first
-    return [*entries, *found]
+    return [*entries, *(file for file in found if chosen is None or _owners(store, file) <= chosen)]
+
+
+def _owners(store: Store, file: ContextEntry) -> set[int]:
+    """Return the conversations that are in a file of many, those that are no more left out."""
+    imported = read_as(file.metadata, ImportedFile)
+    places = imported.read_layout(store).places if imported is not None else ()
+    return {place.context for place in places if store.contexts.exists(place.context)}
 
 
 def offers(store: Store, entries: Iterable[ContextEntry]) -> Iterator[Offer]:

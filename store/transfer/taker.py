@@ -60,8 +60,7 @@ def compare(store: Store, offers: Sequence[Offer], *, named: bool = False) -> tu
             continue
         if offer.is_file:
             layouts = [entry.metadata.get("layout_came") for entry in mine]
-            same = offer.told.get("layout") in layouts or CAME_FROM not in mine[0].metadata
-            if same:
+            if offer.told.get("layout") in layouts or BORN not in mine[0].metadata:
                 done.append(Outcome(offer.context, "same"))
             else:
                 needs.append(Need(offer.context, (Known(mine[0].id, 0, ROOT),)))

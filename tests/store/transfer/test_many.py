@@ -8,7 +8,7 @@ import pytest
 from store.commit.writer import Writer
 from store.conversations.contexts import Append
 from store.editing.keeper import Keeper
-from store.errors import StoreFull
+from store.errors import StoreFull, UsageError
 from store.service.call import Holder
 from store.service.exchange import Chosen, Transfer, offer, pack, put, take
 from store.store import Store
@@ -69,10 +69,17 @@ def test_one_of_a_file_comes_alone_and_another_later(laptop: Store, desktop: Sto
     brought_in(laptop, claude_export(tmp_path))
     first, second = talks(laptop).values()
     carry(laptop, desktop, [first.id])
+    # the file tells of the other one, too, so it stays behind
     there = only(desktop)
-    assert exported(desktop, there, tmp_path / "there") == exported(laptop, first, tmp_path / "here")
-    carry(laptop, desktop, [second.id])
-    assert len(talks(desktop)) == 2
+    assert payloads(desktop, there) == payloads(laptop, first)
+    with pytest.raises(UsageError, match="import it again"):
+        exported(desktop, there, tmp_path / "nothing")
+    said = [str(desktop.catalogue.entry(context).metadata) for context in desktop.catalogue.ids()]
+    assert not any(second.title in one for one in said)
+    carry(laptop, desktop, [first.id, second.id])
+    for name, here in talks(laptop).items():
+        there = talks(desktop)[name]
+        assert exported(desktop, there, tmp_path / "there" / name) == exported(laptop, here, tmp_path / "here" / name)
 
 
 def test_an_import_there_makes_conversations_of_its_own(laptop: Store, desktop: Store, tmp_path: Path) -> None:
@@ -153,8 +160,6 @@ def test_contents_that_were_collected_meanwhile_are_asked_for_again(laptop: Stor
 
 
 def test_contents_that_are_not_what_they_are_called_are_refused(desktop: Store) -> None:
-    from store.errors import UsageError
-
     with pytest.raises(UsageError, match="something else"):
         Holder(desktop).call(put([Piece(bytes(32), b"data", 0, 4, True)]))
 
