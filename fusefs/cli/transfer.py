@@ -8,8 +8,9 @@ import stat
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -75,7 +76,7 @@ def push(
     again. What both stores have changed stands beside the other there, as a fork with the label `diverged`.
     """
     for place, wanted in _asked(store, arguments, projects, labels, leaving=True):
-        with _both(store, place, create=not dry_run) as (here, there):
+        with _both(store, place, leaving=True, dry_run=dry_run) as (here, there):
             _push(store, here, there, place, wanted, dry_run=dry_run, yes=yes)
 
 
@@ -91,7 +92,7 @@ def pull(
     beside it, as a fork with the label `diverged`. What was redacted here does not come back.
     """
     for place, wanted in _asked(store, arguments, projects, labels, leaving=False):
-        with _both(store, place) as (here, there):
+        with _both(store, place, leaving=False, dry_run=dry_run) as (here, there):
             _pull(store, here, there, place, wanted, dry_run=dry_run)
 
 
@@ -111,7 +112,7 @@ def sync(
     names.
     """
     for place, wanted in _asked(store, arguments, projects, labels, leaving=True):
-        with _both(store, place, create=not dry_run) as (here, there):
+        with _both(store, place, leaving=True, dry_run=dry_run) as (here, there):
             _pull(store, here, there, place, wanted, dry_run=dry_run)
             _push(store, here, there, place, wanted, dry_run=dry_run, yes=yes)
 
@@ -187,8 +188,13 @@ def _is_place(text: str) -> bool:
 
 
 @contextmanager
-def _both(store: Path | None, place: str, *, create: bool = False) -> Iterator[tuple[Backend, Backend]]:
-    """Reach this store and the other one; UsageError where both are the same."""
+def _both(
+    store: Path | None, place: str, *, leaving: bool, dry_run: bool
+) -> Iterator[tuple[Backend, Backend]]:
+    """Reach this store and the other one; UsageError where both are the same.
+
+    One that is pushed to is created; for a dry run, a throwaway one stands for it.
+    """
     from fusefs.cli.backend import reach, require, store_root
     from store.errors import UsageError
 
@@ -196,14 +202,15 @@ def _both(store: Path | None, place: str, *, create: bool = False) -> Iterator[t
     require(root)
     if not place.startswith(_SSH) and os.path.realpath(os.path.expanduser(place)) == os.path.realpath(root):
         raise UsageError(f"{place} is this very store: name another one")
-    with reach(root) as here, _other(place, create=create) as there:
+    with reach(root) as here, _other(place, leaving=leaving, dry_run=dry_run) as there:
         yield here, there
 
 
 @contextmanager
-def _other(place: str, *, create: bool) -> Iterator[Backend]:
-    from fusefs.cli.backend import reach, require
+def _other(place: str, *, leaving: bool, dry_run: bool) -> Iterator[Backend]:
+    from fusefs.cli.backend import exists, reach, require
     from fusefs.cli.mounts import convfs_above, root_of
+    from store.disk.files import temporary_folder
     from store.service.client import Client
 
     if place.startswith(_SSH):
@@ -217,10 +224,12 @@ def _other(place: str, *, create: bool) -> Iterator[Backend]:
         with Client(path) as client:
             yield client
         return
-    if not create:
+    if not leaving:
         require(path)
-    with reach(path, create=create) as backend:
-        yield backend
+    with ExitStack() as stack:
+        if dry_run and not exists(path):
+            path = stack.enter_context(temporary_folder(Path(gettempdir())))
+        yield stack.enter_context(reach(path, create=leaving))
 
 
 def _ssh(place: str) -> tuple[str, ...]:
