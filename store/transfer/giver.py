@@ -1,5 +1,6 @@
 """The side that gives: what a store offers, and what of that another one lacks."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
@@ -315,8 +316,13 @@ def pieces(store: Store, payloads: Sequence[bytes], blobs: Sequence[bytes]) -> I
     for is_payload, digests in ((True, payloads), (False, blobs)):
         for start in range(0, len(digests), _AT_ONCE):
             small: list[Hash] = []
-            for digest in map(Hash, digests[start : start + _AT_ONCE]):
-                if (size := store.blobs.size(digest)) <= PIECE_BYTES:
+            some = [*map(Hash, digests[start : start + _AT_ONCE])]
+            places = store.files.index.locate(some)
+            shared = Counter(place[:2] for found in places.values() for place in found)
+            for digest in some:
+                # what lies in a group is small, and its size would take reading that
+                in_group = any(shared[place[:2]] > 1 for place in places.get(digest, ()))
+                if in_group or (size := store.blobs.size(digest)) <= PIECE_BYTES:
                     small.append(digest)
                     continue
                 yield from _in_pieces(store, digest, size, is_payload=is_payload)
