@@ -11,6 +11,7 @@ import msgspec
 
 from store.events.conversation import is_output, labels_of
 from store.ids import Hash
+from store.importing.likeness import is_of
 from store.transfer.states import BORN, CAME_FROM, DIVERGED
 from store.upkeep.roots import named_in
 
@@ -87,7 +88,7 @@ def arriving(known: Mapping[str, object], came: Mapping[str, object]) -> dict[st
     if CAME_FROM not in known and "source" in known:
         # its session lies on this machine: what an import knows of it is true here alone
         changes = {key: value for key, value in changes.items() if key == "title" or is_output(key)}
-    return changes | added_labels(known, came)
+    return _without_what_is_gone(known, changes) | added_labels(known, came)
 
 
 def described(known: Mapping[str, object], came: Mapping[str, object]) -> dict[str, object]:
@@ -95,7 +96,15 @@ def described(known: Mapping[str, object], came: Mapping[str, object]) -> dict[s
     changes = {key: value for key, value in came.items() if is_output(key) and key not in known}
     if came.get("own_title") and not known.get("own_title") and known.get("title") != came.get("title"):
         changes |= {"title": came["title"], "own_title": True}
-    return changes | added_labels(known, came)
+    return _without_what_is_gone(known, changes) | added_labels(known, came)
+
+
+def _without_what_is_gone(known: Mapping[str, object], changes: dict[str, object]) -> dict[str, object]:
+    """Return changes without those that would only bring back what was redacted here."""
+    spelled = msgspec.json.encode
+    gone = {key for key, value in changes.items() if key in known and is_of(spelled(known[key]), spelled(value))}
+    gone |= {"own_title"} if "title" in gone else set()
+    return {key: value for key, value in changes.items() if key not in gone}
 
 
 def added_labels(known: Mapping[str, object], came: Mapping[str, object]) -> dict[str, object]:

@@ -88,3 +88,19 @@ def test_a_second_redaction_is_followed(laptop: Store, desktop: Store, tmp_path:
     assert did(laptop, desktop) == ["same"]
     assert payloads(desktop, only(desktop))[1].count(MARK) == 2
     assert prove(desktop, Secrets([SECRET, b"sesame-open"]), ()).found == []
+
+
+def test_nor_in_a_title_that_is_there(laptop: Store, desktop: Store, tmp_path: Path) -> None:
+    path = session(tmp_path, lines(f"The password is {SECRET.decode()}", "Two"))
+    brought_in(laptop, path)
+    did(laptop, desktop)
+    assert SECRET.decode() in only(desktop).title
+    Redaction(desktop, SECRETS).run()
+    assert SECRET.decode() not in only(desktop).title
+    clean(desktop)
+    with path.open("ab") as file:
+        file.write(lines("Three", start=2))
+    brought_in(laptop, path)
+    assert did(laptop, desktop) == ["grown"]
+    assert len(payloads(desktop, only(desktop))) == 3
+    clean(desktop)
