@@ -20,6 +20,7 @@ from store.filenames import unique
 from store.ids import HASH_SIZE, Hash, hash_bytes, turn_of
 from store.importing.envelope import Layout, read_layout
 from store.index.catalogue import ContextEntry
+from store.index.frames import day_of
 from store.index.views import Run
 from store.redaction.remembered import Remembered
 from store.store import Store
@@ -176,6 +177,8 @@ class Taking:
         self._births: set[str] = set()
         """The conversations that wait."""
         self._names: dict[str, set[str]] = {}
+        self._cleaned: set[str] = set()
+        """The conversations that hold elsewhere what was redacted here."""
         self._outcomes: list[Outcome] = []
 
     def run(self, parcels: Sequence[Parcel]) -> list[Outcome]:
@@ -213,6 +216,7 @@ class Taking:
         instead = {Hash(name): new for name in _digests(parcel) if (new := self._gone.instead(name)) is not None}
         if not instead:
             return parcel
+        self._cleaned.add(parcel.born)
 
         def clean(rows: Iterable[Row]) -> tuple[Row, ...]:
             return tuple(
@@ -367,6 +371,14 @@ class Taking:
         cut = structs.replace(parcel, rows=parcel.rows[shared:], shared=shared)
         if parcel.imported is not None:
             superseded, metadata["imported_head"] = self._side(cut, parcel.imported, runs, None)
+        if parcel.born in self._cleaned:
+            # titles and names are made of what was said, and nobody knows here what is gone
+            words = f"{day_of(parcel.rows[0].created_ms) if parcel.rows else ''}-redacted".lstrip("-")
+            metadata |= {"title": None, "own_title": None, "called": None, "naming": None}
+            if nearest is None:
+                metadata["name"] = words
+                if "exported_as" in metadata:
+                    metadata["exported_as"] = words + PurePosixPath(str(metadata["exported_as"])).suffix
         project, name = self._named(metadata)
         metadata |= {"project": project, "name": name}
         request = Request(

@@ -47,9 +47,12 @@ def test_nor_in_a_conversation_that_was_never_there(laptop: Store, desktop: Stor
     brought_in(laptop, path)
     did(laptop, desktop)
     Redaction(desktop, SECRETS).run()
-    Keeper(laptop).fork(only(laptop).id, "other", at=2)
+    fork = Keeper(laptop).fork(only(laptop).id, f"with-{SECRET.decode()}", at=2)
+    Keeper(laptop).describe(fork.context, {"title": f"What {SECRET.decode()} is"})
     assert did(laptop, desktop) == ["new", "same"]
-    assert MARK in payloads(desktop, talks(desktop)["other"])[1]
+    [other] = [talk for talk in talks(desktop).values() if talk.id != 1]
+    assert MARK in payloads(desktop, other)[1]
+    assert other.name.endswith("-redacted")
     clean(desktop)
 
 
