@@ -6,8 +6,9 @@ A conversation's metadata may have some of the sections, too: so tables come fro
 over a struct that has the defaults.
 
 A setting is a field of a msgspec Struct, and what it takes is said by its type: ``bool``, ``int``, ``float``, ``str``,
-``Literal`` of strings, ``tuple[str, ...]``, ``T | None`` (None can only be the default), a Struct (a section), or a
-``dict`` from names to any of these (a section for each name). Numbers are 0 or more.
+``Literal`` of strings, ``tuple[str, ...]``, ``T | None`` (None can only be the default), a Struct (a section), a
+``tuple`` of Structs (a list of sections), or a ``dict`` from names to any of these (a section for each name). Numbers
+are 0 or more.
 """
 
 import math
@@ -33,7 +34,7 @@ def merged(base: S, table: Mapping[str, object], origin: str, within: str = "") 
     ``origin`` (a file) begins every message, and ``within`` (``section.``) the name of every setting in it. Raises
     UsageError, in one line, where a value does not fit.
     """
-    known = {field.name: field for field in structs.fields(base)}
+    known = {field.encode_name: field for field in structs.fields(base)}
     values: dict[str, object] = {}
     warnings = []
     for key, value in table.items():
@@ -41,7 +42,7 @@ def merged(base: S, table: Mapping[str, object], origin: str, within: str = "") 
         if (field := known.get(key)) is None:
             warnings.append(f"{origin}: unknown setting {name!r} is ignored")
             continue
-        values[key], more = _value(field.type, getattr(base, key), value, origin, name)
+        values[field.name], more = _value(field.type, getattr(base, field.name), value, origin, name)
         warnings += more
     return structs.replace(base, **values), warnings
 
@@ -54,6 +55,12 @@ def _value(kind: object, default: object, value: object, origin: str, name: str)
         if not isinstance(value, Mapping):
             raise UsageError(f"{origin}: {name} must be a section of its own, not {reprlib.repr(value)}")
         return merged(default if isinstance(default, kind) else kind(), value, origin, f"{name}.")
+    if get_origin(kind) is tuple and issubclass(get_args(kind)[0], Struct):
+        if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
+            raise UsageError(f"{origin}: {name} must be sections of its own ([[{name}]]), not {reprlib.repr(value)}")
+        each = get_args(kind)[0]
+        several = [merged(each(), table, origin, f"{name}.") for table in value]
+        return tuple(one for one, _more in several), [line for _one, more in several for line in more]
     if get_origin(kind) is dict:
         if not isinstance(value, Mapping):
             raise UsageError(f"{origin}: {name} must be a section of its own, not {reprlib.repr(value)}")
@@ -191,6 +198,13 @@ class PriceSettings(Struct, frozen=True):
     cache_write_hour: float | None = None
 
 
+class ShareRule(Struct, frozen=True, rename={"place": "with"}):
+    """``[[share]]``: the conversations of ``project`` go to the store ``with`` when that is pushed to."""
+
+    project: str = ""
+    place: str = ""
+
+
 class Settings(Struct, frozen=True):
     """The settings of a store. Sizes are bytes.
 
@@ -208,7 +222,7 @@ class Settings(Struct, frozen=True):
     ``list_all``: listings show warm-ups of tools, and sessions in which nobody speaks, among the conversations.
     ``projects``: the sessions of a project, by name: their directories or some above them (``*`` as in a shell),
     their remotes, or the projects that they would be of. ``conversation``, ``tools`` (by a tool's name),
-    ``retention``, ``sealing``, ``gc``, ``sessions`` and ``prices`` (by a model's) are sections.
+    ``retention``, ``sealing``, ``gc``, ``sessions`` and ``prices`` (by a model's) are sections, ``share`` several.
     """
 
     inline_limit_bytes: int = 1024
@@ -230,6 +244,7 @@ class Settings(Struct, frozen=True):
     gc: GarbageCollection = GarbageCollection()
     sessions: Sessions = Sessions()
     prices: dict[str, PriceSettings] = {}
+    share: tuple[ShareRule, ...] = ()
 
 
 def load(root: Path) -> tuple[Settings, list[str]]:

@@ -38,6 +38,7 @@ LAYERS = (
     ("store.exporting",),
     ("store.delivery.context",),
     ("store.redaction",),
+    ("store.transfer",),
     ("store.backlinks",),
     ("store.service",),
     ("store.web",),

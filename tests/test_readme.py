@@ -164,6 +164,7 @@ PAGES = [
     ROOT / "store/FORMAT.md",
     ROOT / "store/FORMATS.md",
     ROOT / "store/PROTOCOL.md",
+    ROOT / "store/TRANSFER.md",
 ]
 
 

@@ -93,6 +93,15 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
         ("A part of it, for others to read.", "convfs share 'login bug@7-9' -o ~/login.md"),
         ("What would be taken out?", "convfs share 'login bug' -o ~/login.html --dry-run"),
     ],
+    "push": [
+        ("What would go to another store?", "convfs push 'login bug' ~/other --dry-run"),
+        ("Send it there.", "convfs push 'login bug' ~/other --yes"),
+    ],
+    "pull": [
+        ("What has changed there?", "convfs pull ~/other --dry-run"),
+        ("Bring it here.", "convfs pull ~/other"),
+    ],
+    "sync": [("Both ways, a whole project.", "convfs sync --project webshop ~/other --yes")],
     "formats": [
         ("Which tools are read?", "convfs formats"),
         ("What is in this file?", "convfs formats check ~/.claude/projects/*/*.jsonl | head -n 3"),

@@ -49,6 +49,9 @@ _GROUPS = {
         "resume": ("resume", "Go on with a conversation in its tool, or in another one."),
         "export": ("export", "Write conversations as files, in any format."),
         "share": ("share", "Write one file for others to read, without secrets."),
+        "push": ("transfer", "Send conversations to another store."),
+        "pull": ("transfer", "Fetch conversations from another store."),
+        "sync": ("transfer", "Pull from another store, then push to it."),
         "context": ("show", "Print the messages to send to a model."),
     },
     "Change": {

@@ -3,12 +3,16 @@
 import logging
 import os
 import signal
+import socket as unix
+import threading
 from pathlib import Path
 
 import click
 
 from fusefs.cli.daemon import held_alone, log_to, prepare, serving_http, tcp_options, tcp_place
 from fusefs.cli.output import echo
+
+_BYTES = 256 << 10
 
 
 @click.command(short_help="Serve programs, without a mount.")
@@ -17,9 +21,12 @@ from fusefs.cli.output import echo
     type=click.Path(path_type=Path, dir_okay=False),
     help="The path of the socket.  [default: where commands look for it]",
 )
+@click.option("--stdio", is_flag=True, help="Serve one client on the standard streams, until it ends: for ssh.")
 @tcp_options
 @click.pass_obj
-def serve(store: Path | None, socket: Path | None, tcp: str | None, http: str | None, no_token: bool) -> None:
+def serve(
+    store: Path | None, socket: Path | None, stdio: bool, tcp: str | None, http: str | None, no_token: bool
+) -> None:
     """Serve programs and other commands over a socket, until SIGTERM or Ctrl-C.
 
     A mounted store serves them, too: this command is for machines without a mount.
@@ -31,6 +38,12 @@ def serve(store: Path | None, socket: Path | None, tcp: str | None, http: str | 
     from store.service import address, server
 
     root = Path(os.path.realpath(store_root(store)))
+    if stdio:
+        if socket or tcp or http:
+            raise click.UsageError("--stdio goes alone")
+        log_to(logging.StreamHandler())
+        _on_streams(root)
+        return
     port, web = tcp_place(tcp), tcp_place(http)
     log_to(logging.StreamHandler())
 
@@ -50,3 +63,43 @@ def serve(store: Path | None, socket: Path | None, tcp: str | None, http: str | 
         path = Path(os.path.abspath(socket)) if socket else None
         service = server.Service(opened, ALL_OPERATIONS, socket=path, tcp=port, token=token)
         trio.run(until_told, service)
+
+
+def _on_streams(root: Path) -> None:
+    """Serve who holds the other ends of the standard streams; through the daemon that holds the store, if one does."""
+    from fusefs.cli.backend import daemon_or_store
+    from fusefs.daemon.calls import ALL_OPERATIONS
+    from store.service import server
+    from store.service.client import Client
+
+    prepare()
+    with daemon_or_store(root, create=True) as found:
+        if isinstance(found, Client):
+            assert found.path is not None
+            _pass_on(found.path)
+        else:
+            with server.serving(server.Service(found, ALL_OPERATIONS)) as place:
+                _pass_on(place.socket)
+
+
+def _pass_on(path: Path) -> None:
+    """Pass bytes on between the standard streams and a socket, until the input ends."""
+    with unix.socket(unix.AF_UNIX, unix.SOCK_STREAM) as connection:
+        connection.connect(os.fspath(path))
+
+        def answers() -> None:
+            while data := connection.recv(_BYTES):
+                _write_all(data)
+
+        thread = threading.Thread(target=answers, daemon=True)
+        thread.start()
+        while data := os.read(0, _BYTES):
+            connection.sendall(data)
+        connection.shutdown(unix.SHUT_RDWR)
+        thread.join()
+
+
+def _write_all(data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(1, view) :]

@@ -25,6 +25,7 @@ _GROWING = ("records", "events", "updated")
 _KEPT_FOR_PROGRAMS = frozenset(
     {
         "begins",
+        "born",
         "called",
         "copied",
         "cursor",
@@ -54,6 +55,7 @@ _OF_FILES = frozenset(
         "beside",
         "incomplete",
         "layout",
+        "layout_came",
         "missing",
         "original",
         "original_of",

@@ -341,7 +341,12 @@ class _Parts:
         return self._found[at]
 
     def _find(self, at: int) -> ContextEntry | None:
-        entries = self._store.catalogue.by_origin("part", self._format.name, self.key(at), most=-1)
+        entries = [
+            entry
+            for entry in self._store.catalogue.by_origin("part", self._format.name, self.key(at), most=-1)
+            # its file is another machine's
+            if "came_from" not in entry.metadata
+        ]
         for entry in entries:
             if entry.metadata.get("file") == self._file:
                 return entry

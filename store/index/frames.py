@@ -84,6 +84,8 @@ def forget_turns(sql: sqlite3.Connection, first: int, last: int) -> None:
 
 
 _LARGEST = (1 << 63) - 1
+_IMPORTS = ("import", "pull")
+"""The actions of moves to what a session's imports have made, unless metadata says otherwise."""
 _LAST_VERSION = "SELECT * FROM versions WHERE context = ? ORDER BY seq DESC LIMIT 1"
 _DESCRIBED = (
     "SELECT id, created_ms, project, name, title, format, source, day, trashed_ms, rank, described_ms, metadata, sum"
@@ -191,7 +193,7 @@ def _records(move: heads.HeadMoved) -> int:
 def _move(sql: sqlite3.Connection, context: int, move: heads.HeadMoved) -> None:
     found = _head_of(sql, context)
     if found is not None:
-        imported = turn_of(move.tip) if move.action == "import" else found[4]
+        imported = turn_of(move.tip) if move.action in _IMPORTS else found[4]
         _note_patch(sql, context, patch_of(move.tip), found[1])
         _set_head(sql, context, move.tip, _records(move), move.time_ms, imported)
 

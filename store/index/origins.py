@@ -12,22 +12,24 @@ def origin(kind: str, *names: str) -> str:
     file. ``session``: a format, and the tool's id of a session. ``begins``: a format, and a digest of a record at a
     conversation's beginning. ``agent``: a format, and the tool's id of the session that started this one. ``source``:
     the path of a session. ``called``: a project and a name that it had. ``project``: one that was moved.
+    ``born``: where a conversation was born that came from another store.
     """
     return "\0".join((kind, *names))
 
 
 def origins_of(metadata: Mapping[str, object]) -> list[str]:
     """Return the marks that a context is found by; a fork is not found by those of its parent."""
+    born = [origin("born", came)] if isinstance(came := metadata.get("born"), str) and came else []
     if isinstance(path := metadata.get("layout_of"), str):
-        return [origin("layout", path)]
+        return [*born, origin("layout", path)]
     if "source" not in metadata or not isinstance(tool := metadata.get("format"), str):
-        return []
+        return born
     ids = [("agent", metadata.get("parent_session")), *((kind, metadata.get(kind)) for kind in ("part", "session"))]
     begins = metadata.get("begins")
     moved = metadata.get(MOVED_FROM)
     from_projects = [one for one in moved if isinstance(one, str)] if isinstance(moved, list) else []
     ids += [("begins", key) for key in (dict.fromkeys(begins) if isinstance(begins, list) else ())]
-    found = [origin(kind, tool, own) for kind, own in ids if isinstance(own, str) and own]
+    found = [*born, *(origin(kind, tool, own) for kind, own in ids if isinstance(own, str) and own)]
     found += [origin("project", one) for one in dict.fromkeys(from_projects)]
     return found + [origin("called", *names) for names in called_before(metadata)]
 

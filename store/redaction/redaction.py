@@ -35,6 +35,7 @@ from store.ids import Hash, now_ms, turn_of
 from store.importing.likeness import beginning
 from store.index.beside import erase_database
 from store.redaction.containers import originals
+from store.redaction.remembered import Remembered
 from store.redaction.replacements import Replacements
 from store.redaction.rewriter import FrameRewriter, Loose, PackRewriter, TurnRewriter
 from store.redaction.secrets import Secrets
@@ -211,6 +212,7 @@ class Redaction:
         for frame in _frames(store):
             frames.body(frame)
         new.sync()
+        Remembered(store.root).add(new.made)
         self._rewrite_logs(turns, frames)
         for number, places in frames.texts.items():
             for place in places:

@@ -5,7 +5,8 @@ import os
 import random
 import select
 import socket
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct, json
@@ -33,6 +34,7 @@ def pauses(patience: float) -> Iterator[float]:
 
 _RECEIVE = 256 << 10
 _CONNECT_SECONDS = 5.0
+_END_SECONDS = 20.0
 HELLO_SECONDS = 10.0
 """A service that is at heavy work answers later than its socket does."""
 _HELLO_ID = 0
@@ -45,15 +47,19 @@ class ServiceGone(ConvfsError):
 class Endpoint(Struct, frozen=True):
     """The address of a service: the path of its socket, or a host and port, and the token that it wants.
 
-    ``directory`` is the key of the wanted store's directory (``store.disk.identity``); "": any store.
+    ``directory`` is the key of the wanted store's directory (``store.disk.identity``); "": any store. ``command`` is a
+    program that is to be started and speaks on its standard streams, instead of an address.
     """
 
     path: Path | None = None
     tcp: tuple[str, int] | None = None
     token: str = ""
     directory: str = ""
+    command: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        if self.command:
+            return f"the other end of {self.command[0]}"
         return str(self.path) if self.tcp is None else f"{self.tcp[0]}:{self.tcp[1]}"
 
     @property
@@ -105,16 +111,34 @@ class Channel:
         self._buffer = memoryview(bytearray(_RECEIVE))
         self.pid = 0
         """The process at the other end, 0 where that is not known."""
+        self._program: subprocess.Popen[bytes] | None = None
+        if place.command:
+            self._start(place.command)
+            return
         family = socket.AF_UNIX if place.tcp is None else socket.AF_INET6 if ":" in place.tcp[0] else socket.AF_INET
-        self._socket = socket.socket(family, socket.SOCK_STREAM)
-        self._seconds: float | None = None
-        self._readable = select.poll()
-        self._readable.register(self._socket, select.POLLIN)
+        self._take(socket.socket(family, socket.SOCK_STREAM))
         try:
             self._connect(place)
         except BaseException:
             self._socket.close()
             raise
+
+    def _take(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._seconds: float | None = None
+        self._readable = select.poll()
+        self._readable.register(connection, select.POLLIN)
+
+    def _start(self, command: Sequence[str]) -> None:
+        """Start a program whose standard streams are the connection."""
+        own, its = socket.socketpair()
+        with its:
+            try:
+                self._program = subprocess.Popen(command, stdin=its.fileno(), stdout=its.fileno())
+            except OSError as error:
+                own.close()
+                raise ServiceGone(f"{command[0]} cannot be run: {error.strerror}") from error
+        self._take(own)
 
     def _connect(self, place: Endpoint) -> None:
         try:
@@ -141,6 +165,13 @@ class Channel:
     def close(self) -> None:
         """Close the connection, and end the calls still running for it."""
         self._socket.close()
+        if self._program is not None:
+            try:
+                # it ends where its input does
+                self._program.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._program.kill()
+                self._program.wait()
 
     def send(self, request: Frame, seconds: float | None = None) -> None:
         """Send a request; it, and each of its answers, may take ``seconds``."""

@@ -54,15 +54,16 @@ class Client:
         token: str = "",
         directory: str = "",
         patience: float = _PATIENCE_SECONDS,
+        command: tuple[str, ...] = (),
     ) -> None:
-        """Connect to the socket at ``path``, or to a port.
+        """Connect to the socket at ``path``, or to a port, or start a ``command`` and speak with that.
 
         ``directory`` is the key of the wanted store's directory (``store.disk.identity.directory_key``; "": any store),
         ``patience`` the seconds for which it tries to reach a lost service again. Raises ServiceGone where no holder of
         that store answers, ConvfsError where the listener is another user or wants another token.
         """
         self.path = path
-        self._place = Endpoint(path, tcp, token, directory)
+        self._place = Endpoint(path, tcp, token, directory, command)
         self._patience = patience
         self._lock = threading.Lock()
         self._next_id = 1

@@ -31,6 +31,7 @@ from tests.bench import (
     service,
     space,
     stalls,
+    transfer,
 )
 from tests.bench.harness import note, options, parse, print_summary, remove
 
@@ -41,6 +42,7 @@ BENCHMARKS = {
     "importing": importing.bench,
     "cores": importing.bench_cores,
     "kinds": importing.bench_kinds,
+    "transfer": transfer.bench,
     "space": space.bench,
     "reading": reading.bench,
     "memory": memory.bench,

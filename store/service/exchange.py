@@ -1,0 +1,266 @@
+"""The calls by which conversations go from one store to another, and the transfer that is made of them.
+
+One side gives, the other takes; each is a store that this process has opened, or one that another process serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from store.ids import Hash
+from store.redaction.wanted import built_in
+from store.service.call import Emit, Holder, Invocation, Item, T, Table
+from store.store import Store
+from store.transfer import giver, taker
+from store.transfer import metadata as meta
+from store.transfer.giver import Position
+from store.transfer.parcel import Need, Offer, Outcome, Parcel, Piece
+from store.transfer.progress import Reached
+
+_OFFERS = 500
+_PARCELS = 256
+_ROWS = 20_000
+_BYTES = 8 << 20
+_DIGESTS = 20_000
+
+EXCHANGE = Table()
+
+
+class Place(Struct, frozen=True):
+    """A store: its id, the machine that it is on, its directory, and how far it has come."""
+
+    store_id: str
+    machine: str
+    root: str
+    position: Position
+
+
+@EXCHANGE.call(500)
+def place(holder: Holder) -> Place:
+    """Say which store it is."""
+    store = holder.store
+    return Place(store.store_id.hex(), meta.machine(), str(store.root), giver.position(store))
+
+
+@EXCHANGE.pages(501)
+def offer(
+    holder: Holder,
+    contexts: tuple[int, ...] = (),
+    projects: tuple[str, ...] = (),
+    labels: tuple[str, ...] = (),
+    since: Position | None = None,
+) -> Iterator[list[Offer]]:
+    """List conversations with their states: those that are chosen, or all; ``since``: that have changed since then."""
+    entries = giver.chosen(holder.store, contexts, projects, labels, giver.changed(holder.store, since))
+    for start in range(0, len(entries), _OFFERS):
+        yield list(giver.offers(holder.store, entries[start : start + _OFFERS]))
+
+
+class Compared(Struct, frozen=True):
+    """What is needed of some offers, and the outcome of the others."""
+
+    needs: list[Need]
+    done: list[Outcome]
+
+
+@EXCHANGE.call(502)
+def compare(holder: Holder, offers: list[Offer], named: bool = False) -> Compared:
+    """Compare offers with what is here; ``named``: also what was deleted for good is needed."""
+    return Compared(*taker.compare(holder.store, offers, named=named))
+
+
+@EXCHANGE.pages(503)
+def pack(holder: Holder, needs: list[Need]) -> Iterator[list[Parcel]]:
+    """Hand out what is needed of conversations, without the contents."""
+    for parcel in giver.parcels(holder.store, needs):
+        yield [parcel]
+
+
+@EXCHANGE.call(504)
+def wanted(holder: Holder, digests: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Return those of some blobs that are not here, and may come."""
+    return tuple(taker.wanted(holder.store, digests))
+
+
+@EXCHANGE.pages(505)
+def hand_out(holder: Holder, payloads: list[bytes], blobs: list[bytes]) -> Iterator[list[Piece]]:
+    """Hand out contents."""
+    some: list[Piece] = []
+    size = 0
+    for piece in giver.pieces(holder.store, payloads, blobs):
+        if some and size + len(piece.data) > _BYTES:
+            yield some
+            some, size = [], 0
+        some.append(piece)
+        size += len(piece.data)
+    if some:
+        yield some
+
+
+@EXCHANGE.call(506)
+def put(holder: Holder, pieces: list[Piece]) -> None:
+    """Store contents, durably."""
+    taker.put(holder.store, pieces)
+
+
+@EXCHANGE.call(507)
+def take(holder: Holder, parcels: list[Parcel]) -> list[Outcome]:
+    """Make conversations of parcels whose contents are here."""
+    return taker.Taking(holder.store).run(parcels)
+
+
+class Suspect(Struct, frozen=True):
+    """What in a conversation looks like a secret: how many of a kind."""
+
+    name: str
+    kind: str
+    count: int
+
+
+@EXCHANGE.pages(508)
+def suspects(holder: Holder, contexts: list[int]) -> Iterator[list[Suspect]]:
+    """List what looks like a secret in the records of conversations."""
+    for context in contexts:
+        found = _suspects(holder.store, context)
+        if found:
+            yield found
+
+
+def _suspects(store: Store, context: int) -> list[Suspect]:
+    entry = store.catalogue.entry(context)
+    kinds: dict[str, set[bytes]] = {}
+    turns = [turn for first, count in store.records.runs(entry.head) for turn in range(first, first + count)]
+    for _turn, payload in store.contents.payloads(turns) if entry.head else ():
+        for kind, secret in built_in(payload) if isinstance(payload, bytes) else ():
+            kinds.setdefault(kind, set()).add(secret)
+    return [Suspect(f"{entry.project}/{entry.name}", kind, len(some)) for kind, some in sorted(kinds.items())]
+
+
+# -- a transfer --------------------------------------------------------------------------------------------------------
+
+
+class End(Protocol):
+    """A store that calls can be made of."""
+
+    def call(self, invocation: Invocation[Item, T], on_item: Emit[Item] | None = None) -> T:
+        """Run the call and pass each item to ``on_item``. Raises what the call raises."""
+
+
+class Chosen(Struct, frozen=True):
+    """Which conversations are to go: by id, project and label; all, without any."""
+
+    contexts: tuple[int, ...] = ()
+    projects: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+
+class Carried(Struct, frozen=True):
+    """How far a transfer is: conversations done and offered, and bytes of contents carried."""
+
+    done: int
+    offered: int
+    bytes: int
+
+
+class Transfer:
+    """Carries conversations from one store to another. What was carried stays, wherever it ends; see :meth:`run`."""
+
+    def __init__(self, giving: End, taking: End, progress: Callable[[Carried], None] | None = None) -> None:
+        self._giving = giving
+        self._taking = taking
+        self._progress = progress or (lambda _carried: None)
+        self.bytes = 0
+        self._outcomes: list[Outcome] = []
+        self._offered = 0
+
+    def offers(self, chosen: Chosen, since: Position | None = None) -> list[Offer]:
+        """Return what would be compared."""
+        return self._giving.call(offer(chosen.contexts, chosen.projects, chosen.labels, since))
+
+    def needed(self, offers: Sequence[Offer], *, named: bool = False) -> Compared:
+        """Return what of that would go, and change nothing."""
+        needs: list[Need] = []
+        done: list[Outcome] = []
+        for start in range(0, len(offers), _OFFERS):
+            found = self._taking.call(compare(list(offers[start : start + _OFFERS]), named))
+            needs += found.needs
+            done += found.done
+        return Compared(needs, done)
+
+    def run(self, offers: Sequence[Offer], *, named: bool = False) -> list[Outcome]:
+        """Carry what is lacking of what is offered; return what became of each conversation."""
+        self._offered = len(offers)
+        records = {one.context: one.records for one in offers}
+        for start in range(0, len(offers), _OFFERS):
+            found = self._taking.call(compare(list(offers[start : start + _OFFERS]), named))
+            self._outcomes += found.done
+            some: list[Need] = []
+            rows = 0
+            for need in found.needs:
+                if some and (len(some) >= _PARCELS or rows + records[need.context] > _ROWS):
+                    self._carry(some)
+                    some, rows = [], 0
+                some.append(need)
+                rows += records[need.context]
+            if some:
+                self._carry(some)
+        return self._outcomes
+
+    def _carry(self, needs: Sequence[Need]) -> None:
+        parcels = self._giving.call(pack(list(needs)))
+        self._contents(parcels)
+        outcomes = self._taking.call(take(parcels))
+        lost = {one.context: one.wanted for one in outcomes if one.what == "wanted"}
+        if lost:
+            # collected meanwhile: once more
+            again = [parcel for parcel in parcels if parcel.context in lost]
+            self._contents(again)
+            outcomes = [one for one in outcomes if one.what != "wanted"] + self._taking.call(take(again))
+        self._outcomes += outcomes
+        self._tell()
+
+    def _contents(self, parcels: Sequence[Parcel]) -> None:
+        payloads = [
+            row.payload for one in parcels for row in (*one.rows, *(one.imported.rows if one.imported else ()))
+        ]
+        payloads = [*dict.fromkeys(payloads)]
+        blobs = [*dict.fromkeys(blob for one in parcels for blob in one.blobs)]
+        asked = [*dict.fromkeys((*payloads, *blobs))]
+        lacking: set[Hash] = set()
+        for start in range(0, len(asked), _DIGESTS):
+            missing = self._taking.call(wanted(tuple(asked[start : start + _DIGESTS])))
+            lacking.update(map(Hash, missing))
+        if not lacking:
+            return
+
+        def carry(pieces: list[Piece]) -> None:
+            self._taking.call(put(pieces))
+            self.bytes += sum(len(piece.data) for piece in pieces)
+            self._tell()
+
+        own = [digest for digest in payloads if digest in lacking]
+        rest = [digest for digest in blobs if digest in lacking and digest not in payloads]
+        self._giving.call(hand_out(own, rest), carry)
+
+    def _tell(self) -> None:
+        self._progress(Carried(len(self._outcomes), self._offered, self.bytes))
+
+
+def reached_by(giving: End, taking: End) -> tuple[Place, Place]:
+    """Return which stores both are, and how far they have come."""
+    return giving.call(place()), taking.call(place())
+
+
+def since(known: Reached | None, giving: Place, taking: Place) -> Position | None:
+    """Return from where on there is something to compare; None for all.
+
+    A store that has gone back, as one from a backup has, is compared as a whole.
+    """
+    if known is None or giving.position.seq < known.giver.seq or taking.position.seq < known.taker.seq:
+        return None
+    return known.giver
+
+

@@ -1,0 +1,341 @@
+"""The side that gives: what a store offers, and what of that another one lacks."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from store.conversations import branch
+from store.disk.head_format import HeadFrame
+from store.errors import ConvfsError, NotFound, UsageError
+from store.formats.core.format import Format, Source
+from store.formats.registry import format_named
+from store.ids import HASH_SIZE, Hash, turn_of
+from store.importing.provenance import ImportedFile, read_as
+from store.importing.snapshot import text_path
+from store.index.catalogue import ContextEntry
+from store.store import Store
+from store.transfer import metadata as meta
+from store.transfer.parcel import Known, Need, Offer, Parcel, Piece, Side
+from store.transfer.states import CAME_FROM, Row, State, born_of, earlier_states
+
+PIECE_BYTES = 8 << 20
+"""The most bytes of a piece of a blob."""
+
+_AT_ONCE = 256
+
+
+class Position(Struct, frozen=True):
+    """How far a store has come: the last seq of its head log, and the length of that."""
+
+    seq: int
+    length: int
+
+
+def position(store: Store) -> Position:
+    """Return how far the store has come."""
+    with store.writer.commit_lock:
+        return Position(store.writer.seq, store.files.heads.length)
+
+
+def changed(store: Store, since: Position | None) -> set[int] | None:
+    """Return the contexts that have changed since a position; None for all, where that cannot be told."""
+    if since is None or since.length > store.files.heads.length:
+        return None
+    found: set[int] = set()
+    seq = since.seq
+    for frame in store.files.heads.frames(since.length):
+        if not isinstance(frame, HeadFrame) or frame.seq != seq + 1:
+            return None
+        seq = frame.seq
+        found.add(frame.context)
+    return None if seq < since.seq or (not found and seq != store.writer.seq) else found - {0}
+
+
+def chosen(
+    store: Store, contexts: Sequence[int], projects: Sequence[str], labels: Sequence[str], among: set[int] | None
+) -> list[ContextEntry]:
+    """Return the conversations that are named, of one of the projects, or have one of the labels; all, without any.
+
+    None that is in the trash. ``among``: only these. Subagents' conversations go with those that started them. What
+    stands for a file of many goes only where all of these are chosen: it tells of each of them.
+    """
+    catalogue = store.catalogue
+    wanted: set[int] | None
+    some: Iterable[int]
+    if contexts or projects or labels:
+        ids = [context for label in labels for context in (one.id for one in catalogue.labelled(label))]
+        ids += [context for project in projects for context, _tip, _records in catalogue.heads_in(project)]
+        wanted = set(contexts) | set(ids)
+        todo = list(wanted)
+        while todo:
+            inner = {entry.id for entry in catalogue.subagents(todo.pop())} - wanted
+            wanted |= inner
+            todo += inner
+        some = wanted if among is None else wanted & among
+    elif among is None:
+        entries = [entry for entry in catalogue.page() if not entry.is_file]
+        return _with_files(store, sorted(entries, key=lambda entry: entry.id), None)
+    else:
+        wanted, some = None, among
+    entries = [entry for entry in map(catalogue.by_id, sorted(some)) if entry is not None and entry.name]
+    return _with_files(store, entries, wanted)
+
+
+def _with_files(store: Store, entries: Sequence[ContextEntry], chosen: set[int] | None) -> list[ContextEntry]:
+    files = {file for entry in entries if isinstance(file := entry.metadata.get("file"), int)}
+    found = [entry for entry in map(store.catalogue.by_id, sorted(files)) if entry is not None and entry.is_file]
+    # a layout names conversations, which come first
+    return [*entries, *(file for file in found if chosen is None or _owners(store, file) <= chosen)]
+
+
+def _owners(store: Store, file: ContextEntry) -> set[int]:
+    """Return the conversations that are in a file of many, those that are no more left out."""
+    imported = read_as(file.metadata, ImportedFile)
+    places = imported.read_layout(store).places if imported is not None else ()
+    return {place.context for place in places if store.contexts.exists(place.context)}
+
+
+def offers(store: Store, entries: Iterable[ContextEntry]) -> Iterator[Offer]:
+    """Yield what is told of conversations first. One that cannot be read is left out."""
+    for entry in entries:
+        try:
+            state = State(store, entry.head)
+        except ConvfsError:
+            continue
+        told = dict(entry.metadata) if entry.is_file else meta.told(entry.metadata)
+        project = str(entry.metadata.get("project", ""))
+        yield Offer(
+            entry.id,
+            born_of(store, entry),
+            len(state),
+            state.name(len(state)),
+            state.name(min(len(state), 1)),
+            project,
+            str(entry.metadata.get("name", "")),
+            {"layout": _short(told.get("layout"))} if entry.is_file else told,
+            entry.is_file,
+        )
+
+
+def _short(layout: object) -> str:
+    """Return what a layout is known by elsewhere: not as a blob."""
+    return str(layout)[:HASH_SIZE]
+
+
+def parcels(store: Store, needs: Iterable[Need]) -> Iterator[Parcel]:
+    """Yield what is needed of conversations."""
+    for need in needs:
+        entry = store.catalogue.by_id(need.context)
+        if entry is not None:
+            yield _file(store, entry) if entry.is_file else _Packing(store, entry).parcel(need)
+
+
+def _file(store: Store, entry: ContextEntry) -> Parcel:
+    metadata = meta.leaving(entry.metadata, is_file=True)
+    parts: list[object] = []
+    imported = read_as(entry.metadata, ImportedFile)
+    if imported is not None:
+        layout = imported.read_layout(store)
+        metadata["layout_of"] = _path(entry, "layout_of")
+        metadata["layout_came"] = _short(imported.layout)
+        for place in layout.places:
+            owner = store.catalogue.by_id(place.context)
+            born = born_of(store, owner) if owner is not None else ""
+            tip = State(store, place.tip) if owner is not None and place.tip else None
+            parts.append([born, len(tip) if tip else 0, tip.name(len(tip)).hex() if tip else ""])
+        metadata["layout_parts"] = parts
+        metadata["layout_text"] = layout.encode().decode()
+    named = tuple(_there(store, meta.blobs_of({**metadata, "layout_text": "", "layout_parts": []})))
+    return Parcel(
+        entry.id,
+        born_of(store, entry),
+        meta.machine(),
+        store.store_id.hex(),
+        "",
+        "",
+        0,
+        bytes(HASH_SIZE),
+        0,
+        0,
+        (),
+        metadata | {CAME_FROM: _came_from(store, entry, "layout_of")},
+        {},
+        blobs=named,
+        is_file=True,
+    )
+
+
+def _came_from(store: Store, entry: ContextEntry, key: str) -> object:
+    """Return where a conversation came from, as every store that it goes to keeps it."""
+    known = entry.metadata.get(CAME_FROM)
+    if known is not None:
+        return known
+    path = entry.metadata.get(key)
+    came = {"store": store.store_id.hex(), "machine": meta.machine()}
+    return came | ({"path": path} if isinstance(path, str) else {})
+
+
+def _path(entry: ContextEntry, key: str) -> str:
+    path = str(entry.metadata.get(key, ""))
+    return path if CAME_FROM in entry.metadata else meta.path_there(path, meta.machine())
+
+
+def _there(store: Store, digests: Sequence[Hash]) -> Iterator[Hash]:
+    """Yield those of some names that are blobs of the store: metadata may hold other hashes."""
+    for digest in digests:
+        try:
+            store.blobs.size(digest)
+        except NotFound:
+            continue
+        yield digest
+
+
+class _Packing:
+    """Makes the parcel of one conversation."""
+
+    def __init__(self, store: Store, entry: ContextEntry) -> None:
+        self._store = store
+        self._entry = entry
+        self._state = State(store, entry.head)
+
+    def parcel(self, need: Need) -> Parcel:
+        store, entry, state = self._store, self._entry, self._state
+        extends, base, shared = self._extended(need.known)
+        moved = list(self._moved(0, base, shared)) if base is not None else []
+        side = None
+        if entry.imported_head and (imported := self._imported()) is not None:
+            common = branch.shared(imported.runs, state.runs)
+            side = Side(common, tuple(imported.rows[common:]))
+            moved += self._moved(1, imported, common)
+        metadata = meta.leaving(entry.metadata, is_file=False)
+        if isinstance(entry.metadata.get("source"), str):
+            metadata["source"] = _path(entry, "source")
+        metadata[CAME_FROM] = _came_from(store, entry, "source")
+        rows = tuple(state.rows[shared:])
+        every = (*rows, *(side.rows if side else ()))
+        aliases = self._aliases(every)
+        named = [*_there(store, meta.blobs_of(metadata)), *(Hash(blob) for _algorithm, _digest, blob in aliases)]
+        return Parcel(
+            entry.id,
+            born_of(store, entry),
+            meta.machine(),
+            store.store_id.hex(),
+            str(entry.metadata.get("project", "")),
+            str(entry.metadata.get("name", "")),
+            len(state),
+            state.name(len(state)),
+            extends,
+            shared,
+            rows,
+            metadata,
+            {str(tag): store.contents.type_name(tag) for tag in dict.fromkeys(row.tag for row in every)},
+            side,
+            tuple(moved),
+            aliases,
+            tuple(dict.fromkeys(named)),
+            self._parent(),
+            self._file(),
+        )
+
+    def _extended(self, known: Sequence[Known]) -> tuple[int, State | None, int]:
+        """Return which known conversation this one was like, its state here, and how many turns both have."""
+        state = self._state
+        # the nearest one
+        for one in sorted(known, key=lambda one: -one.records):
+            if state.begins_with(one.records, one.chain):
+                return one.context, None, one.records
+        for one in sorted(known, key=lambda one: -one.records):
+            for earlier in earlier_states(self._store, self._entry.id):
+                if earlier.begins_with(one.records, one.chain):
+                    base = State(self._store, earlier.turn(one.records)) if not _patched(earlier) else earlier
+                    shared = min(branch.shared(base.runs, state.runs), one.records)
+                    return one.context, base, shared
+        return 0, None, 0
+
+    def _moved(self, which: int, base: State, shared: int) -> Iterator[tuple[int, int, int, int]]:
+        """Yield where the turns of an earlier branch, behind its first ``shared``, now are."""
+        for number, here, count in self._store.library.lineage.places(
+            self._entry.id, base.runs, branch.plain(self._state.runs)
+        ):
+            skipped = max(0, shared - number + 1)
+            if skipped < count:
+                yield which, number + skipped, here + skipped, count - skipped
+
+    def _imported(self) -> State | None:
+        try:
+            return State(self._store, self._entry.imported_head)
+        except ConvfsError:
+            return None
+
+    def _parent(self) -> tuple[str, int] | None:
+        forked = self._entry.metadata.get("forked_from")
+        if not isinstance(forked, dict):
+            return None
+        context, turn = forked.get("context"), forked.get("turn")
+        parent = self._store.catalogue.by_id(context) if isinstance(context, int) else None
+        if parent is None or not isinstance(turn, int):
+            return None
+        try:
+            records = self._store.turns.get(turn_of(turn)).depth + 1 if turn_of(turn) else 0
+        except ConvfsError:
+            return None
+        return born_of(self._store, parent), records
+
+    def _file(self) -> str:
+        file = self._entry.metadata.get("file")
+        entry = self._store.catalogue.by_id(file) if isinstance(file, int) else None
+        return born_of(self._store, entry) if entry is not None else ""
+
+    def _aliases(self, rows: Sequence[Row]) -> tuple[tuple[str, bytes, bytes], ...]:
+        """Return the contents that records name by digests of other algorithms, as far as the store has them."""
+        try:
+            format_ = format_named(self._entry.format)
+        except UsageError:
+            return ()
+        if type(format_).blobs is Format.blobs:
+            return ()
+        path = text_path(self._entry.source)
+        source = Source(format_.name, path, path)
+        found: dict[tuple[str, bytes], bytes] = {}
+        for start in range(0, len(rows), _AT_ONCE):
+            some = [Hash(row.payload) for row in rows[start : start + _AT_ONCE]]
+            for payload in self._store.blobs.blobs(some).values():
+                for named in format_.blobs(source, payload) if isinstance(payload, bytes) else ():
+                    if (blob := self._store.contents.alias(named.algorithm, named.digest)) is not None:
+                        found[named.algorithm, named.digest] = blob
+        return tuple((algorithm, digest, blob) for (algorithm, digest), blob in found.items())
+
+
+def _patched(state: State) -> bool:
+    return branch.plain(state.runs) != tuple(state.runs)
+
+
+def pieces(store: Store, payloads: Sequence[bytes], blobs: Sequence[bytes]) -> Iterator[Piece]:
+    """Yield the payloads of turns, and other blobs, in pieces. Raises DamageError for one that cannot be read."""
+    for is_payload, digests in ((True, payloads), (False, blobs)):
+        for start in range(0, len(digests), _AT_ONCE):
+            small: list[Hash] = []
+            some = [*map(Hash, digests[start : start + _AT_ONCE])]
+            places = store.files.index.locate(some)
+            shared = Counter(place[:2] for found in places.values() for place in found)
+            for digest in some:
+                # what lies in a group is small, and its size would take reading that
+                in_group = any(shared[place[:2]] > 1 for place in places.get(digest, ()))
+                if in_group or (size := store.blobs.size(digest)) <= PIECE_BYTES:
+                    small.append(digest)
+                    continue
+                yield from _in_pieces(store, digest, size, is_payload=is_payload)
+            for name, data in store.blobs.blobs(small).items():
+                if isinstance(data, ConvfsError):
+                    raise data
+                yield Piece(name, data, 0, len(data), is_payload)
+
+
+def _in_pieces(store: Store, digest: Hash, size: int, *, is_payload: bool) -> Iterator[Piece]:
+    at = 0
+    for data in store.blobs.pieces(digest):
+        for start in range(0, len(data), PIECE_BYTES):
+            part = data[start : start + PIECE_BYTES]
+            yield Piece(digest, part, at, size, is_payload)
+            at += len(part)

@@ -1,0 +1,192 @@
+"""Push and pull between two stores, beside importing the same, and beside git and rsync with the same as files.
+
+By itself: ``python -m tests.bench.transfer [--quick] [--rounds N] [--dir DIR]``.
+"""
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fusefs.text.render import FileRenderer
+from store.commit.request import NewTurn, Request
+from store.disk.blob_format import Form
+from store.disk.journal_format import JournalBlob
+from store.ids import hash_bytes, type_tag
+from store.service.call import Holder
+from store.service.exchange import Chosen, Transfer, reached_by, since
+from store.store import Store
+from store.transfer.progress import Reached
+from tests.bench import corpus, mounts
+from tests.bench.harness import (
+    Skipped,
+    fresh,
+    median,
+    megabytes,
+    needs,
+    note,
+    options,
+    parse,
+    print_table,
+    ratio,
+    run,
+    seconds,
+)
+
+_TYPE = "bench"
+_AT_ONCE = 1000
+_IDENTITY = ("-c", "user.name=bench", "-c", "user.email=bench@localhost", "-c", "gc.auto=0")
+
+
+def spent(work: Callable[[], object]) -> float:
+    """Return the processor time of what ``work`` runs, in seconds."""
+    before = os.times()
+    work()
+    after = os.times()
+    return sum(after[:4]) - sum(before[:4])
+
+
+def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) -> None:
+    """Run, and print both tables; the work lies under ``directory``."""
+    _sessions(directory / "transfer", quick=quick, rounds=rounds or (1 if quick else 3))
+    _one_of_many(fresh(directory / "transfer"), 2_000 if quick else 100_000)
+
+
+def _sessions(directory: Path, *, quick: bool, rounds: int) -> None:
+    sessions = 50 if quick else 1000
+    source = directory / "corpus"
+    fresh(directory)
+    size = corpus.write_corpus(source, sessions=sessions, events=20)
+    note(f"transfer: {rounds} rounds of {megabytes(size)} in {sessions} sessions")
+    took: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for name, time_ in _round(source, fresh(directory / "round")).items():
+            took.setdefault(name, []).append(time_)
+    medians = {name: median(found) for name, found in took.items()}
+    imported = medians["convfs import"]
+    print_table(
+        f"Sending {megabytes(size)} in {sessions} sessions to an empty place",
+        ("", "processor time", "to import"),
+        [(name, seconds(time_), ratio(time_, imported)) for name, time_ in medians.items()],
+        "Whole commands, start to end, both sides on this machine.",
+    )
+
+
+def _round(source: Path, work: Path) -> dict[str, float]:
+    here, there = work / "here", work / "there"
+    push = [*mounts.convfs_command(here), "push", there, "--yes"]
+    projects = [word for path in _projects(source, here) for word in ("--project", path)]
+    bring = [*mounts.convfs_command(work / "import"), "import", source / "projects"]
+    took = {"convfs import": spent(lambda: run(bring))}
+    took["convfs push"] = spent(lambda: run([*push[:-2], *projects, *push[-2:]]))
+    took["convfs push, once more"] = spent(lambda: run([*push[:-2], *projects, *push[-2:]]))
+    took["convfs --version"] = spent(lambda: run([*mounts.convfs_command(here), "--version"]))
+    try:
+        git = needs("git")
+        own, bare = work / "git", work / "bare.git"
+        shutil.copytree(source / "projects", own)
+        run([git, "init", "-q", "--bare", bare])
+        run([git, "init", "-q"], cwd=own)
+        took["git add, commit"] = spent(
+            lambda: (run([git, "add", "."], cwd=own), run([git, *_IDENTITY, "commit", "-qm", "all"], cwd=own))
+        )
+        took["git push"] = spent(lambda: run([git, "push", "-q", bare, "HEAD:refs/heads/main"], cwd=own))
+        took["git push, once more"] = spent(lambda: run([git, "push", "-q", bare, "HEAD:refs/heads/main"], cwd=own))
+    except Skipped as error:
+        note(f"git: skipped: {error}")
+    try:
+        rsync = [needs("rsync"), "-a", f"{source}/projects/", f"{work}/rsync/"]
+        took["rsync"] = spent(lambda: run(rsync))
+        took["rsync, once more"] = spent(lambda: run(rsync))
+    except Skipped as error:
+        note(f"rsync: skipped: {error}")
+    return took
+
+
+def _projects(source: Path, store: Path) -> list[str]:
+    run([*mounts.convfs_command(store), "import", source / "projects"])
+    with Store.open(store, renderer=FileRenderer()) as opened:
+        return opened.catalogue.projects()
+
+
+def _one_of_many(work: Path, count: int) -> None:
+    note(f"transfer: one turn among {count} conversations")
+    with Store.open(work / "here", renderer=FileRenderer()) as here:
+        _fill(here, count)
+    began = time.process_time()
+    with (
+        Store.open(work / "here", renderer=FileRenderer()) as here,
+        Store.open(work / "there", renderer=FileRenderer()) as there,
+    ):
+        giving, taking = Holder(here), Holder(there)
+        own, _other = reached_by(giving, taking)
+        transfer = Transfer(giving, taking)
+        done = transfer.run(transfer.offers(Chosen()))
+        assert len(done) == count
+        assert {one.what for one in done} == {"new"}
+        all_of_them = time.process_time() - began
+        reached = Reached(own.position, reached_by(giving, taking)[1].position)
+        found = []
+        for number in range(5):
+            here.contexts.append(1 + number * count // 7, b"one more turn", _TYPE)
+            began = time.process_time()
+            own, other = reached_by(giving, taking)
+            transfer = Transfer(giving, taking)
+            [outcome] = transfer.run(transfer.offers(Chosen(), since(reached, own, other)))
+            assert outcome.what == "grown"
+            reached = Reached(own.position, reached_by(giving, taking)[1].position)
+            found.append(time.process_time() - began)
+    with Store.open(work / "here", renderer=FileRenderer()) as here:
+        here.contexts.append(2, b"and another", _TYPE)
+    pull = [*mounts.convfs_command(work / "there"), "pull", work / "here"]
+    first = spent(lambda: run(pull))
+    with Store.open(work / "here", renderer=FileRenderer()) as here:
+        here.contexts.append(3, b"the last one", _TYPE)
+    command = spent(lambda: run(pull))
+    print_table(
+        f"One new turn among {count} conversations",
+        ("", "processor time"),
+        [
+            ("all of them, at first", seconds(all_of_them)),
+            ("one new turn", seconds(median(found))),
+            ("the command, where nothing is known of the other store", seconds(first)),
+            ("the command, with one new turn", seconds(command)),
+            ("the command's start", seconds(spent(lambda: run([sys.executable, "-m", "fusefs.cli", "--version"])))),
+        ],
+        "Conversations of one turn each. The command opens both stores, and closes them.",
+    )
+
+
+def _fill(store: Store, count: int) -> None:
+    types = store.writer.types_for((_TYPE,))
+    for start in range(0, count, _AT_ONCE):
+        requests = []
+        for number in range(start, min(start + _AT_ONCE, count)):
+            payload = f"conversation {number}".encode()
+            digest = hash_bytes(payload)
+            changes = f'{{"project":"p{number % 50}","name":"talk-{number}","title":"Talk {number}"}}'.encode()
+            requests.append(
+                Request(
+                    None,
+                    turns=[NewTurn(digest, type_tag(_TYPE), 0, 0, 1_772_000_000_000 + number)],
+                    blobs=[JournalBlob(digest, Form.PLAIN, len(payload), payload)],
+                    changes=changes,
+                    types=types,
+                    action="create",
+                )
+            )
+            types = ()
+        store.writer.submit_all(requests)
+        assert all(request.error is None for request in requests)
+
+
+def main() -> None:
+    """Run by itself."""
+    arguments = parse(options("Transfer: conversations from one store to another."))
+    bench(arguments.dir, quick=arguments.quick, rounds=arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""``convfs push``, ``pull`` and ``sync``: with a directory, a daemon's socket, and another machine."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from store.paths import LOCK, SETTINGS
+from tests.fusefs.cli.user import User, on_a_terminal, serving
+
+KEY = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+@pytest.fixture
+def talking(user: User) -> User:
+    """Somebody with two conversations in their store."""
+    user.session("shop", "a", "Fix the login bug", "Done.")
+    user.session("blog", "b", "Write about spring", "Here it is.")
+    user.run("import")
+    return user
+
+
+@pytest.fixture
+def other(talking: User) -> Path:
+    return talking.home / "other"
+
+
+def names(user: User, store: Path) -> list[str]:
+    return sorted(f"{one['project']}/{one['name']}" for one in json.loads(user.run("--store", store, "ls", "--json")))
+
+
+def own(user: User, project: str) -> str:
+    [name] = [f"{one['project']}/{one['name']}" for one in user.list() if one["project"] == project]
+    return name
+
+
+def far(user: User) -> dict[str, str]:
+    """Put an ``ssh`` on the path that runs what it is told on this machine; return its environment."""
+    folder = user.home / "bin"
+    folder.mkdir()
+    (folder / "convfs").write_text(f'#!/bin/sh\nexec {sys.executable} -m fusefs.cli "$@"\n')
+    run = 'while [ "$1" != -- ]; do shift; done\necho "$2" >> ~/hosts\nexec sh -c "$3"\n'
+    (folder / "ssh").write_text(f"#!/bin/sh\n{run}")
+    for program in folder.iterdir():
+        program.chmod(0o755)
+    return {"PATH": f"{folder}:{user.environment['PATH']}"}
+
+
+def test_conversations_go_to_a_directory_and_only_once(talking: User, other: Path) -> None:
+    said = talking.run("push", own(talking, "shop"), other, "--yes")
+    assert said.startswith(f"Pushed to {other}: 1 new")
+    assert names(talking, other) == [own(talking, "shop")]
+    assert talking.run("push", own(talking, "shop"), other) == f"Pushed to {other}: nothing new.\n"
+    assert talking.run("push", "--project", "shop", "--project", "blog", other).startswith(f"Pushed to {other}: 1 new")
+    assert names(talking, other) == sorted(own(talking, project) for project in ("shop", "blog"))
+    assert talking.run("fsck") == talking.run("--store", other, "fsck") == "The store is sound.\n"
+
+
+def test_a_push_without_names_sends_nothing(talking: User, other: Path) -> None:
+    assert "nothing is named" in talking.fails("push", other, "--yes", code=2)
+    assert "where to" in talking.fails("push", own(talking, "shop"), code=2)
+    assert "nothing is named" in talking.fails("push", code=2)
+    assert not other.exists()
+
+
+def test_rules_say_what_goes_where(talking: User, other: Path) -> None:
+    (talking.store / SETTINGS).write_text(f'[[share]]\nproject = "blog"\nwith = "{other}"\n')
+    assert talking.run("push", "--yes").startswith(f"Pushed to {other}: 1 new")
+    assert names(talking, other) == [own(talking, "blog")]
+    talking.session("blog", "b", "Go on", "Yes.")
+    talking.run("import")
+    assert talking.run("push", other).startswith(f"Pushed to {other}: 1 grown")
+    assert "nothing is named" in talking.fails("push", talking.home / "elsewhere", code=2)
+    (talking.store / SETTINGS).write_text('share = "blog"\n')
+    assert "[[share]]" in talking.fails("push")
+
+
+def test_the_first_push_asks_and_says_what_looks_like_a_secret(talking: User, other: Path) -> None:
+    talking.session("shop", "a", f"My key is {KEY}")
+    talking.run("import")
+    name = own(talking, "shop")
+    assert "--yes" in talking.fails("push", name, other, code=2)
+    assert names(talking, other) == []
+    done = subprocess.run(
+        ["script", "-qec", f"{sys.executable} -m fusefs.cli push {name} {other}", "/dev/null"],
+        input="n\n",
+        capture_output=True,
+        text=True,
+        env=talking.environment,
+        cwd=talking.home,
+        check=False,
+    )
+    assert name in done.stdout
+    assert "1 anthropic" in done.stdout
+    assert KEY not in done.stdout
+    assert names(talking, other) == []
+
+
+def test_a_dry_run_says_what_would_go(talking: User, other: Path) -> None:
+    talking.run("push", own(talking, "blog"), other, "--yes")
+    shop = own(talking, "shop")
+    said = talking.run("push", "--project", "shop", "--project", "blog", other, "--dry-run")
+    assert said == f"{shop}\n1 of 2 conversations would go.\n"
+    assert len(names(talking, other)) == 1
+
+
+def test_what_grew_there_comes_back(talking: User, other: Path) -> None:
+    name = own(talking, "shop")
+    talking.run("push", name, other, "--yes")
+    grown = talking.session("shop", "a", "And now?", "More.")
+    with serving(talking, store=other):
+        assert talking.run("pull", other) == f"Pulled from {other}: 1 the same.\n"
+    talking.run("import", grown)
+    assert talking.run("--store", other, "pull", talking.store, "--project", "shop").startswith(
+        f"Pulled from {talking.store}: 1 grown"
+    )
+    source = re.compile(r"(?m)^source: .*$")
+    assert source.sub("", talking.run("--store", other, "show", name)) == source.sub("", talking.run("show", name))
+
+
+def test_daemons_hold_both(talking: User, other: Path) -> None:
+    name = own(talking, "shop")
+    talking.run("push", own(talking, "blog"), other, "--yes")
+    with serving(talking, store=other), serving(talking):
+        assert talking.run("push", name, other).startswith(f"Pushed to {other}: 1 new")
+        assert len(names(talking, other)) == 2
+        note = (other / LOCK).read_text().splitlines()
+        [place] = [line.removeprefix("socket ") for line in note if line.startswith("socket ")]
+        assert talking.run("push", name, place) == f"Pushed to {place}: nothing new.\n"
+        assert talking.run("sync", name, place).endswith(f"Pushed to {place}: nothing new.\n")
+    assert talking.run("--store", other, "fsck") == "The store is sound.\n"
+
+
+def test_another_machine_is_reached_by_ssh(talking: User) -> None:
+    environment = far(talking)
+    there = talking.home / "far away" / "it's"
+    there.parent.mkdir()
+    place = f"ssh://ada@server{str(there).replace(' ', '%20')}"
+    name = own(talking, "shop")
+    said = talking.convfs("push", name, place, "--yes", **environment)
+    assert (said.returncode, said.stderr) == (0, ""), said
+    assert said.stdout.startswith(f"Pushed to {place}: 1 new")
+    assert (talking.home / "hosts").read_text().splitlines()[0] == "ada@server"
+    assert names(talking, there) == [name]
+    with serving(talking, store=there):
+        assert talking.run("push", name, place, **environment) == f"Pushed to {place}: nothing new.\n"
+        assert talking.run("pull", place, **environment) == f"Pulled from {place}: 1 the same.\n"
+    assert talking.run("--store", there, "fsck") == "The store is sound.\n"
+    assert "names no machine" in talking.fails("pull", "ssh://-oProxyCommand=x/y", **environment)
+
+
+def test_nobody_there_is_one_line(talking: User, other: Path) -> None:
+    assert "no store at" in talking.fails("pull", other)
+    assert "this very store" in talking.fails("push", own(talking, "shop"), talking.store, "--yes")
+    environment = far(talking)
+    (talking.home / "bin/ssh").write_text("#!/bin/sh\nexit 255\n")
+    assert "ssh" in talking.fails("pull", "ssh://server/x", **environment)
+
+
+def test_a_push_that_is_killed_is_done_again(talking: User, other: Path) -> None:
+    for number in range(30):
+        talking.session("many", f"m{number}", *(f"{number} {at} " + "word " * 400 for at in range(20)))
+    talking.run("import")
+    count = len(talking.list())
+    for delay in (0.35, 0.5, 0.6, 0.7, 0.8):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fusefs.cli", "push", "--project", "many", str(other), "--yes"],
+            env=talking.environment,
+            cwd=talking.home,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        time.sleep(delay)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    said = talking.convfs("push", "--project", "many", other, "--yes")
+    assert said.returncode == 0, said
+    there = names(talking, other)
+    assert len(there) == 30 == len(set(there)) == count - 2
+    assert talking.convfs("--store", other, "fsck").stdout.endswith("The store is sound.\n")
+
+
+def test_progress_is_shown_on_a_terminal(talking: User, other: Path) -> None:
+    assert "1 new" in on_a_terminal(talking, "push", own(talking, "shop"), str(other), "--yes")
