@@ -51,6 +51,9 @@ _GROUPS = {
         "share": ("share", "Write one file for others to read, without secrets."),
         "context": ("show", "Print the messages to send to a model."),
     },
+    "Between machines": {
+        "remote": ("remote", "Share one store between machines."),
+    },
     "Change": {
         "fork": ("history", "Branch off a conversation."),
         "restore": ("history", "Bring back an earlier version of a conversation."),

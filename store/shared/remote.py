@@ -2,15 +2,24 @@
 
 import os
 import platform
+from contextlib import closing
 from pathlib import Path
 
 from msgspec import Struct
 
+from store import paths
 from store.disk import identity
+from store.disk.file_header import HEADER_SIZE
+from store.disk.head_format import Commit, HeadFrame
+from store.disk.head_log import HeadLog
+from store.disk.journal_format import entry_seq
 from store.errors import UsageError
 from store.shared.connect import connect
 from store.shared.directory import create as create_directory
 from store.shared.space import Membership, Place, membership
+
+
+_LOOK_BYTES = 64 << 10
 
 
 class MemberStatus(Struct, frozen=True):
@@ -23,19 +32,15 @@ class MemberStatus(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True):
-    """The state of a replica. ``behind`` is how many commits it has not applied yet."""
+    """The state of a replica. ``commit`` is the ``seq`` that it has reached, ``behind`` how many entries it lacks."""
 
     space: str
     where: str
+    number: int
     machine: str
     commit: int
     behind: int
     members: list[MemberStatus]
-
-
-def where(place: Place) -> str:
-    """Return in words where a space is, without passwords."""
-    return place.directory
 
 
 def init(place: Place, name: str) -> None:
@@ -67,21 +72,45 @@ def join(place: Place, name: str, root: Path, machine: str = "") -> Membership:
     return made
 
 
-def status(member: Membership, commit: int) -> Status:
-    """Return the state of the replica that has applied everything up to ``commit``. Raises Unreachable."""
+def status(root: Path) -> Status:
+    """Return the state of the replica at ``root``, whether or not somebody has it open.
+
+    Raises UsageError if it is none, Unreachable, DamageError, and OSError if it cannot be read.
+    """
+    member = membership(root)
+    if member is None:
+        raise UsageError(f"{root}: this store is of no space: convfs remote join makes a replica of one")
+    commit = _last_commit(root, member.files_id)
     space = connect(member.place, member.space)
     try:
         behind, reached = 0, commit
         while entries := space.entries(reached):
             behind += len(entries)
-            reached = int.from_bytes(entries[-1][:8], "little")
+            reached = entry_seq(entries[-1])
         members = [
             MemberStatus(one.number, one.machine, one.joined_ms, one.number == member.number)
             for one in space.members()
         ]
     finally:
         space.close()
-    return Status(member.space, where(member.place), member.machine, commit, behind, members)
+    return Status(
+        member.space, member.place.directory, member.number, member.machine, commit, behind, members
+    )
+
+
+def _last_commit(root: Path, files_id: bytes) -> int:
+    path = root / paths.HEAD_LOG
+    if not path.exists():
+        # it has not been opened yet
+        return 0
+    with closing(HeadLog(path, files_id, read_only=True)) as log:
+        back = _LOOK_BYTES
+        while True:
+            start = max(log.length - back, HEADER_SIZE)
+            frames = [one for one in log.frames(start) if isinstance(one, HeadFrame) and isinstance(one.body, Commit)]
+            if frames or start == HEADER_SIZE:
+                return frames[-1].seq if frames else 0
+            back *= 4
 
 
 def check_name(name: str) -> None:

@@ -78,7 +78,7 @@ ALONE = [["fsck"], ["reindex"], ["serve"], ["mount", "elsewhere"]]
 ABOUT = [["doctor"], ["stats", "--json"]]
 """What says who holds it."""
 
-ELSEWHERE = {"watch", "install-service", "completion", "install-skill", "mcp", "browse"}
+ELSEWHERE = {"watch", "install-service", "completion", "install-skill", "mcp", "browse", "remote"}
 """What goes on until it is told to end, and what needs no store: these have tests of their own."""
 
 
