@@ -122,12 +122,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run the tests of some files once more, with stores that are replicas of a space in a directory."""
     path = str(metafunc.definition.path.relative_to(metafunc.config.rootpath))
     if path in (os.environ.get("CONVFS_ON_SPACES", "").split() or ON_SPACES):
-        metafunc.fixturenames.append("order")
-        metafunc.parametrize("order", ["alone", "directory"], indirect=True)
+        metafunc.fixturenames.append("ordered")
+        metafunc.parametrize("ordered", ["alone", "directory"], indirect=True)
 
 
 @pytest.fixture
-def order(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def ordered(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Return who orders the commits of the stores that a test makes."""
     if request.param == "alone":
         yield "alone"

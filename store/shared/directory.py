@@ -1,6 +1,6 @@
 """A space in a directory that all machines reach, without a server.
 
-``DIR/NAME/``: ``space`` (JSON: format, id), ``entries/PREV`` (an entry, named by the ``seq`` that it follows, 16 hex
+``DIR/NAME/``: ``space.json`` (format, id), ``entries/PREV`` (an entry, named by the ``seq`` that it follows, 16 hex
 digits), ``packs/NUMBER`` (8 digits), ``machines/NUMBER`` (JSON), ``new/`` (files in the making) and ``turn`` (locked).
 
 A file is written and synced in ``new/``, then gets its name by link(2), which fails if there is one of that name: that
@@ -36,7 +36,7 @@ _DIRECTORIES = ("entries", "packs", "machines", "new")
 
 
 class _Description(Struct, frozen=True):
-    """What ``space`` holds."""
+    """What ``space.json`` holds."""
 
     format: int
     id: str
@@ -51,7 +51,7 @@ def create(root: Path) -> None:
             # who may reach the directory may reach the spaces in it
             os.mkdir(root, mode)
         except FileExistsError:
-            if (root / "space").exists():
+            if (root / "space.json").exists():
                 raise UsageError(f"{root}: there is a space: convfs remote join makes a replica of it") from None
         for name in _DIRECTORIES:
             with suppress(FileExistsError):
@@ -59,7 +59,7 @@ def create(root: Path) -> None:
             os.chmod(root / name, mode)
         os.close(_made(root / "turn", mode))
         described = msgspec.json.encode(_Description(FORMAT, new_store_id().hex()))
-        _put(root / "new" / f"space-{os.getpid()}", root / "space", described, mode)
+        _put(root / "new" / f"space-{os.getpid()}", root / "space.json", described, mode)
         durable.sync_directory(root.parent)
     except OSError as error:
         raise Unreachable(f"{root}: a space cannot be made there: {error.strerror}") from error
@@ -106,7 +106,7 @@ class Directory:
     def __init__(self, root: Path) -> None:
         self.root = root
         try:
-            described = typed.decode((root / "space").read_bytes(), _Description)
+            described = typed.decode((root / "space.json").read_bytes(), _Description)
             self._mode = os.stat(root).st_mode & 0o777
             self._turn = os.open(root / "turn", os.O_RDWR | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
@@ -148,6 +148,8 @@ class Directory:
                 raise self._unreachable(error) from error
             framed = unframe(memoryview(data), 0, self._seed)
             if framed is None or framed.length != len(data):
+                if found:
+                    break
                 raise DamageError(f"{path}: this entry of the space is damaged: put it back from a backup of the space")
             found.append(bytes(framed.body))
             after = entry_seq(found[-1])

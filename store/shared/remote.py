@@ -18,7 +18,6 @@ from store.shared.connect import connect
 from store.shared.directory import create as create_directory
 from store.shared.space import Membership, Place, membership
 
-
 _LOOK_BYTES = 64 << 10
 
 

@@ -27,7 +27,7 @@ from store.disk.blob_format import HEAD_SIZE, OVERHEAD, Record, decode_record, e
 from store.disk.file_header import HEADER_SIZE
 from store.disk.head_format import decode_all
 from store.disk.journal_format import decode_entry
-from store.errors import DamageError, StoreFailed, StoreFull, Unreachable
+from store.errors import DamageError, FormatTooNew, NotFound, StoreFailed, StoreFull, Unreachable
 from store.ids import Hash
 from store.shared.connect import connect
 from store.shared.space import Membership, Space
@@ -110,10 +110,13 @@ class Replica:
 
     def entries(self, after: int) -> Sequence[bytes]:
         space = self._connected()
-        found = space.entries(after)
-        if found:
-            # in this order: what these name was published before them
-            self._take(space)
+        try:
+            found = space.entries(after)
+            if found:
+                # in this order: what these name was published before them
+                self._take(space)
+        except DamageError as error:
+            raise self._only_read(str(error)) from error
         return found
 
     def turn(self) -> AbstractContextManager[None]:
@@ -125,17 +128,26 @@ class Replica:
         """Return the space; the first time, see that it is the right one, and bring it what it lacks."""
         with self._connecting:
             if self._space is None:
-                space = connect(self.member.place, self.member.space)
+                try:
+                    space = connect(self.member.place, self.member.space)
+                except NotFound as error:
+                    raise Unreachable(str(error)) from error
+                except (DamageError, FormatTooNew) as error:
+                    raise self._only_read(str(error)) from error
                 try:
                     if problem := self._problem(space):
-                        self._writer.read_only = f"{problem}: {_ANOTHER}"
-                        raise Unreachable(self._writer.read_only)
+                        raise self._only_read(f"{problem}: {_ANOTHER}")
                     self._publish_rest(space)
                 except BaseException:
                     space.close()
                     raise
                 self._space = space
             return self._space
+
+    def _only_read(self, why: str) -> Unreachable:
+        """Have nothing written until the store is opened again; return the error to raise."""
+        self._writer.read_only = why
+        return Unreachable(why)
 
     def _problem(self, space: Space) -> str:
         """Return "" if the space has the last commit of this replica as this has it, else what is wrong."""
