@@ -114,8 +114,12 @@ def small_disk() -> Iterator[Path]:
 
 ON_SPACES = (
     "tests/store/test_store.py",
+    "tests/store/conversations/test_appending.py",
+    "tests/store/editing/test_editor.py",
+    "tests/store/importing/test_importer.py",
+    "tests/store/service/test_plane.py",
 )
-"""Tests that are run on stores of one machine, and on replicas of spaces."""
+"""Tests that are run on stores of one machine, and on replicas of spaces; CONVFS_ON_SPACES names others instead."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

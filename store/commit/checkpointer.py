@@ -276,7 +276,7 @@ class Checkpointer:
 
     def _note_full(self, full: StoreFull | Unreachable | None) -> None:
         if full is not None and not self._waits:
-            log.warning("what was committed waits in the journal for room: %s", full)
+            log.warning("what was committed waits in the journal: %s", full)
         elif full is None and self._waits:
             log.warning("there is room again: what waited in the journal is packed")
         self._backlog.full = full

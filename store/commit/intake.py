@@ -400,7 +400,7 @@ class Intake:
         self._sketches: dict[int, Hash] = {}
         """Not filed yet, either."""
         self.publish: Callable[[Sequence[bytes]], None] | None = None
-        """Brings records to the other machines of a space; None where there is none."""
+        """Brings records to the other machines of a space, and first what may be left of earlier; None if alone."""
         self.published: Callable[[tuple[int, int]], None] = lambda end: None
         """Called when everything in the packs, up to a place, is in the space or in its log."""
         self._outgoing: list[bytes] = []
@@ -592,12 +592,15 @@ class Intake:
         self.write([one for one in records if not held.issuperset(one[1])], region, logged=True)
 
     def cold(self, *, roll: bool) -> list[int]:
-        """Return the packs that are no longer written to and whose blobs are all filed.
+        """Return the packs that are no longer written to and whose blobs are all filed, and in a space published.
 
         With ``roll``, these are all current packs.
         """
         packs = self.writer.packs
         self.writer.check()
+        if self.publish is not None:
+            # what an earlier process has left
+            self.publish([])
         try:
             with self._append_lock:
                 if roll:

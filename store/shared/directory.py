@@ -116,7 +116,7 @@ class Directory:
         except OSError as error:
             raise Unreachable(f"{root}: the space cannot be reached: {error.strerror}") from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise DamageError(f"{root / 'space'}: it makes no sense: {error}") from None
+            raise DamageError(f"{root}: its description makes no sense: {error}") from None
         if described.format > FORMAT:
             os.close(self._turn)
             raise FormatTooNew(f"{root}: a space of format {described.format}; this convfs knows {FORMAT}: update it")

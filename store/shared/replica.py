@@ -67,6 +67,8 @@ class Replica:
         """The reason why the space could not be asked the last time."""
         self._noting = threading.Lock()
         self._published = self._read()
+        self._complete = False
+        """True once the space has all that an earlier process wrote: until then the place to begin at stays."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="convfs-following", daemon=True)
         intake.publish = self._publish
@@ -169,8 +171,6 @@ class Replica:
         packs = self._writer.packs
         end = packs.end
         start = (self._published.pack, self._published.length)
-        if start >= end:
-            return
         records: list[bytes] = []
         size = 0
         numbers = [number for number in packs.appended() if number >= start[0]]
@@ -184,10 +184,13 @@ class Replica:
                 records, size = [], 0
         if records:
             self._own.add(space.publish(records))
+        self._complete = True
         self._note(end)
 
     def _publish(self, records: Sequence[bytes]) -> None:
-        self._own.add(self._connected().publish(records))
+        space = self._connected()
+        if records:
+            self._own.add(space.publish(records))
 
     def _take(self, space: Space) -> None:
         """Take the packs that others have published."""
@@ -251,7 +254,7 @@ class Replica:
 
     def _note(self, end: tuple[int, int]) -> None:
         with self._noting:
-            if end > (self._published.pack, self._published.length):
+            if self._complete and end > (self._published.pack, self._published.length):
                 self._write(msgspec.structs.replace(self._published, pack=end[0], length=end[1]))
 
     def _write(self, published: Published) -> None:
