@@ -623,7 +623,8 @@ class Writer:
         return True
 
     def _committed(self, group: list[Request]) -> None:
-        self.announce()
+        if self._elsewhere:
+            self.announce()
         self._observers.announce(group)
 
     def _commit(self, group: list[Request]) -> None:
