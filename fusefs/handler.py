@@ -13,7 +13,17 @@ import trio
 from pyfuse3 import FUSEError
 
 from fusefs.tree.waiting import Later, Work, Workers
-from store.errors import Conflict, ConvfsError, DamageError, NotFound, StoreBusy, StoreFailed, StoreFull, UsageError
+from store.errors import (
+    Conflict,
+    ConvfsError,
+    DamageError,
+    NotFound,
+    StoreBusy,
+    StoreFailed,
+    StoreFull,
+    Unreachable,
+    UsageError,
+)
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +35,7 @@ ERRNO: dict[type[ConvfsError], int] = {
     DamageError: errno.EIO,
     StoreFailed: errno.EROFS,
     StoreFull: errno.ENOSPC,
+    Unreachable: errno.EHOSTUNREACH,
 }
 """The errno for each error of the store; any other is EIO."""
 

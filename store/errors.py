@@ -46,3 +46,7 @@ class StoreFailed(ConvfsError):
 
 class StoreFull(StoreFailed):
     """There is no room on the disk. Nothing was written, and once there is room the store takes writes again."""
+
+
+class Unreachable(StoreFailed):
+    """The space that orders this store's changes cannot be asked now. Once it can, the store takes writes again."""

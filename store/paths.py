@@ -35,6 +35,10 @@ DATABASE_PARTS: Final = ("", "-wal", "-shm")
 IDENTITY: Final = "identity"
 LOCK: Final = "lock"
 TOKEN: Final = "token"  # noqa: S105  (the name of its file)
+SPACE: Final = "space"
+"""In a replica: which space it is of."""
+PUBLISHED: Final = "published"
+"""In a replica: which of its packs the space has, and which of the space's it has."""
 CHECKED: Final = "checked"
 DAMAGED: Final = "damaged"
 """Parts that a repair has taken out of files, each named after its file and its offset there."""

@@ -35,6 +35,8 @@ from store.index.catalogue import Catalogue
 from store.index.patches import Patches
 from store.index.views import Views
 from store.settings import Settings, load
+from store.shared.replica import Replica
+from store.shared.space import membership
 from store.upkeep.gc import Collector
 from store.upkeep.recovery import cannot_open, earlier, open_files
 from store.upkeep.rewrite import Rewriting
@@ -91,8 +93,14 @@ class Store:
         self.settings: Settings
         self.settings, warnings = load(root)
         self.warnings = [*warnings, *learn(root / paths.FORMATS)]
+        member = membership(root)
         self.files = files = open_files(
-            root, create=create, reindex=reindex, repair=repair, only_read=only_read
+            root,
+            create=create,
+            reindex=reindex,
+            repair=repair,
+            only_read=only_read,
+            new_id=member.files_id if member else None,
         )
         """The files on the disk: logs, packs, journal and index."""
         try:
@@ -111,7 +119,7 @@ class Store:
                 index,
                 files.pending,
                 files.seq,
-                self.observers.announce,
+                self.observers,
                 files.read_only,
             )
             """Makes requests durable, and knows the heads of contexts."""
@@ -134,7 +142,8 @@ class Store:
             """Sees payloads as events, and measures them."""
             self.records = Records(self.views, self.viewer, self.turns, self.settings.row_cache_bytes // ROW_BYTES)
             """The records of branches, and the rows that they are drawn from."""
-            self.catalogue = Catalogue(index.db, writer.settle, list_all=self.settings.list_all)
+            machine = member.machine if member else ""
+            self.catalogue = Catalogue(index.db, writer.settle, list_all=self.settings.list_all, machine=machine)
             """Contexts, found by name, day and source."""
             self.library = Library(self.catalogue, self.turns, self.contents, self.views, self.viewer, self.records)
             """Conversations with their sums."""
@@ -175,12 +184,16 @@ class Store:
                     files.read_only = writer.read_only = f"{error}: until it is opened again, it is only read"
                     files.notes.append(files.read_only)
             files.settle()
+            self.replica = Replica(root, member, writer, self.intake) if member and not files.read_only else None
+            """Follows the space that the store is of; None if it is of none."""
         except BaseException as error:
             files.close(clean=False)
             if isinstance(error, OSError):
                 raise cannot_open(root, error) from error
             raise
         self.checkpointer.start()
+        if self.replica is not None:
+            self.replica.start()
 
     @classmethod
     def open(
@@ -221,9 +234,13 @@ class Store:
             for name in _DERIVED:
                 if name in vars(self):
                     vars(self)[name].close()
+            if self.replica is not None:
+                self.replica.close()
             self.checkpointer.close()
             clean = not self.files.read_only
         finally:
+            if self.replica is not None:
+                self.replica.disconnect()
             self.intake.close()
             self.files.close(clean=clean)
 

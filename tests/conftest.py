@@ -110,3 +110,33 @@ def small_disk() -> Iterator[Path]:
     yield path
     subprocess.run(["umount", str(path)], check=True, timeout=20)
     path.rmdir()
+
+
+ON_SPACES = (
+    "tests/store/test_store.py",
+    "tests/store/conversations/test_appending.py",
+    "tests/store/editing/test_editor.py",
+    "tests/store/importing/test_importer.py",
+    "tests/store/service/test_plane.py",
+)
+"""Tests that are run on stores of one machine, and on replicas of spaces; CONVFS_ON_SPACES names others instead."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests of some files once more, with stores that are replicas of a space in a directory."""
+    path = str(metafunc.definition.path.relative_to(metafunc.config.rootpath))
+    if path in (os.environ.get("CONVFS_ON_SPACES", "").split() or ON_SPACES):
+        metafunc.fixturenames.append("ordered")
+        metafunc.parametrize("ordered", ["alone", "directory"], indirect=True)
+
+
+@pytest.fixture
+def ordered(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Return who orders the commits of the stores that a test makes."""
+    if request.param == "alone":
+        yield "alone"
+        return
+    from tests.spaces import replicas
+
+    with scratch_file("spaces") as directory, replicas(monkeypatch, directory):
+        yield request.param

@@ -163,6 +163,7 @@ PAGES = [
     ROOT / "fusefs/LAYOUT.md",
     ROOT / "store/FORMAT.md",
     ROOT / "store/FORMATS.md",
+    ROOT / "store/SHARED.md",
     ROOT / "store/PROTOCOL.md",
     ROOT / "store/TRANSFER.md",
 ]

@@ -129,6 +129,11 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
         ("What is older than a year?", "convfs prune --older-than 1y --dry-run"),
         ("Throw the trash away.", "convfs prune --trash --yes"),
     ],
+    "remote": [
+        ("Make a space that machines can share.", "convfs remote init team --dir ~/spaces"),
+        ("Take part in it.", "convfs remote join team ~/team --dir ~/spaces"),
+        ("Am I up to date?", "CONVFS_STORE=~/team convfs remote status"),
+    ],
     "gc": [("How much space could be freed?", "convfs gc --dry-run"), ("Free it.", "convfs gc")],
     "seal": [("Make the store smaller.", "convfs seal")],
     "fsck": [

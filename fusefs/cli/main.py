@@ -54,6 +54,9 @@ _GROUPS = {
         "sync": ("transfer", "Pull from another store, then push to it."),
         "context": ("show", "Print the messages to send to a model."),
     },
+    "Between machines": {
+        "remote": ("remote", "Share one store between machines."),
+    },
     "Change": {
         "fork": ("history", "Branch off a conversation."),
         "restore": ("history", "Bring back an earlier version of a conversation."),

@@ -32,7 +32,7 @@ from store.content.cuts import cut
 from store.content.zstd import train
 from store.disk.blob_format import Form
 from store.disk.journal_format import Checkpoint
-from store.errors import ConvfsError, DamageError, StoreFailed, StoreFull
+from store.errors import ConvfsError, DamageError, StoreFailed, StoreFull, Unreachable
 from store.ids import hash_bytes
 
 _FEWEST_TURNS = 512
@@ -224,7 +224,7 @@ class Checkpointer:
         try:
             self._intake.sync()
             self.flush()
-        except StoreFull as error:
+        except (StoreFull, Unreachable) as error:
             log.warning("what was committed last is left to the journal: %s", error)
         finally:
             with self._work:
@@ -274,15 +274,15 @@ class Checkpointer:
             self._learns = False
             self._work.notify_all()
 
-    def _note_full(self, full: StoreFull | None) -> None:
+    def _note_full(self, full: StoreFull | Unreachable | None) -> None:
         if full is not None and not self._waits:
-            log.warning("what was committed waits in the journal for room: %s", full)
+            log.warning("what was committed waits in the journal: %s", full)
         elif full is None and self._waits:
             log.warning("there is room again: what waited in the journal is packed")
         self._backlog.full = full
         self._waits = full is not None
 
-    def _guarded(self, work: Callable[[], None]) -> StoreFull | None:
+    def _guarded(self, work: Callable[[], None]) -> StoreFull | Unreachable | None:
         """Do some work; return why it is to be tried again, None where it is not."""
         try:
             work()
@@ -290,7 +290,7 @@ class Checkpointer:
             # the journal stays as it is, so nothing is lost; but where the disk is in an unknown state, no more may be
             # taken in
             failure = self._writer.failure(error)
-            if isinstance(failure, StoreFull):
+            if isinstance(failure, StoreFull | Unreachable):
                 return failure
         return None
 
@@ -358,7 +358,7 @@ class Checkpointer:
         if task.blobs:
             writer.check_least_room()
         self._backlog.packed = 0
-        load = Load(self._intake, self._intake.packed)
+        load = Load(self._intake, self._intake.packed, logged=True)
         for some in _slices(task.blobs):
             self._hold_back()
             if load.payloads(writer.pending.bodies(some), self._intake.earlier) != [blob.hash for blob in some]:

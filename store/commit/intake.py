@@ -50,9 +50,16 @@ class Load:
     """
 
     def __init__(
-        self, intake: Intake, held: Callable[[Sequence[Hash], Region], set[Hash]], packer: Executor | None = None
+        self,
+        intake: Intake,
+        held: Callable[[Sequence[Hash], Region], set[Hash]],
+        packer: Executor | None = None,
+        *,
+        logged: bool = False,
     ) -> None:
+        """``logged`` says that all of it has been committed with the entries that name it."""
         self._intake = intake
+        self._logged = logged
         self._region = region = intake.reliance.region()
         self._packer = packer
         self._held = held
@@ -136,7 +143,7 @@ class Load:
         # or a power failure might leave a list of missing chunks
         self._intake.sync()
         record = encode_record(codec(Compression.CHUNKS, Form.PLAIN), size, digest, listed)
-        self._intake.write([(record, [digest])], self._region)
+        self._intake.write([(record, [digest])], self._region, logged=self._logged)
         self._new.add(digest)
 
     def sync(self) -> None:
@@ -178,7 +185,7 @@ class Load:
     def _flush(self) -> None:
         self._pass_on()
         while self._packing:
-            self._intake.write(self._packing.popleft().result(), self._region)
+            self._intake.write(self._packing.popleft().result(), self._region, logged=self._logged)
 
     def _pass_on(self) -> None:
         """Start compressing the current group, and write the groups that are done."""
@@ -186,7 +193,7 @@ class Load:
             dictionary = self._intake.dictionary() if self._group_bytes < SMALL_GROUP_BYTES else None
             group, self._group, self._group_bytes = self._group, [], 0
             if self._packer is None:
-                self._intake.write(pack_records(group, dictionary), self._region)
+                self._intake.write(pack_records(group, dictionary), self._region, logged=self._logged)
             else:
                 self._packing.append(self._packer.submit(pack_records, group, dictionary))
         self._write_packed()
@@ -194,7 +201,7 @@ class Load:
     def _write_packed(self) -> None:
         """Write the groups that are done; wait for those that come first if there are many."""
         while self._packing and (len(self._packing) > _GROUPS_AHEAD or self._packing[0].done()):
-            self._intake.write(self._packing.popleft().result(), self._region)
+            self._intake.write(self._packing.popleft().result(), self._region, logged=self._logged)
 
 
 LEAST_BYTES = 16 << 10
@@ -363,6 +370,8 @@ def _pieces(content: bytes) -> Iterator[bytes]:
 
 _REMEMBERED = 100_000
 _CACHE_BYTES = 8 << 20
+_OUTGOING_BYTES = 16 << 20
+"""The size of a published pack, roughly."""
 
 
 class Intake:
@@ -390,6 +399,13 @@ class Intake:
         """The hashes of the blobs in ``_unfiled``."""
         self._sketches: dict[int, Hash] = {}
         """Not filed yet, either."""
+        self.publish: Callable[[Sequence[bytes]], None] | None = None
+        """Brings records to the other machines of a space, and first what may be left of earlier; None if alone."""
+        self.published: Callable[[tuple[int, int]], None] = lambda end: None
+        """Called when everything in the packs, up to a place, is in the space or in its log."""
+        self._outgoing: list[bytes] = []
+        """The records that were written and have not been published."""
+        self._outgoing_bytes = 0
 
     def held(self, digests: Sequence[Hash], region: Region) -> set[Hash]:
         """Return the blobs that the store holds intact, in a pack or in the journal, or will hold after a sync."""
@@ -484,16 +500,25 @@ class Intake:
         self._dictionary_name = digest
         self._dictionary = (digest, data)
 
+    def note_dictionary(self) -> None:
+        """Use the dictionary that the index has by now, if any: another machine has registered it."""
+        names = self.writer.index.dictionaries()
+        if names:
+            self._dictionary_name, self._dictionary = names[-1][1], None
+
     def use_no_dictionary(self) -> None:
         """Compress small groups without a dictionary from now on, until there is a new one."""
         self._dictionary_name = self._dictionary = None
 
     # -- packs -----------------------------------------------------------------------------------------------------
 
-    def write(self, records: Sequence[tuple[bytes, list[Hash]]], region: Region) -> None:
+    def write(
+        self, records: Sequence[tuple[bytes, list[Hash]]], region: Region, *, logged: bool = False
+    ) -> None:
         """Append records, each with the hashes of its blobs, to the packs. Raises StoreFailed.
 
         Skips blobs that another thread has written since the look-up: blobs that many bring at once are stored once.
+        With ``logged``, all machines of a space have these blobs already.
         """
         writer = self.writer
         writer.check()
@@ -507,6 +532,12 @@ class Intake:
                     self._unfiled += [(digest, (pack, offset, member)) for member, digest in enumerate(hashes)]
                     self._written.update(hashes)
                     self.reliance.note(region, hashes)
+                if self.publish is not None and not logged:
+                    self._outgoing += [record for record, _hashes in new]
+                    self._outgoing_bytes += sum(len(record) for record, _hashes in new)
+            if self._outgoing_bytes > _OUTGOING_BYTES:
+                with self._sync_lock:
+                    self._publish()
         except Exception as error:
             raise writer.failure(error) from error
         except BaseException:
@@ -530,6 +561,8 @@ class Intake:
                     with self._append_lock:
                         sketches, self._sketches = self._sketches, {}
                     writer.packs.sync()
+                    # before these blobs count as held, and anything names them
+                    self._publish()
                     packs = {number: writer.packs.length(number) for number in {place[0] for _digest, place in places}}
                     # the last pack may have grown since
                     writer.index.add_blobs(places, packs | dict((end,)), sketches)
@@ -538,16 +571,36 @@ class Intake:
                         for digest, _place in places:
                             self.remember(digest)
                         self._written = {digest for digest, _place in self._unfiled}
+                    self.published(end)
         except Exception as error:
             raise writer.failure(error) from error
 
+    def _publish(self) -> None:
+        """Publish what is to be. The caller holds ``_sync_lock``: who syncs afterwards finds it done."""
+        with self._append_lock:
+            outgoing = self._outgoing[:]
+        if outgoing and self.publish is not None:
+            self.publish(outgoing)
+            with self._append_lock:
+                del self._outgoing[: len(outgoing)]
+                self._outgoing_bytes = sum(map(len, self._outgoing))
+
+    def adopt(self, records: Sequence[tuple[bytes, list[Hash]]]) -> None:
+        """Write what other machines have published, but for records whose blobs are all held. Raises StoreFailed."""
+        region = self.reliance.region()
+        held = self.held([name for _record, names in records for name in names], region)
+        self.write([one for one in records if not held.issuperset(one[1])], region, logged=True)
+
     def cold(self, *, roll: bool) -> list[int]:
-        """Return the packs that are no longer written to and whose blobs are all filed.
+        """Return the packs that are no longer written to and whose blobs are all filed, and in a space published.
 
         With ``roll``, these are all current packs.
         """
         packs = self.writer.packs
         self.writer.check()
+        if self.publish is not None:
+            # what an earlier process has left
+            self.publish([])
         try:
             with self._append_lock:
                 if roll:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from store.disk.blob_format import Form
 from store.disk.journal import Journal, JournalPlace
 from store.disk.journal_format import JournalBlob
-from store.errors import StoreFull
+from store.errors import StoreFull, Unreachable
 from store.ids import Hash
 
 
@@ -124,7 +124,7 @@ class Backlog:
         """Oldest first."""
         self.packed = 0
         """The number of bytes of the first task that have been packed."""
-        self.full: StoreFull | None = None
+        self.full: StoreFull | Unreachable | None = None
         """The reason why packing failed when it was last tried."""
         self.awake = False
         """True if there is a commit that the checkpointer has not looked at."""

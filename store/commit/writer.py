@@ -33,12 +33,13 @@ import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
 from msgspec import structs
 
 from store.commit.open_texts import FOLLOWED, OpenText, OpenTexts
+from store.commit.order import NOWHERE, Alone, Order
 from store.commit.pending import Backlog, Generation, Pending
 from store.commit.request import ContextHead, Group, Request
 from store.disk import durable
@@ -47,11 +48,11 @@ from store.disk.file_header import Damage
 from store.disk.head_format import TEXT_NOTES, AppendNoted, HeadFrame
 from store.disk.head_log import HeadLog
 from store.disk.journal import Journal
-from store.disk.journal_format import encode_entry
+from store.disk.journal_format import JournalEntry, decode_entry, encode_entry
 from store.disk.pack import PackSet
 from store.disk.turn_format import RECORD_SIZE, REDACTED
 from store.disk.turn_log import TurnLog
-from store.errors import DamageError, NotFound, StoreFailed, StoreFull, UsageError
+from store.errors import DamageError, NotFound, StoreFailed, StoreFull, Unreachable, UsageError
 from store.events.conversation import Change
 from store.ids import Hash, now_ms, patch_of, turn_of, type_tag
 from store.index.catalogue import Catalogue
@@ -342,8 +343,7 @@ class Observers:
 
     def announce(self, group: list[Request]) -> None:
         """Notify observers of requests that have been committed, or have an error."""
-        callbacks = self._callbacks
-        if not callbacks:
+        if not self._callbacks:
             return
         for request in group:
             head = request.head
@@ -358,9 +358,13 @@ class Observers:
             change = Change(
                 head.context, created, moved, described, streamed, head.tip, head.depth, request.seq, request.deletes
             )
-            for callback, texts in callbacks:
-                if texts or not quiet:
-                    callback(change)
+            self.tell(change, quiet=quiet)
+
+    def tell(self, change: Change, *, quiet: bool) -> None:
+        """Notify observers of one change; if it is ``quiet``, only those that follow the pieces of open turns."""
+        for callback, texts in self._callbacks:
+            if texts or not quiet:
+                callback(change)
 
 
 _GROUP_BYTES = 4 << 20
@@ -369,6 +373,8 @@ _JOURNALLED_TURNS = 2 << 20
 _CACHED_HEADS = 65_536
 _ROOM_BYTES = 1 << 20
 """The bytes of the disk that are left for the index and the logs."""
+_PATIENCE = 2
+"""How often others may be first before they are asked to wait."""
 _UNAPPLIED_FRAMES = 4096
 _MOST_UNAPPLIED_FRAMES = 65_536
 
@@ -396,10 +402,12 @@ class Writer:
         index: Index,
         pending: Pending,
         seq: int,
-        committed: Callable[[list[Request]], None],
+        observers: Observers,
         read_only: str = "",
     ) -> None:
-        """``committed`` is called with every group, after its callers have been answered."""
+        """``observers`` are told of every group, after its callers have been answered."""
+        self.order: Order = Alone()
+        """Says which entry is next."""
         self.turns = turns
         self.head_log = head_log
         self.packs = packs
@@ -412,7 +420,9 @@ class Writer:
         self.commit_lock = threading.Lock()
         self.backlog = Backlog(journal)
         """The full journals, which wait to be packed."""
-        self._committed = committed
+        self._observers = observers
+        self._elsewhere: deque[Change] = deque()
+        """The changes by other machines that observers have not been told of yet."""
         self.journalled_bytes = min(_JOURNALLED_BYTES, journal.capacity // 4)
         """The most new content, in bytes, that should go through the journal; more should be written to the packs."""
         self.turns_at_once = min(_JOURNALLED_TURNS, journal.capacity // 8) // RECORD_SIZE
@@ -440,7 +450,7 @@ class Writer:
         """The turns that no branch shows yet."""
         self._heads: dict[int, ContextHead] = {}
         self._publishing = threading.Lock()
-        self.gathering = Gathering(self._make_durable, committed, self._group_bytes)
+        self.gathering = Gathering(self._make_durable, self._committed, self._group_bytes)
 
     # -- callers ---------------------------------------------------------------------------------------------------
 
@@ -531,8 +541,8 @@ class Writer:
         return self._refusal()
 
     def failure(self, error: BaseException) -> StoreFailed:
-        """Return the error to raise for ``error``: StoreFull if the disk is full, otherwise that of :meth:`fail`."""
-        if isinstance(error, StoreFull):
+        """Return the error to raise for ``error``: StoreFull, Unreachable, otherwise that of :meth:`fail`."""
+        if isinstance(error, StoreFull | Unreachable):
             return error
         if isinstance(error, OSError) and error.errno in durable.FULL:
             where = f"{error.filename}: " if error.filename else f"{self.journal.directory.parent}: "
@@ -612,11 +622,30 @@ class Writer:
         self._committed([request])
         return True
 
+    def _committed(self, group: list[Request]) -> None:
+        if self._elsewhere:
+            self.announce()
+        self._observers.announce(group)
+
     def _commit(self, group: list[Request]) -> None:
         if self._failure or self._closed or self.read_only:
             for request in group:
                 request.error = self._refusal()
             return
+        try:
+            draft = self._drafted(group)
+            if self._write_among_others(draft, group) if self.order.shared else not draft.empty and self._write(draft):
+                self.unshown.note(group)
+        except (StoreFull, Unreachable) as error:
+            # nothing of this is known to have been written
+            for request in group:
+                request.error = request.error or error
+        except Exception as error:
+            for request in group:
+                request.error = request.error or self.fail(error)
+
+    def _drafted(self, group: list[Request]) -> Group:
+        """Work out a group for the state that the store is in; requests that cannot be done have their errors."""
         places = [request.place for request in group if request.key]
         keyed = self.keys.look_up(places) if places else {}
         at = (self.seq, self._next_context, self._next_patch, self.head_log.length)
@@ -628,35 +657,69 @@ class Writer:
                 draft.add(request)
             except Exception as error:
                 request.error = error
-        if draft.empty:
-            return
-        try:
-            self._write(draft)
-            self.unshown.note(group)
-        except StoreFull as error:
-            # before anything was written
-            for request in group:
-                request.error = request.error or error
-        except Exception as error:
-            for request in group:
-                request.error = request.error or self.fail(error)
+        return draft
 
-    def _write(self, draft: Group) -> None:
+    def _write_among_others(self, draft: Group, group: list[Request]) -> bool:
+        """Commit a group in a space, drafted anew as often as others were first; return whether anything was.
+
+        Nothing is refused, or answered as done before, because of a state that is over.
+        """
+        refused = 0
+        with ExitStack() as held:
+            while True:
+                if draft.empty or any(request.error is not None for request in group):
+                    current = not self._follow()
+                    if current and draft.empty:
+                        return False
+                else:
+                    current = True
+                if current:
+                    if self._write(draft):
+                        return True
+                    refused += 1
+                    if refused == _PATIENCE:
+                        held.enter_context(self.order.turn())
+                    self._follow()
+                for request in group:
+                    request.error, request.repeated = None, False
+                draft = self._drafted(group)
+
+    def _write(self, draft: Group) -> bool:
+        """Put a group in its place and publish it; False, and nothing is done, if others were first."""
         self.packs.check_place()
-        entry = draft.close(self.packs.synced)
+        entry = draft.close(NOWHERE if self.order.shared else self.packs.synced)
         encoded = encode_entry(entry)
-        self.check_room(2 * len(encoded))
+        self._make_room(len(encoded))
+        if not self.order.append(self.seq, encoded):
+            return False
+        self._publish(entry, encoded, draft.frames, draft.heads, draft.deleted)
+        self._next_context = draft.next_context
+        self._next_patch = draft.next_patch
+        return True
+
+    def _make_room(self, size: int) -> None:
+        self.check_room(2 * size)
         self.backlog.pace()
-        while not self.journal.room(len(encoded)):
+        while not self.journal.room(size):
             self.switch()
+
+    def _publish(
+        self,
+        entry: JournalEntry,
+        encoded: bytes,
+        frames: Sequence[HeadFrame],
+        moved: Mapping[int, ContextHead],
+        deleted: Iterable[int],
+    ) -> None:
+        """Bring an entry that has its place into the journal, the logs and memory."""
         first = not self.journal.used
         end = self.journal.append(encoded)
         self.turns.append(entry.turns)
         self.head_log.append(entry.heads)
-        self.pending.add(draft.blobs, end)
+        self.pending.add(entry.blobs, end)
         texts: list[heads.HeadFrame] = []
         followed = FOLLOWED if self.texts else TEXT_NOTES
-        for frame in draft.frames:
+        for frame in frames:
             body = frame.body
             if isinstance(body, heads.TypeRegistered):
                 self.types[body.tag] = body.name
@@ -665,23 +728,99 @@ class Writer:
             elif isinstance(body, followed):
                 texts.append(frame)
         with self._publishing:
-            waiting = self._applying.add(draft.frames)
+            waiting = self._applying.add(frames)
             if waiting > _MOST_UNAPPLIED_FRAMES or len(self._heads) >= _CACHED_HEADS:
                 # the commit stands, whatever happens to the index
                 with suppress(DamageError, StoreFull):
                     self.settle()
                     if len(self._heads) >= _CACHED_HEADS:
                         self._heads = {}
-            self._heads.update(draft.heads)
-            for context in draft.deleted:
-                del self._heads[context]
+            self._heads.update(moved)
+            for context in deleted:
+                self._heads.pop(context, None)
             for frame in texts:
                 self.texts.apply(frame)
-        self.seq = draft.seq
-        self._next_context = draft.next_context
-        self._next_patch = draft.next_patch
+        self.seq = entry.seq
         if first or waiting > _UNAPPLIED_FRAMES:
             self.backlog.wake()
+
+    # -- other machines --------------------------------------------------------------------------------------------
+
+    def catch_up(self) -> bool:
+        """Apply what other machines have committed since; return whether there was anything.
+
+        Raises Unreachable, StoreFull, and StoreFailed.
+        """
+        with self.commit_lock:
+            self.check()
+            try:
+                found = self._follow()
+            except Exception as error:
+                raise self.failure(error) from error
+        self.announce()
+        return found
+
+    def announce(self) -> None:
+        """Tell observers of changes by other machines."""
+        while self._elsewhere:
+            with suppress(IndexError):
+                change = self._elsewhere.popleft()
+                self._observers.tell(
+                    change, quiet=not (change.created or change.moved or change.described or change.deleted)
+                )
+
+    def _follow(self) -> bool:
+        found = False
+        while entries := self.order.entries(self.seq):
+            for encoded in entries:
+                self._apply(encoded)
+            found = True
+        return found
+
+    def _apply(self, encoded: bytes) -> None:
+        """Publish an entry of another machine."""
+        entry = decode_entry(encoded)
+        if (entry.first_turn, entry.heads_offset) != (self.turns.count + 1, self.head_log.length):
+            raise DamageError(
+                f"entry {entry.seq} of the space does not follow what this replica has: make another with"
+                " convfs remote join"
+            )
+        self._make_room(len(encoded))
+        frames = heads.decode_all(entry.heads, entry.heads_offset)
+        moved: dict[int, ContextHead] = {}
+        changes: dict[int, Change] = {}
+        next_context, next_patch = self._next_context, self._next_patch
+        for frame in frames:
+            context, body = frame.context, frame.body
+            change = changes.get(context) or Change(context, created=False)
+            match body:
+                case heads.ContextCreated():
+                    moved[context] = ContextHead(context, 0, 0)
+                    next_context = max(next_context, context + 1)
+                    change = structs.replace(change, created=True, moved=True)
+                case heads.HeadMoved():
+                    moved[context] = ContextHead(context, turn_of(body.tip), body.depth, patch_of(body.tip))
+                    change = structs.replace(change, moved=True)
+                case heads.Patched():
+                    head = moved.get(context) or self.head(context)
+                    moved[context] = structs.replace(head, patch=body.number)
+                    next_patch = max(next_patch, body.number + 1)
+                    change = structs.replace(change, moved=True)
+                case heads.Metadata():
+                    change = structs.replace(change, described=True)
+                case heads.Deleted():
+                    change = structs.replace(change, deleted=True)
+                case heads.TurnOpened() | heads.TextAdded() | heads.Closed():
+                    change = structs.replace(change, streamed=True)
+            if context:
+                changes[context] = structs.replace(change, seq=frame.seq)
+        for context, change in changes.items():
+            if not change.deleted:
+                head = moved.get(context) or self.head(context)
+                changes[context] = structs.replace(change, tip=head.tip, depth=head.depth)
+        self._publish(entry, encoded, frames, moved, [one.context_id for one in changes.values() if one.deleted])
+        self._next_context, self._next_patch = next_context, next_patch
+        self._elsewhere += changes.values()
 
     # -- the journal -----------------------------------------------------------------------------------------------
 

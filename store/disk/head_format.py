@@ -258,6 +258,18 @@ def decode(buf: bytes | memoryview, offset: int = 0) -> HeadFrame:
     return HeadFrame(offset, seq, context, body)
 
 
+def decode_all(buf: bytes, offset: int) -> list[HeadFrame]:
+    """Return frames that lie one after another, the first at ``offset`` of the log. DamageError."""
+    frames, at = [], 0
+    while at < len(buf):
+        size = frame_length(buf, at)
+        if not size:
+            raise DamageError("the length of a frame cannot be true")
+        frames.append(decode(buf[at : at + size], offset + at))
+        at += size
+    return frames
+
+
 def possible_frames(data: bytes | memoryview) -> Iterator[int]:
     """Yield where in ``data`` a frame may begin, judged by its length, kind and seq (below 2 ** 48); few are wrong."""
     return (match.start() for match in _POSSIBLE.finditer(data))

@@ -106,7 +106,7 @@ def introduction(
     started = about.started_ms or modified_ms
     project, name = name_conversation(store, about, source, started, names)
     names.add((project, name))
-    return told_by(about) | {
+    return told_by(about) | on_machine(store) | {
         "project": project,
         "name": name,
         NAMING: _naming(about),
@@ -116,6 +116,12 @@ def introduction(
         "started_ms": started,
         "updated_ms": modified_ms,
     }
+
+
+def on_machine(store: Store) -> dict[str, object]:
+    """Return the metadata that says which machine of a space imports, nothing for a store that is in none."""
+    machine = store.catalogue.machine
+    return {"machine": machine} if machine else {}
 
 
 def clean(text: str) -> str:

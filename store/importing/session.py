@@ -24,7 +24,7 @@ from store.formats.core.budget import BETWEEN, LEAST_BETWEEN, MOST_RECORDS
 from store.formats.core.format import Format, Part, Source, Span
 from store.ids import Hash, hash_bytes, now_ms, patch_of
 from store.importing.crew import Records
-from store.importing.description import clean, introduction, may_be_renamed, news
+from store.importing.description import clean, introduction, may_be_renamed, news, on_machine
 from store.importing.envelope import (
     Envelope,
     EnvelopeBuilder,
@@ -606,7 +606,7 @@ class FileImport(_Import):
         return msgspec.structs.replace(now, original=blobs, original_of=now.layout)
 
     def _stand_for(self) -> int:
-        described = {"layout_of": path_text(self._source.path), "format": self._source.format}
+        described = {"layout_of": path_text(self._source.path), "format": self._source.format} | on_machine(self._store)
         request = Request(None, changes=msgspec.json.encode(described), move_head=False)
         return self._store.writer.submit(request).head.context
 

@@ -116,14 +116,29 @@ class Superseded(Struct, frozen=True, gc=False):
         return self.new + turn - self.old if self.new else 0
 
 
+_NAMES = ("called", "project")
+"""The kinds of origins that are names in the store, and lead to what any machine has imported."""
+
+
 class Catalogue:
     """Contexts, found by name, day, source and other marks, without what they are drawn as.
 
     Reads the ``contexts`` and ``versions`` tables, which ``settle`` brings up to the last commit before each look-up.
     All methods raise DamageError where these are damaged. ``list_all``: listings show warm-ups and the like, too.
+    In a space, ``machine`` is this one: paths of others, and ids that tools gave there, lead to nothing here.
     """
 
-    def __init__(self, db: Database, settle: Callable[[], None] = lambda: None, *, list_all: bool = False) -> None:
+    def __init__(
+        self,
+        db: Database,
+        settle: Callable[[], None] = lambda: None,
+        *,
+        list_all: bool = False,
+        machine: str = "",
+    ) -> None:
+        self.machine = machine
+        self._here = " AND json_extract(metadata, '$.machine') = ?" if machine else ""
+        self._machine = (machine,) if machine else ()
         self._db = db
         self._settle = settle
         self._listed = Among.ALL if list_all else Among.LISTED
@@ -198,12 +213,12 @@ class Catalogue:
 
     def by_source(self, source: str) -> ContextEntry | None:
         """Return the newest conversation that was imported from ``source``."""
-        return self._first("source = ? AND source != '' ORDER BY id DESC", source)
+        return self._first(f"source = ? AND source != ''{self._here} ORDER BY id DESC", source, *self._machine)
 
     def by_source_within(self, folder: str, ending: str) -> ContextEntry | None:
         """Return the newest conversation that was imported from a path below ``folder`` that ends in ``ending``."""
-        where = "source > ? AND source < ? AND source != '' AND substr(source, -?) = ? ORDER BY id DESC"
-        return self._first(where, f"{folder}/", f"{folder}0", len(ending), ending)
+        where = f"source > ? AND source < ? AND source != '' AND substr(source, -?) = ?{self._here} ORDER BY id DESC"
+        return self._first(where, f"{folder}/", f"{folder}0", len(ending), ending, *self._machine)
 
     def of_one_file(self, *, trashed: bool = False) -> list[Sourced]:
         """Return the conversations whose session is one file, by where that lay, oldest first; or those in the trash.
@@ -223,7 +238,11 @@ class Catalogue:
 
         The kinds are those of :func:`store.index.frames.origin`.
         """
-        return self._found_by("origin = ? ORDER BY context DESC LIMIT ?", origin(kind, *names), most)
+        where, mark = "origin = ? ORDER BY context DESC LIMIT ?", origin(kind, *names)
+        if not self.machine or kind in _NAMES:
+            return self._found_by(where, mark, most)
+        found = [entry for entry in self._found_by(where, mark, -1) if entry.metadata.get("machine") == self.machine]
+        return found[:most] if most >= 0 else found
 
     def layouts(self) -> list[ContextEntry]:
         """Return the contexts that stand for files of many conversations, by path."""
@@ -484,7 +503,8 @@ class Catalogue:
 
         The kinds are those of :func:`store.index.frames.origin`.
         """
-        rows = self._rows("pruned", "origin = ? ORDER BY context DESC LIMIT 1", origin(kind, *names))
+        mark = origin(kind, *names, *(self._machine if kind else ()))
+        rows = self._rows("pruned", "origin = ? ORDER BY context DESC LIMIT 1", mark)
         return rows[0][1] if rows else 0
 
     def states(self) -> list[tuple[int, int]]:

@@ -41,7 +41,9 @@ def pruned_origins(metadata: Mapping[str, object]) -> list[str]:
     source = metadata.get("source")
     if isinstance(source, str) and "part" not in metadata:
         found.append(origin("source", source))
-    return found
+    machine = metadata.get("machine")
+    # paths and tools' ids of one machine of a space say nothing on another
+    return [f"{mark}\0{machine}" for mark in found] if isinstance(machine, str) else found
 
 
 def mark_of(kind: str, metadata: Mapping[str, object], key: str) -> str:

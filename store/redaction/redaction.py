@@ -29,7 +29,7 @@ from store.conversations import branch
 from store.disk import durable
 from store.disk.head_format import Alias, HeadFrame, HeadMoved, Metadata, Patched
 from store.disk.turn_format import Turn
-from store.errors import Conflict, ConvfsError, NotFound
+from store.errors import Conflict, ConvfsError, NotFound, UsageError
 from store.formats.registry import format_named
 from store.ids import Hash, now_ms, turn_of
 from store.importing.likeness import beginning
@@ -124,8 +124,10 @@ class Redaction:
         return Extent(len(survey.held) + len(described), self._turns, contexts, events, tuple(survey.damaged))
 
     def run(self) -> Redacted:
-        """Remove the secrets. Raises StoreFailed, and the errors of reading damaged logs."""
+        """Remove the secrets. Raises StoreFailed, the errors of reading damaged logs, and UsageError in a space."""
         store = self._store
+        if store.writer.order.shared:
+            raise UsageError("nothing can be redacted in a space: the other machines would keep it")
         with store.importing, store.rewriting.alone:
             survey, looked_at = self._surveyed()
             self._note()

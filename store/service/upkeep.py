@@ -123,7 +123,7 @@ class Collecting(_Stepping[Collected]):
 
     def _begun(self) -> CollectionSteps | None:
         settings = self._store.settings.gc
-        if not settings.background:
+        if not settings.background or self._store.writer.order.shared:
             return None
         # data written now leaves nothing unreferenced
         self._state = repr(self._store.changes)

@@ -22,6 +22,7 @@ STAYS = frozenset(
         "cxdb",
         "exports",
         "incomplete",
+        "machine",
         "missing",
         "native_gone",
         "own_place",

@@ -53,7 +53,7 @@ from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.head_format import ContextCreated, HeadFrame, HeadMoved, Reclaimed
 from store.disk.pack import RecordPlace
 from store.disk.turn_format import Turn
-from store.errors import ConvfsError, DamageError
+from store.errors import ConvfsError, DamageError, UsageError
 from store.ids import Hash, hash_key, turn_of
 from store.index.beside import remove_database
 from store.index.database import Database
@@ -357,8 +357,10 @@ class Collector:
 
         Packs are rewritten if
         ``least_part`` of them is garbage. If another thread rewrites packs, ``wait`` for it, or else do nothing.
-        Raises DamageError if the garbage cannot be determined, StoreFailed, StoreFull.
+        Raises DamageError if the garbage cannot be determined, StoreFailed, StoreFull; UsageError in a space.
         """
+        if self._intake.writer.order.shared and not dry_run:
+            raise UsageError("nothing is removed from a space: what is garbage here, others may be about to use")
         alone = self._rewriting.alone
         if not alone.acquire(blocking=wait):
             return Collected()

@@ -15,7 +15,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from store.content.sparing import sparing
-from store.errors import StoreFull
+from store.errors import StoreFull, Unreachable
 
 _LOG = logging.getLogger(__name__)
 
@@ -94,8 +94,8 @@ class Idle:
             one.due = _NEVER
             try:
                 more = one.job.step()
-            except StoreFull as error:
-                _LOG.warning("work in the background waits for room: %s", error)
+            except (StoreFull, Unreachable) as error:
+                _LOG.warning("work in the background waits: %s", error)
                 more = False
             except Exception:
                 _LOG.exception("work in the background failed; it is tried again in %d s", one.every)

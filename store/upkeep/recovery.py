@@ -457,12 +457,19 @@ def _refuse_without_logs(root: Path) -> None:
 
 
 def open_files(
-    root: Path, *, create: bool, reindex: bool = False, repair: bool = False, only_read: bool = False
+    root: Path,
+    *,
+    create: bool,
+    reindex: bool = False,
+    repair: bool = False,
+    only_read: bool = False,
+    new_id: bytes | None = None,
 ) -> Files:
     """Open the store at ``root``, recovering it where need be; make one if there is none and ``create``.
 
     ``only_read``: change nothing of it, as where it cannot be written.
-    With ``repair`` also where a log is gone: of what that held, there is what the index knows.
+    With ``repair`` also where a log is gone: of what that held, there is what the index knows. A new store's files have
+    ``new_id``, if there is one.
     Raises NotFound, StoreBusy, FormatTooNew, DamageError, and StoreFailed if the disk does not take what it must.
     """
     found = identity.files_id(root)
@@ -498,7 +505,7 @@ def open_files(
                 if not repair:
                     _refuse_without_logs(root)
                 set_aside(root)
-            files_id = found or identity.files_id(root) or new_store_id()
+            files_id = found or identity.files_id(root) or new_id or new_store_id()
             return Files(root, files_id, directory, held, repair=repair)
     except OSError as error:
         raise cannot_open(root, error) from error

@@ -83,7 +83,7 @@ ALONE = [["fsck"], ["reindex"], ["serve"], ["mount", "elsewhere"]]
 ABOUT = [["doctor"], ["stats", "--json"]]
 """Commands that say who holds it."""
 
-ELSEWHERE = {"watch", "install-service", "completion", "install-skill", "mcp", "browse"}
+ELSEWHERE = {"watch", "install-service", "completion", "install-skill", "mcp", "browse", "remote"}
 """Commands that go on until they are told to end, and those that need no store: these have tests of their own."""
 
 

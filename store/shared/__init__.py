@@ -1,0 +1,1 @@
+"""Spaces: stores that several machines have, each with a replica."""

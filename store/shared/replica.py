@@ -1,0 +1,276 @@
+"""A replica: a store that takes part in a space, and follows it.
+
+What a commit names is *held*, in the space's packs or in the entries of its log, before the entry that names it is
+appended: a pack of this machine alone does not count. So what loads write is published before it is filed (``Intake``),
+and the file ``published`` has how far that has come. What lies behind that place when a store is opened, perhaps from a
+process that was killed in between, is published before anything is committed.
+
+Packs of other machines are fetched whole, and their records written to the packs of this one, before the entries that
+may name them are applied. The numbers of packs differ from machine to machine; the logs are the same, byte by byte.
+"""
+
+import logging
+import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from store import paths, typed
+from store.commit.intake import Intake
+from store.commit.writer import Writer
+from store.content.sealed import names_of
+from store.disk import blob_format, durable
+from store.disk.blob_format import HEAD_SIZE, OVERHEAD, Record, decode_record, encode_record
+from store.disk.file_header import HEADER_SIZE
+from store.disk.head_format import decode_all
+from store.disk.journal_format import decode_entry
+from store.errors import DamageError, FormatTooNew, NotFound, StoreFailed, StoreFull, Unreachable
+from store.ids import Hash
+from store.shared.connect import connect
+from store.shared.space import Membership, Space
+
+_LOG = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 1.0
+"""How often the space is looked at, where it does not tell of what comes."""
+_PAUSE_SECONDS = 0.005
+_PUBLISHED_BYTES = 16 << 20
+_ANOTHER = "make another replica with convfs remote join; what this one has can still be read"
+
+
+class Published(Struct, frozen=True):
+    """Up to where the packs of a replica are in its space, and the last pack of the space that it has taken."""
+
+    pack: int = 1
+    length: int = HEADER_SIZE
+    taken: int = 0
+
+
+class Replica:
+    """Puts a store's commits in the order of its space, and applies those of others, in a thread of its own."""
+
+    shared = True
+
+    def __init__(self, root: Path, member: Membership, writer: Writer, intake: Intake) -> None:
+        self.member = member
+        self._path = root / paths.PUBLISHED
+        self._writer = writer
+        self._intake = intake
+        self._space: Space | None = None
+        self._connecting = threading.RLock()
+        self._own: set[int] = set()
+        """The packs that were published by this process."""
+        self._away = ""
+        """The reason why the space could not be asked the last time."""
+        self._noting = threading.Lock()
+        self._published = self._read()
+        self._complete = False
+        """True once the space has all that an earlier process wrote: until then the place to begin at stays."""
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="convfs-following", daemon=True)
+        intake.publish = self._publish
+        intake.published = self._note
+        writer.order = self
+
+    def start(self) -> None:
+        """Catch up if the space can be reached, and go on in the background."""
+        try:
+            self._catch_up()
+        except (Unreachable, StoreFull) as error:
+            self._note_away(error)
+        except StoreFailed as error:
+            _LOG.warning("%s", error)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Follow no more. Nothing may be committed afterwards."""
+        self._ended.set()
+        with self._connecting:
+            if self._space is not None:
+                self._space.wake()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def disconnect(self) -> None:
+        """Let go of the space, once everything has been written."""
+        with self._connecting:
+            if self._space is not None:
+                self._space.close()
+                self._space = None
+
+    def status(self) -> str:
+        """Return "" if the space was there when it was asked last, else the reason why not."""
+        return self._away
+
+    # -- the order -------------------------------------------------------------------------------------------------
+
+    def append(self, expected: int, entry: bytes) -> bool:
+        return self._connected().append(expected, entry)
+
+    def entries(self, after: int) -> Sequence[bytes]:
+        space = self._connected()
+        try:
+            found = space.entries(after)
+            if found:
+                # in this order: what these name was published before them
+                self._take(space)
+        except DamageError as error:
+            raise self._only_read(str(error)) from error
+        return found
+
+    def turn(self) -> AbstractContextManager[None]:
+        return self._connected().turn()
+
+    # -- the space -------------------------------------------------------------------------------------------------
+
+    def _connected(self) -> Space:
+        """Return the space; the first time, see that it is the right one, and bring it what it lacks."""
+        with self._connecting:
+            if self._space is None:
+                try:
+                    space = connect(self.member.place, self.member.space)
+                except NotFound as error:
+                    raise Unreachable(str(error)) from error
+                except (DamageError, FormatTooNew) as error:
+                    raise self._only_read(str(error)) from error
+                try:
+                    if problem := self._problem(space):
+                        raise self._only_read(f"{problem}: {_ANOTHER}")
+                    self._publish_rest(space)
+                except BaseException:
+                    space.close()
+                    raise
+                self._space = space
+            return self._space
+
+    def _only_read(self, why: str) -> Unreachable:
+        """Have nothing written until the store is opened again; return the error to raise."""
+        self._writer.read_only = why
+        return Unreachable(why)
+
+    def _problem(self, space: Space) -> str:
+        """Return "" if the space has the last commit of this replica as this has it, else what is wrong."""
+        if space.files_id != self.member.files_id:
+            return f"the space {self.member.space} is another one than this replica was made of"
+        log, seq = self._writer.head_log, self._writer.seq
+        if not seq:
+            return ""
+        _turns, group = log.group_at(seq - 1)
+        before = group[0].seq - 1 if group else seq - 1
+        there = space.entries(before)
+        frames = decode_all((entry := decode_entry(there[0])).heads, entry.heads_offset) if there else []
+        if not frames or frames[-1].seq != seq or frames[:-1] != group:
+            return f"the space {self.member.space} does not have commit {seq}, which this replica has"
+        return ""
+
+    def _publish_rest(self, space: Space) -> None:
+        """Publish what this replica wrote to its packs and may not have published."""
+        packs = self._writer.packs
+        end = packs.end
+        start = (self._published.pack, self._published.length)
+        records: list[bytes] = []
+        size = 0
+        numbers = [number for number in packs.appended() if number >= start[0]]
+        for _pack, _offset, found in packs.scan(start if packs.path(start[0]).exists() else None, numbers):
+            if not isinstance(found, Record):
+                continue
+            records.append(encode_record(found.codec, found.raw_len, found.hash, found.stored))
+            size += len(records[-1])
+            if size >= _PUBLISHED_BYTES:
+                self._own.add(space.publish(records))
+                records, size = [], 0
+        if records:
+            self._own.add(space.publish(records))
+        self._complete = True
+        self._note(end)
+
+    def _publish(self, records: Sequence[bytes]) -> None:
+        space = self._connected()
+        if records:
+            self._own.add(space.publish(records))
+
+    def _take(self, space: Space) -> None:
+        """Take the packs that others have published."""
+        taken = self._published.taken
+        for number, data in space.packs(taken):
+            if number in self._own:
+                self._own.discard(number)
+            else:
+                self._intake.adopt(_records(data, number))
+            taken = number
+        if taken > self._published.taken:
+            self._intake.sync()
+            with self._noting:
+                self._write(msgspec.structs.replace(self._published, taken=taken))
+
+    # -- following -------------------------------------------------------------------------------------------------
+
+    def _catch_up(self) -> bool:
+        found = self._writer.catch_up()
+        if found and not self._intake.has_dictionary:
+            self._writer.settle()
+            self._intake.note_dictionary()
+        self._away = ""
+        return found
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            space = self._space
+            if space is None or self._away:
+                self._ended.wait(_LOOK_SECONDS)
+            else:
+                space.wait(_LOOK_SECONDS)
+            if self._ended.is_set():
+                return
+            try:
+                self._catch_up()
+            except (Unreachable, StoreFull) as error:
+                self._note_away(error)
+            except StoreFailed:
+                # whoever writes is told
+                return
+            except Exception:
+                _LOG.exception("the space %s cannot be followed any more", self.member.space)
+                return
+            # so that those who commit here are not held up for each of their own entries
+            self._ended.wait(_PAUSE_SECONDS)
+
+    def _note_away(self, error: StoreFailed) -> None:
+        if not self._away:
+            _LOG.warning("%s", error)
+        self._away = str(error)
+
+    # -- its file --------------------------------------------------------------------------------------------------
+
+    def _read(self) -> Published:
+        try:
+            return typed.decode(self._path.read_bytes(), Published)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            # everything is published once more, and taken once more
+            return Published()
+
+    def _note(self, end: tuple[int, int]) -> None:
+        with self._noting:
+            if self._complete and end > (self._published.pack, self._published.length):
+                self._write(msgspec.structs.replace(self._published, pack=end[0], length=end[1]))
+
+    def _write(self, published: Published) -> None:
+        durable.write_whole(self._path, msgspec.json.encode(published))
+        self._published = published
+
+
+def _records(data: bytes, number: int) -> list[tuple[bytes, list[Hash]]]:
+    """Return the records of a published pack, each with the names of its blobs. DamageError."""
+    view, at = memoryview(data), HEADER_SIZE
+    found: list[tuple[bytes, list[Hash]]] = []
+    try:
+        while at < len(view):
+            size = OVERHEAD + blob_format.stored_length(view[at : at + HEAD_SIZE])
+            found.append((bytes(view[at : at + size]), names_of(decode_record(view[at : at + size]))))
+            at += size
+    except DamageError as error:
+        raise DamageError(f"pack {number} of the space is damaged, offset {at}: {error}") from None
+    return found

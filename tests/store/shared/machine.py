@@ -1,0 +1,42 @@
+"""A machine that appends to a context of its own in a space until it is killed: ``python -m … REPLICA NAME FIRST``.
+
+Says the number of each append on standard output, once that has been acknowledged.
+"""
+
+import sys
+from pathlib import Path
+
+from store.errors import NotFound
+from store.store import Store
+
+EVERY = 7
+"""Each append of so many has content that goes through packs."""
+
+
+def content(name: str, number: int) -> bytes:
+    line = f'"{name} {number}"'.encode()
+    return line if number % EVERY else line.ljust(1_200_000, b" ")
+
+
+def own_context(store: Store, name: str) -> int:
+    found = store.catalogue.by_name("machines", name)
+    return found.id if found else store.contexts.create(metadata={"project": "machines", "name": name}).context
+
+
+def main() -> None:
+    root, name, first = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    with Store.open(root) as store:
+        context = own_context(store, name)
+        number = first
+        while True:
+            try:
+                store.contexts.append(context, content(name, number), "line", idempotency_key=b"%d" % number)
+            except NotFound as error:
+                sys.exit(str(error))
+            sys.stdout.write(f"{number}\n")
+            sys.stdout.flush()
+            number += 1
+
+
+if __name__ == "__main__":
+    main()

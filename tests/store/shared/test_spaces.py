@@ -1,0 +1,378 @@
+"""A space in a directory, and stores of several machines that are replicas of it."""
+
+import filecmp
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from fusefs.text.render import FileRenderer
+from store import paths
+from store.errors import Conflict, FormatTooNew, NotFound, StoreFailed, Unreachable, UsageError
+from store.events.conversation import Change
+from store.importing.importer import Importer
+from store.redaction.redaction import Redaction
+from store.redaction.secrets import Secrets
+from store.shared import remote
+from store.shared.directory import Directory
+from store.shared.space import Place, membership
+from store.store import Store
+from store.upkeep.fsck import fsck
+
+NAME = "team"
+PATIENCE = 30.0
+LARGE = 3 << 20
+
+
+class Team:
+    """A space, and replicas of it by name."""
+
+    def __init__(self, directory: Path, held: ExitStack) -> None:
+        self.directory = directory
+        self.place = Place(str(directory / "server"))
+        self.space = directory / "server" / NAME
+        self._held = held
+        remote.init(self.place, NAME)
+
+    def root(self, name: str) -> Path:
+        return self.directory / name
+
+    def open(self, name: str, machine: str = "") -> Store:
+        if membership(self.root(name)) is None:
+            remote.join(self.place, NAME, self.root(name), machine or name)
+        store = Store.open(self.root(name), renderer=FileRenderer())
+        self._held.callback(close, store)
+        return store
+
+    def agree(self, *names: str) -> None:
+        """See that closed replicas, opened once more, have the same logs and are sound."""
+        for name in names:
+            with Store.open(self.root(name), renderer=FileRenderer()) as store:
+                assert [finding for finding in fsck(store) if finding.severity == "error"] == []
+        for log in (paths.TURN_LOG, paths.HEAD_LOG):
+            for name in names[1:]:
+                assert filecmp.cmp(self.root(names[0]) / log, self.root(name) / log, shallow=False)
+
+
+def close(store: Store) -> None:
+    with suppress(StoreFailed):
+        store.close()
+
+
+def until(found: Callable[[], object]) -> None:
+    ends = time.monotonic() + PATIENCE
+    while not found():
+        assert time.monotonic() < ends
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def team(memory_path: Path) -> Iterator[Team]:
+    with ExitStack() as held:
+        yield Team(memory_path, held)
+
+
+def said(store: Store, context: int) -> list[bytes]:
+    turns = store.contexts.last(context, 1000, latest=True)
+    return [bytes(store.blobs.blob(turn.payload_hash)) for turn in turns]
+
+
+def test_what_one_machine_does_is_in_the_other_and_told(team: Team) -> None:
+    a, b = team.open("a"), team.open("b")
+    changes: list[Change] = []
+    b.observers.add(changes.append)
+    context = a.contexts.create(metadata={"project": "shop", "name": "first"}).context
+    first = a.contexts.append(context, b'"one"', "line")
+    until(lambda: any(change.tip == first.turn_id for change in changes))
+    assert (changes[0].created, changes[0].described) == (True, True)
+    assert said(b, context) == [b'"one"']
+    assert b.catalogue.entry(context).name == "first"
+    # the other way, behind what has come
+    second = b.contexts.append(context, b'"two"', "line")
+    until(lambda: a.writer.head(context).turn == second.turn_id)
+    patched = a.contexts.patch(context, {first.turn_id: b'"ONE"'})
+    until(lambda: b.writer.head(context).patch == patched.patch)
+    assert said(b, context) == [b'"ONE"', b'"two"']
+    a.close()
+    b.close()
+    team.agree("a", "b")
+
+
+def test_contents_in_packs_are_there_before_their_names(team: Team) -> None:
+    a, b = team.open("a"), team.open("b")
+    contents = [os.urandom(LARGE), b"small", os.urandom(40_000)]
+    names = [a.intake.put(data) for data in contents]
+    context = a.contexts.create(metadata={"artifact/out": {"blob": names[0].hex()}}).context
+    until(lambda: b.writer.seq == a.writer.seq)
+    assert b.catalogue.entry(context).metadata["artifact/out"] == {"blob": names[0].hex()}
+    assert [b.blobs.blob(name) for name in names] == contents
+    packs = len(os.listdir(team.space / "packs"))
+    # what came from the other machine is held, and published no more
+    assert [b.intake.put(data) for data in contents] == names
+    assert len(os.listdir(team.space / "packs")) == packs
+
+
+def test_a_pack_that_was_not_published_is_before_anything_is_committed(team: Team) -> None:
+    a = team.open("a")
+    data = os.urandom(40_000)
+    context = a.contexts.create().context
+    replica = a.replica
+    assert replica is not None
+    # as if killed after its packs were written, and before they were published
+    a.intake.publish = None
+    a.intake.published = lambda _end: None
+    name = a.intake.put(data)
+    a.close()
+    a = team.open("a")
+    assert a.intake.put(data) == name
+    turn = a.contexts.append(context, data, "file")
+    assert turn.payload_hash == name
+    b = team.open("b")
+    assert b.blobs.blob(b.contexts.last(context, 1)[0].payload_hash) == data
+    assert [finding for finding in fsck(b) if finding.severity == "error"] == []
+
+
+def test_who_was_not_there_catches_up(team: Team) -> None:
+    a, b = team.open("a"), team.open("b")
+    context = a.contexts.create().context
+    until(lambda: b.writer.seq == a.writer.seq)
+    b.close()
+    for number in range(50):
+        a.contexts.append(context, json.dumps({"number": number}).encode(), "line")
+    a.contexts.append(context, os.urandom(LARGE), "file")
+    expected = said(a, context)
+    a.close()
+    b = team.open("b")
+    assert said(b, context) == expected
+    c = team.open("c")
+    assert said(c, context) == expected
+    b.close()
+    c.close()
+    team.agree("a", "b", "c")
+
+
+def test_all_at_once(team: Team) -> None:
+    stores = [team.open("a"), team.open("b"), team.open("c")]
+    context = stores[0].contexts.create().context
+    for store in stores:
+        until(lambda store=store: store.contexts.exists(context))
+
+    def work(store: Store, own: str) -> None:
+        for number in range(20):
+            data = f'"{own} {number}"'.encode()
+            store.contexts.append(context, data, "line", idempotency_key=data)
+        store.contexts.create(metadata={"project": "shop", "name": own})
+
+    threads = [
+        threading.Thread(target=work, args=(store, f"{at} {number}"))
+        for at, store in enumerate(stores)
+        for number in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for store in stores:
+        store.writer.catch_up()
+    lines = said(stores[0], context)
+    assert len(lines) == len(set(lines)) == 180
+    for own in (f"{at} {number}" for at in range(3) for number in range(3)):
+        # each in the order in which it was said
+        mine = [line for line in lines if line.startswith(f'"{own} '.encode())]
+        assert mine == [f'"{own} {number}"'.encode() for number in range(20)]
+    for store in stores:
+        store.close()
+    team.agree("a", "b", "c")
+
+
+def test_expectations_hold_for_all_machines(team: Team) -> None:
+    a, b = team.open("a"), team.open("b")
+    for store in (a, b):
+        assert store.replica is not None
+        # each goes by what it had when it last committed
+        store.replica.close()
+    context = a.contexts.create(metadata={"project": "shop", "name": "first"}).context
+    turn = a.contexts.append(context, b"1", "line", idempotency_key=b"key")
+    b.writer.catch_up()
+    a.contexts.append(context, b"2", "line")
+    with pytest.raises(Conflict):
+        b.contexts.append(context, b"3", "line", expected_head=turn.turn_id)
+    # the key of another machine's append
+    assert b.contexts.append(context, b"1", "line", idempotency_key=b"key").turn_id == turn.turn_id
+    a.contexts.append(context, b"4", "line")
+    # a context that this one has not seen yet
+    other = a.contexts.create().context
+    b.contexts.append(other, b"5", "line")
+    assert said(b, context) == [b"1", b"2", b"4"]
+
+
+def session(directory: Path, text: str) -> Path:
+    directory.mkdir(exist_ok=True)
+    path = directory / ".aider.chat.history.md"
+    path.write_text(f"\n# aider chat started at 2026-03-05 12:00:00\n\n#### {text}\n\nYes.\n")
+    return path
+
+
+def test_files_at_the_same_path_on_two_machines_are_two(team: Team, tmp_path: Path) -> None:
+    a, b = team.open("a"), team.open("b")
+    path = session(tmp_path / "shop", "What is on the desktop?")
+    assert Importer(a).run([path]).imported == 1
+    b.writer.catch_up()
+    path.write_text(path.read_text().replace("desktop", "laptop"))
+    assert Importer(b).run([path]).imported == 1
+    assert Importer(b).run([path]).unchanged >= 1
+    with path.open("a") as file:
+        file.write("\n#### And now?\n\nNothing.\n")
+    report = Importer(b).run([path])
+    assert (report.imported, report.grown) == (0, 1)
+    a.writer.catch_up()
+    machines = [entry.metadata["machine"] for entry in a.catalogue.every()]
+    assert sorted(machines) == ["a", "b"]
+
+
+def test_a_store_of_one_machine_says_nothing_of_machines(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store", renderer=FileRenderer()) as store:
+        assert Importer(store).run([session(tmp_path / "shop", "Hello?")]).imported == 1
+        assert [entry for entry in store.catalogue.every() if "machine" in entry.metadata] == []
+
+
+def test_what_machines_cannot_do_yet_is_refused(team: Team) -> None:
+    a = team.open("a")
+    with pytest.raises(UsageError, match="space"):
+        list(a.collector.steps(grace_seconds=0, dry_run=False))
+    list(a.collector.steps(grace_seconds=0, dry_run=True))
+    with pytest.raises(UsageError, match="space"):
+        Redaction(a, Secrets([b"secret"])).run()
+
+
+@pytest.mark.logs("cannot be reached|there is no space")
+def test_a_space_that_is_away(team: Team) -> None:
+    a, b = team.open("a"), team.open("b")
+    context = a.contexts.create().context
+    a.contexts.append(context, b"1", "line")
+    b.writer.catch_up()
+    away = team.space.rename(team.space.with_name("away"))
+    with pytest.raises(Unreachable, match="cannot be reached"):
+        a.contexts.append(context, b"2", "line")
+    with pytest.raises(Unreachable):
+        a.intake.put(os.urandom(40_000))
+    assert said(a, context) == [b"1"]
+    b.close()
+    b = team.open("b")
+    assert said(b, context) == [b"1"]
+    away.rename(team.space)
+    a.contexts.append(context, b"2", "line")
+    until(lambda: b.writer.head(context).depth == 1)
+    b.contexts.append(context, b"3", "line")
+    a.close()
+    b.close()
+    team.agree("a", "b")
+
+
+@pytest.mark.logs("does not have commit")
+def test_a_space_that_has_lost_commits_is_not_written_to(team: Team) -> None:
+    a = team.open("a")
+    context = a.contexts.create().context
+    a.close()
+    earlier = team.directory / "earlier"
+    shutil.copytree(team.space, earlier)
+    a = team.open("a")
+    a.contexts.append(context, b"1", "line")
+    a.close()
+    shutil.rmtree(team.space)
+    earlier.rename(team.space)
+    b = team.open("b")
+    b.contexts.append(context, b"another", "line")
+    b.close()
+    a = team.open("a")
+    with pytest.raises(StoreFailed, match="does not have commit"):
+        a.contexts.append(context, b"2", "line")
+    assert said(a, context) == [b"1"]
+
+
+@pytest.mark.logs("is another one than")
+def test_another_space_of_the_same_name(team: Team) -> None:
+    a = team.open("a")
+    a.contexts.create()
+    a.close()
+    shutil.rmtree(team.space)
+    remote.init(team.place, NAME)
+    a = team.open("a")
+    with pytest.raises(StoreFailed, match="another one than"):
+        a.contexts.create()
+
+
+@pytest.mark.logs("entry of the space is damaged")
+def test_a_damaged_entry_is_not_applied(team: Team) -> None:
+    a = team.open("a")
+    context = a.contexts.create().context
+    a.contexts.append(context, b"1", "line")
+    a.close()
+    entries = sorted((team.space / "entries").iterdir())
+    data = bytearray(entries[-1].read_bytes())
+    data[-10] ^= 1
+    entries[-1].write_bytes(data)
+    b = team.open("b")
+    assert b.contexts.exists(context)
+    with pytest.raises(StoreFailed, match="damaged"):
+        b.contexts.append(context, b"2", "line")
+
+
+def test_names_and_places_are_checked(team: Team) -> None:
+    with pytest.raises(UsageError, match="there is a space"):
+        remote.init(team.place, NAME)
+    for name in ("", "a/b", "..", "a b"):
+        with pytest.raises(UsageError, match="is called by"):
+            remote.init(team.place, name)
+    with pytest.raises(NotFound, match="there is no space"):
+        remote.join(team.place, "other", team.root("a"))
+    with pytest.raises(Unreachable, match="is not there"):
+        remote.join(Place(str(team.directory / "nowhere")), NAME, team.root("a"))
+    remote.join(team.place, NAME, team.root("a"))
+    with pytest.raises(UsageError, match="already"):
+        remote.join(team.place, NAME, team.root("a"))
+    Store.open(team.root("own")).close()
+    with pytest.raises(UsageError, match="there is a store already"):
+        remote.join(team.place, NAME, team.root("own"))
+    with pytest.raises(UsageError, match="of no space"):
+        remote.status(team.root("own"))
+    described = team.space / "space.json"
+    described.write_text(described.read_text().replace('"format":1', '"format":2'))
+    with pytest.raises(FormatTooNew):
+        Directory(team.space)
+
+
+def test_the_status_says_how_far_a_replica_is(team: Team) -> None:
+    a, b = team.open("a"), team.open("b")
+    a.contexts.create()
+    b.writer.catch_up()
+    b.close()
+    a.contexts.create()
+    a.contexts.create()
+    found = remote.status(team.root("b"))
+    assert (found.space, found.machine, found.number, found.behind) == (NAME, "b", 2, 2)
+    assert [(one.machine, one.own) for one in found.members] == [("a", False), ("b", True)]
+    assert remote.status(team.root("a")).commit == a.writer.seq
+
+
+def test_who_has_the_turn_is_not_overtaken(team: Team) -> None:
+    first, second = Directory(team.space), Directory(team.space)
+    ends: list[float] = []
+    with first.turn():
+        thread = threading.Thread(target=lambda: (second.append(7, b"\x09" + bytes(79)), ends.append(time.monotonic())))
+        thread.start()
+        assert first.append(5, b"\x06" + bytes(79))
+        time.sleep(0.1)
+        assert not ends
+        over = time.monotonic()
+    thread.join()
+    assert ends[0] >= over
+    assert not second.append(7, b"\x0a" + bytes(79))
+    first.close()
+    second.close()
