@@ -79,7 +79,7 @@ class DeclaredFormat(Format):
         """Claim a file in which one of the first records is as the description says; an empty one by its path."""
         if look.is_folder:
             return None
-        fits_path = self._is_path is not None and self._is_path(look.path.as_posix()) is not None
+        fits_path = self.is_called_so(look.path)
         if self._said.container == "lines":
             records: Sequence[object] = look.objects(_LOOKED_AT)
         else:
@@ -89,6 +89,10 @@ class DeclaredFormat(Format):
         if fits_path and (not records or not self._detected):
             return self._source(look.path)
         return None
+
+    def is_called_so(self, path: Path) -> bool:
+        """Return whether the end of a path is as the description says that those of sessions are."""
+        return self._is_path is not None and self._is_path(path.as_posix()) is not None
 
     def _source(self, path: Path) -> Source:
         found: dict[str, Path] = {}

@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from store.errors import UsageError
@@ -65,7 +66,7 @@ class _View:
         self.message = None if said.message == "" else place(said.message.removeprefix("."))
         self.contents = places(said.content)
         self.list = place(said.each) if said.each else None
-        self.parts = [_View(one) for one in said.parts]
+        self.parts = _Views(said.parts)
         self.spent = said.usage
         self.new = said.new
         self.thinks = bool(said.reasoning)
@@ -106,7 +107,7 @@ class _View:
                 into.text(listed, (*path, *self.list))
             for number, element in enumerate(as_list(listed)):
                 where = (*path, *self.list, number)
-                fitting = next((one for one in self.parts if one.fits(element)), None)
+                fitting = self.parts.of(element)
                 if fitting is not None:
                     fitting.add(element, where, into)
                 elif element not in (None, "", [], {}):
@@ -123,7 +124,7 @@ class _View:
         yield from _links(self, value, (), 0)
         if self.list is not None:
             for number, element in enumerate(as_list(value_at(value, self.list))):
-                fitting = next((one for one in self.parts if one.fits(element)), None)
+                fitting = self.parts.of(element)
                 if fitting is not None:
                     yield from _links(fitting, element, self.list, number)
         if self.message is not None:
@@ -132,6 +133,26 @@ class _View:
         for at in self.contents:
             for link in links_of_message({"content": value_at(value, at)}):
                 yield link._replace(path=at)
+
+
+class _Views:
+    """Views, of which the first that fits a value shows it."""
+
+    def __init__(self, said: Sequence[View]) -> None:
+        self.all = [_View(one) for one in said]
+        asked = [found for view in self.all for found in view.fits.words]
+        # what most of them ask for tells at once which may fit: in many formats, the type of the record
+        (self._telling, _times), *_ = Counter(path for path, _words in asked).most_common(1) or [((), 0)]
+        words = {word for path, some in asked if path == self._telling for word in some}
+        self._by_word = {word: [one for one in self.all if one.fits.may_hold(self._telling, word)] for word in words}
+
+    def of(self, value: object) -> _View | None:
+        """Return the view of a value, None where none fits."""
+        word = value_at(value, self._telling)
+        for view in self._by_word.get(word, self.all) if isinstance(word, str) else self.all:
+            if view.fits(value):
+                return view
+        return None
 
 
 def _links(view: _View, value: object, path: ValuePath, at: int) -> Iterator[CallLink]:
@@ -223,20 +244,16 @@ class DeclaredLens(JsonLens):
         self.key, self.follows = said.record.id, said.record.after
         self._time = place(said.record.time)
         self._new = {KINDS[word]: template for word, template in said.new.items()}
-        self._views = [_View(one) for one in said.records]
-        spent = [view.spent for view in self._views if view.spent is not None]
+        self._views = _Views(said.records)
+        spent = [view.spent for view in self._views.all if view.spent is not None]
         self.telling = tuple({_last_key(one.at or one.output or one.input) for one in spent})
-
-    def view_of(self, record: object) -> _View | None:
-        """Return the view of a record, None where none fits."""
-        return next((view for view in self._views if view.fits(record)), None)
 
     def time_ms(self, record: JsonObject) -> int:
         return time_of(value_at(record, self._time)) if self._time else 0
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
         """View a record as the first view that fits it says; one that none fits is a note that shows it as JSON."""
-        view = self.view_of(record)
+        view = self._views.of(record)
         into = Gathered()
         if view is None:
             into.blocks += argument_blocks(record, (), "record")
@@ -256,7 +273,7 @@ class DeclaredLens(JsonLens):
         return into.shown_if_any(Kind.NOTE)
 
     def used(self, record: JsonObject) -> Usage | None:
-        view = self.view_of(record)
+        view = self._views.of(record)
         if view is None or (spent := view.spent) is None:
             return None
         tokens = _tokens(spent, record)
@@ -273,11 +290,11 @@ class DeclaredLens(JsonLens):
         return FieldPlace(self._time, write=_respelled(value_at(record, self._time)))
 
     def calls(self, record: JsonObject) -> Iterator[CallLink]:
-        view = self.view_of(record)
+        view = self._views.of(record)
         return view.links(record) if view is not None else iter(())
 
     def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
-        view = self.view_of(record)
+        view = self._views.of(record)
         if view is None:
             return None
         if view.message is not None and path[: len(view.message)] == view.message:
@@ -285,13 +302,13 @@ class DeclaredLens(JsonLens):
         if path in view.contents:
             return part(record, path, name, text)
         if path == view.list:
-            for one in view.parts:
+            for one in view.parts.all:
                 if one.new and one.thinks == (name == "thinking"):
                     return _filled(one.new, {"text": text}, {})
         return None
 
     def room(self, record: JsonObject) -> ValuePath | None:
-        view = self.view_of(record)
+        view = self._views.of(record)
         if view is None or view.message is None:
             return None
         found = room(as_object(value_at(record, view.message)))
