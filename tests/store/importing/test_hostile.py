@@ -14,14 +14,14 @@ from store.formats.declared.database import DeclaredDatabase
 from store.formats.registry import FORMATS, format_named, guesses
 from tests.store.formats.test_recognition import DOCUMENTS, LINES
 from tests.store.importing.sessions import lines
-from tests.store.importing.test_bombs import MEGABYTE, home, nested, run  # noqa: F401  (a fixture)
+from tests.store.importing.test_bombs import MEGABYTE, nested, run
 
 MOST_MEMORY = 300 * MEGABYTE
 NAMES = [one.name for one in (*FORMATS, *guesses(), format_named("text-log"))]
 DEEP = nested(1_000_000)
 UP = "../../../../outside"
 NESTED = ("Droid.jsonl", "Amp.json")
-LARGE = 24 * MEGABYTE
+LARGE = 20 * MEGABYTE
 
 
 def sessions() -> Iterator[tuple[str, bytes]]:
@@ -64,7 +64,7 @@ def damaged(folder: Path) -> None:
     (folder / "merged.jsonl").write_bytes(merged)
     (folder / "nested.json").write_text(DEEP)
     (folder / "open.json").write_text("[" * 1_000_000)
-    (folder / "members.json").write_text('{"a":' * 300_000)
+    (folder / "members.json").write_text('{"a":' * 100_000)
     (folder / "empty.jsonl").write_bytes(b"")
     (folder / "zeros.jsonl").write_bytes(bytes(MEGABYTE))
     (folder / "foreign.json").write_bytes(b"\x89PNG\r\n\x1a\n" + chance.randbytes(MEGABYTE))
@@ -89,7 +89,7 @@ def databases(home: Path, format_: DeclaredDatabase) -> list[Path]:
             for table, columns in tables
         ],
         "cells": [
-            f'CREATE TABLE "{table}" (a, {", ".join(f"{chr(34)}{one}{chr(34)} AS (hex(zeroblob(400000000)))" for one in columns)})'
+            f'CREATE TABLE "{table}" (a, {", ".join(f"{one} AS (hex(zeroblob(400000000)))" for one in columns)})'
             f'; INSERT INTO "{table}" (a) VALUES (1)'
             for table, columns in tables
         ],
@@ -121,6 +121,13 @@ def check(home: Path, stderr: str) -> None:
     for line in told:
         assert line.startswith("convfs: "), line
     assert not [path for path in (home / "outside", home.parent / "outside") if path.exists()]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "tmp").mkdir()
+    yield tmp_path
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 @pytest.fixture(scope="module")
