@@ -20,7 +20,8 @@ MOST_MEMORY = 300 * MEGABYTE
 NAMES = [one.name for one in (*FORMATS, *guesses(), format_named("text-log"))]
 DEEP = nested(1_000_000)
 UP = "../../../../outside"
-NESTED = ("Droid.jsonl", "Amp.json")
+FEW = ("Droid.jsonl", "Cursor.jsonl", "Amp.json", "Continue.json")
+NESTED = FEW[::2]
 LARGE = 20 * MEGABYTE
 
 
@@ -64,7 +65,7 @@ def damaged(folder: Path) -> None:
     (folder / "merged.jsonl").write_bytes(merged)
     (folder / "nested.json").write_text(DEEP)
     (folder / "open.json").write_text("[" * 1_000_000)
-    (folder / "members.json").write_text('{"a":' * 100_000)
+    (folder / "members.json").write_text('{"a":' * 30_000)
     (folder / "empty.jsonl").write_bytes(b"")
     (folder / "zeros.jsonl").write_bytes(bytes(MEGABYTE))
     (folder / "foreign.json").write_bytes(b"\x89PNG\r\n\x1a\n" + chance.randbytes(MEGABYTE))
@@ -139,7 +140,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_damaged_files_that_are_read_as_one_format(home: Path, files: Path, name: str) -> None:
-    named = sorted(files.iterdir())
+    # each of the others is offered to its own format below
+    named = [path for path in sorted(files.iterdir()) if " " not in path.name or path.name.split(" ", 1)[1] in FEW]
     if (format_ := format_named(name)) and isinstance(format_, DeclaredDatabase):
         named += databases(home, format_)
     done = run(home, "import", "--format", name, *named)
@@ -151,7 +153,9 @@ def test_damaged_files_beside_a_healthy_one(home: Path, files: Path) -> None:
     """They are in nobody's way: what they hold can be listed and exported, and the store is whole."""
     done = run(home, "import", files, healthy(home))
     check(home, done.stderr)
-    assert any(one["title"] == "One" for one in json.loads(run(home, "ls", "--json").stdout))
-    done = run(home, "export", "--all", "-o", home / "out")
+    listed = json.loads(run(home, "ls", "--json").stdout)
+    assert any(one["title"] == "One" for one in listed)
+    done = run(home, "export", *(one["id"] for one in listed), "-o", home / "out")
     check(home, done.stderr)
+    assert any((home / "out").rglob("*.jsonl"))
     assert run(home, "fsck").returncode == 0
