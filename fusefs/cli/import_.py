@@ -30,6 +30,7 @@ DEMO = Path(__file__).parent / "demo"
 @click.option("--format", "format_name", metavar="FORMAT", default="", help="Read every PATH as this tool's.")
 @click.option("--as-text", is_flag=True, help="Read every PATH as a log in plain text.")
 @click.option("--dry-run", is_flag=True, help="Show what would be imported, and import nothing.")
+@click.option("--verbose", "-v", is_flag=True, help="List what is skipped, with the reason.")
 @click.option("--pruned", is_flag=True, help="Also import sessions that were pruned.")
 @click.option("--demo", is_flag=True, help="If no session is found, import a small demo set.")
 @click.pass_obj
@@ -39,6 +40,7 @@ def import_(
     format_name: str,
     as_text: bool,
     dry_run: bool,
+    verbose: bool,
     pruned: bool,
     demo: bool,
 ) -> None:
@@ -80,6 +82,8 @@ def import_(
             report = backend.call(asked, show)
         if not dry_run:
             backend.call(file_turns(_FILING_SECONDS))
+    if verbose and not format_name:
+        _list_skipped(chosen, root)
     if report.planned:
         write_table(
             [(_plan(one), one.format, visible.line(one.name), visible.line(one.path)) for one in report.planned]
@@ -98,6 +102,18 @@ def import_(
         echo(f"convfs: {error}", err=True)
     if report.errors:
         raise click.exceptions.Exit(1)
+
+
+def _list_skipped(paths: Sequence[Path], root: Path) -> None:
+    from store import paths as paths_of_store
+    from store.formats.registry import learn
+    from store.importing.skipped import skipped
+    from store.importing.snapshot import path_text
+
+    # the daemon reads these, and is another process
+    learn(root / paths_of_store.FORMATS)
+    for path, reason in skipped(paths, root):
+        echo(f"skipped {visible.line(path_text(path))}: {reason}")
 
 
 def _named(paths: tuple[Path, ...]) -> list[Path]:

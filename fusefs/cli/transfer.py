@@ -118,7 +118,7 @@ def sync(
 
 
 class _Wanted:
-    """What was asked for: names of conversations, projects and labels."""
+    """The conversations asked for: names of conversations, projects and labels."""
 
     def __init__(self, names: Sequence[str], projects: Sequence[str], labels: Sequence[str]) -> None:
         self.names = tuple(names)

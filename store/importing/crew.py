@@ -24,6 +24,7 @@ import msgspec
 
 from store.events.conversation import Renderer
 from store.formats.core.format import Source
+from store.formats.registry import learn
 from store.importing.prepared import Chunk, Prepared, Preparer
 from store.texts import Block
 
@@ -72,11 +73,11 @@ class Records:
 class Crew:
     """Some processes, with ``renderer`` to draw with and settings of the store. For one thread.
 
-    OSError where none can be started.
+    ``formats`` is the directory of the formats that users describe. OSError where none can be started.
     """
 
-    def __init__(self, count: int, renderer: Renderer, limit: int, scratch: Path) -> None:
-        setting = pickle.dumps((renderer, limit, scratch))
+    def __init__(self, count: int, renderer: Renderer, limit: int, scratch: Path, formats: Path) -> None:
+        setting = pickle.dumps((formats, renderer, limit, scratch))
         self._members: list[_Member] = []
         self._given: deque[tuple[Source, Records]] = deque()
         """Sessions that nobody has asked for yet."""
@@ -231,7 +232,10 @@ def _exactly(pipe: IO[bytes] | FileIO, size: int) -> bytes | None:
 def main() -> None:
     """Prepare what is asked for over standard input, until that ends."""
     orders, answers = FileIO(0, "rb"), FileIO(1, "wb")
-    preparer = Preparer(*pickle.loads(_message(orders) or b""))  # noqa: S301  (from the process that started this one)
+    formats, *setting = pickle.loads(_message(orders) or b"")  # noqa: S301  (from the process that started this one)
+    # who imports tells of pages that are wrong
+    learn(formats)
+    preparer = Preparer(*setting)
     waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def listen() -> None:

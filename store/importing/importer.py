@@ -290,7 +290,9 @@ class _Run(Struct):
         renderer, count = self.store.viewer.renderer, processes()
         try:
             if renderer is not None and count:
-                self.crew = Crew(count, renderer, self.store.intake.inline_limit, self.store.files.aside.scratch)
+                formats = self.store.root / paths_of_store.FORMATS
+                scratch = self.store.files.aside.scratch
+                self.crew = Crew(count, renderer, self.store.intake.inline_limit, scratch, formats)
         except OSError as error:
             _LOG.info("the import goes on in one process: %s", error)
         self.alone = self.crew is None

@@ -26,7 +26,7 @@ _ROW = _NAME_SIZE + HASH_SIZE
 
 
 class Remembered:
-    """What was redacted in the store at ``root``. Raises DamageError where the file is damaged."""
+    """The redacted contents of the store at ``root``. Raises DamageError where the file is damaged."""
 
     def __init__(self, root: Path) -> None:
         self._path = root / paths.REDACTED

@@ -60,7 +60,7 @@ def offer(
 
 
 class Compared(Struct, frozen=True):
-    """What is needed of some offers, and the outcome of the others."""
+    """The needs of some offers, and the outcome of the others."""
 
     needs: list[Need]
     done: list[Outcome]
@@ -113,7 +113,7 @@ def take(holder: Holder, parcels: list[Parcel]) -> list[Outcome]:
 
 
 class Suspect(Struct, frozen=True):
-    """What in a conversation looks like a secret: how many of a kind."""
+    """The texts of a conversation that look like a secret: how many of a kind."""
 
     name: str
     kind: str

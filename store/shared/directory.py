@@ -36,7 +36,7 @@ _DIRECTORIES = ("entries", "packs", "machines", "new")
 
 
 class _Description(Struct, frozen=True):
-    """What ``space.json`` holds."""
+    """The contents of ``space.json``."""
 
     format: int
     id: str

@@ -1,4 +1,4 @@
-"""What a replica needs of its space, and the file in which it keeps which space that is.
+"""A space as a replica needs it, and the file in which the replica keeps which space that is.
 
 The file ``space`` of a replica is JSON: the name and the id of the space, the name of the machine and the number of the
 replica, and the ``directory`` where the space is.

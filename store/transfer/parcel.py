@@ -1,4 +1,4 @@
-"""What two stores tell each other of conversations: an offer, a need, a parcel, and what became of it."""
+"""Messages between two stores about a conversation: an offer, a need, a parcel, and what became of it."""
 
 from msgspec import Struct
 
@@ -93,7 +93,7 @@ class Piece(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What became of a parcel, in one word: new, grown, described, diverged, same, gone or refused.
+    """The outcome of a parcel, in one word: new, grown, described, diverged, same, gone or refused.
 
     ``name`` is what the conversation is called where it came to, ``why`` the reason of a refusal. ``wanted`` are blobs
     that the store has lost since it was asked: then the parcel is to be sent again with these.

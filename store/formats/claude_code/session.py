@@ -137,8 +137,25 @@ def _own_folder(home: Path) -> Path:
     return Path(environment(home).get("CLAUDE_CONFIG_DIR") or home / ".claude")
 
 
+_COWORK = (".config/Claude", "Library/Application Support/Claude")
+_OF_COWORK = tuple(f"local-agent-mode-sessions/*/*/{place}local_*/.claude/projects" for place in ("", "agent/"))
+_LARGEST_TASK = 1 << 20
+
+
+def _title_in_cowork(path: Path) -> str:
+    """Return the title that Claude Cowork gives the task of a session, "" for a session that is not its current one.
+
+    A task is ``local_ID.json``, beside ``local_ID/.claude/projects/FOLDER/SESSION.jsonl``.
+    """
+    folder = path.parents[3] if len(path.parents) > 3 else path
+    if not folder.name.startswith("local_") or path.parents[2].name != ".claude":
+        return ""
+    task = object_in(read_head(folder.with_name(f"{folder.name}.json"), _LARGEST_TASK))
+    return as_text(task.get("title")) if task.get("cliSessionId") == path.stem else ""
+
+
 class ClaudeCode(Format):
-    """Anthropic's Claude Code."""
+    """Anthropic's Claude Code, and Claude Cowork, which runs it for each task."""
 
     name = "claude-code"
     lenses = (ClaudeCodeLens(), ElsewhereLens())
@@ -148,8 +165,10 @@ class ClaudeCode(Format):
     resuming = (Resuming("claude-code", ("claude", "--resume", "{session}"), _own_folder),)
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
-        """Yield ``~/.claude/projects``, that of ``$CLAUDE_CONFIG_DIR``, and ``~/.config/claude/projects``."""
-        return folders_of(self.native_home(home), *(home / name / "projects" for name in (".claude", ".config/claude")))
+        """Yield ``~/.claude/projects``, that of ``$CLAUDE_CONFIG_DIR``, ``~/.config/claude/projects``, and Cowork's."""
+        own = (home / name / "projects" for name in (".claude", ".config/claude"))
+        cowork = (path for name in _COWORK for tasks in _OF_COWORK for path in sorted((home / name).glob(tasks)))
+        return folders_of(self.native_home(home), *own, *cowork)
 
     def native_home(self, home: Path) -> Path:
         return _own_folder(home) / "projects"
@@ -203,6 +222,7 @@ class ClaudeCode(Format):
                         prompt, command = spoken, command or slash
                     else:
                         aside = aside or spoken
+        given = given or _title_in_cowork(source.path)
         summary = next((text for leaf, text in reversed(summaries) if _holds(source.main, leaf, records)), "")
         extra = told(cwd=first.get("cwd"), branch=first.get("gitBranch"), tool_version=first.get("version"))
         session = first.get("sessionId", "")

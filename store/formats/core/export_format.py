@@ -293,7 +293,7 @@ def outlines(data: memoryview, holder: str) -> Iterator[tuple[int, Outline]]:
     """Yield the conversations (objects, with messages in their member ``holder``), each with where it ends."""
     size = len(data)
     signature: re.Pattern[bytes] | None = None
-    released = 0
+    released = waste = 0
     position = end_of(_between(data, 0))
     while position < size:
         if data[position] != _OBJECT:
@@ -302,7 +302,10 @@ def outlines(data: memoryview, holder: str) -> Iterator[tuple[int, Outline]]:
             continue
         if signature is None or not signature.match(data, position):
             signature = _like(data, position) or _NEXT_OBJECT
-        end, outline = _conversation(data, position, holder, signature)
+        # objects in objects without an end would each be searched for it, as far as there is anything
+        further = _FURTHER if waste < _MOST_WASTE else 0
+        end, outline, in_vain = _conversation(data, position, holder, signature, further)
+        waste += in_vain
         yield end, outline
         if end - released >= RELEASED_AT_ONCE:
             let_go(data, released, end)
@@ -310,7 +313,10 @@ def outlines(data: memoryview, holder: str) -> Iterator[tuple[int, Outline]]:
         position = end_of(_between(data, end))
 
 
-def _conversation(data: memoryview, position: int, holder: str, signature: re.Pattern[bytes]) -> tuple[int, Outline]:
+def _conversation(
+    data: memoryview, position: int, holder: str, signature: re.Pattern[bytes], further: int
+) -> tuple[int, Outline, int]:
+    """Return the end of a conversation, itself, and the number of bytes that were read in vain."""
     damaged: bytes | None = None
     searched = position + 1
     for _attempt in range(_MOST_ATTEMPTS):
@@ -319,23 +325,23 @@ def _conversation(data: memoryview, position: int, holder: str, signature: re.Pa
             break
         text = bytes(data[position : found.start()]).rstrip(_TRAILING)
         if (outline := _outlined(text, position, holder)) is not None:
-            return position + len(text), outline
+            return position + len(text), outline, 0
         damaged = damaged or text
         searched = found.start() + 1
     # the last one, or one before others that begin in another way, or one that holds many that begin as it does
-    whole = data[: position + max(_FURTHER, _MOST_ATTEMPTS * len(damaged))] if damaged else data
+    whole = data[: position + max(further, _MOST_ATTEMPTS * len(damaged))] if damaged else data
     if end := _value_end(whole, position):
         text = bytes(data[position:end])
         outline = _outlined(text, position, holder)
         if outline is None and not damaged:
             outline = _followed(text, position, holder)
         if outline is not None:
-            return end, outline
+            return end, outline, 0
     if damaged is None:
         damaged = bytes(data[position:]).rstrip(_TRAILING)
     # text that no parser reads may still have its brackets in order
     damaged = damaged[: _value_end(damaged, 0) or len(damaged)]
-    return position + len(damaged), _followed(damaged, position, holder)
+    return position + len(damaged), _followed(damaged, position, holder), len(whole) - position
 
 
 def _outlined(text: bytes, base: int, holder: str) -> Outline | None:

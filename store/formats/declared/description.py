@@ -5,6 +5,7 @@
 
 import re
 import tomllib
+from collections.abc import Iterator, Set
 from functools import cache
 from pathlib import Path
 
@@ -288,7 +289,25 @@ class Fits:
         ]
 
     def __call__(self, value: object) -> bool:
-        return any(all(_holds(value_at(value, path), wanted) for path, wanted in told) for told in self._choices)
+        for told in self._choices:
+            for path, wanted in told:
+                if not _holds(value_at(value, path), wanted):
+                    break
+            else:
+                return True
+        return False
+
+    @property
+    def words(self) -> Iterator[tuple[ValuePath, Set[str]]]:
+        """The places at which words are asked for, and these words."""
+        for told in self._choices:
+            for path, wanted in told:
+                if isinstance(wanted, (str, frozenset)):
+                    yield path, wanted if isinstance(wanted, frozenset) else {wanted}
+
+    def may_hold(self, path: ValuePath, word: str) -> bool:
+        """Return whether a value with a word at a place may fit."""
+        return any(all(where != path or _holds(word, wanted) for where, wanted in told) for told in self._choices)
 
 
 def _holds(found: object, wanted: object) -> bool:

@@ -82,7 +82,7 @@ class DeclaredFormat(Format):
             return None
         if self._said.unless and look.path.with_name(self._said.unless.replace("{stem}", look.path.stem)).exists():
             return None
-        fits_path = self._is_path is not None and self._is_path(look.path.as_posix()) is not None
+        fits_path = self.is_called_so(look.path)
         if self._said.container == "lines":
             records: Sequence[object] = look.objects(_LOOKED_AT)
         else:
@@ -92,6 +92,10 @@ class DeclaredFormat(Format):
         if fits_path and (not records or not self._detected):
             return self.source(look.path)
         return None
+
+    def is_called_so(self, path: Path) -> bool:
+        """Return whether the end of a path is as the description says that those of sessions are."""
+        return self._is_path is not None and self._is_path(path.as_posix()) is not None
 
     def source(self, path: Path) -> Source:
         found: dict[str, Path] = {}

@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from store.errors import UsageError
@@ -66,7 +67,7 @@ class _View:
         self.message = None if said.message == "" else place(said.message.removeprefix("."))
         self.contents = places(said.content)
         self.lists = places(said.each)
-        self.parts = [_View(one) for one in said.parts]
+        self.parts = _Views(said.parts)
         self.spent = said.usage
         self.new = said.new
         self.same = places(said.same)
@@ -108,7 +109,7 @@ class _View:
                 into.text(listed, (*path, *at))
             for number, element in _elements(listed):
                 where = (*path, *at, number)
-                fitting = next((one for one in self.parts if one.fits(element)), None)
+                fitting = self.parts.of(element)
                 if fitting is not None:
                     fitting.add(element, where, into)
                 elif element not in (None, "", [], {}):
@@ -126,7 +127,7 @@ class _View:
         for at in self.lists:
             # what stands in an object is no list to take elements from
             for number, element in enumerate(as_list(value_at(value, at))):
-                fitting = next((one for one in self.parts if one.fits(element)), None)
+                fitting = self.parts.of(element)
                 if fitting is not None:
                     yield from _links(fitting, element, at, number)
         if self.message is not None:
@@ -140,6 +141,26 @@ class _View:
 def _elements(listed: object) -> Iterator[tuple[str | int, object]]:
     """Yield the elements of a list, or the members of an object, with their positions or keys."""
     yield from listed.items() if is_object(listed) else enumerate(as_list(listed))
+
+
+class _Views:
+    """Views, of which the first that fits a value shows it."""
+
+    def __init__(self, said: Sequence[View]) -> None:
+        self.all = [_View(one) for one in said]
+        asked = [found for view in self.all for found in view.fits.words]
+        # what most of them ask for tells at once which may fit: in many formats, the type of the record
+        (self._telling, _times), *_ = Counter(path for path, _words in asked).most_common(1) or [((), 0)]
+        words = {word for path, some in asked if path == self._telling for word in some}
+        self._by_word = {word: [one for one in self.all if one.fits.may_hold(self._telling, word)] for word in words}
+
+    def of(self, value: object) -> _View | None:
+        """Return the view of a value, None where none fits."""
+        word = value_at(value, self._telling)
+        for view in self._by_word.get(word, self.all) if isinstance(word, str) else self.all:
+            if view.fits(value):
+                return view
+        return None
 
 
 def _links(view: _View, value: object, path: ValuePath, at: int) -> Iterator[CallLink]:
@@ -232,20 +253,16 @@ class DeclaredLens(JsonLens):
         self._time = place(said.record.time)
         self._agent = place(said.record.agent)
         self._new = {KINDS[word]: template for word, template in said.new.items()}
-        self._views = [_View(one) for one in said.records]
-        spent = [view.spent for view in self._views if view.spent is not None]
+        self._views = _Views(said.records)
+        spent = [view.spent for view in self._views.all if view.spent is not None]
         self.telling = tuple({_last_key(one.at or one.output or one.input) for one in spent})
-
-    def view_of(self, record: object) -> _View | None:
-        """Return the view of a record, None where none fits."""
-        return next((view for view in self._views if view.fits(record)), None)
 
     def time_ms(self, record: JsonObject) -> int:
         return time_of(value_at(record, self._time)) if self._time else 0
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
         """View a record as the first view that fits it says; one that none fits is a note that shows it as JSON."""
-        view = self.view_of(record)
+        view = self._views.of(record)
         into = Gathered()
         if view is None:
             into.blocks += argument_blocks(record, (), "record")
@@ -267,7 +284,7 @@ class DeclaredLens(JsonLens):
         return into.shown_if_any(Kind.NOTE)
 
     def used(self, record: JsonObject) -> Usage | None:
-        view = self.view_of(record)
+        view = self._views.of(record)
         if view is None or (spent := view.spent) is None:
             return None
         tokens = _tokens(spent, record)
@@ -284,18 +301,18 @@ class DeclaredLens(JsonLens):
         return FieldPlace(self._time, write=_respelled(value_at(record, self._time)))
 
     def calls(self, record: JsonObject) -> Iterator[CallLink]:
-        view = self.view_of(record)
+        view = self._views.of(record)
         return view.links(record) if view is not None else iter(())
 
     def twins(self, record: JsonObject, path: ValuePath, old: str, new: str) -> Twins:
-        view = self.view_of(record)
+        view = self._views.of(record)
         for at in view.same if view is not None else ():
             twin = as_text(value_at(record, at))
             if at != path and (now := carried(twin, old, new)) is not None and now != twin:
                 yield at, now
 
     def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
-        view = self.view_of(record)
+        view = self._views.of(record)
         if view is None:
             return None
         if view.message is not None and path[: len(view.message)] == view.message:
@@ -303,13 +320,13 @@ class DeclaredLens(JsonLens):
         if path in view.contents:
             return part(record, path, name, text)
         if path in view.lists:
-            for one in view.parts:
+            for one in view.parts.all:
                 if one.new and one.thinks == (name == "thinking"):
                     return _filled(one.new, {"text": text}, {})
         return None
 
     def room(self, record: JsonObject) -> ValuePath | None:
-        view = self.view_of(record)
+        view = self._views.of(record)
         if view is None or view.message is None:
             return None
         found = room(as_object(value_at(record, view.message)))

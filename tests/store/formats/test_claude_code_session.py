@@ -190,3 +190,21 @@ def test_homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "moved"))
     assert list(CLAUDE.homes(tmp_path, tmp_path)) == [tmp_path / "moved" / "projects", *usual]
     assert list(CLAUDE.homes(tmp_path / "moved", tmp_path)) == []
+
+
+def test_tasks_of_claude_cowork(tmp_path: Path) -> None:
+    """The task's own title counts; one is asked for its current session only."""
+    tasks = tmp_path / ".config/Claude/local-agent-mode-sessions/org/account"
+    folder = tasks / "local_1/.claude/projects/-sessions-calm"
+    folder.mkdir(parents=True)
+    current, earlier = (f"{digit * 8}-2222-4333-8444-555555555555" for digit in "ab")
+    (tasks / "local_1.json").write_text(json.dumps({"cliSessionId": current, "title": "Sort the receipts"}))
+    titles = {}
+    for session in (current, earlier):
+        line = {"type": "ai-title", "sessionId": session, "aiTitle": "Receipts"}
+        path = folder / f"{session}.jsonl"
+        path.write_text(json.dumps(line) + "\n")
+        source = Source("claude-code", path, path)
+        titles[session] = ClaudeCode().about(source, path.read_bytes().splitlines()).title
+    assert titles == {current: "Sort the receipts", earlier: "Receipts"}
+    assert list(ClaudeCode().homes(tmp_path, tmp_path)) == [folder.parent]

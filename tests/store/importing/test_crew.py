@@ -1,5 +1,6 @@
 """Imports with the help of other processes: the same store as without, whatever becomes of these."""
 
+import json
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from store.disk.file_header import Damage
 from store.events.conversation import EventRow
 from store.events.event import Kind
 from store.formats.core.format import Source
+from store.formats.registry import learn
 from store.importing import crew, importer
 from store.importing.crew import Crew
 from store.importing.importer import Importer, ImportReport
@@ -25,6 +27,7 @@ from store.importing.walk import walk
 from store.store import Store
 from store.upkeep.fsck import fsck
 from tests.bench import corpus
+from tests.store.formats.test_declared import CHAT, PAGE, forgotten  # noqa: F401  (a fixture)
 from tests.store.importing.sessions import NO_SAMPLES, SAMPLES, by_source, lines, long_lines, native, session
 
 
@@ -206,7 +209,7 @@ def test_processes_end_with_the_one_that_they_help(tmp_path: Path) -> None:
         "from pathlib import Path\n"
         "from fusefs.text.render import FileRenderer\n"
         "from store.importing.crew import Crew\n"
-        "crew = Crew(2, FileRenderer(), 1024, Path(sys.argv[1]))\n"
+        "crew = Crew(2, FileRenderer(), 1024, Path(sys.argv[1]), Path(sys.argv[1]))\n"
         "print(*[member._process.pid for member in crew._members], flush=True)\n"
         "time.sleep(600)\n"
     )
@@ -237,7 +240,7 @@ def test_what_is_prepared_of_other_sessions_waits_in_bounds(
     for number in range(6):
         session(tmp_path, long_lines(600, start=1000 * number), f"s{number}")
     sources = [found for found in walk(tmp_path / "projects") if isinstance(found, Source)]
-    helpers = Crew(1, FileRenderer(), 1024, tmp_path)
+    helpers = Crew(1, FileRenderer(), 1024, tmp_path, tmp_path)
     try:
         for source in sources:
             helpers.give(source, source.main.stat().st_size)
@@ -255,3 +258,22 @@ def test_what_is_prepared_of_other_sessions_waits_in_bounds(
         helpers.close()
     assert not any(thread.name == "convfs-crew" for thread in threading.enumerate())
     assert not os.path.exists(f"/proc/{member._process.pid}/exe")
+
+
+@pytest.mark.usefixtures("forgotten")
+def test_formats_that_users_describe_are_prepared_too(tmp_path: Path) -> None:
+    folder = tmp_path / "formats"
+    folder.mkdir()
+    (folder / "chat-lines.toml").write_text(PAGE)
+    learn(folder)
+    path = tmp_path / "login.chatlines"
+    path.write_text("".join(json.dumps(line) + "\n" for line in CHAT))
+    [source] = [found for found in walk(path) if isinstance(found, Source)]
+    helpers = Crew(1, FileRenderer(), 1024, tmp_path, folder)
+    try:
+        helpers.give(source, path.stat().st_size)
+        records = helpers.of(source)
+        assert records is not None
+        assert sum(1 for _ in iter(records.take, None)) == len(CHAT)
+    finally:
+        helpers.close()

@@ -1,4 +1,4 @@
-"""What comes along from one store to another, what is there already, and what two stores have made of the same."""
+"""Parts that come along from one store to another, parts that are there already, and changes of the same on both."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What was redacted in a store never comes back into it from another one."""
+"""Redacted content of a store never comes back into it from another one."""
 
 from pathlib import Path
 
