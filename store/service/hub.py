@@ -1,8 +1,8 @@
 """The loop of the service: all sockets, watched by one task.
 
 The sockets are in an epoll of their own, and the task waits in trio until that one is readable: one wake-up serves
-every socket that has something, where a task for each connection would cost a switch each. All appends that are there
-when the loop wakes are committed together; their answers go out together.
+every socket that has something, where a task for each connection would cost a switch each. All appends, and pieces of
+open turns, that are there when the loop wakes are committed together; their answers go out together.
 
 Threads wait for the disk, so that the loop hardly ever does. Their results come back to it as calls, which it makes
 when it is woken; one wake-up brings all that are ready.
