@@ -228,7 +228,7 @@ Done: TypeAlias = Callable[[T | Exception], None]
 
 
 class _Batch(NamedTuple):
-    """Requests to be committed. ``done`` is called in the loop after that, ``releases`` wherever that was."""
+    """What :meth:`Committer.submit` was given."""
 
     commits: list[Commit]
     done: Call
@@ -330,9 +330,12 @@ class Committer:
         self._waiting: list[_Batch] = []
         self._thread: Pool[None] = Pool(returns, "convfs-appends")
 
-    def submit(self, batch: _Batch) -> None:
-        """Queue requests for a commit; it is done when each is filled in or has its error. For the loop."""
-        self._waiting.append(batch)
+    def submit(self, commits: list[Commit], done: Call, releases: Sequence[Call] = ()) -> None:
+        """Queue requests for a commit; ``done`` is called when each is filled in or has its error. For the loop.
+
+        ``releases`` are called by the thread that commits, or when the requests will never be submitted.
+        """
+        self._waiting.append(_Batch(commits, done, releases))
         if not self._busy:
             self._begin()
 
@@ -485,7 +488,7 @@ class Hub:
                 commits = [commit for _append, commit in batch]
                 commits += [joined.commit for _link, _request, joined in others]
                 releases = [joined.release for _link, _request, joined in others]
-                self._committer.submit(_Batch(commits, partial(self._committed, batch, others), releases))
+                self._committer.submit(commits, partial(self._committed, batch, others), releases)
 
     def _accept(self, listener: socket.socket, welcome: Callable[[socket.socket], bool], token: str) -> None:
         while True:
