@@ -33,7 +33,7 @@ FOLLOWED = (*TEXT_NOTES, HeadMoved, Patched, Deleted)
 """The notes that open turns depend on."""
 
 
-class _Open(Struct, eq=False):
+class OpenState(Struct, eq=False):
     """One open turn. Its ``lock`` is held while it is added to or closed."""
 
     context: int
@@ -52,7 +52,7 @@ class OpenTexts:
     """Follows the frames of the head log. One thread applies them; any may ask."""
 
     def __init__(self) -> None:
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, OpenState] = {}
         self._of: dict[int, list[int]] = {}
         self._moved: dict[int, int] = {}
         """The seq at which a context's head last moved while it had open turns, by context that has any."""
@@ -100,8 +100,8 @@ class OpenTexts:
         elif isinstance(body, HeadMoved | Patched) and frame.context in self._of:
             self._moved[frame.context] = frame.seq
 
-    def _add(self, number: int, context: int, opened: TurnOpened, seq: int) -> _Open:
-        added = self._open[number] = _Open(context, opened, seq, opened.time_ms)
+    def _add(self, number: int, context: int, opened: TurnOpened, seq: int) -> OpenState:
+        added = self._open[number] = OpenState(context, opened, seq, opened.time_ms)
         self._of[context] = [*self._of.get(context, ()), number]
         return added
 
@@ -121,7 +121,7 @@ class OpenTexts:
             one.text[start : start + len(text)] = text
             one.seen = None
 
-    def state(self, number: int) -> _Open | None:
+    def state(self, number: int) -> OpenState | None:
         """Return an open turn, None if there is none of that number."""
         return self._open.get(number)
 

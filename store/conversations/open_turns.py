@@ -7,8 +7,11 @@ is, so its text is kept and nothing stays open forever.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from store.commit.intake import Intake
-from store.commit.open_texts import OpenText, veiled
+from store.commit.open_texts import OpenState, OpenText, veiled
 from store.commit.request import NewTurn, Request
 from store.commit.writer import Writer
 from store.conversations.contexts import Contexts
@@ -64,6 +67,17 @@ class OpenTurn:
     def abort(self) -> None:
         """Drop it."""
         self._turns.drop(self.number)
+
+
+class Adding(NamedTuple):
+    """A piece of an open turn, to be submitted with other requests: the turn has ``size`` bytes once that is durable.
+
+    ``release`` must be called when it was submitted, or is not going to be; until then others wait who change the turn.
+    """
+
+    request: Request
+    size: int
+    release: Callable[[], None]
 
 
 class OpenTurns:
@@ -126,31 +140,58 @@ class OpenTurns:
 
     def add(self, number: int, text: bytes, at: int | None = None) -> int:
         """See :meth:`OpenTurn.add`."""
+        state = self._state(number)
+        with state.lock:
+            requests, size = self._pieces(state, number, text, at)
+            for request in requests:
+                if self._writer.texts.state(number) is not state:
+                    raise NotFound(f"there is no open turn {number}")
+                self._writer.submit(request)
+            return size
+
+    def adding(self, number: int, text: bytes, at: int | None = None) -> Adding | None:
+        """Return what :meth:`add` submits, for submitting much at once (:meth:`Writer.submit_all`); never waits.
+
+        None where that is not one request, or where another is about to change the turn. Raises as :meth:`add`.
+        """
+        state = self._state(number)
+        if not state.lock.acquire(blocking=False):
+            return None
+        added: Adding | None = None
+        try:
+            requests, size = self._pieces(state, number, text, at)
+            if len(requests) == 1 and self._writer.texts.state(number) is state:
+                added = Adding(requests[0], size, state.lock.release)
+            return added
+        finally:
+            if added is None:
+                state.lock.release()
+
+    def _state(self, number: int) -> OpenState:
         state = self._writer.texts.state(number)
         if state is None:
             raise NotFound(f"there is no open turn {number}")
-        with state.lock:
-            size = len(state.text)
-            if at is not None and at != size:
-                # of a long one, a part may have come before the store was closed
-                done = state.text[at : at + len(text)]
-                if at > size or not text.startswith(done):
-                    raise Conflict(f"open turn {number} has {size} bytes, and other ones at {at}")
-                text = text[len(done) :]
-            if size + len(text) > LARGEST_VIEWED or self._writer.texts.size + len(text) > _MOST_BYTES:
-                raise TooLarge(f"open turn {number} would have {size + len(text)} bytes: seal it and begin another")
-            # a piece is one request, and must fit the journal
-            most = min(_LARGEST_PIECE, self._writer.journalled_bytes)
-            now = now_ms()
-            notes = [
-                TextAdded(number, size + start, now, veiled(number, size + start, text[start : start + most]))
-                for start in range(0, len(text), most)
-            ]
-            for note in notes:
-                if self._writer.texts.state(number) is not state:
-                    raise NotFound(f"there is no open turn {number}")
-                self._writer.submit(Request(state.context, move_head=False, notes=[note]))
-            return size + len(text)
+        return state
+
+    def _pieces(self, state: OpenState, number: int, text: bytes, at: int | None) -> tuple[list[Request], int]:
+        """Return the requests that add a text, and how many bytes there are after them; the caller holds its lock."""
+        size = len(state.text)
+        if at is not None and at != size:
+            # of a long one, a part may have come before the store was closed
+            done = state.text[at : at + len(text)]
+            if at > size or not text.startswith(done):
+                raise Conflict(f"open turn {number} has {size} bytes, and other ones at {at}")
+            text = text[len(done) :]
+        if size + len(text) > LARGEST_VIEWED or self._writer.texts.size + len(text) > _MOST_BYTES:
+            raise TooLarge(f"open turn {number} would have {size + len(text)} bytes: seal it and begin another")
+        # a piece is one request, and must fit the journal
+        most = min(_LARGEST_PIECE, self._writer.journalled_bytes)
+        now = now_ms()
+        notes = [
+            TextAdded(number, size + start, now, veiled(number, size + start, text[start : start + most]))
+            for start in range(0, len(text), most)
+        ]
+        return [Request(state.context, move_head=False, notes=[note]) for note in notes], size + len(text)
 
     def seal(
         self, context_id: int, number: int, expected_head: int | None = None, fs_root: bytes | None = None
@@ -179,9 +220,7 @@ class OpenTurns:
 
     def drop(self, number: int) -> None:
         """See :meth:`OpenTurn.abort`."""
-        state = self._writer.texts.state(number)
-        if state is None:
-            raise NotFound(f"there is no open turn {number}")
+        state = self._state(number)
         with state.lock:
             if self._writer.texts.state(number) is not state:
                 raise NotFound(f"there is no open turn {number}")

@@ -1,8 +1,8 @@
 """The loop of the service: all sockets, watched by one task.
 
 The sockets are in an epoll of their own, and the task waits in trio until that one is readable: one wake-up serves
-every socket that has something, where a task for each connection would cost a switch each. All appends that are there
-when the loop wakes are committed together; their answers go out together.
+every socket that has something, where a task for each connection would cost a switch each. All appends, and pieces of
+open turns, that are there when the loop wakes are committed together; their answers go out together.
 
 Threads wait for the disk, so that the loop hardly ever does. Their results come back to it as calls, which it makes
 when it is woken; one wake-up brings all that are ready.
@@ -17,11 +17,11 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Container, Hashable
+from collections.abc import Callable, Container, Hashable, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import trio
 
@@ -42,6 +42,27 @@ class _Append(NamedTuple):
     number: int
     request: Request
     message: AppendTurn
+
+
+class Joined(NamedTuple):
+    """A commit that is all of a request of ours, and the payload of its answer.
+
+    ``release`` is called when it was submitted, or will never be.
+    """
+
+    commit: Commit
+    answer: bytes
+    release: Callable[[], None]
+
+
+class Operator(Protocol):
+    """Does requests that are ours."""
+
+    def joining(self, request: Request) -> Joined | None:
+        """Return the commit that is all of a request, so that it is made with the appends; None for any other."""
+
+    async def perform(self, hub: Hub, link: Link, request: Request) -> None:
+        """Carry out a request, and answer it."""
 
 
 class Link:
@@ -204,7 +225,20 @@ _QUICK_SECONDS = 0.005
 Call = Callable[[], None]
 T = TypeVar("T")
 Done: TypeAlias = Callable[[T | Exception], None]
-_Batch = tuple[list[Commit], Call]
+
+
+class _Batch(NamedTuple):
+    """What :meth:`Committer.submit` was given."""
+
+    commits: list[Commit]
+    done: Call
+    releases: Sequence[Call]
+
+    def release(self) -> None:
+        for release in self.releases:
+            release()
+
+
 
 
 class Returns:
@@ -296,41 +330,48 @@ class Committer:
         self._waiting: list[_Batch] = []
         self._thread: Pool[None] = Pool(returns, "convfs-appends")
 
-    def submit(self, commits: list[Commit], done: Call) -> None:
-        """Queue requests for a commit; ``done`` is called when each is filled in or has its error. For the loop."""
-        self._waiting.append((commits, done))
+    def submit(self, commits: list[Commit], done: Call, releases: Sequence[Call] = ()) -> None:
+        """Queue requests for a commit; ``done`` is called when each is filled in or has its error. For the loop.
+
+        ``releases`` are called by the thread that commits, or when the requests will never be submitted.
+        """
+        self._waiting.append(_Batch(commits, done, releases))
         if not self._busy:
             self._begin()
 
     def close(self) -> None:
         """Wait for the current commit, and end."""
         self._thread.close()
+        for batch in self._waiting:
+            batch.release()
 
     def _begin(self) -> None:
         batches, self._waiting = self._waiting, []
         if self._quick and self._writer.at_once:
             self._commit(batches)
-            for _commits, done in batches:
-                done()
+            for batch in batches:
+                batch.done()
         else:
             self._busy = True
             self._thread.do(partial(self._commit, batches), partial(self._handed_back, batches))
 
     def _handed_back(self, batches: list[_Batch], _result: Exception | None) -> None:
         self._busy = False
-        for _commits, done in batches:
-            done()
+        for batch in batches:
+            batch.done()
         if self._waiting:
             self._begin()
 
     def _commit(self, batches: list[_Batch]) -> None:
-        commits = [commit for commits, _done in batches for commit in commits]
+        commits = [commit for batch in batches for commit in batch.commits]
         began = time.monotonic()
         try:
             self._writer.submit_all(commits)
         except Exception as error:
             for commit in commits:
                 commit.error = commit.error or error
+        for batch in batches:
+            batch.release()
         self._quick = time.monotonic() - began < _QUICK_SECONDS
 
 
@@ -349,7 +390,7 @@ _STAY_SECONDS = 0.001
 
 
 class Hub:
-    """Answers on its listeners: ``plane`` does the messages of the wire protocol, ``operate`` those that are ``ours``,
+    """Answers on its listeners: ``plane`` does the messages of the wire protocol, ``operator`` those that are ``ours``,
     in tasks of ``nursery``; ``writer`` commits. ``ours`` and ``directory`` are those of :class:`Connection`.
     """
 
@@ -360,14 +401,14 @@ class Hub:
         writer: Writer,
         returns: Returns,
         ours: Container[int],
-        operate: Callable[[Hub, Link, Request], Awaitable[None]],
+        operator: Operator,
         directory: str,
     ) -> None:
         self._nursery = nursery
         self._plane = plane
         self._returns = returns
         self._ours = ours
-        self._operate = operate
+        self._operator = operator
         self._directory = directory
         self._epoll = select.epoll()
         self._committer = Committer(writer, returns)
@@ -375,6 +416,7 @@ class Hub:
         self._listeners: dict[int, tuple[socket.socket, Callable[[socket.socket], bool], str]] = {}
         self._links: dict[int, Link] = {}
         self._batch: list[tuple[_Append, Commit]] = []
+        self._joined: list[tuple[Link, Request, Joined]] = []
         self._touched: dict[Link, None] = {}
         self._incoming: Slots[Link] = Slots(_MOST_LARGE)
         self._outgoing: Slots[Link] = Slots(_MOST_LARGE)
@@ -410,6 +452,8 @@ class Hub:
     def close(self) -> None:
         """Wait for work in progress, and end the threads. Called when all tasks have ended."""
         self._committer.close()
+        for _link, _request, joined in self._joined:
+            joined.release()
         self._pool.close()
         self._epoll.close()
         with suppress(OSError):
@@ -433,14 +477,18 @@ class Hub:
 
     def finish(self) -> None:
         """Send the answers, and have the appends committed."""
-        while self._batch or self._touched:
+        while self._batch or self._joined or self._touched:
             # first: ready answers do not wait for the appends of others
             touched, self._touched = self._touched, {}
             for link in touched:
                 self._send(link)
-            if self._batch:
+            if self._batch or self._joined:
                 batch, self._batch = self._batch, []
-                self._committer.submit([commit for _, commit in batch], partial(self._committed, batch))
+                others, self._joined = self._joined, []
+                commits = [commit for _append, commit in batch]
+                commits += [joined.commit for _link, _request, joined in others]
+                releases = [joined.release for _link, _request, joined in others]
+                self._committer.submit(commits, partial(self._committed, batch, others), releases)
 
     def _accept(self, listener: socket.socket, welcome: Callable[[socket.socket], bool], token: str) -> None:
         while True:
@@ -548,6 +596,14 @@ class Hub:
     def _begin(self, link: Link, request: Request) -> None:
         message = request.message
         if message is None:
+            try:
+                joined = self._operator.joining(request)
+            except Exception as error:
+                self.fail(link, request, error)
+                return
+            if joined is not None:
+                self._joined.append((link, request, joined))
+                return
             self._operating += 1
             self._nursery.start_soon(self._perform, link, request)
             return
@@ -563,7 +619,7 @@ class Hub:
         with trio.CancelScope() as scope:
             link.scopes.add(scope)
             try:
-                await self._operate(self, link, request)
+                await self._operator.perform(self, link, request)
             finally:
                 link.scopes.discard(scope)
                 self._operating -= 1
@@ -603,7 +659,9 @@ class Hub:
         for append in waiting:
             self._append(append)
 
-    def _committed(self, batch: list[tuple[_Append, Commit]]) -> None:
+    def _committed(self, batch: list[tuple[_Append, Commit]], others: list[tuple[Link, Request, Joined]]) -> None:
+        for link, request, joined in others:
+            self._finish(link, request, joined.commit.error or joined.answer)
         for append, commit in batch:
             result: Payload | Exception
             try:

@@ -29,8 +29,8 @@ from store.events.conversation import Change
 from store.service import address
 from store.service.background import in_background, measuring, naming
 from store.service.call import Call, Holder
-from store.service.calls import CALLS, watch
-from store.service.hub import MOST_CONNECTIONS, Hub, Link, Returns
+from store.service.calls import CALLS, add_text, watch
+from store.service.hub import MOST_CONNECTIONS, Hub, Joined, Link, Returns
 from store.service.operations import stop
 from store.service.plane import Plane
 from store.service.protocol import Request
@@ -123,6 +123,8 @@ _MAX_THREADS = 4
 _MAX_BRIEF_THREADS = 16
 """Their writes are made durable together."""
 _PROGRESS_SECONDS = 0.1
+_MOST_JOINED = 64 << 10
+"""Larger requests would take the loop too long."""
 
 
 class Operating:
@@ -134,6 +136,14 @@ class Operating:
         self._watchers = watchers
         self._threads = trio.CapacityLimiter(_MAX_THREADS)
         self._brief_threads = trio.CapacityLimiter(_MAX_BRIEF_THREADS)
+
+    def joining(self, request: Request) -> Joined | None:
+        """Return the commit that is all of a request, so that it is made with the appends; None for any other."""
+        if request.number != add_text.number or len(request.body) > _MOST_JOINED:
+            return None
+        params: Any = parameters(request.body, add_text.params)
+        adding = self._holder.store.open_turns.adding(params.number, params.text, params.at)
+        return adding and Joined(adding.request, add_text.result.encode(adding.size), adding.release)
 
     async def perform(self, hub: Hub, link: Link, request: Request) -> None:
         """Carry out a request, and answer it."""
@@ -253,9 +263,9 @@ async def serve(service: Service, *, task_status: trio.TaskStatus[Listening] = t
         stack.callback(returns.close)
         watchers = Watchers(store, returns)
         stack.callback(watchers.close)
-        operate = Operating(holder, calls, watchers).perform
+        operating = Operating(holder, calls, watchers)
         async with trio.open_nursery() as nursery:
-            hub = Hub(nursery, Plane(store), store.writer, returns, calls, operate, store.files.directory)
+            hub = Hub(nursery, Plane(store), store.writer, returns, calls, operating, store.files.directory)
             stack.callback(hub.close)
             hub.listen(unix, _own_user)
             if port:

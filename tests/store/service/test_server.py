@@ -18,6 +18,7 @@ from store.errors import Conflict, ConvfsError, NotFound, UsageError
 from store.index.notes import KEPT_MS
 from store.service import address, background, frames, hub
 from store.service.call import Emit, Holder, Invocation, Table
+from store.service.calls import add_text
 from store.service.client import Client, ServiceGone
 from store.service.frames import Frame
 from store.service.operations import OPERATIONS, status, stop
@@ -387,3 +388,51 @@ async def test_turns_that_were_left_for_a_day_are_sealed(store: Store, monkeypat
                 await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
     assert store.contents.payload(store.writer.head(context).turn) == b"half of"
+
+
+async def test_pieces_of_many_open_turns_are_committed_together(store: Store, work: Work) -> None:
+    context = store.contexts.create().context
+    turns = [store.open_turns.open(context, "text.assistant.v1") for _ in range(20)]
+    groups: list[int] = []
+    store.observers.add(lambda change: groups.append(store.writer.seq), texts=True)
+    async with serving(store) as path:
+
+        def send_all() -> None:
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(os.fspath(path))
+                asked = [add_text(turn.number, b"piece %d" % turn.number, at=0) for turn in turns]
+                client.sendall(
+                    b"".join(frames.encode(Frame(ask.number, at, ask.payload)) for at, ask in enumerate(asked))
+                )
+                decoder, answered = frames.Decoder(), set()
+                while len(answered) < len(turns):
+                    for frame in decoder.feed(client.recv(1 << 16)):
+                        assert frame.msg_type == add_text.number
+                        assert add_text.read([frame.payload]) == len(turns[frame.req_id].text)
+                        answered.add(frame.req_id)
+
+        await trio.to_thread.run_sync(send_all)
+    assert [turn.text for turn in turns] == [b"piece %d" % turn.number for turn in turns]
+    # observers hear of each after the commit of its group
+    assert len(groups) == len(turns)
+    assert len(set(groups)) == 1
+
+
+async def test_a_piece_waits_while_another_changes_its_turn(store: Store, work: Work) -> None:
+    context = store.contexts.create().context
+    turn = store.open_turns.open(context, "text.assistant.v1")
+    state = store.writer.texts.state(turn.number)
+    assert state is not None
+    async with serving(store) as path, trio.open_nursery() as nursery:
+        with state.lock:
+            nursery.start_soon(call, path, add_text(turn.number, b"one", at=0))
+            # others are answered meanwhile, and the turn stays as it is
+            assert (await call(path, status())).pid == os.getpid()
+            assert turn.text == b""
+        while turn.text != b"one":
+            await trio.sleep(0.01)
+        with pytest.raises(Conflict):
+            await call(path, add_text(turn.number, b"other", at=9))
+        assert await call(path, add_text(turn.number, b" two", at=3)) == 7
+    # nobody holds it any more
+    assert turn.seal().depth == 0
