@@ -29,7 +29,7 @@ from fusefs.tree.changes import Stale
 from fusefs.tree.conversation import LABEL_ATTRIBUTE, ConversationDirectory
 from fusefs.tree.events import EventFile, EventsDirectory, GrowingFile
 from fusefs.tree.native.files import SessionFile, SidecarFile
-from fusefs.tree.node import Attributes, Directory, DirEntry, File, Link, Node, OpenContent
+from fusefs.tree.node import Attributes, Directory, DirEntry, File, Link, Node, OpenContent, OpenListing
 from fusefs.tree.outputs import OutputFile
 from fusefs.tree.projects import AsideDirectory, ProjectDirectory
 from fusefs.tree.router import Router
@@ -229,14 +229,15 @@ class Operations(pyfuse3.Operations):
             opened.position = -1
 
     def _adopted(self, fh: int) -> OpenDirectory:
-        """Return an open directory that Python was not asked about: from now on it is. Raises ENOENT if it is gone."""
-        try:
-            node = self.router.node(self.tree.opens.adopt(fh))
-        except KeyError:
-            # its node was gone when it was asked for before
-            raise FUSEError(errno.ENOENT) from None
+        """Return an open directory that Python was not asked about: from now on it is. May raise NotFound."""
+        ino = self.tree.opens.adopt(fh)
+        # one that is gone has nothing in it, and is released all the same
+        root = self.router.fixed()
+        assert isinstance(root, Directory)
+        opened = self._directories[fh] = OpenDirectory(OpenListing(root, {}))
+        node = self.router.node(ino)
         assert isinstance(node, Directory)
-        opened = self._directories[fh] = OpenDirectory(node.opened())
+        opened.node = node.opened()
         return opened
 
     def _reply(self, opened: OpenDirectory, token: ReaddirToken, entries: Iterable[DirEntry]) -> None:
@@ -274,8 +275,7 @@ class Operations(pyfuse3.Operations):
 
     @handler
     def releasedir(self, fh: int) -> None:
-        opened = self._directories.pop(fh, None)
-        waiting = opened.waiting if opened else None
+        waiting = self._directories.pop(fh).waiting
         if waiting is not None and waiting.attributes.ino not in self.lookups:
             self.desk.forget(waiting.attributes.ino)
 
