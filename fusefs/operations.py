@@ -610,7 +610,8 @@ class Operations(pyfuse3.Operations):
 
     @handler
     def fsyncdir(self, fh: int, _datasync: bool) -> None:
-        self.gestures.sync_directory(self._directories[fh].node)
+        opened = self._directories.get(fh) or self._adopted(fh)
+        self.gestures.sync_directory(opened.node)
 
 
 def _refusal(node: Node) -> int:

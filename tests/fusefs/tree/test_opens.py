@@ -303,6 +303,13 @@ def test_a_directory_is_listed_without_asking(talk: Mounted, directory: str, in_
     assert answered_by_kind(talk)[1] - before == (3 if in_c else 0)
 
 
+def test_a_directory_that_was_opened_without_asking_is_synced(talk: Mounted) -> None:
+    sync = "import os, sys; file = os.open(sys.argv[1], os.O_RDONLY); os.fsync(file); print(len(os.listdir(file)))"
+    for _ in range(4):
+        listed(talk, f"{TALK}/events")
+        assert talk.run(sys.executable, "-c", sync, f"{TALK}/events").stdout == f"{EVENTS}\n"
+
+
 def listed(talk: Mounted, directory: str) -> list[str]:
     return talk.shell(f"ls {directory}").split()
 
