@@ -1,4 +1,4 @@
-/* Answers to OPEN and RELEASE of files that the kernel has in its page cache, without Python.
+/* Answers to OPEN and RELEASE of files and directories that the kernel has in its page cache, without Python.
  *
  * pyfuse3 has libfuse read each request (fuse_session_receive_buf). Here stands a function of that name which pyfuse3
  * finds first, as this module is loaded before it, for all to see. Opens.turn, which is called where the mount waits
@@ -33,6 +33,8 @@
 #define FIRST_HANDLE ((uint64_t)1 << 62)
 /* For so long requests are answered without a look at anything else. */
 #define TURN_NS 2000000
+/* The most opens of watched files that Python is told of at once. */
+#define MOST_READ 256
 
 /* libfuse's struct fuse_buf, as it has been since version 3.0. */
 struct buffer {
@@ -82,6 +84,13 @@ table_free(struct table *table)
 {
     free(table->keys);
     free(table->values);
+}
+
+static void
+table_clear(struct table *table)
+{
+    memset(table->keys, 0, (table->mask + 1) * sizeof(uint64_t));
+    table->count = 0;
 }
 
 static int
@@ -153,11 +162,19 @@ table_drop(struct table *table, uint64_t key)
 
 typedef struct {
     PyObject_HEAD
-    struct table known;   /* inodes that may be opened */
+    struct table known;   /* files that may be opened by anybody */
+    struct table watched; /* files that the reader may open: what Python is told of each such open */
+    struct table listed;  /* directories that may be opened */
     struct table open;    /* inodes that are open: how often */
     struct table handles; /* open files: their inodes */
     uint64_t next_handle;
-    uint64_t answered;    /* OPEN requests */
+    uint64_t answered;    /* opens of files */
+    uint64_t answered_directories;
+    uint32_t reader;      /* the thread whose program Python knows */
+    int64_t reader_until; /* when it is to be asked again */
+    uint64_t read[MOST_READ][2]; /* the watched files that it has opened, and what was noted of them */
+    size_t read_count;
+    int held;             /* changes that Python has yet to follow; counted by any thread */
     char *request;
     size_t waiting;       /* bytes of a request that libfuse is to take; 0: none */
     int between;          /* whether pyfuse3 has received a request from here */
@@ -197,6 +214,9 @@ fuse_session_receive_buf(void *session, struct buffer *buffer)
             free(buffer->memory);
             buffer->memory = NULL;
         }
+        if (current != NULL)
+            /* nobody has looked at what comes */
+            table_clear(&current->listed);
         if (receive == NULL && (receive = theirs(__builtin_return_address(0))) == NULL)
             return -ENOSYS;
         return receive(session, buffer);
@@ -215,6 +235,15 @@ fuse_session_receive_buf(void *session, struct buffer *buffer)
     return (int)size;
 }
 
+static int64_t
+now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 /* Opens an inode as the next handle: 0, or -1 if there is no memory. */
 static int
 open_one(Opens *self, uint64_t ino)
@@ -227,7 +256,6 @@ open_one(Opens *self, uint64_t ino)
     }
     *table_get(&self->handles, self->next_handle) = ino;
     ++*table_get(&self->open, ino);
-    self->answered++;
     return 0;
 }
 
@@ -241,6 +269,44 @@ close_one(Opens *self, uint64_t handle)
         table_drop(&self->open, ino);
     table_drop(&self->handles, handle);
     return ino;
+}
+
+/* Says whether an inode may be opened here by a thread. */
+static int
+may_open(Opens *self, uint32_t opcode, uint64_t ino, uint32_t thread)
+{
+    if (opcode == FUSE_OPENDIR)
+        return table_has(&self->listed, ino) && __atomic_load_n(&self->held, __ATOMIC_ACQUIRE) == 0;
+    if (table_has(&self->known, ino))
+        return 1;
+    return table_has(&self->watched, ino) && thread == self->reader && self->read_count < MOST_READ &&
+           now_ns() < self->reader_until;
+}
+
+/* Forgets the directories if a request, which Python is to answer, may change what is in any. */
+static void
+leave(Opens *self, size_t size)
+{
+    const struct fuse_in_header *in = (const void *)self->request;
+
+    if (self->listed.count == 0)
+        return;
+    if (size >= sizeof *in) {
+        switch (in->opcode) {
+        case FUSE_OPEN: {
+            const struct fuse_open_in *asked = (const void *)(in + 1);
+            if (size >= sizeof *in + sizeof *asked && (asked->flags & (O_ACCMODE | O_TRUNC)) == O_RDONLY)
+                return;
+            break;
+        }
+        case FUSE_LOOKUP: case FUSE_FORGET: case FUSE_BATCH_FORGET: case FUSE_GETATTR: case FUSE_READLINK:
+        case FUSE_READ: case FUSE_STATFS: case FUSE_GETXATTR: case FUSE_LISTXATTR: case FUSE_ACCESS:
+        case FUSE_OPENDIR: case FUSE_READDIR: case FUSE_READDIRPLUS: case FUSE_RELEASEDIR: case FUSE_INTERRUPT:
+        case FUSE_FLUSH: case FUSE_RELEASE: /* what follows from them Python drops */
+            return;
+        }
+    }
+    table_clear(&self->listed);
 }
 
 /* Answers a request if that can be done here: 1 if it was, 0 if not. */
@@ -260,44 +326,42 @@ answer(Opens *self, int fd, size_t size)
     out.header.len = sizeof out.header;
     out.header.unique = in->unique;
     switch (in->opcode) {
-    case FUSE_OPEN: {
+    case FUSE_OPEN:
+    case FUSE_OPENDIR: {
         const struct fuse_open_in *asked = body;
         if (size < sizeof *in + sizeof *asked || (asked->flags & (O_ACCMODE | O_TRUNC)) != O_RDONLY)
             return 0;
-        if (!table_has(&self->known, in->nodeid) || open_one(self, in->nodeid) < 0)
+        if (!may_open(self, in->opcode, in->nodeid, in->pid) || open_one(self, in->nodeid) < 0)
             return 0;
         out.header.len = sizeof out;
         out.open.fh = self->next_handle++;
-        out.open.open_flags = FOPEN_KEEP_CACHE | FOPEN_NOFLUSH;
+        out.open.open_flags = FOPEN_KEEP_CACHE | (in->opcode == FUSE_OPEN ? FOPEN_NOFLUSH : FOPEN_CACHE_DIR);
+        ++*(in->opcode == FUSE_OPEN ? &self->answered : &self->answered_directories);
+        if (in->opcode == FUSE_OPEN && table_has(&self->watched, in->nodeid)) {
+            self->read[self->read_count][0] = in->nodeid;
+            self->read[self->read_count++][1] = *table_get(&self->watched, in->nodeid);
+        }
         break;
     }
     case FUSE_FLUSH: /* asked by kernels that do not know FOPEN_NOFLUSH */
+    case FUSE_RELEASEDIR:
     case FUSE_RELEASE: {
         const uint64_t *handle = body; /* first in both */
         if (size < sizeof *in + sizeof *handle || !table_has(&self->handles, *handle))
             return 0;
-        if (in->opcode == FUSE_RELEASE)
+        if (in->opcode != FUSE_FLUSH)
             close_one(self, *handle);
         break;
     }
     default:
         return 0;
     }
-    if (write(fd, &out, out.header.len) < 0 && in->opcode == FUSE_OPEN) {
+    if (write(fd, &out, out.header.len) < 0 && out.open.fh != 0) {
         /* whoever asked is gone, and nothing will be released */
         close_one(self, out.open.fh);
-        self->answered--;
+        --*(in->opcode == FUSE_OPEN ? &self->answered : &self->answered_directories);
     }
     return 1;
-}
-
-static int64_t
-now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 enum { NOTHING, REQUEST, BUSY };
@@ -311,6 +375,7 @@ take_turn(Opens *self, int fd, int64_t patience_ns)
         ssize_t size = read(fd, self->request, REQUEST_BYTES);
         if (size > 0) {
             if (!answer(self, fd, (size_t)size)) {
+                leave(self, (size_t)size);
                 self->waiting = (size_t)size;
                 return REQUEST;
             }
@@ -347,6 +412,67 @@ opens_note(Opens *self, PyObject *argument)
 }
 
 static PyObject *
+opens_note_directory(Opens *self, PyObject *argument)
+{
+    uint64_t ino = PyLong_AsUnsignedLongLong(argument);
+
+    if (ino == (uint64_t)-1 && PyErr_Occurred())
+        return NULL;
+    if (ino != 0)
+        (void)table_put(&self->listed, ino);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+opens_watch(Opens *self, PyObject *arguments)
+{
+    unsigned long long ino, noted;
+
+    if (!PyArg_ParseTuple(arguments, "KK", &ino, &noted))
+        return NULL;
+    if (ino != 0 && table_put(&self->watched, ino) == 0)
+        *table_get(&self->watched, ino) = noted;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+opens_reading(Opens *self, PyObject *arguments)
+{
+    unsigned int thread;
+    long long microseconds;
+    PyObject *found;
+
+    if (!PyArg_ParseTuple(arguments, "IL", &thread, &microseconds))
+        return NULL;
+    found = PyList_New((Py_ssize_t)self->read_count);
+    if (found == NULL)
+        return NULL;
+    for (size_t at = 0; at < self->read_count; at++) {
+        PyObject *one = Py_BuildValue("KK", (unsigned long long)self->read[at][0], (unsigned long long)self->read[at][1]);
+        if (one == NULL) {
+            Py_DECREF(found);
+            return NULL;
+        }
+        PyList_SET_ITEM(found, (Py_ssize_t)at, one);
+    }
+    self->read_count = 0;
+    self->reader = thread;
+    self->reader_until = thread != 0 ? now_ns() + microseconds * 1000 : 0;
+    return found;
+}
+
+static PyObject *
+opens_hold(Opens *self, PyObject *argument)
+{
+    long changes = PyLong_AsLong(argument);
+
+    if (changes == -1 && PyErr_Occurred())
+        return NULL;
+    __atomic_add_fetch(&self->held, (int)changes, __ATOMIC_ACQ_REL);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
 opens_drop(Opens *self, PyObject *argument)
 {
     uint64_t ino = PyLong_AsUnsignedLongLong(argument);
@@ -354,14 +480,17 @@ opens_drop(Opens *self, PyObject *argument)
     if (ino == (uint64_t)-1 && PyErr_Occurred())
         return NULL;
     table_drop(&self->known, ino);
+    table_drop(&self->watched, ino);
+    table_drop(&self->listed, ino);
     Py_RETURN_NONE;
 }
 
 static PyObject *
 opens_clear(Opens *self, PyObject *Py_UNUSED(ignored))
 {
-    memset(self->known.keys, 0, (self->known.mask + 1) * sizeof(uint64_t));
-    self->known.count = 0;
+    table_clear(&self->known);
+    table_clear(&self->watched);
+    table_clear(&self->listed);
     Py_RETURN_NONE;
 }
 
@@ -419,6 +548,7 @@ opens_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
     self->next_handle = FIRST_HANDLE;
     self->request = malloc(REQUEST_BYTES);
     if (self->request == NULL || table_make(&self->known, 1 << 10, 0) < 0 ||
+        table_make(&self->watched, 1 << 8, 1) < 0 || table_make(&self->listed, 1 << 8, 0) < 0 ||
         table_make(&self->open, 1 << 4, 1) < 0 || table_make(&self->handles, 1 << 4, 1) < 0) {
         Py_DECREF(self);
         return PyErr_NoMemory();
@@ -433,6 +563,8 @@ opens_dealloc(Opens *self)
     if (current == self)
         current = NULL;
     table_free(&self->known);
+    table_free(&self->watched);
+    table_free(&self->listed);
     table_free(&self->open);
     table_free(&self->handles);
     free(self->request);
@@ -446,6 +578,12 @@ opens_answered(Opens *self, void *Py_UNUSED(closure))
 }
 
 static PyObject *
+opens_answered_directories(Opens *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromUnsignedLongLong(self->answered_directories);
+}
+
+static PyObject *
 opens_is_between(Opens *self, void *Py_UNUSED(closure))
 {
     return PyBool_FromLong(self->between);
@@ -453,6 +591,10 @@ opens_is_between(Opens *self, void *Py_UNUSED(closure))
 
 static PyMethodDef methods[] = {
     {"note", (PyCFunction)opens_note, METH_O, NULL},
+    {"note_directory", (PyCFunction)opens_note_directory, METH_O, NULL},
+    {"watch", (PyCFunction)opens_watch, METH_VARARGS, NULL},
+    {"reading", (PyCFunction)opens_reading, METH_VARARGS, NULL},
+    {"hold", (PyCFunction)opens_hold, METH_O, NULL},
     {"drop", (PyCFunction)opens_drop, METH_O, NULL},
     {"clear", (PyCFunction)opens_clear, METH_NOARGS, NULL},
     {"is_open", (PyCFunction)opens_is_open, METH_O, NULL},
@@ -463,6 +605,7 @@ static PyMethodDef methods[] = {
 
 static PyGetSetDef attributes[] = {
     {"answered", (getter)opens_answered, NULL, NULL, NULL},
+    {"answered_directories", (getter)opens_answered_directories, NULL, NULL, NULL},
     {"is_between", (getter)opens_is_between, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -38,6 +38,10 @@ class Flow:
         self._invalidate = invalidate
         self._grown: set[int] = set()
         """The contexts whose open turns have grown since."""
+        self._followed: set[int] = set()
+        """The contexts with open turns, of which the loop has been told or is about to be."""
+        self._held = 0
+        """The number of those of which it is about to be."""
         self._lock = threading.Lock()
         self._something = threading.Event()
         self._ended = threading.Event()
@@ -64,6 +68,10 @@ class Flow:
         if change.streamed and not change.moved:
             with self._lock:
                 self._grown.add(change.context_id)
+                if change.context_id not in self._followed:
+                    self._followed.add(change.context_id)
+                    self._held += 1
+                    self._tree.opens.hold(1)
             self._something.set()
 
     def _run(self) -> None:
@@ -71,6 +79,7 @@ class Flow:
             self._something.clear()
             with self._lock:
                 grown, self._grown = self._grown, set()
+                held, self._held = self._held, 0
             began = time.monotonic()
             for context in grown:
                 try:
@@ -79,6 +88,7 @@ class Flow:
                     return
                 except Exception:
                     log.exception("how context %d goes on may be shown late", context)
+            self._tree.opens.hold(-held)
             self._ended.wait(max(_FLOW_PAUSE_SECONDS, _PAUSES_AS_LONG * (time.monotonic() - began)))
 
     def _tell(self, context: int) -> None:
@@ -89,6 +99,10 @@ class Flow:
         """Return the outdated files that the kernel knows; called in the loop. Draws nothing that no one has seen."""
         tree, lookups = self._tree, self._lookups
         view_id = tree.view_id(context)
+        with self._lock:
+            if not tree.store.writer.texts.has(context):
+                self._followed.discard(context)
+        tree.ask_again(view_id)
         if all(tree.place(view_id, place) not in lookups for place in (Place.TRANSCRIPT, Place.EVENTS)):
             return []
         return [stale for stale in tree.streams.stale(view_id) if stale.ino in lookups]
@@ -146,6 +160,10 @@ class Prefetch:
         if ino in self._there if space == Space.EVENT else space > Space.EVENT:
             self._tree.opens.note(ino)
 
+    def watch(self, ino: int, records: int) -> None:
+        """Record the same of a file that shows so many records: who opens it is told."""
+        self._tree.opens.watch(ino, records)
+
     def adopt(self, handle: int) -> int:
         """Return the inode of an open file that Python was not asked about: from now on it is."""
         ino = self._tree.opens.adopt(handle)
@@ -176,7 +194,14 @@ class Prefetch:
 
     def forget(self, ino: int) -> None:
         self._there.discard(ino)
-        self._tree.opens.drop(ino)
+        opens = self._tree.opens
+        opens.drop(ino)
+        # what is listed without its attributes would be asked for one by one
+        space, view_id, _number = inodes.split(ino)
+        if space == Space.EVENT:
+            opens.drop(inodes.base(Space.PLACE, view_id) + Place.EVENTS)
+        elif space == Space.PLACE and (called := self._tree.called.get(ino)) is not None:
+            opens.drop(called[0])
 
     def forget_all(self) -> None:
         """Record that nothing in the page cache is valid."""
@@ -282,6 +307,7 @@ class Invalidations:
         """Record a change; called by the thread that has made it durable."""
         if change.described:
             self._described.add(change.context_id)
+        self._tree.opens.hold(1)
         self._changed.put(change.context_id)
 
     def end(self) -> None:
@@ -315,6 +341,7 @@ class Invalidations:
                 return
             except Exception:
                 log.exception("what has changed (%r) may be shown late", changed)
+            self._tree.opens.hold(-sum(isinstance(one, int) for one in changed))
             if len(changed) > 1:
                 # there will be more
                 time.sleep(_PAUSE_SECONDS)

@@ -1,4 +1,4 @@
-"""Opens of files that the kernel has in its page cache: what Python need not be asked about.
+"""Opens of what the kernel has in its page cache: what Python need not be asked about.
 
 The extension ``fusefs._opens``, which is built where there is a compiler, answers such opens and their releases in
 C, in the thread that answers all others; nothing but speed depends on it. To get at the requests before pyfuse3 does
@@ -16,13 +16,31 @@ BUSY = 2
 
 
 class Opens(Protocol):
-    """The files of a mount that may be opened to be read without asking Python."""
+    """The files and directories of a mount that may be opened to be read without asking Python."""
 
     def note(self, ino: int) -> None:
         """Let a file be opened: that changes nothing, and the page cache is as good as what would be read."""
 
+    def note_directory(self, ino: int) -> None:
+        """Let a directory be opened: that changes nothing, and the kernel may keep its entries from then on."""
+
+    def watch(self, ino: int, noted: int) -> None:
+        """Let a file be opened by the thread that is :meth:`reading`; its opens are told with what is noted here."""
+
+    def reading(self, thread: int, microseconds: int) -> list[tuple[int, int]]:
+        """Let a thread open watched files for so long; 0: none.
+
+        Returns the watched files that the one before has opened, and what was noted of each.
+        """
+
+    def hold(self, changes: int) -> None:
+        """Count changes that are made; Python is asked about directories until as many were taken back.
+
+        Any thread may call this.
+        """
+
     def drop(self, ino: int) -> None:
-        """Have Python asked about the opens of a file again."""
+        """Have Python asked about the opens of a file or directory again."""
 
     def clear(self) -> None:
         """Have Python asked about all opens again."""
@@ -42,7 +60,11 @@ class Answered(Opens, Protocol):
 
     @property
     def answered(self) -> int:
-        """The number of opens that it has answered."""
+        """The number of opens of files that it has answered."""
+
+    @property
+    def answered_directories(self) -> int:
+        """The number of those of directories."""
 
     @property
     def is_between(self) -> bool:
@@ -56,6 +78,18 @@ class AllAsked:
     """Opens of a mount that asks Python about each."""
 
     def note(self, ino: int) -> None:
+        pass
+
+    def note_directory(self, ino: int) -> None:
+        pass
+
+    def watch(self, ino: int, noted: int) -> None:
+        pass
+
+    def reading(self, thread: int, microseconds: int) -> list[tuple[int, int]]:
+        return []
+
+    def hold(self, changes: int) -> None:
         pass
 
     def drop(self, ino: int) -> None:

@@ -27,10 +27,11 @@ from fusefs.inodes import FIRST_DERIVED, MAX_NUMBER, Place, Space
 from fusefs.kernel import Prefetch
 from fusefs.tree.changes import Stale
 from fusefs.tree.conversation import LABEL_ATTRIBUTE, ConversationDirectory
-from fusefs.tree.events import EventFile, GrowingFile
+from fusefs.tree.events import EventFile, EventsDirectory, GrowingFile
 from fusefs.tree.native.files import SessionFile, SidecarFile
-from fusefs.tree.node import Attributes, Directory, DirEntry, File, Link, Node, OpenContent
+from fusefs.tree.node import Attributes, Directory, DirEntry, File, Link, Node, OpenContent, OpenListing
 from fusefs.tree.outputs import OutputFile
+from fusefs.tree.projects import AsideDirectory, ProjectDirectory
 from fusefs.tree.router import Router
 from fusefs.tree.snapshots import SnapshotFile
 from fusefs.tree.tree import Tree
@@ -184,11 +185,25 @@ class Operations(pyfuse3.Operations):
         listed = node.opened()
         handle = next(self._numbers)
         self._directories[handle] = OpenDirectory(listed)
+        if self._is_as_stored(node):
+            self.tree.opening(inode, handle)
         return handle
+
+    def _is_as_stored(self, node: Directory) -> bool:
+        """Return whether it is as the store has it what is in a directory, and a change of that is told."""
+        tree = self.tree
+        if tree.vanished or self.desk.copies.expects or any(True for _ in self.desk.scratch.entries(node, 0)):
+            return False
+        if isinstance(node, EventsDirectory):
+            is_bound = tree.bound(node.ino) is not None or node.ino in tree.own
+            return not (is_bound or node.view_id in tree.overlays or tree.streams.any_of(node.view_id))
+        return isinstance(node, ProjectDirectory | AsideDirectory)
 
     @question
     def readdir(self, fh: int, start_id: int, token: ReaddirToken) -> None:
-        opened = self._directories[fh]
+        opened = self._directories.get(fh)
+        if opened is None:
+            opened = self._adopted(fh)
         if start_id != opened.position:
             opened.entries = self._listing(opened.node, start_id)
             opened.waiting = None
@@ -197,6 +212,9 @@ class Operations(pyfuse3.Operations):
         opened.waiting = None
         try:
             self._reply(opened, token, chain(waiting, opened.entries))
+            node = opened.node
+            if opened.waiting is None and not (isinstance(node, EventsDirectory) and node.view.rows.unsure):
+                self.tree.listed(node.ino, fh)
         except Later:
             # the replies so far must go out, since they were counted; the rest is listed anew
             opened.position, reached = -1, opened.position
@@ -209,6 +227,18 @@ class Operations(pyfuse3.Operations):
                 raise
             log.exception("listing directory %d", opened.node.ino)
             opened.position = -1
+
+    def _adopted(self, fh: int) -> OpenDirectory:
+        """Return an open directory that Python was not asked about: from now on it is. May raise NotFound."""
+        ino = self.tree.opens.adopt(fh)
+        # one that is gone has nothing in it, and is released all the same
+        root = self.router.fixed()
+        assert isinstance(root, Directory)
+        opened = self._directories[fh] = OpenDirectory(OpenListing(root, {}))
+        node = self.router.node(ino)
+        assert isinstance(node, Directory)
+        opened.node = node.opened()
+        return opened
 
     def _reply(self, opened: OpenDirectory, token: ReaddirToken, entries: Iterable[DirEntry]) -> None:
         """Put entries into a reply until it is full."""
@@ -351,9 +381,13 @@ class Operations(pyfuse3.Operations):
         self.desk.programs.asks(ctx)
         if not flags & _WRITING:
             own = self.tree.own.get(inode, inode)
-            if own & MAX_NUMBER in _OF_RECORDS and inodes.split(own)[0] == Space.PLACE:
-                self.desk.records.opened(own)
-            return self._open_to_read(inode)
+            if own & MAX_NUMBER not in _OF_RECORDS or inodes.split(own)[0] != Space.PLACE:
+                return self._open_to_read(inode)
+            records = self.desk.records.opened(own, ctx.pid)
+            answer = self._open_to_read(inode)
+            if records is not None and answer.keep_cache and own == inode and inode not in self.tree.served:
+                self.prefetch.watch(inode, records)
+            return answer
         return self._opened(inode, self._open_to_write(self.router.node(inode), flags))
 
     def _open_to_write(self, node: Node, flags: int) -> Role:
@@ -576,7 +610,8 @@ class Operations(pyfuse3.Operations):
 
     @handler
     def fsyncdir(self, fh: int, _datasync: bool) -> None:
-        self.gestures.sync_directory(self._directories[fh].node)
+        opened = self._directories.get(fh) or self._adopted(fh)
+        self.gestures.sync_directory(opened.node)
 
 
 def _refusal(node: Node) -> int:

@@ -127,6 +127,12 @@ class Copies:
         if thread:
             self._empty[thread] = _Empty(view_id, now, listed if now - when <= _SOON_SECONDS else 0)
 
+    @property
+    def expects(self) -> bool:
+        """Whether somebody who has made an empty conversation may go on to list the one to be copied."""
+        now = self._clock()
+        return any(now - kept.made <= _SOON_SECONDS for kept in self._empty.values())
+
     def lists(self, thread: int, node: ViewDirectory) -> None:
         """Make a conversation that a thread has just made a fork of the one that it begins to list."""
         is_whole = isinstance(node, ConversationDirectory)

@@ -9,6 +9,9 @@ from pyfuse3 import RequestContext
 _REMEMBERED_SECONDS = 0.1
 """The time that a thread is taken for one of the same program: its number is given to another only much later."""
 
+REMEMBERED_MICROSECONDS = 100_000
+"""The time that it may go on to open files without being asked for."""
+
 _START = 19
 """The position of a process's start among the fields of ``/proc/PID/stat`` after its name."""
 

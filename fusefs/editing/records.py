@@ -6,6 +6,7 @@ from msgspec import Struct, structs
 
 from fusefs import inodes
 from fusefs.editing.bursts import Bursts
+from fusefs.editing.programs import REMEMBERED_MICROSECONDS, Program
 from fusefs.editing.readers import Readers
 from fusefs.editing.rewrites import Rewrite
 from fusefs.inodes import FIRST_HANDED_OUT_VIEW, Space
@@ -97,14 +98,39 @@ class EventCommits:
         self.drawings: dict[int, Drawing] = {}
         """The same for drawing them, until they are changed."""
         self.readers = Readers()
+        self._reader: Program | None = None
+        """The program of the thread that may open such files without asking."""
         self._editor = Editor(tree.store)
 
-    def opened(self, own: int) -> None:
-        """Record that a program opens a file that shows all records, by its own number."""
+    def opened(self, own: int, thread: int) -> int | None:
+        """Record that a thread opens a file that shows all records, by its own number; return how many it shows.
+
+        None: it is no conversation at its head.
+        """
+        self.overtake(thread)
         context = self.tree.context_at_head(inodes.split(own)[1])
-        if context:
-            head = self.tree.store.writer.head(context)
-            self.readers.show(own, self.bursts.program(), head.depth + 1 if head.turn else 0)
+        if not context:
+            return None
+        head = self.tree.store.writer.head(context)
+        records = head.depth + 1 if head.turn else 0
+        self.readers.show(own, self._reader, records)
+        return records
+
+    def overtake(self, thread: int = 0) -> None:
+        """Record which files have been opened without asking, and who may open more of them so."""
+        if thread:
+            reader = self.bursts.program()
+            opened = self.tree.opens.reading(thread if reader else 0, REMEMBERED_MICROSECONDS)
+        else:
+            reader, opened = None, self.tree.opens.reading(0, 0)
+        for own, records in opened:
+            self.readers.show(own, self._reader, records)
+        self._reader = reader
+
+    def seen(self, own: int, program: Program | None) -> int | None:
+        """Return how many records a program was shown last in a file with an own number; None if none ever."""
+        self.overtake()
+        return self.readers.seen(own, program)
 
     def base(self, view_id: int, number: int) -> Base:
         """Return the present event. Raises NotFound."""

@@ -257,7 +257,7 @@ class RecordsTarget(WholeTarget):
 
     def base(self) -> str:
         state = self.state()
-        seen = self.records.readers.seen(self.ino, self.program)
+        seen = self.records.seen(self.ino, self.program)
         return state if seen is None or seen >= self.view.records else f"{state}{_SEEN}{seen}"
 
     def is_in(self, state: str) -> bool:

@@ -57,6 +57,8 @@ from store.worktree.known_files import FileRow
 FixedPath = tuple[str, ...]
 """The path of a directory or file that belongs to no conversation."""
 
+_OF_RECORDS = (Place.EVENTS, Place.TRANSCRIPT, Place.EVENTS_JSON)
+
 _UNCOUNTED: tuple[FixedPath, ...] = ((BY_RESOURCE,), (CONTROL, BLOBS), (SEARCH,), (IN_CHANGES,), (IN_SNAPSHOTS,))
 """Paths with very many others below, which get another number when they are looked up again."""
 _VIEWS_KEPT = 64
@@ -274,6 +276,10 @@ class Streams:
             section = longer if longer.startswith(section) else section
         return Growing(number, leads, text, chain, event, _growing_name(number, event), file, section)
 
+    def any_of(self, view_id: int) -> bool:
+        """Return whether a conversation has open turns, or had some of which the kernel has not been told yet."""
+        return view_id in self._shown or self._tree.store.writer.texts.has(self._tree.context_at_head(view_id))
+
     def event(self, view_id: int, number: int) -> Growing | None:
         """Return the open turn that is shown as an event of a conversation, None if none is."""
         view = self._tree.view_at_hand(view_id)
@@ -366,7 +372,11 @@ class Tree:
         self._reading: dict[int, Work[Rows]] = {}
         self._blocks: dict[tuple[Run, ...], Work[Block]] = {}
         self.opens: Opens = AllAsked()
-        """The files that may be opened to be read without asking Python."""
+        """The files and directories that may be opened to be read without asking Python."""
+        self._opening: dict[int, int] = {}
+        """Directories that are being opened, and how: the kernel is about to forget what it has kept of these."""
+        self._shared: set[int] = set()
+        """Directories of many conversations that may be opened without asking Python."""
         self.unsettled: set[int] = set()
         """Inodes of files that have changed, of which the kernel has not been told yet."""
         self.space = SpaceTaken(store.root)
@@ -417,6 +427,26 @@ class Tree:
         self.opens.drop(ino)
         self.unsettled.add(ino)
 
+    def opening(self, ino: int, handle: int) -> None:
+        """Record that a directory is being opened, in which there is only what the store has."""
+        self._opening[ino] = handle
+
+    def listed(self, ino: int, handle: int) -> None:
+        """Record that an open directory was listed: the kernel may keep what is in it, until that changes."""
+        if self._opening.get(ino) == handle:
+            del self._opening[ino]
+            self.opens.note_directory(ino)
+            if inodes.split(ino)[0] == Space.FIXED:
+                self._shared.add(ino)
+
+    def ask_again(self, view_id: int) -> None:
+        """Have Python asked about all that shows records of a conversation: they are about to change, or have."""
+        own = inodes.base(Space.PLACE, view_id)
+        for ino in (*(own + place for place in _OF_RECORDS), *self._shared):
+            self.opens.drop(ino)
+        self._shared.clear()
+        self._opening.clear()
+
     def unbind(self, ino: int) -> None:
         """Give an inode number back to what it says."""
         self._fixed.pop(ino, None)
@@ -461,6 +491,7 @@ class Tree:
 
     def overlay(self, view_id: int) -> EventOverlay:
         """Return the differences between ``events/`` of a view and the store, to be changed."""
+        self.ask_again(view_id)
         return self.overlays.setdefault(view_id, EventOverlay())
 
     def as_known(self, stale: Stale) -> Stale | None:
@@ -598,6 +629,7 @@ class Tree:
 
     def renew(self, view_id: int) -> None:
         """Show a conversation as it is now. The kernel's knowledge of it is invalidated later."""
+        self.ask_again(view_id)
         self.changes += 1
         self._changed_ms = None
         self._projects = None

@@ -8,7 +8,7 @@ text, …]}``, ``{"seal": number}`` and ``{"abort": number}`` go on with. ``{"re
 ``{"hold": true}`` has searches find nothing before ``{"hold": false}``, and ``{"searching": true}`` waits until
 somebody searches. ``{"forget": true}`` has it keep nothing at hand that was read before, and ``{"unreadable": true}``
 has the disk fail to read any pack before ``{"unreadable": false}``. ``{"answered": path}`` writes into a file how many
-opens Python has not been asked about. With ``serving``, others are answered on a socket,
+opens Python has not been asked about, of files and of directories. With ``serving``, others are answered on a socket,
 too. With ``rebooted``, the machine has just been started. With ``descriptors=N``, the process may have so many at most.
 """
 
@@ -121,7 +121,9 @@ def obey(store: Store) -> None:
             case {"unreadable": bad}:
                 unreadable.set() if bad else unreadable.clear()
             case {"answered": path}:
-                Path(path).write_text(str(sum(each.answered for each in in_c)))
+                files = sum(each.answered for each in in_c)
+                directories = sum(each.answered_directories for each in in_c)
+                Path(path).write_text(f"{files} {directories}")
             case {"searching": True}:
                 searching.wait()
         print("done", flush=True)

@@ -1,5 +1,6 @@
 """Opens that the extension answers, and what must be as it is without: each is shown both with it and without."""
 
+import ast
 import contextlib
 import ctypes
 import hashlib
@@ -18,6 +19,7 @@ import pytest
 
 from fusefs import opens
 from fusefs.opens import REQUEST, AllAsked, Opens
+from store.disk.turn_format import Encoding
 from tests.fusefs.tree.mounting import TALK, Mounted, add, keep_each_save, mounted, new_store, until, user
 
 EVENTS = 40
@@ -50,10 +52,16 @@ def read_all(mount: Mounted) -> str:
 
 
 def answered(mount: Mounted) -> int:
-    """Return the number of opens that Python has not been asked about."""
+    """Return the number of opens of files that Python has not been asked about."""
+    return answered_by_kind(mount)[0]
+
+
+def answered_by_kind(mount: Mounted) -> tuple[int, int]:
+    """Return the number of opens that Python has not been asked about, of files and of directories."""
     path = mount.store.with_suffix(".answered")
     mount.tell(answered=str(path))
-    return int(path.read_text())
+    files, directories = map(int, path.read_text().split())
+    return files, directories
 
 
 def event(number: int) -> str:
@@ -186,11 +194,191 @@ def test_the_daemon_ends_while_a_file_is_open(store_path: Path, in_c: bool, ends
         assert "word7" in read_all(again)
 
 
+# -- transcripts, and what directories list ----------------------------------------------------------------------------
+
+TRANSCRIPT = "transcripts/project/2026-03-05-talk.md"
+EVENTS_JSON = f"{TALK}/events.json"
+BESIDE = "transcripts/project"
+
+
+@pytest.fixture
+def by_one_program(talk: Mounted) -> Iterator[Callable[[str, str], str]]:
+    """Return a function that has one program, which goes on to run, evaluate an expression with ``path`` in it."""
+    code = (
+        "import sys\nfor line in sys.stdin:\n"
+        "    path, _, what = line.rstrip().partition(' ')\n    print(repr(eval(what)), flush=True)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=talk.root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
+
+        def ask(path: str, what: str) -> str:
+            assert program.stdin is not None
+            assert program.stdout is not None
+            program.stdin.write(f"{path} {what}\n")
+            program.stdin.flush()
+            return str(ast.literal_eval(program.stdout.readline()))
+
+        yield ask
+        program.stdin.close()  # type: ignore[union-attr]  # it is a pipe
+
+
+def change_through_the_mount(talk: Mounted) -> str:
+    talk.shell(f"sed -i s/word7/altered/ {event(7)}")
+    return "altered"
+
+
+def change_by_others(talk: Mounted) -> str:
+    talk.tell(edit=[1, {"7": user("altered by others", 7)}])
+    return "altered by others"
+
+
+def append_by_others(talk: Mounted) -> str:
+    talk.tell(append=[1, [user("altered by what came", EVENTS + 1)]])
+    return "altered by what came"
+
+
+def redact(talk: Mounted) -> str:
+    talk.tell(redact="word7 word7 word7")
+    return "[redacted]"
+
+
+CHANGES = (change_through_the_mount, change_by_others, append_by_others, redact)
+
+
+@pytest.mark.parametrize("path", [TRANSCRIPT, EVENTS_JSON, event(7)])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_changes_is_shown_as_it_is_to_who_has_read_it(
+    talk: Mounted, by_one_program: Callable[[str, str], str], path: str, change: Callable[[Mounted], str], in_c: bool
+) -> None:
+    # what is appended is in a file that shows all
+    path = TRANSCRIPT if change is append_by_others and path == event(7) else path
+    reads = "[open(path).read() for _ in range(20)][-1]"
+    before = by_one_program(path, reads)
+    seen = answered(talk)
+    assert by_one_program(path, reads) == before
+    assert (answered(talk) - seen >= 18) == in_c
+    held = by_one_program(path, "[globals().update(file=open(path)), open(path).read()][1]")
+    assert held == before
+    word = change(talk)
+    assert word not in before
+    until(lambda: by_one_program(path, reads) != before)
+    # it has hashes in the place of texts
+    assert path == EVENTS_JSON or word in by_one_program(path, reads)
+    if not (path == event(7) and change is change_through_the_mount):
+        # else it has another file's place
+        until(lambda: by_one_program(path, "[file.seek(0), file.read()][1]") != before)
+    now = by_one_program(path, reads)
+    assert all(by_one_program(path, reads) == now for _ in range(3))
+    if change is redact:
+        assert "word7 word7" not in now
+
+
+def test_a_program_that_goes_on_to_read_keeps_what_came_meanwhile(
+    talk: Mounted, by_one_program: Callable[[str, str], str], in_c: bool
+) -> None:
+    """What a program has read in a transcript is known, although Python was not asked about the last opens of it."""
+    seen = answered(talk)
+    text = by_one_program(TRANSCRIPT, "[open(path).read() for _ in range(20)][-1]")
+    assert (answered(talk) - seen >= 18) == in_c
+    talk.tell(append=[1, [user("came meanwhile", EVENTS + 1)]])
+    until(lambda: "came meanwhile" in talk.shell(f"cat {TRANSCRIPT}"))
+    assert "word7 " in text
+    # saves what it has read before, with a change
+    saved = text.replace("word7 ", "changed ", 1)
+    by_one_program(TRANSCRIPT, f"open(path, 'w').write({saved!r})")
+    until(lambda: "changed " in talk.shell(f"cat {event(7)}"))
+    assert "came meanwhile" in talk.shell(f"cat {TALK}/events/*")
+    # and what it has read is deleted where it saves without it
+    reads = "[open(path).read() for _ in range(20)][-1]"
+    until(lambda: "came meanwhile" in by_one_program(TRANSCRIPT, reads))
+
+
+@pytest.mark.parametrize("directory", [f"{TALK}/events", BESIDE])
+def test_a_directory_is_listed_without_asking(talk: Mounted, directory: str, in_c: bool) -> None:
+    first = talk.shell(f"ls -f {directory}")
+    talk.shell(f"ls -f {directory}")
+    before = answered_by_kind(talk)[1]
+    assert talk.shell(f"for i in 1 2 3; do ls -f {directory}; done") == first * 3
+    assert answered_by_kind(talk)[1] - before == (3 if in_c else 0)
+
+
+def test_a_directory_that_was_opened_without_asking_is_synced(talk: Mounted) -> None:
+    sync = "import os, sys; file = os.open(sys.argv[1], os.O_RDONLY); os.fsync(file); print(len(os.listdir(file)))"
+    for _ in range(4):
+        listed(talk, f"{TALK}/events")
+        assert talk.run(sys.executable, "-c", sync, f"{TALK}/events").stdout == f"{EVENTS}\n"
+
+
+def listed(talk: Mounted, directory: str) -> list[str]:
+    return talk.shell(f"ls {directory}").split()
+
+
+def test_names_that_come_and_go_are_listed_at_once(talk: Mounted) -> None:
+    events = f"{TALK}/events"
+    for _ in range(3):
+        listed(talk, events)
+    talk.shell(f"rm {event(7)}")
+    assert "00007-user.md" not in listed(talk, events)
+    talk.shell(f"echo scratch > {events}/notes.txt")
+    assert "notes.txt" in listed(talk, events)
+    assert "notes.txt" in listed(talk, events)
+    talk.shell(f"rm {events}/notes.txt")
+    assert "notes.txt" not in listed(talk, events)
+    talk.shell(f"echo mine > {events}/user.md")
+    until(lambda: f"{EVENTS + 1:05}-user.md" in listed(talk, events))
+    for number in range(EVENTS + 2, EVENTS + 12):
+        listed(talk, events)
+        talk.tell(append=[1, [user(f"more {number}", number)]])
+        until(lambda last=number: f"{last:05}-user.md" in listed(talk, events))
+        assert f"{number:05}-user.md" in listed(talk, events)
+    talk.tell(edit=[1, {"9": None}])
+    until(lambda: "00009-user.md" not in listed(talk, events))
+    assert len(listed(talk, events)) == len(set(listed(talk, events)))
+    assert listed(talk, events) == sorted(path.name for path in (talk.root / events).iterdir())
+
+
+def test_conversations_that_come_and_go_are_listed_at_once(talk: Mounted) -> None:
+    for _ in range(3):
+        assert listed(talk, BESIDE) == ["2026-03-05-talk.md"]
+    talk.shell("mv conversations/project/2026-03-05-talk conversations/project/renamed")
+    assert listed(talk, BESIDE) == ["renamed.md"]
+    for _ in range(3):
+        assert listed(talk, BESIDE) == ["renamed.md"]
+    talk.tell(metadata=[1, {"name": "again"}])
+    until(lambda: listed(talk, BESIDE) == ["again.md"])
+    talk.tell(branch=[1, 1, user("a fork", 99)])
+    for _ in range(3):
+        listed(talk, BESIDE)
+    talk.shell("rm -r conversations/project/again")
+    assert "again.md" not in listed(talk, BESIDE)
+
+
+def test_an_open_turn_is_listed_as_it_begins_and_grows(talk: Mounted) -> None:
+    events, name = f"{TALK}/events", f"{EVENTS + 1:05}-assistant.md"
+    for _ in range(3):
+        listed(talk, events)
+    talk.tell(open=[1, "text.assistant.v1", Encoding.RAW_BYTES])
+    talk.tell(add=[0, "it begins"])
+    until(lambda: name in listed(talk, events))
+    until(lambda: "it begins" in talk.shell(f"cat {events}/{name}; cat {TRANSCRIPT}"))
+    talk.tell(add=[0, " and goes on"])
+    until(lambda: "begins and goes on" in talk.shell(f"cat {events}/{name}"))
+    until(lambda: "begins and goes on" in talk.shell(f"cat {TRANSCRIPT}"))
+    talk.tell(seal=0)
+    for _ in range(4):
+        assert name in listed(talk, events)
+        assert "begins and goes on" in talk.shell(f"cat {TRANSCRIPT}")
+    talk.tell(edit=[1, {str(EVENTS + 1): None}])
+    until(lambda: name not in listed(talk, events))
+
+
 # -- requests and answers, without a kernel ----------------------------------------------------------------------------
 
-OPEN, FLUSH, RELEASE, READ = 14, 25, 18, 15
+OPEN, FLUSH, RELEASE, READ, OPENDIR, RELEASEDIR = 14, 25, 18, 15, 27, 29
 IN, OPEN_IN, OUT, OPEN_OUT = Struct("<IIQQIIIHH"), Struct("<II"), Struct("<IiQ"), Struct("<QII")
 KEEP_CACHE_NO_FLUSH = 1 << 1 | 1 << 5
+KEEP_ENTRIES = 1 << 1 | 1 << 3
 
 
 class Buffer(ctypes.Structure):
@@ -292,9 +480,64 @@ def test_what_makes_no_sense_is_left_to_libfuse(line: Line) -> None:
     short = IN.pack(IN.size + 4, RELEASE, 1, 7, 0, 0, 1, 0, 0) + b"1234"
     assert line.send(short) is None
     assert line.send(IN.pack(IN.size, OPEN, 1, 7, 0, 0, 1, 0, 0)) is None
+    line.opens.note_directory(9)
     for opcode in {*range(64)} - {OPEN}:
         assert line.ask(opcode, 7, bytes(64)) is None
     assert line.ask(16, 7, bytes(1 << 16)) is None, "a large one"
+
+
+@needs_extension
+def test_a_directory_is_opened_until_something_may_change(line: Line) -> None:
+    def opened() -> bool:
+        answer = line.ask(OPENDIR, 9, OPEN_IN.pack(os.O_RDONLY | os.O_DIRECTORY, 0))
+        if answer is None:
+            return False
+        handle, how, _rest = OPEN_OUT.unpack(answer)
+        assert how == KEEP_ENTRIES
+        return line.release(handle, RELEASEDIR)
+
+    assert not opened()
+    line.opens.note(9)
+    assert not opened(), "it was noted as a file"
+    for change in (1, 6, 4, 8, 9, 10, 11, 12, 13, 16, 21, 24, 35, 45, 99):
+        line.opens.note_directory(9)
+        assert opened()
+        for opcode in (1, 2, 3, 15, 17, 25, 18, 28, 44, 36, 42):
+            line.ask(opcode, 9, bytes(64))
+            assert opened()
+        line.ask(change, 9, bytes(64))
+        assert opened() == (change == 1), change
+    line.opens.note_directory(9)
+    line.open(9, os.O_WRONLY)
+    assert not opened()
+    line.opens.note_directory(9)
+    line.opens.hold(2)
+    assert not opened()
+    line.opens.hold(-1)
+    assert not opened()
+    line.opens.hold(-1)
+    assert opened()
+    line.opens.drop(9)
+    assert not opened()
+
+
+@needs_extension
+def test_a_watched_file_is_opened_by_its_reader_who_is_told(line: Line) -> None:
+    line.opens.watch(7, 40)
+    assert line.open(7) is None
+    assert line.opens.reading(2, 10_000_000) == []
+    assert line.open(7) is None, "another thread asks"
+    assert line.opens.reading(1, 10_000_000) == []
+    assert line.open(7) is not None
+    line.opens.watch(7, 41)
+    for _ in range(255):
+        assert line.open(7) is not None
+    assert line.open(7) is None, "Python is to be told first"
+    assert line.opens.reading(1, 0) == [(7, 40)] + [(7, 41)] * 255
+    assert line.open(7) is None, "its time is over"
+    line.opens.reading(1, 10_000_000)
+    line.opens.drop(7)
+    assert line.open(7) is None
 
 
 @needs_extension
