@@ -228,7 +228,7 @@ Done: TypeAlias = Callable[[T | Exception], None]
 
 
 class _Batch(NamedTuple):
-    """What :meth:`Committer.submit` was given."""
+    """The requests that :meth:`Committer.submit` was given."""
 
     commits: list[Commit]
     done: Call
