@@ -277,7 +277,7 @@ def test_a_file_that_changes_is_shown_as_it_is_to_who_has_read_it(
 def test_a_program_that_goes_on_to_read_keeps_what_came_meanwhile(
     talk: Mounted, by_one_program: Callable[[str, str], str], in_c: bool
 ) -> None:
-    """Text that a program has read in a transcript is known, although Python was not asked about the last opens of it."""
+    """Text read in a transcript counts as seen, although Python was not asked about the last opens of it."""
     seen = answered(talk)
     text = by_one_program(TRANSCRIPT, "[open(path).read() for _ in range(20)][-1]")
     assert (answered(talk) - seen >= 18) == in_c
