@@ -20,7 +20,7 @@ from store.errors import Conflict, ConvfsError, DamageError, NotFound
 from store.events.conversation import EventRow, ResourceRow
 from store.events.event import Event, Kind
 from store.formats.core.format import ExternalBlob
-from store.ids import HASH_SIZE, Hash
+from store.ids import HASH_SIZE, Hash, patch_of
 from store.importing.crew import Records
 from store.importing.prepared import Prepared, cuts_of
 from store.importing.snapshot import Passed, nowhere
@@ -208,7 +208,10 @@ class Appender:
             self._turns.append((first, len(request.written)))
         rows = measured.rows(first)
         if self.sums is not None:
-            self.sums = None if any(row.unsure for row in rows) else self.sums.at(request.head.tip, rows)
+            # behind a patch, what was summed up may be otherwise
+            known = self.sums.head == 0 or patch_of(self.sums.head) == patch_of(request.head.tip)
+            is_sure = known and not any(row.unsure for row in rows)
+            self.sums = self.sums.at(request.head.tip, rows) if is_sure else None
         return rows, measured.resources(first)
 
     def texts(self) -> list[Block]:

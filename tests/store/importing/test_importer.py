@@ -7,10 +7,12 @@ import pytest
 
 from store.disk import durable
 from store.errors import StoreFailed, UsageError
+from store.events.event import DELETED
 from store.formats.claude_code.session import ClaudeCode
 from store.formats.core.look import Look
 from store.importing.importer import Importer
 from store.store import Store
+from store.upkeep.fsck import fsck
 from tests.store.importing.sessions import by_source, event, imported, jp, line, lines, long_lines, native, session
 
 
@@ -144,3 +146,20 @@ def test_a_session_under_a_link_is_the_one_that_was_named(store: Store, tmp_path
     path = session(tmp_path, lines("One"), "a")
     imported(store, path.parent / ".." / path.parent.name / "a.jsonl")
     assert by_source(store, path).records == 1
+
+
+def test_what_grows_behind_a_patch_is_summed_up_anew(store: Store, tmp_path: Path) -> None:
+    """Nobody has looked at the conversation since the patch, so its sums are those of before."""
+    path = session(tmp_path, lines("One", "Two", "Three"))
+    imported(store, path)
+    [entry] = store.catalogue.page()
+    [(first, _count)] = store.records.runs(entry.head)
+    store.contexts.patch(entry.id, {first: DELETED})
+    with path.open("ab") as file:
+        file.write(line("Four", 3))
+    imported(store, path)
+    [grown] = store.library.conversations("shop")
+    rows = store.views.rows(store.records.runs(grown.head), 1)
+    assert grown.records == len(rows) == 4
+    assert grown.events == 3
+    assert fsck(store) == []

@@ -81,7 +81,7 @@ class Two:
         return store.contents.type_name(first[0].type_tag) if first else JSON
 
 
-@pytest.mark.parametrize("seed", [*range(12), 24])
+@pytest.mark.parametrize("seed", [*range(12), 24, 49, 69])
 def test_two_stores_come_to_have_the_same(tmp_path: Path, seed: int) -> None:
     with (
         Store.open(tmp_path / "one", renderer=FileRenderer()) as one,
