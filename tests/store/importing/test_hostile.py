@@ -1,6 +1,7 @@
 """Damaged and hostile files of every format: each comes in as far as it goes, or costs a line, and some memory."""
 
 import json
+import os
 import random
 import sqlite3
 import zipfile
@@ -17,7 +18,10 @@ from tests.store.importing.sessions import lines
 from tests.store.importing.test_bombs import MEGABYTE, nested, run
 
 MOST_MEMORY = 300 * MEGABYTE
-NAMES = [one.name for one in (*FORMATS, *guesses(), format_named("text-log"))]
+USUAL = ["claude-code", "chatgpt", "opencode", "copilot-cli", "cline", "crush", "cursor-ide", "guess-lines", "text-log"]
+"""A format of each container, by code and by description. ``CONVFS_LARGE_TESTS=1`` takes all formats."""
+ALL = [one.name for one in (*FORMATS, *guesses(), format_named("text-log"))]
+NAMES = ALL if "CONVFS_LARGE_TESTS" in os.environ else USUAL
 DEEP = nested(1_000_000)
 UP = "../../../../outside"
 FEW = ("Droid.jsonl", "Cursor.jsonl", "Amp.json", "Continue.json")
