@@ -93,9 +93,10 @@ def databases(home: Path, format_: DeclaredDatabase) -> list[Path]:
             f'CREATE VIEW "{table}" AS ' + endless.format(", ".join(f'zeroblob(1000000) AS "{one}"' for one in columns))
             for table, columns in tables
         ],
+        # a row that is there before its cells are declared need not be worked out here
         "cells": [
-            f'CREATE TABLE "{table}" (a, {", ".join(f"{one} AS (hex(zeroblob(400000000)))" for one in columns)})'
-            f'; INSERT INTO "{table}" (a) VALUES (1)'
+            f'CREATE TABLE "{table}" (a); INSERT INTO "{table}" (a) VALUES (1); '
+            + "; ".join(f'ALTER TABLE "{table}" ADD "{one}" AS (hex(zeroblob(400000000)))' for one in columns)
             for table, columns in tables
         ],
         "triggers": [
