@@ -383,7 +383,7 @@ class Operations(pyfuse3.Operations):
             own = self.tree.own.get(inode, inode)
             if own & MAX_NUMBER not in _OF_RECORDS or inodes.split(own)[0] != Space.PLACE:
                 return self._open_to_read(inode)
-            records = self.desk.records.opened(own, ctx.pid)
+            records = self.desk.records.opened(own, self.desk.programs.thread)
             answer = self._open_to_read(inode)
             if records is not None and answer.keep_cache and own == inode and inode not in self.tree.served:
                 self.prefetch.watch(inode, records)
