@@ -346,7 +346,7 @@ class OpencodeRowLens(OpencodeLens):
         before, last = _row(previous), _row(more.last or previous)
         session = before.cells.get("session_id") or (before.key.get("id") if before.table == "session" else None)
         if not isinstance(session, str):
-            raise UsageError("messages can only be added to sessions of opencode's database: add it with opencode")
+            raise UsageError("the record before does not say of which session it is: add the message in the tool")
         provider, _, model = str(before.about.get("model", "")).partition("/")
         speaker = _SAID[kind]
         role = "user" if speaker == "user" else "assistant"

@@ -177,7 +177,7 @@ def _fields(case: Case) -> Iterator[Save]:
         elif isinstance(value, (int, float)):
             new = str(value + 1)
         else:
-            new = f'"{value}-2"'
+            new = json.dumps(f"{value}-2")
         changed = [*lines[:at], f"{lines[at].partition(':')[0]}: {new}", *lines[at + 1 :]]
         data = "\n".join(changed) + text[text.index("\n---\n") :]
         yield Save(key, _saved(case, data.encode()))
