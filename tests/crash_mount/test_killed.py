@@ -17,6 +17,7 @@ LARGE = os.environ.get("CONVFS_LARGE_TESTS") == "1"
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.id)
 def test_at_every_step(all_here: list[Bench], prepared: Path, way: Way) -> None:
+    """Every third step is tried, another of each three from way to way; ``CONVFS_LARGE_TESTS=1`` tries them all."""
     known = Known(all_here[0], way, prepared)
 
     def run(here: Bench, at: int) -> str:
@@ -25,18 +26,22 @@ def test_at_every_step(all_here: list[Bench], prepared: Path, way: Way) -> None:
             assert killed(here, known, prepared, Fault(at, TORN))
         return fired
 
-    assert len(at_every_step(all_here, run)) >= 3
+    assert len(at_every_step(all_here, run, **_steps(way))) >= (3 if LARGE else 1)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.id)
 def test_power_loss(all_here: list[Bench], prepared: Path, way: Way) -> None:
-    """Nothing is there but what was synced. Every third step is tried, ``CONVFS_LARGE_TESTS=1`` tries them all."""
+    """Nothing is there but what was synced. As many steps are tried."""
     known = Known(all_here[0], way, prepared)
 
     def run(here: Bench, at: int) -> str:
         return killed(here, known, prepared, Fault(at, POWER))
 
-    at_every_step(all_here, run, first=1 if LARGE else 1 + WAYS.index(way) % 3, every=1 if LARGE else 3)
+    at_every_step(all_here, run, **_steps(way))
+
+
+def _steps(way: Way) -> dict[str, int]:
+    return {} if LARGE else {"first": 1 + WAYS.index(way) % 3, "every": 3}
 
 
 @pytest.mark.parametrize("kind", [KILL, TORN])
