@@ -100,6 +100,16 @@ class HeadLog(LogFile):
             raise DamageError(f"heads.log, offset {damage.offset}: {damage.reason}: see convfs fsck")
         return turns, group
 
+    def groups(self, start: int) -> Iterator[tuple[HeadFrame, bytes]]:
+        """Yield each group from offset ``start`` on, as (its COMMIT, all of its bytes). DamageError."""
+        for frame in self.frames(start):
+            if isinstance(frame, Damage):
+                raise DamageError(f"heads.log, offset {frame.offset}: {frame.reason}: see convfs fsck")
+            if isinstance(frame.body, Commit):
+                end = frame.offset + COMMIT_SIZE
+                yield frame, self._read(end - start, start)
+                start = end
+
     def last_commit(self) -> tuple[HeadFrame, int] | None:
         """Return the last COMMIT and the offset of its end, None if there is none. Reads the whole log."""
         last = None

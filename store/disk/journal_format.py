@@ -128,6 +128,12 @@ def decode_entry(body: bytes | memoryview) -> JournalEntry:
     return JournalEntry(seq, first_turn, turns, heads_offset, heads, (pack, pack_length), blobs)
 
 
+def chained_part(body: bytes | memoryview) -> memoryview:
+    """Return the turn records and the head frames of an encoded entry: what goes to the logs as it is."""
+    _seq, _first, _offset, _length, _pack, turns_length, heads_length, _count = _BODY.unpack_from(body)
+    return memoryview(body)[_BODY.size : _BODY.size + turns_length + heads_length]
+
+
 def entry_seq(body: bytes | memoryview) -> int:
     """Return the ``seq`` of an encoded entry."""
     return int.from_bytes(body[:8], "little")

@@ -54,7 +54,7 @@ class TurnLog(LogFile):
         """
         if not 0 < first <= self.count:
             raise NotFound(f"there is no turn {first}; the last is {self.count}")
-        data = self._records(first, n)
+        data = self.records(first, n)
         try:
             return turn_format.decode_run(data, first)
         except DamageError:
@@ -66,7 +66,7 @@ class TurnLog(LogFile):
     def links(self, first: int, n: int) -> list[tuple[int, int] | None]:
         """Return (parent, depth) of turns as :meth:`range` does, None for those whose records are damaged."""
         try:
-            return turn_format.links_of(self._records(first, n), first)
+            return turn_format.links_of(self.records(first, n), first)
         except DamageError:
             if n == 1:
                 return [None]
@@ -79,7 +79,7 @@ class TurnLog(LogFile):
         while first <= end:
             n = min(end - first + 1, _SCAN)
             try:
-                data = self._records(first, n)
+                data = self.records(first, n)
             except DamageError as error:
                 # a block of the disk that cannot be read: ask for the turns one by one
                 if n == 1:
@@ -104,7 +104,7 @@ class TurnLog(LogFile):
         if last < first:
             return True
         try:
-            return turn_format.are_sound(self._records(first, last - first + 1))
+            return turn_format.are_sound(self.records(first, last - first + 1))
         except DamageError:
             return False
 
@@ -154,7 +154,8 @@ class TurnLog(LogFile):
             place = HEADER_SIZE + (first - 1) * RECORD_SIZE
             yield change(first, self._read_around(count * RECORD_SIZE, place))
 
-    def _records(self, first: int, n: int) -> bytes:
+    def records(self, first: int, n: int) -> bytes:
+        """Return the encoded records of the turns ``first`` to ``first + n - 1``, or to the last. DamageError."""
         n = min(n, self.count - first + 1)
         data = self._read(n * RECORD_SIZE, HEADER_SIZE + (first - 1) * RECORD_SIZE)
         if len(data) != n * RECORD_SIZE:

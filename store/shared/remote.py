@@ -12,10 +12,9 @@ from store.disk import identity
 from store.disk.file_header import HEADER_SIZE
 from store.disk.head_format import Commit, HeadFrame
 from store.disk.head_log import HeadLog
-from store.disk.journal_format import entry_seq
 from store.errors import UsageError
-from store.shared.connect import connect
-from store.shared.directory import create as create_directory
+from store.shared import roster
+from store.shared.connect import connect, create
 from store.shared.space import Membership, Place, membership
 
 _LOOK_BYTES = 64 << 10
@@ -45,7 +44,7 @@ class Status(Struct, frozen=True):
 def init(place: Place, name: str) -> None:
     """Make an empty space. Raises UsageError if there is one of that name, or it can have no such name; Unreachable."""
     check_name(name)
-    create_directory(Path(place.directory) / name)
+    create(place, name)
 
 
 def join(place: Place, name: str, root: Path, machine: str = "") -> Membership:
@@ -64,7 +63,7 @@ def join(place: Place, name: str, root: Path, machine: str = "") -> Membership:
         machine = machine or platform.node() or "machine"
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.chmod(root, 0o700)
-        made = Membership(name, space.files_id.hex(), machine, space.join(machine), place)
+        made = Membership(name, space.id.hex(), machine, roster.join(space.records, machine).number, place)
     finally:
         space.close()
     made.write(root)
@@ -83,12 +82,12 @@ def status(root: Path) -> Status:
     space = connect(member.place, member.space)
     try:
         behind, reached = 0, commit
-        while entries := space.entries(reached):
+        while entries := space.log.entries(reached):
             behind += len(entries)
-            reached = entry_seq(entries[-1])
+            reached = entries[-1].seq
         members = [
             MemberStatus(one.number, one.machine, one.joined_ms, one.number == member.number)
-            for one in space.members()
+            for one in roster.members(space.records)
         ]
     finally:
         space.close()

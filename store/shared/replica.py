@@ -26,10 +26,13 @@ from store.disk import blob_format, durable
 from store.disk.blob_format import HEAD_SIZE, OVERHEAD, Record, decode_record, encode_record
 from store.disk.file_header import HEADER_SIZE
 from store.disk.head_format import decode_all
-from store.disk.journal_format import decode_entry
+from store.disk.journal_format import decode_entry, entry_seq
 from store.errors import DamageError, FormatTooNew, NotFound, StoreFailed, StoreFull, Unreachable
 from store.ids import Hash
 from store.shared.connect import connect
+from store.shared.entry import BEGINNING, Entry, chained, new_token
+from store.shared.history import Reached, chain_at
+from store.shared.packs import Packs
 from store.shared.space import Membership, Space
 
 _LOG = logging.getLogger(__name__)
@@ -38,15 +41,18 @@ _LOOK_SECONDS = 1.0
 """How often the space is looked at, where it does not tell of what comes."""
 _PAUSE_SECONDS = 0.005
 _PUBLISHED_BYTES = 16 << 20
+_HISTORY_COMMITS = 1024
+"""How many frames may come before the history of a replica is noted again."""
 _ANOTHER = "make another replica with convfs remote join; what this one has can still be read"
 
 
 class Published(Struct, frozen=True):
-    """Up to where the packs of a replica are in its space, and the last pack of the space that it has taken."""
+    """Up to where the packs of a replica are in its space, the last of the space's that it has taken, its history."""
 
     pack: int = 1
     length: int = HEADER_SIZE
     taken: int = 0
+    reached: Reached = Reached()
 
 
 class Replica:
@@ -60,7 +66,12 @@ class Replica:
         self._writer = writer
         self._intake = intake
         self._space: Space | None = None
+        self._packs: Packs | None = None
         self._connecting = threading.RLock()
+        self._chain = (0, BEGINNING)
+        """The ``seq`` of the last entry that was appended or read, and its chain."""
+        self._ahead: Sequence[Entry] = ()
+        """The entries that came with a refusal."""
         self._own: set[int] = set()
         """The packs that were published by this process."""
         self._away = ""
@@ -90,7 +101,7 @@ class Replica:
         self._ended.set()
         with self._connecting:
             if self._space is not None:
-                self._space.wake()
+                self._space.log.wake()
         if self._thread.is_alive():
             self._thread.join()
 
@@ -100,6 +111,7 @@ class Replica:
             if self._space is not None:
                 self._space.close()
                 self._space = None
+                self._keep_history(self._writer.seq)
 
     def status(self) -> str:
         """Return "" if the space was there when it was asked last, else the reason why not."""
@@ -108,28 +120,69 @@ class Replica:
     # -- the order -------------------------------------------------------------------------------------------------
 
     def append(self, expected: int, entry: bytes) -> bool:
-        return self._connected().append(expected, entry)
+        space, packs = self._connected()
+        if expected >= self._published.reached.seq + _HISTORY_COMMITS:
+            self._keep_history(expected)
+        chain = chained(self._chain_at(expected), entry)
+        placed = Entry(
+            expected, entry_seq(entry), new_token(), self.member.number, 0, packs.reached, chain, entry
+        )
+        self._ahead = space.log.append(placed)
+        if self._ahead:
+            return False
+        self._chain = (placed.seq, chain)
+        return True
 
     def entries(self, after: int) -> Sequence[bytes]:
-        space = self._connected()
+        space, packs = self._connected()
+        ahead, self._ahead = self._ahead, ()
         try:
-            found = space.entries(after)
-            if found:
-                # in this order: what these name was published before them
-                self._take(space)
+            found = ahead if ahead and ahead[0].prev == after else space.log.entries(after)
+            if not found:
+                return ()
+            chain = self._chain_at(after)
+            for entry in found:
+                chain = chained(chain, entry.body)
+                # the entries of format 1 have none
+                if chain != (entry.chain or chain):
+                    raise DamageError(f"commit {entry.seq} of the space {self.member.space} follows another history")
+            if max(entry.packs for entry in found) > self._published.taken:
+                # what these name was published before them
+                self._take(packs)
         except DamageError as error:
             raise self._only_read(str(error)) from error
-        return found
+        self._chain = (found[-1].seq, chain)
+        return [entry.body for entry in found]
 
     def turn(self) -> AbstractContextManager[None]:
-        return self._connected().turn()
+        return self._connected()[0].log.turn()
+
+    def _chain_at(self, seq: int) -> bytes:
+        if self._chain[0] != seq:
+            # what came last was not applied
+            self._chain = (seq, self._logged_chain(seq))
+            if not self._chain[1]:
+                raise self._only_read(f"the history of this replica, up to commit {seq}, cannot be read: {_ANOTHER}")
+        return self._chain[1]
+
+    def _logged_chain(self, seq: int) -> bytes:
+        writer = self._writer
+        return chain_at(seq, self._published.reached, writer.turns, writer.head_log)
+
+    def _keep_history(self, seq: int) -> None:
+        """Note the place that the logs have reached: the commit ``seq`` is the last one in them."""
+        writer = self._writer
+        if self._chain[0] == seq:
+            reached = Reached(seq, writer.turns.count, writer.head_log.length, self._chain[1].hex())
+            with self._noting:
+                self._write(msgspec.structs.replace(self._published, reached=reached))
 
     # -- the space -------------------------------------------------------------------------------------------------
 
-    def _connected(self) -> Space:
-        """Return the space; the first time, see that it is the right one, and bring it what it lacks."""
+    def _connected(self) -> tuple[Space, Packs]:
+        """Return the space and its packs; the first time, see that it is the right one, and bring it what it lacks."""
         with self._connecting:
-            if self._space is None:
+            if self._space is None or self._packs is None:
                 try:
                     space = connect(self.member.place, self.member.space)
                 except NotFound as error:
@@ -139,12 +192,14 @@ class Replica:
                 try:
                     if problem := self._problem(space):
                         raise self._only_read(f"{problem}: {_ANOTHER}")
-                    self._publish_rest(space)
+                    packs = Packs(space, self.member.number)
+                    packs.known(self._published.taken)
+                    self._publish_rest(packs)
                 except BaseException:
                     space.close()
                     raise
-                self._space = space
-            return self._space
+                self._space, self._packs = space, packs
+            return self._space, self._packs
 
     def _only_read(self, why: str) -> Unreachable:
         """Have nothing written until the store is opened again; return the error to raise."""
@@ -152,21 +207,25 @@ class Replica:
         return Unreachable(why)
 
     def _problem(self, space: Space) -> str:
-        """Return "" if the space has the last commit of this replica as this has it, else what is wrong."""
-        if space.files_id != self.member.files_id:
+        """Return "" if the space has the history of this replica, up to its last commit, else what is wrong."""
+        if space.id != self.member.files_id:
             return f"the space {self.member.space} is another one than this replica was made of"
         log, seq = self._writer.head_log, self._writer.seq
         if not seq:
             return ""
         _turns, group = log.group_at(seq - 1)
         before = group[0].seq - 1 if group else seq - 1
-        there = space.entries(before)
-        frames = decode_all((entry := decode_entry(there[0])).heads, entry.heads_offset) if there else []
+        there = space.log.entries(before)
+        frames = decode_all((entry := decode_entry(there[0].body)).heads, entry.heads_offset) if there else []
         if not frames or frames[-1].seq != seq or frames[:-1] != group:
             return f"the space {self.member.space} does not have commit {seq}, which this replica has"
+        known = self._logged_chain(seq)
+        if there[0].chain and known not in (b"", there[0].chain):
+            return f"the space {self.member.space} has another history before commit {seq} than this replica"
+        self._chain = (seq, known or there[0].chain)
         return ""
 
-    def _publish_rest(self, space: Space) -> None:
+    def _publish_rest(self, published: Packs) -> None:
         """Publish what this replica wrote to its packs and may not have published."""
         packs = self._writer.packs
         end = packs.end
@@ -180,22 +239,22 @@ class Replica:
             records.append(encode_record(found.codec, found.raw_len, found.hash, found.stored))
             size += len(records[-1])
             if size >= _PUBLISHED_BYTES:
-                self._own.add(space.publish(records))
+                self._own.add(published.publish(records))
                 records, size = [], 0
         if records:
-            self._own.add(space.publish(records))
+            self._own.add(published.publish(records))
         self._complete = True
         self._note(end)
 
     def _publish(self, records: Sequence[bytes]) -> None:
-        space = self._connected()
+        _space, packs = self._connected()
         if records:
-            self._own.add(space.publish(records))
+            self._own.add(packs.publish(records))
 
-    def _take(self, space: Space) -> None:
+    def _take(self, packs: Packs) -> None:
         """Take the packs that others have published."""
         taken = self._published.taken
-        for number, data in space.packs(taken):
+        for number, data in packs.after(taken):
             if number in self._own:
                 self._own.discard(number)
             else:
@@ -222,7 +281,7 @@ class Replica:
             if space is None or self._away:
                 self._ended.wait(_LOOK_SECONDS)
             else:
-                space.wait(_LOOK_SECONDS)
+                space.log.wait(_LOOK_SECONDS)
             if self._ended.is_set():
                 return
             try:

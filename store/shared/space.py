@@ -1,29 +1,45 @@
-"""A space as a replica needs it, and the file in which the replica keeps which space that is.
+"""A space: what several machines share of one store, and how a replica finds it.
+
+A space is three nouns, and all else is made of them:
+
+- The **log** (:class:`Log`): the entries, in order. It grows by compare-and-append: an entry is put behind the one that
+  its machine has last, or refused. So who appends has applied all that is there. What all machines must know before
+  they go on (packs that are about to go, a redaction) is therefore best told by an entry: nobody appends behind it
+  without having applied it, and no server need know what it says.
+- The **records** (:class:`Records`): small values under keys, changed by compare-and-swap: the replicas that have
+  joined (``machine/…``), the packs (``pack/…``), leases and the like. A record says what is so now; what must be so at
+  a certain commit is told by an entry.
+- The **bucket** (:class:`Bucket`): objects under keys, written whole and read by range: packs.
+
+Each is in a directory (``store.shared.directory``), or the first two are in PostgreSQL (``store.shared.postgres``) and
+the bucket in S3 (``store.shared.bucket``). All are safe to share between threads, and every method raises Unreachable
+where it cannot ask. A change may then have been made: appending the same entry once more says whether it has.
 
 The file ``space`` of a replica is JSON: the name and the id of the space, the name of the machine and the number of the
-replica, and the ``directory`` where the space is.
+replica, and the place where the space is.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from store import paths, typed
-from store.commit.order import Order
 from store.disk import durable
 from store.errors import DamageError
+from store.shared.entry import Entry
 
-FORMAT = 1
+FORMAT = 2
 """The version of the formats of a space."""
 
 
 class Place(Struct, frozen=True, omit_defaults=True):
     """Where spaces are: in a directory."""
 
-    directory: str
+    directory: str = ""
 
 
 class Membership(Struct, frozen=True):
@@ -38,7 +54,7 @@ class Membership(Struct, frozen=True):
     number: int
     """The number of the replica in the space."""
     place: Place
-    format: int = FORMAT
+    format: int = 1
 
     @property
     def files_id(self) -> bytes:
@@ -50,42 +66,6 @@ class Membership(Struct, frozen=True):
         durable.write_whole(root / paths.SPACE, msgspec.json.format(msgspec.json.encode(self)) + b"\n")
 
 
-class Member(Struct, frozen=True):
-    """A replica as the space knows it."""
-
-    number: int
-    machine: str
-    joined_ms: int
-
-
-class Space(Order, Protocol):
-    """A space: its entries and its packs. Safe to share between threads; raises Unreachable."""
-
-    files_id: bytes
-    """The id that the files of each replica have."""
-
-    def publish(self, records: Sequence[bytes]) -> int:
-        """Bring encoded blob records into the space, durably, as a pack; return its number."""
-
-    def packs(self, after: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the packs with numbers above ``after``, in order: (number, the pack's bytes)."""
-
-    def wait(self, seconds: float) -> None:
-        """Return when something may have come, or :meth:`wake` was called, and after so many seconds at the latest."""
-
-    def wake(self) -> None:
-        """End the current :meth:`wait`, and all later ones."""
-
-    def join(self, machine: str) -> int:
-        """Note one more replica; return its number."""
-
-    def members(self) -> list[Member]:
-        """Return the replicas that have joined."""
-
-    def close(self) -> None:
-        """Let go of everything."""
-
-
 def membership(root: Path) -> Membership | None:
     """Return the membership of the store at ``root``; None if it is in no space. DamageError if that cannot be read."""
     path = root / paths.SPACE
@@ -95,3 +75,93 @@ def membership(root: Path) -> Membership | None:
         return None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DamageError(f"{path}: it cannot be read which space this store is of: {error}") from None
+
+
+class Log(Protocol):
+    """The entries of a space."""
+
+    def append(self, entry: Entry) -> Sequence[Entry]:
+        """Put an entry behind the one that it follows. Returns () if it is in place, and then it is durable.
+
+        Else others were first: returns entries that follow ``entry.prev``, in order, some of them. An entry with the
+        token of one that is in place already is in place. DamageError if the space does not have ``entry.prev``.
+        """
+
+    def entries(self, after: int) -> Sequence[Entry]:
+        """Return entries that follow the one whose ``seq`` is ``after``, in order: some, as long as there are any.
+
+        They are durable. DamageError if the next one is damaged.
+        """
+
+    def replace(self, entry: Entry) -> None:
+        """Put an entry in the place of the one that has its ``prev`` and its ``seq``, durably. For redaction."""
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Have others wait a little with their entries while the block runs: for who was refused repeatedly."""
+
+    def wait(self, seconds: float) -> None:
+        """Return when something may have come, or :meth:`wake` was called, and after so many seconds at the latest."""
+
+    def wake(self) -> None:
+        """End the current :meth:`wait`, and all later ones."""
+
+
+class Record(NamedTuple):
+    """A value as it was at one time. ``version`` rises by one with each change; 0: there never was one."""
+
+    key: str
+    version: int
+    value: bytes
+
+
+class Records(Protocol):
+    """Small values of a space, up to some KB each, under keys like ``machine/000003``.
+
+    A value that was removed is ``b""``, and its versions go on.
+    """
+
+    def record(self, key: str) -> Record:
+        """Return what is under a key now; version 0 and ``b""`` where there never was anything."""
+
+    def records(self, prefix: str, after: str = "") -> list[Record]:
+        """Return what is under the keys that begin with ``prefix`` and are behind ``after``, in order of the keys.
+
+        Values that were removed are not among them.
+        """
+
+    def swap(self, key: str, version: int, value: bytes) -> bool:
+        """Change the value of ``key`` if its version is still ``version``, durably; return whether it was.
+
+        Where this raises Unreachable, look at the record: it may have been changed.
+        """
+
+
+class Bucket(Protocol):
+    """Objects of a space, under keys like ``packs/3f…``."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write an object, whole and durably; one that has the key is replaced."""
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return an object, or ``length`` bytes from ``start`` on, fewer where it ends. Missing if there is none."""
+
+    def delete(self, key: str) -> None:
+        """Remove an object, with all its versions; nothing happens if there is none."""
+
+    def list(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Yield the keys that begin with ``prefix``, and the lengths of the objects, in any order."""
+
+
+class Space:
+    """An open space: its parts, by name."""
+
+    def __init__(
+        self, id: bytes, log: Log, records: Records, bucket: Bucket, close: Callable[[], None]
+    ) -> None:
+        self.id = id
+        """16 bytes, also in the headers of the files of each replica."""
+        self.log = log
+        self.records = records
+        self.bucket = bucket
+        self.close = close
+        """Lets go of everything."""

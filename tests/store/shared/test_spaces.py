@@ -1,9 +1,12 @@
 """A space in a directory, and stores of several machines that are replicas of it."""
 
 import filecmp
+import hashlib
 import json
 import os
+import re
 import shutil
+import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,16 +19,19 @@ from fusefs.text.render import FileRenderer
 from store import paths
 from store.errors import Conflict, FormatTooNew, NotFound, StoreFailed, Unreachable, UsageError
 from store.events.conversation import Change
+from store.ids import hash_bytes
 from store.importing.importer import Importer
 from store.redaction.redaction import Redaction
 from store.redaction.secrets import Secrets
 from store.shared import remote
-from store.shared.directory import Directory
+from store.shared.connect import connect
+from store.shared.entry import Entry, new_token
 from store.shared.space import Place, membership
 from store.store import Store
 from store.upkeep.fsck import fsck
 
 NAME = "team"
+FROZEN = Path(__file__).parents[2] / "frozen" / "space-1.tar.gz"
 PATIENCE = 30.0
 LARGE = 3 << 20
 
@@ -38,7 +44,6 @@ class Team:
         self.place = Place(str(directory / "server"))
         self.space = directory / "server" / NAME
         self._held = held
-        remote.init(self.place, NAME)
 
     def root(self, name: str) -> Path:
         return self.directory / name
@@ -75,7 +80,9 @@ def until(found: Callable[[], object]) -> None:
 @pytest.fixture
 def team(memory_path: Path) -> Iterator[Team]:
     with ExitStack() as held:
-        yield Team(memory_path, held)
+        made = Team(memory_path, held)
+        remote.init(made.place, NAME)
+        yield made
 
 
 def said(store: Store, context: int) -> list[bytes]:
@@ -112,10 +119,10 @@ def test_contents_in_packs_are_there_before_their_names(team: Team) -> None:
     until(lambda: b.writer.seq == a.writer.seq)
     assert b.catalogue.entry(context).metadata["artifact/out"] == {"blob": names[0].hex()}
     assert [b.blobs.blob(name) for name in names] == contents
-    packs = len(os.listdir(team.space / "packs"))
+    packs = len(os.listdir(team.space / "objects" / "packs"))
     # what came from the other machine is held, and published no more
     assert [b.intake.put(data) for data in contents] == names
-    assert len(os.listdir(team.space / "packs")) == packs
+    assert len(os.listdir(team.space / "objects" / "packs")) == packs
 
 
 def test_a_pack_that_was_not_published_is_before_anything_is_committed(team: Team) -> None:
@@ -343,9 +350,9 @@ def test_names_and_places_are_checked(team: Team) -> None:
     with pytest.raises(UsageError, match="of no space"):
         remote.status(team.root("own"))
     described = team.space / "space.json"
-    described.write_text(described.read_text().replace('"format":1', '"format":2'))
+    described.write_text(described.read_text().replace('"format":2', '"format":3'))
     with pytest.raises(FormatTooNew):
-        Directory(team.space)
+        connect(team.place, NAME)
 
 
 def test_the_status_says_how_far_a_replica_is(team: Team) -> None:
@@ -361,18 +368,46 @@ def test_the_status_says_how_far_a_replica_is(team: Team) -> None:
     assert remote.status(team.root("a")).commit == a.writer.seq
 
 
+def test_a_space_of_format_1_is_brought_up_to_date(team: Team) -> None:
+    shutil.rmtree(team.space)
+    with tarfile.open(FROZEN) as archive:
+        archive.extractall(team.directory, filter="data")
+    path = team.root("a") / "space"
+    path.write_text(re.sub(r'"directory": "[^"]*"', f'"directory": "{team.place.directory}"', path.read_text()))
+    a, b = team.open("a"), team.open("b")
+    found = a.catalogue.by_name("shop", "first")
+    assert found is not None
+    assert [one[:3] for one in said(a, found.id)] == [b'"0"', b'"1"', b'"2"', hashlib.shake_128(b"y").digest(3), b'"b"']
+    assert said(b, found.id) == said(a, found.id)
+    assert b.blobs.blob(hash_bytes(b"of b" * 1000)) == b"of b" * 1000
+    a.contexts.append(found.id, b"6", "line")
+    a.intake.put(b"more" * 1000)
+    b.writer.catch_up()
+    assert said(b, found.id)[-1] == b"6"
+    members = remote.status(team.root("a")).members
+    assert [(one.number, one.machine) for one in members] == [(1, "a"), (2, "b"), (3, "b")]
+    assert sorted(os.listdir(team.space)) == ["entries", "new", "objects", "records", "space.json", "turn"]
+    a.close()
+    b.close()
+    team.agree("a", "b")
+
+
+def entry(prev: int, seq: int) -> Entry:
+    return Entry(prev, seq, new_token(), 1, 0, 0, bytes(32), b"a body")
+
+
 def test_who_has_the_turn_is_not_overtaken(team: Team) -> None:
-    first, second = Directory(team.space), Directory(team.space)
+    first, second = connect(team.place, NAME), connect(team.place, NAME)
     ends: list[float] = []
-    with first.turn():
-        thread = threading.Thread(target=lambda: (second.append(7, b"\x09" + bytes(79)), ends.append(time.monotonic())))
+    with first.log.turn():
+        thread = threading.Thread(target=lambda: (second.log.append(entry(7, 9)), ends.append(time.monotonic())))
         thread.start()
-        assert first.append(5, b"\x06" + bytes(79))
+        assert first.log.append(entry(5, 6)) == ()
         time.sleep(0.1)
         assert not ends
         over = time.monotonic()
     thread.join()
     assert ends[0] >= over
-    assert not second.append(7, b"\x0a" + bytes(79))
+    assert second.log.append(entry(7, 10))
     first.close()
     second.close()
