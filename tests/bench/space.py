@@ -162,7 +162,7 @@ def filled(source: Path, target: Path) -> Path:
 def missing(store: Path, source: Path, target: Path) -> list[Path]:
     """Return the files of ``source`` that hold something and do not come back byte for byte from an export."""
     convfs_ = mounts.convfs_command(store)
-    listed = json.loads(run([*convfs_, "ls", "--json"]))
+    listed = json.loads(run([*convfs_, "ls", "--all", "--json"]))
     run([*convfs_, "export", *(str(each["id"]) for each in listed), "-o", target])
     returned = {_digest(path) for path in target.rglob("*") if path.is_file()}
     return [
