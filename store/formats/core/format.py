@@ -336,6 +336,13 @@ def without_endings(data: memoryview, start: int, end: int, endings: bytes) -> i
 
 _LONGEST = 120
 _LONGEST_TITLE_RECORD = 4096
+_MOST_LOOKED_AT = 1 << 16
+_ELEMENT = re.compile(r"\s*<(?P<name>[A-Za-z][\w-]*)(?:\s[^<>\n]*)?>(?P<inside>.*?)</(?P=name)>", re.DOTALL)
+_REQUESTS = frozenset(
+    ("user_query", "user_request", "user_message", "user-request", "query", "request", "task", "feedback")
+)
+_HEADING = re.compile(r"\s*\[\[ ## .* ## \]\]")
+"""A field's heading in prompts that programs make of signatures."""
 
 
 def folders_of(*candidates: Path) -> Iterator[Path]:
@@ -361,11 +368,26 @@ def told(**said: object) -> dict[str, str]:
 def first_line(text: str) -> str:
     """Return the first line of ``text`` that says something, without Markdown's marks; at most 120 characters.
 
-    A line that ends in a colon says too little: the next one goes with it.
+    A line that ends in a colon says too little: the next one goes with it. Tools wrap what a person asks in an element,
+    and put others before it with what the model should know: the title is of the request.
     """
     said = ""
-    for line in text.splitlines():
+    for line in _request_in(text[:_MOST_LOOKED_AT]).splitlines():
         said = f"{said} {' '.join(line.strip().strip('#*`>=- ').split())}".strip()
         if said and not said.endswith(":"):
             break
     return said if len(said) <= _LONGEST else said[: _LONGEST - 1].rstrip() + "…"
+
+
+def _request_in(text: str) -> str:
+    """Return what a person asked, out of the elements and headings that a tool wrapped it in."""
+    inside = text
+    at = 0
+    while found := _ELEMENT.match(text, at):
+        inside = found["inside"]
+        if found["name"].lower() in _REQUESTS:
+            return inside
+        at = found.end()
+    # where nothing follows the elements, the last of them says most
+    rest = text[at:] if at else inside
+    return rest if (rest := _HEADING.sub("", rest, count=1)).strip() else inside

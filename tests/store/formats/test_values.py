@@ -91,6 +91,14 @@ def test_other_strings_stand_for_themselves(text: str) -> None:
         ("only:", "only:"),
         ("", ""),
         ("---\n- a", "a"),
+        ("<user_query>\nrun ls\n</user_query>", "run ls"),
+        ("<timestamp>Sunday</timestamp>\n<user_query>\nGo on\n</user_query>", "Go on"),
+        ("<USER_REQUEST>\nList the files.\n</USER_REQUEST>\n<SETTINGS>\nlight\n</SETTINGS>", "List the files."),
+        ("<system-reminder>be brief</system-reminder>\n\nfix it", "fix it"),
+        ("<git-context>\nOn main\n</git-context>", "On main"),
+        ("[[ ## user_query ## ]]\n\nReply.", "Reply."),
+        ("[[ ## user_query ## ]]", "[[ ## user_query ## ]]"),
+        ("<br> or <p> in a list?", "<br> or <p> in a list?"),
     ],
 )
 def test_titles(text: str, title: str) -> None:
