@@ -9,11 +9,15 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from store.upkeep import recovery
+
+if TYPE_CHECKING:
+    from tests.servers import S3, Postgres
 
 # how long an example takes depends on who else is using the machine and its disk
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -63,23 +67,27 @@ def scratch() -> Path:
 
 
 @contextmanager
-def scratch_file(name: str) -> Iterator[Path]:
-    """Give a path in an empty directory of :func:`scratch`, for property tests, which make many."""
-    directory = scratch()
-    try:
-        yield directory / name
-    finally:
-        shutil.rmtree(directory)
-
-
-@pytest.fixture
-def memory_path() -> Iterator[Path]:
-    """Return an empty directory of :func:`scratch`, removed afterwards."""
+def scratch_directory() -> Iterator[Path]:
+    """Give an empty directory of :func:`scratch`."""
     directory = scratch()
     try:
         yield directory
     finally:
         shutil.rmtree(directory)
+
+
+@contextmanager
+def scratch_file(name: str) -> Iterator[Path]:
+    """Give a path in an empty directory of :func:`scratch`, for property tests, which make many."""
+    with scratch_directory() as directory:
+        yield directory / name
+
+
+@pytest.fixture
+def memory_path() -> Iterator[Path]:
+    """Return an empty directory of :func:`scratch`, removed afterwards."""
+    with scratch_directory() as directory:
+        yield directory
 
 
 @pytest.fixture
@@ -119,15 +127,19 @@ ON_SPACES = (
     "tests/store/importing/test_importer.py",
     "tests/store/service/test_plane.py",
 )
-"""Tests that are run on stores of one machine, and on replicas of spaces; CONVFS_ON_SPACES names others instead."""
+"""Tests that are run on stores of one machine, and on replicas of spaces in a directory."""
+ON_SERVERS = ON_SPACES[:2]
+"""Those of them that are run on replicas of spaces in PostgreSQL, too. CONVFS_ON_SPACES names files to run on all."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run the tests of some files once more, with stores that are replicas of a space in a directory."""
+    """Run the tests of some files once more for each kind of space, with stores that are replicas of one."""
     path = str(metafunc.definition.path.relative_to(metafunc.config.rootpath))
-    if path in (os.environ.get("CONVFS_ON_SPACES", "").split() or ON_SPACES):
+    chosen = os.environ.get("CONVFS_ON_SPACES", "").split()
+    if path in (chosen or ON_SPACES):
         metafunc.fixturenames.append("ordered")
-        metafunc.parametrize("ordered", ["alone", "directory"], indirect=True)
+        orders = ["alone", "directory", "postgres"] if path in (chosen or ON_SERVERS) else ["alone", "directory"]
+        metafunc.parametrize("ordered", orders, indirect=True)
 
 
 @pytest.fixture
@@ -136,7 +148,39 @@ def ordered(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param == "alone":
         yield "alone"
         return
-    from tests.spaces import replicas
+    from tests.spaces import replicas, spaces
 
-    with scratch_file("spaces") as directory, replicas(monkeypatch, directory):
+    with scratch_directory() as directory, replicas(monkeypatch, directory, spaces(request, request.param, directory)):
         yield request.param
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator["Postgres"]:
+    """Return a PostgreSQL server that is started once a worker."""
+    from tests.servers import Postgres
+
+    directory = scratch()
+    server = Postgres(directory / "postgres")
+    try:
+        server.make()
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator["S3"]:
+    """Return an S3 server that is started once a worker."""
+    from tests.servers import S3
+
+    directory = scratch()
+    server = S3(directory / "s3")
+    try:
+        server.start()
+        yield server
+    finally:
+        # in order it takes half a minute
+        server.stop(kill=True)
+        shutil.rmtree(directory)

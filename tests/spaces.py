@@ -2,7 +2,8 @@
 
 import filecmp
 import shutil
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,31 +16,51 @@ from store.shared import remote
 from store.shared.space import Membership, Place, membership
 from store.store import Store
 
-NAME = "tested"
+MAKERS = ("directory", "postgres")
+
+
+class Spaces:
+    """Makes spaces of one kind, each with a name of its own."""
+
+    def __init__(self, place: Callable[[], Place]) -> None:
+        self._place = place
+
+    def make(self) -> tuple[Place, str]:
+        """Make an empty space; return where it is, and its name."""
+        place, name = self._place(), f"tested-{uuid.uuid4().hex[:12]}"
+        remote.init(place, name)
+        return place, name
+
+
+def spaces(request: pytest.FixtureRequest, maker: str, directory: Path) -> Spaces:
+    """Return what makes spaces in a directory, or on a PostgreSQL server with packs in a directory."""
+    if maker == "directory":
+        return Spaces(lambda: Place(str(directory)))
+    server = request.getfixturevalue("postgres")
+    return Spaces(lambda: Place(postgres=server.url(), objects=f"file://{directory}/objects"))
 
 
 @contextmanager
-def replicas(monkeypatch: pytest.MonkeyPatch, directory: Path) -> Iterator[None]:
+def replicas(monkeypatch: pytest.MonkeyPatch, directory: Path, spaces: Spaces) -> Iterator[None]:
     """Within the block, each store that is made is a replica; then another replica of each must have the same logs."""
-    made: list[tuple[Path, Place]] = []
+    made: list[tuple[Path, Place, str]] = []
 
     def joined(root: Path) -> Membership | None:
         found = membership(root)
         if found is None and identity.files_id(root) is None:
-            place = Place(str(directory / str(len(made))))
-            remote.init(place, NAME)
-            found = remote.join(place, NAME, root)
-            made.append((root, place))
+            place, name = spaces.make()
+            found = remote.join(place, name, root)
+            made.append((root, place, name))
         return found
 
     with monkeypatch.context() as patch:
         patch.setattr(store_module, "membership", joined)
         yield
-    for number, (root, place) in enumerate(made):
+    for number, (root, place, name) in enumerate(made):
         if not (root / paths.HEAD_LOG).exists():
             continue
         other = directory / f"other-{number}"
-        remote.join(place, NAME, other)
+        remote.join(place, name, other)
         with Store.open(other):
             for log in (paths.TURN_LOG, paths.HEAD_LOG):
                 assert filecmp.cmp(root / log, other / log, shallow=False), f"{log} is another in another replica"

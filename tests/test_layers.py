@@ -62,6 +62,8 @@ ALLOWED = {
     "zstandard": ("store.content",),
     "pyfastcdc": ("store.content.delta",),
     "inotify_simple": ("store.importing.watch", "store.shared.directory"),
+    "psycopg": ("store.shared.postgres",),
+    "obstore": ("store.shared.bucket",),
     "trio": ("store.service", "store.web", "fusefs"),
     "pyfuse3": ("fusefs",),
     "mcp": ("fusefs.cli.mcp",),
@@ -74,7 +76,12 @@ ALLOWED = {
 }
 
 # Under which name a library is declared, where that is not the one that it is imported by.
-DECLARED = {"hypercorn": "hypercorn[trio]", "inotify_simple": "inotify-simple", "markdown_it": "markdown-it-py"}
+DECLARED = {
+    "hypercorn": "hypercorn[trio]",
+    "inotify_simple": "inotify-simple",
+    "markdown_it": "markdown-it-py",
+    "psycopg": "psycopg[binary]",
+}
 
 
 def modules() -> Iterator[tuple[str, Path]]:

@@ -3,20 +3,50 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from fusefs.cli.output import echo, echo_json
 
-_DIRECTORY = click.option(
-    "--dir",
-    "directory",
-    metavar="DIR",
-    required=True,
-    type=click.Path(path_type=Path, file_okay=False),
-    help="The directory that holds the spaces; all machines must reach it.",
-)
+if TYPE_CHECKING:
+    from store.shared.space import Place
+
+_F = TypeVar("_F", bound=Callable[..., None])
+
+
+def _placed(command: _F) -> _F:
+    """Give a command the options that say where spaces are."""
+    for option in (
+        click.option(
+            "--s3",
+            metavar="URL",
+            default="",
+            help="The bucket of the packs: s3://BUCKET/PREFIX, or https://[KEY:SECRET@]HOST/BUCKET/PREFIX.",
+        ),
+        click.option("--pg", metavar="URL", default="", help="The PostgreSQL server that puts commits in order."),
+        click.option(
+            "--dir",
+            "directory",
+            metavar="DIR",
+            type=click.Path(path_type=Path, file_okay=False),
+            help="A directory that all machines reach, instead of servers.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _place(directory: Path | None, pg: str, s3: str) -> Place:
+    from store.shared.space import Place
+
+    if directory is not None and not pg and not s3:
+        return Place(os.path.abspath(directory))
+    if directory is None and pg and s3:
+        return Place(postgres=pg, objects=s3)
+    raise click.UsageError("say where spaces are: --dir DIR, or --pg URL and --s3 URL")
 
 
 @click.group("remote", short_help="Share one store between machines.")
@@ -29,36 +59,39 @@ def remote() -> None:
 
 @remote.command("init", short_help="Make a space.")
 @click.argument("name")
-@_DIRECTORY
-def init(name: str, directory: Path) -> None:
-    """Make the empty space NAME in DIR."""
-    from store.shared import remote as spaces
-    from store.shared.space import Place
+@_placed
+def init(name: str, directory: Path | None, pg: str, s3: str) -> None:
+    """Make the empty space NAME, in a directory or on servers.
 
-    place = Place(os.path.abspath(directory))
-    spaces.init(place, name)
+    What the URLs do not say is taken from where libpq and Amazon's programs look, too: PGPASSWORD, ~/.pgpass,
+    PGSERVICEFILE, AWS_ACCESS_KEY_ID and so on. A server on another machine needs sslmode=verify-full, and https.
+    """
+    from store.shared import remote as spaces
+
+    spaces.init(_place(directory, pg, s3), name)
     echo(f"Made the space {name}. Each machine joins it with:")
-    echo(f"  convfs remote join {name} REPLICA --dir {place.directory}")
+    where = f"--dir {os.path.abspath(directory)}" if directory else "--pg URL --s3 URL"
+    echo(f"  convfs remote join {name} REPLICA {where}")
 
 
 @remote.command("join", short_help="Make a replica of a space.")
 @click.argument("name")
 @click.argument("replica", type=click.Path(path_type=Path, file_okay=False))
-@_DIRECTORY
+@_placed
 @click.option("--machine", metavar="NAME", default="", help="The name of this machine.  [default: its host name]")
-def join(name: str, replica: Path, directory: Path, machine: str) -> None:
+def join(name: str, replica: Path, directory: Path | None, pg: str, s3: str, machine: str) -> None:
     """Make REPLICA, a new directory, a replica of the space NAME, and bring it up to date.
 
     It is a store like any other: convfs --store REPLICA mount, import and so on. What the replicas import remembers
-    the machine, so that another's files at the same paths are not taken for the same sessions.
+    the machine, so that another's files at the same paths are not taken for the same sessions. The URLs are kept in
+    the file REPLICA/space, which only you can read.
     """
     from fusefs.text.render import FileRenderer
     from store.shared import remote as spaces
-    from store.shared.space import Place
     from store.store import Store
 
     root = Path(os.path.abspath(replica))
-    member = spaces.join(Place(os.path.abspath(directory)), name, root, machine)
+    member = spaces.join(_place(directory, pg, s3), name, root, machine)
     with Store.open(root, renderer=FileRenderer()) as store:
         count = store.stats().conversations
     echo(f"Made replica {member.number} of the space {name}, as {member.machine}: {count} conversations.")

@@ -356,7 +356,7 @@ def connect(root: Path) -> Space:
             _upgrade(files, described.id)
         space = bytes.fromhex(described.id)
         log = _Log(files, space)
-    return Space(space, log, _Records(files), _Bucket(files), log.close)
+    return Space(space, str(root.parent), log, _Records(files), _Bucket(files), log.close)
 
 
 def _upgrade(files: _Files, id: str) -> None:

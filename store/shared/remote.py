@@ -92,7 +92,7 @@ def status(root: Path) -> Status:
     finally:
         space.close()
     return Status(
-        member.space, member.place.directory, member.number, member.machine, commit, behind, members
+        member.space, space.where, member.number, member.machine, commit, behind, members
     )
 
 

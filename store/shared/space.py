@@ -37,9 +37,11 @@ FORMAT = 2
 
 
 class Place(Struct, frozen=True, omit_defaults=True):
-    """Where spaces are: in a directory."""
+    """Where spaces are: in a directory, or on servers, of which there are the URLs, perhaps with secrets."""
 
     directory: str = ""
+    postgres: str = ""
+    objects: str = ""
 
 
 class Membership(Struct, frozen=True):
@@ -156,10 +158,12 @@ class Space:
     """An open space: its parts, by name."""
 
     def __init__(
-        self, id: bytes, log: Log, records: Records, bucket: Bucket, close: Callable[[], None]
+        self, id: bytes, where: str, log: Log, records: Records, bucket: Bucket, close: Callable[[], None]
     ) -> None:
         self.id = id
         """16 bytes, also in the headers of the files of each replica."""
+        self.where = where
+        """Its place, for people: without secrets."""
         self.log = log
         self.records = records
         self.bucket = bucket

@@ -29,6 +29,7 @@ from store.shared.entry import Entry, new_token
 from store.shared.space import Place, membership
 from store.store import Store
 from store.upkeep.fsck import fsck
+from tests.spaces import MAKERS, spaces
 
 NAME = "team"
 FROZEN = Path(__file__).parents[2] / "frozen" / "space-1.tar.gz"
@@ -39,10 +40,12 @@ LARGE = 3 << 20
 class Team:
     """A space, and replicas of it by name."""
 
-    def __init__(self, directory: Path, held: ExitStack) -> None:
+    def __init__(self, directory: Path, place: Place, name: str, held: ExitStack) -> None:
         self.directory = directory
-        self.place = Place(str(directory / "server"))
-        self.space = directory / "server" / NAME
+        self.place = place
+        self.name = name
+        self.space = directory / "server" / name
+        """Where it is, if it is in a directory."""
         self._held = held
 
     def root(self, name: str) -> Path:
@@ -50,7 +53,7 @@ class Team:
 
     def open(self, name: str, machine: str = "") -> Store:
         if membership(self.root(name)) is None:
-            remote.join(self.place, NAME, self.root(name), machine or name)
+            remote.join(self.place, self.name, self.root(name), machine or name)
         store = Store.open(self.root(name), renderer=FileRenderer())
         self._held.callback(close, store)
         return store
@@ -79,10 +82,17 @@ def until(found: Callable[[], object]) -> None:
 
 @pytest.fixture
 def team(memory_path: Path) -> Iterator[Team]:
+    place = Place(str(memory_path / "server"))
+    remote.init(place, NAME)
     with ExitStack() as held:
-        made = Team(memory_path, held)
-        remote.init(made.place, NAME)
-        yield made
+        yield Team(memory_path, place, NAME, held)
+
+
+@pytest.fixture(params=MAKERS)
+def any_team(request: pytest.FixtureRequest, memory_path: Path) -> Iterator[Team]:
+    place, name = spaces(request, request.param, memory_path / "server").make()
+    with ExitStack() as held:
+        yield Team(memory_path, place, name, held)
 
 
 def said(store: Store, context: int) -> list[bytes]:
@@ -90,8 +100,8 @@ def said(store: Store, context: int) -> list[bytes]:
     return [bytes(store.blobs.blob(turn.payload_hash)) for turn in turns]
 
 
-def test_what_one_machine_does_is_in_the_other_and_told(team: Team) -> None:
-    a, b = team.open("a"), team.open("b")
+def test_what_one_machine_does_is_in_the_other_and_told(any_team: Team) -> None:
+    a, b = any_team.open("a"), any_team.open("b")
     changes: list[Change] = []
     b.observers.add(changes.append)
     context = a.contexts.create(metadata={"project": "shop", "name": "first"}).context
@@ -108,25 +118,27 @@ def test_what_one_machine_does_is_in_the_other_and_told(team: Team) -> None:
     assert said(b, context) == [b'"ONE"', b'"two"']
     a.close()
     b.close()
-    team.agree("a", "b")
+    any_team.agree("a", "b")
 
 
-def test_contents_in_packs_are_there_before_their_names(team: Team) -> None:
-    a, b = team.open("a"), team.open("b")
+def test_contents_in_packs_are_there_before_their_names(any_team: Team) -> None:
+    a, b = any_team.open("a"), any_team.open("b")
     contents = [os.urandom(LARGE), b"small", os.urandom(40_000)]
     names = [a.intake.put(data) for data in contents]
     context = a.contexts.create(metadata={"artifact/out": {"blob": names[0].hex()}}).context
     until(lambda: b.writer.seq == a.writer.seq)
     assert b.catalogue.entry(context).metadata["artifact/out"] == {"blob": names[0].hex()}
     assert [b.blobs.blob(name) for name in names] == contents
-    packs = len(os.listdir(team.space / "objects" / "packs"))
+    space = connect(any_team.place, any_team.name)
+    packs = list(space.bucket.list("packs/"))
     # what came from the other machine is held, and published no more
     assert [b.intake.put(data) for data in contents] == names
-    assert len(os.listdir(team.space / "objects" / "packs")) == packs
+    assert list(space.bucket.list("packs/")) == packs
+    space.close()
 
 
-def test_a_pack_that_was_not_published_is_before_anything_is_committed(team: Team) -> None:
-    a = team.open("a")
+def test_a_pack_that_was_not_published_is_before_anything_is_committed(any_team: Team) -> None:
+    a = any_team.open("a")
     data = os.urandom(40_000)
     context = a.contexts.create().context
     replica = a.replica
@@ -136,17 +148,17 @@ def test_a_pack_that_was_not_published_is_before_anything_is_committed(team: Tea
     a.intake.published = lambda _end: None
     name = a.intake.put(data)
     a.close()
-    a = team.open("a")
+    a = any_team.open("a")
     assert a.intake.put(data) == name
     turn = a.contexts.append(context, data, "file")
     assert turn.payload_hash == name
-    b = team.open("b")
+    b = any_team.open("b")
     assert b.blobs.blob(b.contexts.last(context, 1)[0].payload_hash) == data
     assert [finding for finding in fsck(b) if finding.severity == "error"] == []
 
 
-def test_who_was_not_there_catches_up(team: Team) -> None:
-    a, b = team.open("a"), team.open("b")
+def test_who_was_not_there_catches_up(any_team: Team) -> None:
+    a, b = any_team.open("a"), any_team.open("b")
     context = a.contexts.create().context
     until(lambda: b.writer.seq == a.writer.seq)
     b.close()
@@ -155,17 +167,17 @@ def test_who_was_not_there_catches_up(team: Team) -> None:
     a.contexts.append(context, os.urandom(LARGE), "file")
     expected = said(a, context)
     a.close()
-    b = team.open("b")
+    b = any_team.open("b")
     assert said(b, context) == expected
-    c = team.open("c")
+    c = any_team.open("c")
     assert said(c, context) == expected
     b.close()
     c.close()
-    team.agree("a", "b", "c")
+    any_team.agree("a", "b", "c")
 
 
-def test_all_at_once(team: Team) -> None:
-    stores = [team.open("a"), team.open("b"), team.open("c")]
+def test_all_at_once(any_team: Team) -> None:
+    stores = [any_team.open("a"), any_team.open("b"), any_team.open("c")]
     context = stores[0].contexts.create().context
     for store in stores:
         until(lambda store=store: store.contexts.exists(context))
@@ -195,11 +207,11 @@ def test_all_at_once(team: Team) -> None:
         assert mine == [f'"{own} {number}"'.encode() for number in range(20)]
     for store in stores:
         store.close()
-    team.agree("a", "b", "c")
+    any_team.agree("a", "b", "c")
 
 
-def test_expectations_hold_for_all_machines(team: Team) -> None:
-    a, b = team.open("a"), team.open("b")
+def test_expectations_hold_for_all_machines(any_team: Team) -> None:
+    a, b = any_team.open("a"), any_team.open("b")
     for store in (a, b):
         assert store.replica is not None
         # each goes by what it had when it last committed
@@ -226,8 +238,8 @@ def session(directory: Path, text: str) -> Path:
     return path
 
 
-def test_files_at_the_same_path_on_two_machines_are_two(team: Team, tmp_path: Path) -> None:
-    a, b = team.open("a"), team.open("b")
+def test_files_at_the_same_path_on_two_machines_are_two(any_team: Team, tmp_path: Path) -> None:
+    a, b = any_team.open("a"), any_team.open("b")
     path = session(tmp_path / "shop", "What is on the desktop?")
     assert Importer(a).run([path]).imported == 1
     b.writer.catch_up()
@@ -249,8 +261,8 @@ def test_a_store_of_one_machine_says_nothing_of_machines(tmp_path: Path) -> None
         assert [entry for entry in store.catalogue.every() if "machine" in entry.metadata] == []
 
 
-def test_what_machines_cannot_do_yet_is_refused(team: Team) -> None:
-    a = team.open("a")
+def test_what_machines_cannot_do_yet_is_refused(any_team: Team) -> None:
+    a = any_team.open("a")
     with pytest.raises(UsageError, match="space"):
         list(a.collector.steps(grace_seconds=0, dry_run=False))
     list(a.collector.steps(grace_seconds=0, dry_run=True))
@@ -355,17 +367,17 @@ def test_names_and_places_are_checked(team: Team) -> None:
         connect(team.place, NAME)
 
 
-def test_the_status_says_how_far_a_replica_is(team: Team) -> None:
-    a, b = team.open("a"), team.open("b")
+def test_the_status_says_how_far_a_replica_is(any_team: Team) -> None:
+    a, b = any_team.open("a"), any_team.open("b")
     a.contexts.create()
     b.writer.catch_up()
     b.close()
     a.contexts.create()
     a.contexts.create()
-    found = remote.status(team.root("b"))
-    assert (found.space, found.machine, found.number, found.behind) == (NAME, "b", 2, 2)
+    found = remote.status(any_team.root("b"))
+    assert (found.space, found.machine, found.number, found.behind) == (any_team.name, "b", 2, 2)
     assert [(one.machine, one.own) for one in found.members] == [("a", False), ("b", True)]
-    assert remote.status(team.root("a")).commit == a.writer.seq
+    assert remote.status(any_team.root("a")).commit == a.writer.seq
 
 
 def test_a_space_of_format_1_is_brought_up_to_date(team: Team) -> None:

@@ -1,0 +1,480 @@
+"""The log and the records of a space in PostgreSQL.
+
+A server has one schema, ``convfs``, for any number of spaces. Clients call its functions: an append is one statement,
+one round trip and one commit, whatever comes of it. The tables and functions are in :data:`SCHEMA`.
+
+A lost connection is made anew at once, and what was asked is asked once more: every function may be, as an append has
+its token and a swap its version. Only the answer to an append is waited for longer, since nobody should be told that
+the space is away who has been served. A new connection may lead to another server, that took over and has lost the
+last commits: so it is asked for the last entry that this process knows first.
+
+Machines tell each other of entries by NOTIFY, in a statement of its own: in the transaction of an append it would take
+a lock of the whole server. The thread that waits for others' entries also sends these, some times a second at most; a
+machine that is told of nothing looks once a second.
+"""
+
+import logging
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, LiteralString, TypeVar
+from uuid import UUID
+
+import psycopg
+from psycopg import Connection, sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
+
+from store.errors import DamageError, FormatTooNew, NotFound, Unreachable, UsageError
+from store.ids import new_store_id
+from store.shared.entry import Entry
+from store.shared.space import FORMAT, Record
+
+_LOG = logging.getLogger(__name__)
+
+SCHEMA: LiteralString = """
+CREATE SCHEMA IF NOT EXISTS convfs;
+
+CREATE TABLE IF NOT EXISTS convfs.space (
+    id bytea PRIMARY KEY,
+    name text UNIQUE NOT NULL,
+    format int NOT NULL,
+    seq bigint NOT NULL DEFAULT 0,
+    made timestamptz NOT NULL DEFAULT now()
+);
+CREATE TABLE IF NOT EXISTS convfs.entry (
+    space bytea NOT NULL REFERENCES convfs.space,
+    prev bigint NOT NULL,
+    seq bigint NOT NULL,
+    token uuid NOT NULL,
+    machine int NOT NULL,
+    generation int NOT NULL,
+    packs bigint NOT NULL,
+    chain bytea NOT NULL,
+    body bytea NOT NULL,
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (space, prev)
+);
+-- what is encrypted does not compress
+ALTER TABLE convfs.entry ALTER body SET STORAGE EXTERNAL;
+CREATE TABLE IF NOT EXISTS convfs.record (
+    space bytea NOT NULL REFERENCES convfs.space,
+    key text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    value bytea NOT NULL,
+    PRIMARY KEY (space, key)
+);
+
+-- Entries that follow one, in order: at least the next, and no more than some 4 MiB.
+CREATE OR REPLACE FUNCTION convfs.entries(of_space bytea, after bigint) RETURNS SETOF convfs.entry
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
+    SELECT space, prev, seq, token, machine, generation, packs, chain, body, at
+    FROM (
+        SELECT *, sum(octet_length(body)) OVER (ORDER BY prev) - octet_length(body) AS bytes_before
+        FROM (SELECT * FROM entry WHERE space = of_space AND prev >= after ORDER BY prev LIMIT 1000) AS following
+    ) AS counted
+    WHERE bytes_before < 4 << 20 ORDER BY prev
+$$;
+
+-- The compare-and-append. Returns nothing if the entry is in place, else entries that follow `new_prev`.
+CREATE OR REPLACE FUNCTION convfs.append(
+    of_space bytea, new_prev bigint, new_seq bigint, new_token uuid, new_machine int, new_generation int,
+    new_packs bigint, new_chain bytea, new_body bytea
+) RETURNS SETOF convfs.entry
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
+BEGIN
+    UPDATE space SET seq = new_seq WHERE id = of_space AND seq = new_prev;
+    IF FOUND THEN
+        INSERT INTO entry VALUES (
+            of_space, new_prev, new_seq, new_token, new_machine, new_generation, new_packs, new_chain, new_body
+        );
+    ELSIF NOT EXISTS (SELECT FROM entry WHERE space = of_space AND prev = new_prev AND token = new_token) THEN
+        RETURN QUERY SELECT * FROM entries(of_space, new_prev);
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'the space does not have commit %', new_prev USING ERRCODE = 'no_data_found';
+        END IF;
+    END IF;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION convfs.replace_entry(
+    of_space bytea, old_prev bigint, old_seq bigint, new_token uuid, new_machine int, new_generation int,
+    new_packs bigint, new_chain bytea, new_body bytea
+) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
+    UPDATE entry
+    SET token = new_token, machine = new_machine, generation = new_generation, packs = new_packs, chain = new_chain,
+        body = new_body
+    WHERE space = of_space AND prev = old_prev AND seq = old_seq
+$$;
+
+-- Held until the end of the transaction: nobody else appends.
+CREATE OR REPLACE FUNCTION convfs.take_turn(of_space bytea) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
+    SELECT FROM space WHERE id = of_space FOR UPDATE
+$$;
+
+CREATE OR REPLACE FUNCTION convfs.records(of_space bytea, first text, behind text)
+RETURNS TABLE (key text, version bigint, value bytea)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
+    SELECT key, version, value FROM record
+    WHERE space = of_space AND starts_with(key, first) AND key > behind ORDER BY key
+$$;
+
+CREATE OR REPLACE FUNCTION convfs.swap(of_space bytea, of_key text, old_version bigint, new_value bytea)
+RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
+BEGIN
+    IF old_version = 0 THEN
+        INSERT INTO record VALUES (of_space, of_key, 1, new_value) ON CONFLICT DO NOTHING;
+    ELSE
+        UPDATE record SET version = version + 1, value = new_value
+        WHERE space = of_space AND key = of_key AND version = old_version;
+    END IF;
+    RETURN FOUND;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION convfs.find_space(of_name text) RETURNS TABLE (id bytea, format int)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
+    SELECT id, format FROM space WHERE name = of_name
+$$;
+"""
+
+_ENTRY: LiteralString = "prev, seq, token, machine, generation, packs, chain, body"
+_CONNECT_SECONDS = 5
+_ANSWER_SECONDS = 10.0
+"""For how long an answer is waited for, and for how long an append whose answer was lost is tried again."""
+_PAUSE_SECONDS = 0.1
+_TURN_MS = 2000
+_NOTIFY_SECONDS = 0.05
+_LOOPBACK = ("", "localhost", "127.0.0.1", "::1")
+
+T = TypeVar("T")
+
+
+def check(url: str) -> None:
+    """Raise UsageError unless a URL is that of a server on this machine, or one whose certificate is looked at."""
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        raise UsageError(f"this is not the URL of a PostgreSQL server: {_line(error)}") from None
+    _check_safe({key: str(value) for key, value in given.items()})
+
+
+def _check_safe(given: dict[str, str]) -> None:
+    hosts = (given.get("hostaddr") or given.get("host") or os.environ.get("PGHOST", "")).split(",")
+    near = all(host in _LOOPBACK or host.startswith(("/", "@")) for host in hosts)
+    mode = given.get("sslmode") or os.environ.get("PGSSLMODE", "")
+    if not near and mode != "verify-full" and "service" not in given:
+        raise UsageError(
+            f"{','.join(hosts)}: everything would go there unprotected: add sslmode=verify-full to the URL of the"
+            " server"
+        )
+
+
+def create(url: str, name: str) -> bytes:
+    """Make an empty space, and the schema if it is missing; return its id. Raises UsageError, Unreachable."""
+    check(url)
+    space = new_store_id()
+    try:
+        with _connection(url) as connection:
+            with connection.transaction():
+                # two that make the schema at once are in each other's way
+                connection.execute("SELECT pg_advisory_xact_lock(hashtext('convfs'))")
+                connection.execute(SCHEMA)
+            made = connection.execute(
+                "INSERT INTO convfs.space (id, name, format) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+                (space, name, FORMAT),
+            )
+            if not made.rowcount:
+                raise UsageError(f"there is a space {name}: convfs remote join makes a replica of it")
+    except psycopg.Error as error:
+        raise Unreachable(f"the space cannot be made: {_line(error)}") from error
+    return space
+
+
+def _connection(url: str) -> Connection[tuple[Any, ...]]:
+    """Connect to a server that takes writes. Raises psycopg.Error, UsageError."""
+    given = {
+        "connect_timeout": str(_CONNECT_SECONDS),
+        "target_session_attrs": "read-write",
+        "application_name": "convfs",
+        "tcp_user_timeout": f"{_ANSWER_SECONDS * 1000:.0f}",
+        "keepalives_idle": "30",
+    }
+    given |= {key: str(value) for key, value in conninfo_to_dict(url).items() if value is not None}
+    connection = psycopg.connect(make_conninfo("", **given), autocommit=True)
+    try:
+        # by now it is known what the environment and service files add
+        _check_safe(connection.info.get_parameters())
+        if connection.execute("SHOW synchronous_commit").fetchone() == ("off",):
+            connection.execute("SET synchronous_commit = on")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+class Postgres:
+    """The log and the records of one space; see :class:`store.shared.space.Log` and :class:`Records`."""
+
+    def __init__(self, url: str, name: str) -> None:
+        """Raises NotFound, Unreachable, FormatTooNew, UsageError."""
+        check(url)
+        self._url = url
+        self._name = name
+        self._lock = threading.RLock()
+        self._connection: Connection[tuple[Any, ...]] | None = None
+        self._asked = 0.0
+        """Since when an answer is waited for; 0: none is."""
+        self._last: Entry | None = None
+        """The last entry that is known to be there."""
+        self._listening: Connection[tuple[Any, ...]] | None = None
+        self._woken, self._placed = os.eventfd(0, os.EFD_CLOEXEC), os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._closed = threading.Event()
+        try:
+            found = self._ask(
+                lambda connection: connection.execute("SELECT * FROM convfs.find_space(%s)", (name,)).fetchone()
+            )
+        except Unreachable as error:
+            self._let_go()
+            if isinstance(error.__cause__, psycopg.errors.UndefinedFunction | psycopg.errors.InvalidSchemaName):
+                raise NotFound(f"{self.where}: there are no spaces: convfs remote init makes one") from None
+            raise
+        if found is None:
+            self._let_go()
+            raise NotFound(f"{self.where}: there is no space {name}: convfs remote init makes one")
+        self.id = bytes(found[0])
+        if found[1] > FORMAT:
+            self._let_go()
+            raise FormatTooNew(f"the space {name} has format {found[1]}; this convfs knows {FORMAT}: update it")
+        self._channel = sql.Identifier(f"convfs_{self.id.hex()}")
+        threading.Thread(target=self._watch, name="convfs-watching", daemon=True).start()
+
+    # -- entries ---------------------------------------------------------------------------------------------------
+
+    def append(self, entry: Entry) -> Sequence[Entry]:
+        def ask(connection: Connection[tuple[Any, ...]]) -> Sequence[Entry]:
+            others = _entries(
+                connection.execute(
+                    f"SELECT {_ENTRY} FROM convfs.append(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+                    (self.id, *_columns(entry)),
+                    prepare=True,
+                    binary=True,
+                )
+            )
+            if not others and connection.info.transaction_status == TransactionStatus.INTRANS:
+                connection.execute("COMMIT")
+            return others
+
+        others = self._ask(ask, _ANSWER_SECONDS)
+        if not others:
+            self._last = entry
+            os.eventfd_write(self._placed, 1)
+        return self._following(entry.prev, others)
+
+    def entries(self, after: int) -> Sequence[Entry]:
+        found = self._ask(
+            lambda connection: _entries(
+                connection.execute(
+                    f"SELECT {_ENTRY} FROM convfs.entries(%s, %s)", (self.id, after), prepare=True, binary=True
+                )
+            )
+        )
+        return self._following(after, found)
+
+    def _following(self, after: int, found: Sequence[Entry]) -> Sequence[Entry]:
+        for entry in found:
+            if entry.prev != after:
+                raise DamageError(f"the space {self._name} does not have commit {after}, which this replica has")
+            after = entry.seq
+        if found:
+            self._last = found[-1]
+        return found
+
+    def replace(self, entry: Entry) -> None:
+        self._ask(
+            lambda connection: connection.execute(
+                "SELECT convfs.replace_entry(%s, %s, %s, %s, %s, %s, %s, %s, %s)", (self.id, *_columns(entry))
+            )
+        )
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        with self._lock:
+            with suppress(Unreachable):
+                # it is for progress alone
+                self._ask(self._begin_turn)
+            try:
+                yield
+            finally:
+                connection = self._connection
+                if connection is not None and connection.info.transaction_status != TransactionStatus.IDLE:
+                    with suppress(Unreachable):
+                        self._ask(lambda connection: connection.execute("ROLLBACK"))
+
+    def _begin_turn(self, connection: Connection[tuple[Any, ...]]) -> None:
+        connection.execute("BEGIN")
+        # should this machine stop here, the server ends its turn
+        connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {_TURN_MS}")
+        connection.execute("SELECT convfs.take_turn(%s)", (self.id,))
+
+    # -- records ---------------------------------------------------------------------------------------------------
+
+    def record(self, key: str) -> Record:
+        found = self._records(key, "")
+        return found[0] if found and found[0].key == key else Record(key, 0, b"")
+
+    def records(self, prefix: str, after: str = "") -> list[Record]:
+        return [record for record in self._records(prefix, after) if record.value]
+
+    def _records(self, prefix: str, after: str) -> list[Record]:
+        rows = self._ask(
+            lambda connection: connection.execute(
+                "SELECT * FROM convfs.records(%s, %s, %s)", (self.id, prefix, after), prepare=True, binary=True
+            ).fetchall()
+        )
+        return [Record(key, version, bytes(value)) for key, version, value in rows]
+
+    def swap(self, key: str, version: int, value: bytes) -> bool:
+        rows = self._ask(
+            lambda connection: connection.execute(
+                "SELECT convfs.swap(%s, %s, %s, %s)", (self.id, key, version, value), prepare=True
+            ).fetchall()
+        )
+        return rows == [(True,)]
+
+    # -- followers -------------------------------------------------------------------------------------------------
+
+    def wait(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        listening = self._listen()
+        told = [listening.fileno()] if listening is not None else []
+        while (rest := until - time.monotonic()) > 0:
+            ready, _, _ = select.select([self._woken, self._placed, *told], [], [], rest)
+            if self._woken in ready or listening is None:
+                return
+            try:
+                if self._placed in ready:
+                    # those that come in the meantime are told of at once
+                    self._closed.wait(_NOTIFY_SECONDS)
+                    with suppress(BlockingIOError):
+                        os.eventfd_read(self._placed)
+                    listening.execute(sql.SQL("NOTIFY {}").format(self._channel))
+                if any(one.pid != listening.info.backend_pid for one in listening.notifies(timeout=0)):
+                    return
+            except psycopg.Error:
+                listening.close()
+                self._listening = None
+                return
+
+    def _listen(self) -> Connection[tuple[Any, ...]] | None:
+        if self._listening is None or self._listening.closed:
+            try:
+                self._listening = _connection(self._url)
+                self._listening.execute(sql.SQL("LISTEN {}").format(self._channel))
+            except psycopg.Error:
+                self._closed.wait(_PAUSE_SECONDS)
+                return None
+        return self._listening
+
+    def wake(self) -> None:
+        self._closed.set()
+        os.eventfd_write(self._woken, 1)
+
+    # -- the server ------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Let go of the server."""
+        self._closed.set()
+        with self._lock:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        for connection in (self._connection, self._listening):
+            if connection is not None:
+                connection.close()
+        self._connection = self._listening = None
+        os.close(self._woken)
+        os.close(self._placed)
+
+    def _ask(self, ask: Callable[[Connection[tuple[Any, ...]]], T], patience: float = 0.0) -> T:
+        """Return what ``ask`` does of a connection. Where one is lost, try again: once, or for ``patience`` seconds."""
+        with self._lock:
+            until = time.monotonic() + patience
+            lost = False
+            while True:
+                connection = self._connection
+                try:
+                    if connection is None:
+                        connection = self._connect()
+                    self._asked = time.monotonic()
+                    return ask(connection)
+                except psycopg.errors.NoDataFound as error:
+                    raise DamageError(f"{error.diag.message_primary}, which this replica has") from None
+                except psycopg.Error as error:
+                    was_connected = connection is not None
+                    if connection is not None and (connection.closed or connection.broken):
+                        self._connection = None
+                    elif connection is not None:
+                        # the server has refused: asking once more changes nothing
+                        connection.rollback()
+                        raise self._unreachable(error) from error
+                    if not (was_connected and not lost) and not (lost and time.monotonic() < until):
+                        raise self._unreachable(error) from error
+                    if lost:
+                        self._closed.wait(_PAUSE_SECONDS)
+                    lost = True
+                finally:
+                    self._asked = 0.0
+
+    def _connect(self) -> Connection[tuple[Any, ...]]:
+        connection = _connection(self._url)
+        last = self._last
+        if last is not None:
+            there = _entries(
+                connection.execute(f"SELECT {_ENTRY} FROM convfs.entries(%s, %s) LIMIT 1", (self.id, last.prev))
+            )
+            if [one.chain for one in there] != [last.chain]:
+                connection.close()
+                raise DamageError(f"the space {self._name} does not have commit {last.seq}, which this replica has")
+        self._connection = connection
+        return connection
+
+    def _watch(self) -> None:
+        """End connections that do not answer."""
+        while not self._closed.wait(1.0):
+            asked, connection = self._asked, self._connection
+            if asked and connection is not None and time.monotonic() - asked > _ANSWER_SECONDS:
+                with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
+                    line.shutdown(socket.SHUT_RDWR)
+
+    @property
+    def where(self) -> str:
+        """The server and its database, for people."""
+        given = conninfo_to_dict(self._url)
+        return f"{given.get('host') or os.environ.get('PGHOST') or 'localhost'}/{given.get('dbname') or ''}"
+
+    def _unreachable(self, error: psycopg.Error) -> Unreachable:
+        return Unreachable(f"the space {self._name} cannot be reached: {_line(error)}")
+
+
+def _columns(entry: Entry) -> tuple[int, int, UUID, int, int, int, bytes, bytes]:
+    token = UUID(bytes=entry.token)
+    return entry.prev, entry.seq, token, entry.machine, entry.generation, entry.packs, entry.chain, entry.body
+
+
+def _entries(rows: "psycopg.Cursor[tuple[Any, ...]]") -> list[Entry]:
+    return [
+        Entry(prev, seq, token.bytes, machine, generation, packs, bytes(chain), bytes(body))
+        for prev, seq, token, machine, generation, packs, chain, body in rows.fetchall()
+    ]
