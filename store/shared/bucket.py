@@ -6,7 +6,7 @@ Where it is says a URL: ``s3://BUCKET/PREFIX`` (Amazon, or whom AWS_ENDPOINT_URL
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -20,7 +20,6 @@ from store.errors import Missing, Unreachable, UsageError
 _SECONDS = timedelta(seconds=10)
 """For how long is tried what a server does not answer."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_NOT_THERE = (FileNotFoundError,)
 
 
 def check(url: str) -> None:
@@ -60,11 +59,8 @@ class Objects:
             return obstore.head(self._store, key)["version"] or ""
 
     def delete(self, key: str) -> None:
-        with self._reaching():
-            try:
-                obstore.delete(self._store, key)
-            except _NOT_THERE:
-                return
+        with self._reaching(), suppress(FileNotFoundError):
+            obstore.delete(self._store, key)
 
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
         with self._reaching():
@@ -76,10 +72,10 @@ class Objects:
     def _reaching(self, key: str = "") -> Iterator[None]:
         try:
             yield
-        except _NOT_THERE:
-            raise Missing(f"there is no object {key} in {self.where}") from None
         except (BaseError, OSError) as error:
-            line = str(error).strip().partition("\n")[0]
+            if key and isinstance(error, FileNotFoundError):
+                raise Missing(f"there is no object {key} in {self.where}") from None
+            line = str(error).strip().partition("\n")[0].partition(": <?xml")[0]
             raise Unreachable(f"the bucket {self.where} cannot be reached: {line}; try again once it can") from error
 
 
