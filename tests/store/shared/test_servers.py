@@ -1,4 +1,4 @@
-"""What is special about spaces on servers: where they may be, and what becomes of their secrets."""
+"""Spaces on servers: where these may be, and who sees their secrets."""
 
 import os
 import stat
