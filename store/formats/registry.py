@@ -54,6 +54,7 @@ _KNOWN = (
     ("kimi-code", "kimi-code", "", ""),
     ("kiro", "kiro", "", ""),
     ("kiro-messages", "kiro-messages", "", ""),
+    ("kiro-db", "kiro-db", "", ""),
     ("mistral-vibe", "mistral-vibe", "", ""),
     ("qwen-code", "qwen-code", "", ""),
     ("amp", "amp", "", ""),

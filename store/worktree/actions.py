@@ -100,26 +100,65 @@ class Tasks(Struct, frozen=True):
 
 Asked = Write | Edit | Move | Delete | Lines | Command | Tasks
 
-_PATH = ("file_path", "filePath", "path", "absolute_path", "notebook_path", "filename", "target_file")
-_TEXT = ("content", "file_text", "contents", "text")
-_OLD = ("old_string", "oldString", "oldText", "old_str", "old", "search")
-_FIRST = ("offset", "start_line")
-_COMMAND = ("command", "cmd", "input")
+_PATH = (
+    "file_path",
+    "filePath",
+    "path",
+    "absolute_path",
+    "notebook_path",
+    "filename",
+    "target_file",
+    "filepath",
+    "AbsolutePath",
+    "TargetFile",
+)
+_TEXT = ("content", "file_text", "fileText", "contents", "text", "CodeContent")
+_OLD = ("old_string", "oldString", "oldText", "old_str", "oldStr", "old_text", "old", "search", "TargetContent")
+_FIRST = ("offset", "start_line", "startLine", "line_offset", "StartLine")
+_LAST = ("end_line", "endLine", "EndLine")
+_COUNT = ("limit", "n_lines")
+_COMMAND = ("command", "cmd", "input", "CommandLine")
 _LISTS = ("todos", "plan")
 _TASK = ("content", "step", "description", "title", "text")
-_NEW = ("new_string", "newString", "newText", "new_str", "new", "replace")
-_PATCH = ("input", "patch", "patchText")
+_NEW = ("new_string", "newString", "newText", "new_str", "newStr", "new_text", "new", "replace", "ReplacementContent")
+_EDITS = ("edits", "edit", "patterns", "replacements", "ReplacementChunks")
+_LISTED = ("commands", "files", "operations")
+_PATCH = ("input", "patch", "patchText", "diff")
+_FOLDER = ("workdir", "cwd", "Cwd", "working_dir", "working_directory", "cd")
 
-_READERS = frozenset(("fs_read_file", "open", "read", "read_file", "read_file_v2", "readfile", "view"))
-_WRITERS = frozenset(("create", "create_file", "fs_create_file", "write", "write_file", "write_to_file", "writefile"))
-_EDITORS = frozenset(
-    ("edit", "edit_file", "fs_modify_file", "multiedit", "replace", "search_replace", "str_replace", "strreplacefile")
-)
-_PLANNERS = frozenset(("todo_write", "todowrite", "update_plan", "update_todos", "write_todos"))
-_PATCHERS = frozenset(("apply_patch", "patch"))
-SHELLS = frozenset(("bash", "exec_command", "execute_bash", "local_shell", "run_shell_command", "shell"))
-_MANY = frozenset(("str_replace_based_edit_tool", "str_replace_editor", "text_editor"))
+# Tools are called so in any of these programs; those that spell a name with capitals, with a prefix of their own or
+# with other joints are found by the same words.
+_READERS = frozenset((
+    "copilotreadfile", "fsread", "fsreadfile", "open", "read", "readfile", "readfiles", "readfilev2", "view",
+    "viewfile",
+))
+_WRITERS = frozenset((
+    "copilotcreatefile", "create", "createfile", "createnewfile", "fscreatefile", "fswrite", "write", "writefile",
+    "writetofile",
+))
+_EDITORS = frozenset((
+    "applydiff", "copilotmultireplacestring", "copilotreplacestring", "edit", "editfile", "editor", "fsmodifyfile",
+    "multiedit", "multireplacefilecontent", "multireplacestringinfile", "patch", "replace", "replacefilecontent",
+    "replaceinfile", "replacestringinfile", "searchreplace", "singlefindandreplace", "strreplace", "strreplacefile",
+))
+_PLANNERS = frozenset(("settodolist", "todolist", "todowrite", "updateplan", "updatetodos", "writetodos"))
+_PATCHERS = frozenset(("applypatch", "copilotapplypatch", "patch"))
+_DELETERS = frozenset(("delete", "deletefile", "removefile"))
+_SHELLS = frozenset((
+    "bash", "commandexecution", "execcommand", "execute", "executebash", "executecommand", "executepwsh",
+    "localshell", "powershell", "runcommand", "runcommands", "runinterminal", "runshellcommand", "runterminalcmd",
+    "runterminalcommand", "runterminalcommandv2", "shell", "terminal",
+))
+_MANY = frozenset(("strreplacebasededittool", "strreplaceeditor", "texteditor", "editor", "fswrite"))
 """Tools with a command of their own: view, create, str_replace, and others that say too little."""
+_OF_MANY = {
+    "view": "view",
+    "read": "view",
+    "create": "create",
+    "write": "create",
+    "str_replace": "edit",
+    "strreplace": "edit",
+}
 
 
 def actions_of(call: Step, result: Step, cwd: str = "") -> list[Action]:
@@ -127,15 +166,15 @@ def actions_of(call: Step, result: Step, cwd: str = "") -> list[Action]:
     if result.failed:
         return []
     given, named = _call(call)
-    folder = as_text(given.get("workdir")) or as_text(given.get("cwd")) or cwd
+    folder = absolute(_first(given, _FOLDER) or "", cwd) or cwd
     if shown := _window(result.text, folder):
         return [shown]
     if named in _READERS:
-        numbered = own_name(call.tool).lower() in _MANY or call.tool == "Read"
+        numbered = _known_as(call.tool) in _MANY or call.tool == "Read"
         return reads_of(result.resources) or list(_read(given, result.text, folder, numbered=numbered))
-    if named == "read_many_files":
+    if named == "readmanyfiles":
         return [Read(absolute(path, folder), text, 1, text.count("\n") + 1) for path, text in _several(result.text)]
-    if named in SHELLS:
+    if named in _SHELLS:
         return list(_shell(command_of(given), result.text, folder))
     if named == "exec":
         return list(_script(as_text(given.get("input")), result.blocks, folder))
@@ -151,40 +190,68 @@ def asked_of(call: Step) -> tuple[Sequence[Asked], Mapping[str, object]]:
     path = tuple(name for name in _PATH if isinstance(given.get(name), str))[:1]
     asked: Sequence[Asked]
     if named in _READERS and path:
-        asked, used = [_lines(given, _path(given, ""))], (*path, *_FIRST, "limit", "end_line", "view_range")
-    elif named in SHELLS:
+        asked, used = [_lines(given, _path(given, ""))], (*path, *_FIRST, *_LAST, *_COUNT, "view_range")
+    elif named in _SHELLS:
         asked, used = list(_commanded(command_of(given))), _COMMAND
     elif named in _PLANNERS:
         asked, used = list(_tasks(given)), _LISTS
     else:
         asked = _changes(given, named, "")
-        used = (*path, *_TEXT, *_OLD, *_NEW, *_PATCH, "edits", "patterns")
+        used = (*path, *_TEXT, *_OLD, *_NEW, *_PATCH, *_EDITS)
     if not asked:
         return (), given
-    if own_name(call.tool).lower() in _MANY:
+    if _known_as(call.tool) in _MANY:
         used = (*used, "command")
     return asked, {name: value for name, value in given.items() if name not in used}
 
 
 def _call(call: Step) -> tuple[Mapping[str, object], str]:
     """Return the arguments of a call, and the name of its tool, or of the tool's command where it has several."""
-    given, named = as_object(call.arguments), own_name(call.tool).lower()
+    given, named = as_object(call.arguments), _known_as(call.tool)
+    if isinstance(call.arguments, str):
+        given = {"input": call.arguments}
+    elif any(isinstance(value, str) and value[:1] == value[-1:] == '"' for value in given.values()):
+        # Antigravity's are JSON in a text each
+        given = {name: _unwrapped(value) for name, value in given.items()}
+    for name in _LISTED:
+        # of several, it is not known what the result says of each
+        if isinstance(listed := given.get(name), list) and len(listed) == 1:
+            given = {**given, **(listed[0] if is_object(listed[0]) else {_COMMAND[0]: listed[0]})}
     if named in _MANY:
         # OpenHands' records of a view leave out what it was
         asked = as_text(given.get("command")) or ("view" if "start" in given else "")
-        named = {"view": "view", "create": "create", "str_replace": "edit"}.get(asked, "")
+        if asked or named not in _WRITERS | _EDITORS:
+            named = _OF_MANY.get(asked, "")
     return given, named
+
+
+def _known_as(tool: str) -> str:
+    """Return the name of a tool in the spelling of the sets above: without its server, its program and joints."""
+    return own_name(tool).lower().removeprefix("builtin_").replace("_", "").replace("-", "")
+
+
+def is_shell(tool: str) -> bool:
+    """Return whether a tool runs commands."""
+    return _known_as(tool) in _SHELLS
+
+
+def _unwrapped(value: object) -> object:
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return value
 
 
 def _changes(given: Mapping[str, object], named: str, folder: str) -> list[Write | Edit | Move | Delete]:
     if named in _WRITERS:
         path, text = _path(given, folder), _first(given, _TEXT)
         return [Write(path, text)] if path and text is not None else []
-    if named in _EDITORS:
-        return list(_edits(given, folder))
-    if named in _PATCHERS:
-        return list(_patched(_first(given, _PATCH) or "", folder))
-    return []
+    if named in _DELETERS and (path := _path(given, folder)):
+        return [Delete(path)]
+    found: list[Write | Edit | Move | Delete] = list(_edits(given, folder)) if named in _EDITORS else []
+    if not found and named in _PATCHERS:
+        found = list(_patched(_first(given, _PATCH) or "", folder))
+    return found
 
 
 def own_name(tool: str) -> str:
@@ -194,7 +261,7 @@ def own_name(tool: str) -> str:
 
 def command_of(given: Mapping[str, object]) -> object:
     """Return the command among the arguments of a shell: a text, or a list of words."""
-    return given.get("command", given.get("cmd", given.get("input")))
+    return next((given[name] for name in _COMMAND if name in given), None)
 
 
 def lines_of(text: str, first: int) -> str:
@@ -262,7 +329,7 @@ _starting = re.compile(r"\.\.\. \(starting from line #(\d+)\) \.\.\.\n").match
 _ending = re.compile(r"\n?\.\.\. \(truncated after line #\d+\) \.\.\.$").search
 
 
-_RANGE = ("end_line", "limit", "line_end", "n_lines", "offset", "start_line", "view_range")
+_RANGE = (*_FIRST, *_LAST, *_COUNT, "line_end", "view_range")
 _CUT_IN_SILENCE = 1000
 """The fewest lines at which a tool ends without a word that there are more."""
 _in_window = re.compile(r"\[File: ([^\n]+?) \(\d+ lines total\)\]\r?\n").match
@@ -314,7 +381,7 @@ def _read(given: Mapping[str, object], text: str, cwd: str, *, numbered: bool = 
         count = text.count("\n") + 1
         total = int(found["total"]) if found["total"] else first - 1 + count + int(found["more"])
         yield Read(path, text, first, total)
-    elif not _number(given, "limit", "end_line"):
+    elif not _number(given, *_COUNT, *_LAST):
         yield Read(path, text, first, first + text.count("\n"))
     else:
         yield Read(path, text, first)
@@ -324,8 +391,8 @@ def _lines(given: Mapping[str, object], path: str) -> Lines:
     span = given.get("view_range")
     if isinstance(span, list) and len(span) == 2 and all(isinstance(line, int) for line in span):
         return Lines(path, max(span[0], 1), max(span[1], 0))
-    first, limit = max(_number(given, *_FIRST), 1), _number(given, "limit")
-    return Lines(path, first, _number(given, "end_line") or (first + limit - 1 if limit > 0 else 0))
+    first, limit = max(_number(given, *_FIRST), 1), _number(given, *_COUNT)
+    return Lines(path, first, _number(given, *_LAST) or (first + limit - 1 if limit > 0 else 0))
 
 
 def _fenced(path: str, text: str) -> Read:
@@ -362,14 +429,25 @@ def _unnumbered(text: str) -> tuple[str, int, int] | None:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
+_conflicts = re.compile(
+    r"^(?:<{5,}|-{5,}) ?SEARCH>?[^\n]*\n(?::start_line:[^\n]*\n)?(?:-{5,}\n)?(.*?)\n?"
+    r"^={5,}\n(.*?)\n?^(?:>{5,}|\+{5,}) ?REPLACE",
+    re.DOTALL | re.MULTILINE,
+).finditer
+"""What Cline, Roo and Vibe put into an edit: texts to look for, and those that take their place."""
+
+
 def _edits(given: Mapping[str, object], cwd: str) -> Iterator[Edit]:
     """Yield the replacements of texts by others: one, or a list of them that may name a file each."""
     whole = _path(given, cwd)
     changes: dict[str, list[Change]] = {}
-    listed = given.get("edits", given.get("patterns"))
+    listed = next((given[name] for name in _EDITS if name in given), None)
     if given.get("replace_using_regex") is True:
         return
-    for one in listed if isinstance(listed, list) else [given]:
+    blocks = _first(given, ("diff", "content")) if listed is None and _first(given, _OLD) is None else None
+    if blocks is not None:
+        listed = [{"old": found[1], "new": found[2]} for found in _conflicts(blocks)]
+    for one in listed if isinstance(listed, list) else [listed if is_object(listed) else given]:
         if not is_object(one):
             return
         old, new = _first(one, _OLD), _first(one, _NEW)
@@ -377,7 +455,7 @@ def _edits(given: Mapping[str, object], cwd: str) -> Iterator[Edit]:
             return
         every = one.get("replace_all", one.get("replaceAll", one.get("allow_multiple"))) is True
         every = every or _number(one, "expected_replacements") > 1
-        named = one.get("paths")
+        named = one.get("paths", [own] if (own := _first(one, _PATH)) else None)
         paths = [absolute(path, cwd) for path in named if isinstance(path, str)] if isinstance(named, list) else [whole]
         for path in filter(None, paths):
             changes.setdefault(path, []).append(Change(old, new, every))

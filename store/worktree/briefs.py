@@ -15,7 +15,6 @@ from store.events.event import Kind
 from store.exporting.steps import Step
 from store.formats.core.json_view import as_object
 from store.worktree.actions import (
-    SHELLS,
     Action,
     Edit,
     Lines,
@@ -25,6 +24,7 @@ from store.worktree.actions import (
     actions_of,
     asked_of,
     command_of,
+    is_shell,
     own_name,
     script_of,
 )
@@ -63,8 +63,8 @@ def brief_of(call: Step, result: Step | None = None, cwd: str = "") -> Brief:
     """
     given, tool = as_object(call.arguments), own_name(call.tool)
     shown = result if result is not None and not result.failed else _NOTHING
-    is_shell = tool.lower() in SHELLS
-    actions = [action for action in actions_of(call, shown, cwd) if not (is_shell and isinstance(action, Read))]
+    runs = is_shell(call.tool)
+    actions = [action for action in actions_of(call, shown, cwd) if not (runs and isinstance(action, Read))]
     if actions:
         brief = _of_actions(actions)
         failed = result is not None and result.failed
@@ -72,7 +72,7 @@ def brief_of(call: Step, result: Step | None = None, cwd: str = "") -> Brief:
     for asked in asked_of(call)[0]:
         if isinstance(asked, Lines):
             return Brief("Read", _short(PurePosixPath(asked.path).name or asked.path))
-    if is_shell:
+    if runs:
         return Brief("Bash" if "bash" in tool.lower() else "Shell", _short(_command(given)))
     return Brief(_short(tool), _short(_telling(given)))
 

@@ -14,7 +14,7 @@ from store.formats.core.json_view import as_object, is_object
 from store.formats.core.media import suffix_of
 from store.formats.core.results import drawn_blocks
 from store.formats.core.times import local
-from store.worktree.actions import SHELLS, command_of, own_name, script_of
+from store.worktree.actions import command_of, is_shell, script_of
 from store.worktree.briefs import Brief, brief_of
 from store.worktree.changes import FileChange, diff_of
 from store.worktree.worktree import Changed, Seen
@@ -78,7 +78,7 @@ class Card(Struct):
                 yield pre(self.call.arguments, ink)
             return
         rest = dict(given)
-        if own_name(self.call.tool).lower() in SHELLS:
+        if is_shell(self.call.tool):
             command = command_of(given)
             words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
             script = command if isinstance(command, str) else script_of(words) or visible.command(*words)

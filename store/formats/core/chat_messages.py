@@ -44,6 +44,11 @@ def arguments(value: object, path: ValuePath, label: str, into: Gathered) -> Non
     )
 
 
+def _text_of(part: JsonObject) -> str:
+    """Return the member with the text of a part; Rust's programs name it after the kind, or tell that beside it."""
+    return "Text" if "Text" in part else "data" if part.get("kind") == "text" and "text" not in part else "text"
+
+
 def _part(part: object, path: ValuePath, label: str, into: Gathered) -> None:
     if not is_object(part):
         gather(part if isinstance(part, str) else None, path, label, into)
@@ -63,8 +68,8 @@ def _part(part: object, path: ValuePath, label: str, into: Gathered) -> None:
         return
     elif what == "refusal":
         into.text(as_text(part.get("refusal")), (*path, "refusal"), "refusal")
-    elif (what in _TEXTS or not what) and isinstance(text := part.get("text"), str):
-        into.text(text, (*path, "text"), "thinking" if part.get("thought") is True else label)
+    elif (what in _TEXTS or not what) and isinstance(part.get(key := _text_of(part)), str):
+        into.text(as_text(part[key]), (*path, key), "thinking" if part.get("thought") is True else label)
     elif not (_gemini(part, path, label, into) or _media(part, path, label, into)):
         own = {key: value for key, value in part.items() if key != "type"}
         into.said += 1

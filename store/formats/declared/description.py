@@ -31,7 +31,10 @@ class Call(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Result(Struct, frozen=True, forbid_unknown_fields=True):
-    """A result. ``failed`` is the place of what is true if the call failed, ``worked`` of what is false then."""
+    """A result. ``failed`` is the place of what is true if the call failed, ``worked`` of what is false then.
+
+    Where a word stands there instead, it is that of a status.
+    """
 
     id: str = ""
     content: str | list[str] = []
@@ -103,7 +106,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
     ``agent`` is a place that only the records of subagents have, which stand between those of their parent.
     """
 
-    time: str = ""
+    time: str | list[str] = ""
     id: str = ""
     after: str = ""
     agent: str = ""
@@ -157,6 +160,8 @@ class Database(Struct, frozen=True, forbid_unknown_fields=True):
     parent: str = ""
     shown: str = ""
     has: list[str] = []
+    touched: list[str] = []
+    """Columns of a session's row of which one changes with every change of its messages."""
     unlisted: bool = False
     """True if the table of sessions may be missing: messages then tell which there are."""
     select: str = ""
@@ -173,6 +178,8 @@ class Database(Struct, frozen=True, forbid_unknown_fields=True):
     """The place of a list in the document, of which each element is a session."""
     items: list[str] = []
     """The places of messages in it, as ``messages[]``, or ``messages{}`` for an object; the first that is there."""
+    sides: list[str] = []
+    """Members of a message that are an event each, with those behind them: a question and its answer."""
     copies: str = ""
     """The place of a list that repeats some of the messages."""
     follows: str = ""

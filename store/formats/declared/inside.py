@@ -4,6 +4,7 @@ What is left of the document is its frame: the list or the object that held the 
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import msgspec
 from msgspec import Struct
@@ -61,6 +62,7 @@ def cut(unit: bytes, said: Database) -> tuple[bytes, list[Item]]:
         if not (found := _items(unit[start:end])):
             continue
         frame = unit[:start] + (b"{}" if unit[start] == _OBJECT else b"[]") + unit[end:]
+        found = [side for item in found for side in _sides(item, said.sides)]
         return _without_copies(frame, place(said.copies), found) if said.copies else frame, found
     return unit, []
 
@@ -77,6 +79,8 @@ def filled(frame: bytes, given: Sequence[Item], said: Database) -> bytes:
     if said.follows:
         frame, kept = _linked(frame, kept, said)
     comma, colon = (b", ", b": ") if is_spaced(frame) else (b",", b":")
+    if said.sides:
+        kept = list(_together(kept, said.sides, comma))
     if said.copies:
         frame = _with_copies(frame, place(said.copies), kept, comma)
     if frame[locate(frame, holder)[0]] == _OBJECT:
@@ -122,6 +126,40 @@ def object_at(document: bytes, path: ValuePath) -> object:
     """Return the value at a place of a document, None where there is none."""
     decoded = decode(document)
     return value_at(decoded.value, path) if decoded else None
+
+
+def _sides(item: Item, sides: Sequence[str]) -> Iterator[Item]:
+    """Yield a message in pieces, each of which begins with one of the members ``sides``."""
+    try:
+        found = list(members(item.json, 0)) if sides and item.json.startswith(b"{") else []
+    except UsageError:
+        found = []
+    starts = [at for at, one in enumerate(found) if at and one.key in sides]
+    if not starts:
+        yield item
+        return
+    for first, beyond in pairwise((0, *starts, len(found))):
+        yield Item(b"{%b}" % item.json[found[first].start : found[beyond - 1].end], item.at, item.key)
+
+
+def _together(items: Sequence[Item], sides: Sequence[str], comma: bytes) -> Iterator[Item]:
+    """Yield whole messages: a piece joins the one before it if that is of the same message, or has no such side yet."""
+    whole: Item | None = None
+    for item in items:
+        if whole is not None and item.at in (whole.at, -1) and _side(item, sides) > _side(whole, sides) >= 0:
+            whole = Item(whole.json[:-1] + comma + item.json[1:], whole.at, whole.key)
+            continue
+        if whole is not None:
+            yield whole
+        whole = item
+    if whole is not None:
+        yield whole
+
+
+def _side(item: Item, sides: Sequence[str]) -> int:
+    """Return the position of the last of ``sides`` that a message has, -1 if it has none."""
+    held = object_in(item.json)
+    return max((at for at, side in enumerate(sides) if side in held), default=-1)
 
 
 def _key(item: Item) -> str:

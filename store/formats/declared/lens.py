@@ -32,6 +32,8 @@ from store.formats.core.twins import carried
 from store.formats.declared.description import KINDS, Call, Description, Fits, Image, Result, Spent, View, place, places
 
 _SPEAKERS = ROLES | dict.fromkeys(("agent", "bot", "chatgpt", "gpt"), Kind.ASSISTANT)
+_FAILED = frozenset(("cancelled", "canceled", "error", "errored", "failed", "failure", "rejected", "rejected-by-user"))
+"""The statuses of calls that brought nothing, in the words of several tools."""
 _FIRST_MILLISECONDS = 100_000_000_000
 """A number from here up is a time in milliseconds: in seconds it would be after the year 5000."""
 
@@ -201,9 +203,12 @@ def _add_result(result: Result, value: object, path: ValuePath, into: Gathered) 
     if result.failed or result.worked:
         told = place(result.failed or result.worked)
         found = value_at(value, told)
-        into.header[f"is_error{number}"] = found is True if result.failed else found is False
-        write = (lambda said: said) if result.failed else (lambda said: not said)
-        into.places[f"is_error{number}"] = FieldPlace((*path, *told), write=write)
+        if isinstance(found, str):
+            into.header[f"is_error{number}"] = found.lower() in _FAILED
+        else:
+            into.header[f"is_error{number}"] = found is True if result.failed else found is False
+            write = (lambda said: said) if result.failed else (lambda said: not said)
+            into.places[f"is_error{number}"] = FieldPlace((*path, *told), write=write)
     if result.tool and (tool := as_text(value_at(value, place(result.tool)))):
         into.tool = into.tool or tool
     for at in places(result.content):
@@ -250,7 +255,7 @@ class DeclaredLens(JsonLens):
         self.one_line = said.container == "lines"
         self.writes = tuple(KINDS[word] for word in said.new)  # type: ignore[misc]  # a lens of its own for each page
         self.key, self.follows = said.record.id, said.record.after
-        self._time = place(said.record.time)
+        self._times = places(said.record.time) if said.record.time else ()
         self._agent = place(said.record.agent)
         self._new = {KINDS[word]: template for word, template in said.new.items()}
         self._views = _Views(said.records)
@@ -258,7 +263,7 @@ class DeclaredLens(JsonLens):
         self.telling = tuple({_last_key(one.at or one.output or one.input) for one in spent})
 
     def time_ms(self, record: JsonObject) -> int:
-        return time_of(value_at(record, self._time)) if self._time else 0
+        return next(filter(None, (time_of(value_at(record, at)) for at in self._times)), 0)
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
         """View a record as the first view that fits it says; one that none fits is a note that shows it as JSON."""
@@ -296,9 +301,10 @@ class DeclaredLens(JsonLens):
     def place(self, record: JsonObject, key: str) -> FieldPlace | None:
         if key != "timestamp":
             return super().place(record, key)
-        if not self._time:
+        if not self._times:
             return None
-        return FieldPlace(self._time, write=_respelled(value_at(record, self._time)))
+        at = next((at for at in self._times if value_at(record, at) is not None), self._times[0])
+        return FieldPlace(at, write=_respelled(value_at(record, at)))
 
     def calls(self, record: JsonObject) -> Iterator[CallLink]:
         view = self._views.of(record)

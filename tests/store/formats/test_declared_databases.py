@@ -171,7 +171,36 @@ def cursor_store(folder: Path) -> Path:
     return path
 
 
-MADE = {"zed": zed, "cursor-ide": cursor, "open-webui": webui}
+KIRO = """CREATE TABLE conversations_v2 (key TEXT NOT NULL, conversation_id TEXT NOT NULL, value TEXT NOT NULL,
+    created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, PRIMARY KEY (key, conversation_id));
+    CREATE TABLE conversations (key TEXT PRIMARY KEY, value TEXT)"""
+
+
+def asked(**content: object) -> dict[str, object]:
+    env = {"env_state": {"current_working_directory": "/home/ada/shop"}}
+    return {"additional_context": "", "env_context": env, "content": content, "timestamp": "2026-03-05T19:31:54Z"}
+
+
+def kiro(folder: Path) -> Path:
+    use = {"message_id": "m1", "content": "Looking é.", "tool_uses": [{"id": "t1", "name": "fs_read", "args": {}}]}
+    result = {"tool_use_id": "t1", "content": [{"Text": "def login"}], "status": "Error"}
+    told = {"model_id": "m"}
+    history = [
+        {"user": asked(Prompt={"prompt": "Why?"}), "assistant": {"ToolUse": use}, "request_metadata": told},
+        {"user": asked(ToolUseResults={"tool_use_results": [result]}), "assistant": {"Response": {"content": "So."}}},
+        {"user": asked(Prompt={"prompt": "And now?"})},
+    ]
+    chat = {"conversation_id": "k1", "next_message": None, "history": history, "transcript": ["> Why?"]}
+    pair = [asked(Prompt={"prompt": "Old?"}), {"Response": {"content": "Yes."}}]
+    older = {"conversation_id": "q1", "history": [pair]}
+    rows: list[tuple[str, Sequence[object]]] = [
+        ("conversations_v2", ("/home/ada/shop", "k1", json.dumps(chat), T, T)),
+        ("conversations", ("/home/ada/old", dump(older))),
+    ]
+    return filled(folder / "data.sqlite3", KIRO, rows)
+
+
+MADE = {"kiro-db": kiro, "zed": zed, "cursor-ide": cursor, "open-webui": webui}
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -240,6 +269,46 @@ def test_a_thread_of_zed(tmp_path: Path) -> None:
     counted = [rendered.format.lenses[0].usage(record, NOTHING_RUNNING)[0] for record in rendered.records]
     [usage] = [one for one in counted if one is not None]
     assert (usage.model, usage.tokens.input, usage.tokens.output) == ("m", 9, 3)
+
+
+def test_conversations_of_kiro_and_amazon_q(tmp_path: Path) -> None:
+    rendered = Rendered(format_named("kiro-db"), kiro(tmp_path), _folder(tmp_path, 0))
+    assert of(rendered, "k1") == [
+        (Kind.USER, ["Why?"]),
+        (Kind.TOOL_CALL, ["Looking é."]),
+        (Kind.TOOL_RESULT, ["def login"]),
+        (Kind.ASSISTANT, ["So."]),
+        (Kind.USER, ["And now?"]),
+    ]
+    assert of(rendered, "q1") == [(Kind.ASSISTANT, ["Yes.", "Old?"])]
+    lens = lens_for("kiro-db.record.v1")
+    records = rendered.records[1:]
+    assert lens.view(records[2], Nothing()).header == {"id": "t1", "is_error": True}
+    assert lens.view(records[0], Nothing()).time_ms == T
+
+
+def test_sides_of_a_message_come_and_go(tmp_path: Path) -> None:
+    rendered = Rendered(format_named("kiro-db"), kiro(tmp_path), _folder(tmp_path, 0))
+    records = list(rendered.records)
+    at = next(at for at, record in enumerate(records) if b"And now?" in record) + 1
+    last = records[at - 1]
+    lens = lens_for("kiro-db.record.v1")
+    answer = lens.compose(Kind.ASSISTANT, "Now.", last, T)
+    more = lens.compose(Kind.USER, "Thanks.", answer, T)
+    # the first question goes, and an answer and another question come
+    kept = [*records[:1], *records[2:at], answer, more, *records[at:]]
+    (tmp_path / "out").mkdir()
+    with closing(sqlite3.connect(restored(rendered, kept, tmp_path / "out" / "data.sqlite3"))) as database:
+        [(value,)] = database.execute("SELECT value FROM conversations_v2").fetchall()
+    history = json.loads(value)["history"]
+    assert [list(one) for one in history] == [
+        ["assistant", "request_metadata"],
+        ["user", "assistant"],
+        ["user", "assistant"],
+        ["user"],
+    ]
+    assert history[2]["assistant"]["Response"]["content"] == "Now."
+    assert history[3]["user"]["content"] == {"Prompt": {"prompt": "Thanks."}}
 
 
 def test_chats_of_cursor(tmp_path: Path) -> None:

@@ -275,3 +275,78 @@ def test_a_command_writes_the_text_behind_it() -> None:
 def test_what_a_call_asks_for(tool: str, arguments: object, asked: list[Asked], rest: dict[str, object]) -> None:
     found, left = asked_of(Step(1, 0, Kind.TOOL_CALL, tool=tool, arguments=arguments))
     assert (list(found), left) == (asked, rest)
+
+
+BLOCKS = """------- SEARCH
+old
+=======
+new
++++++++ REPLACE
+"""
+CONFLICT = """<<<<<<< SEARCH
+:start_line:3
+-------
+old
+=======
+new
+>>>>>>> REPLACE
+"""
+CHANGE = {"oldString": "old", "newString": "new"}
+QUOTED = {"TargetFile": '"/w/a.py"', "TargetContent": '"old"', "ReplacementContent": '"new"'}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "expected"),
+    [
+        ("copilot_replaceString", {"filePath": "/a.py", "oldString": "old", "newString": "new"}, "edit"),
+        ("multi_replace_string_in_file", {"replacements": [{"filePath": "/a.py"} | CHANGE]}, "edit"),
+        ("replace_in_file", {"path": "a.py", "diff": BLOCKS}, "edit"),
+        ("apply_diff", {"path": "a.py", "diff": CONFLICT}, "edit"),
+        ("search_replace", {"file_path": "a.py", "content": CONFLICT}, "edit"),
+        ("StrReplace", {"path": "a.py", "old_string": "old", "new_string": "new"}, "edit"),
+        ("fs_write", {"command": "str_replace", "path": "a.py", "old_str": "old", "new_str": "new"}, "edit"),
+        ("editor", {"path": "a.py", "old_text": "old", "new_text": "new"}, "edit"),
+        ("builtin_single_find_and_replace", {"filepath": "a.py", "old_string": "old", "new_string": "new"}, "edit"),
+        ("replace_file_content", QUOTED, "edit"),
+        ("patch", {"path": "a.py", "old_string": "old", "new_string": "new"}, "edit"),
+        ("developer__text_editor", {"command": "write", "path": "a.py", "file_text": "x"}, "write"),
+        ("fs_write", {"command": "create", "path": "a.py", "file_text": "x"}, "write"),
+        ("fsWrite", {"path": "a.py", "text": "x"}, "write"),
+        ("write_to_file", {"path": "a.py", "content": "x"}, "write"),
+        ("builtin_create_new_file", {"filepath": "a.py", "contents": "x"}, "write"),
+        ("delete_file", {"target_file": "a.py"}, "delete"),
+        ("Delete", {"path": "a.py"}, "delete"),
+        ("fs_write", {"command": "append", "path": "a.py", "new_str": "x"}, ""),
+    ],
+)
+def test_tools_of_many_programs_change_files(tool: str, arguments: object, expected: str) -> None:
+    path = "/a.py" if "/a.py" in json.dumps(arguments) and "/w/" not in json.dumps(arguments) else "/w/a.py"
+    wanted = {
+        "edit": [Edit(path, (Change("old", "new"),))],
+        "write": [Write(path, "x")],
+        "delete": [Delete(path)],
+        "": [],
+    }
+    assert actions(tool, arguments) == wanted[expected]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("copilot_readFile", {"filePath": "a.py"}),
+        ("view_file", {"AbsolutePath": '"/w/a.py"'}),
+        ("builtin_read_file", {"filepath": "a.py"}),
+        ("read_files", {"files": [{"path": "a.py"}]}),
+        ("fs_read", {"operations": [{"mode": "Line", "path": "a.py"}]}),
+        ("run_in_terminal", {"command": "cat a.py"}),
+        ("run_command", {"CommandLine": '"cat a.py"', "Cwd": '"/w"'}),
+        ("run_commands", {"commands": ["cat a.py"]}),
+        ("Execute", {"command": "cat /w/a.py"}),
+        ("command_execution", "cat a.py"),
+        ("terminal", {"command": "cat a.py", "cd": "/w"}),
+    ],
+)
+def test_tools_of_many_programs_read_files(tool: str, arguments: object) -> None:
+    [found] = actions(tool, arguments, "x\ny\n")
+    assert isinstance(found, Read)
+    assert (found.path, found.text.removesuffix("\n")) == ("/w/a.py", "x\ny")
