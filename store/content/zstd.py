@@ -9,9 +9,10 @@ secret from anyone who reads the format's description.
 """
 
 from collections import OrderedDict
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from threading import local
+from typing import BinaryIO
 
 import zstandard
 from blake3 import blake3
@@ -102,6 +103,7 @@ _KEPT = 16
 _LEAST_HASH_BITS = 17
 _WINDOW_BYTES = 64 << 20
 _STEP_BYTES = 128 << 10
+_READ_BYTES = 16 << 10
 _DAMAGED_STEP_BYTES = 256
 """A read that fails gives nothing of what stood before the damage."""
 
@@ -247,6 +249,29 @@ def expand_up_to(frame: bytes, at_most: int) -> bytes:
     if left < 0:
         raise DamageError(f"compressed content holds more than {at_most} bytes")
     return b"".join(pieces)
+
+
+class Torn(DamageError):
+    """A stream of frames that somebody else made is damaged from some point on."""
+
+
+def expanded(file: BinaryIO) -> Iterator[bytes]:
+    """Yield what the frames in a file, made by somebody else, hold; the rest of one that ends early is left out.
+
+    Raises Torn where they are damaged, after all that can be read.
+    """
+    tool = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
+    try:
+        with tool.stream_reader(file, read_across_frames=True, closefd=False) as reader:
+            while piece := reader.read(_READ_BYTES):
+                yield piece
+    except zstandard.ZstdError as error:
+        raise Torn(f"compressed content is damaged: {error}") from None
+
+
+def compress_file(file: BinaryIO, target: BinaryIO) -> None:
+    """Write the content of a file as one frame."""
+    zstandard.ZstdCompressor(level=LEVEL).copy_stream(file, target)
 
 
 def compress_beside(data: bytes, beside: bytes) -> bytes:

@@ -25,6 +25,7 @@ from store.formats.core.unknown import TEXT_LENSES, UnknownLens
 _KNOWN = (
     ("claude-code", "claude-code", "claude_code.session", "ClaudeCode"),
     ("codex", "codex", "codex.session", "Codex"),
+    ("codex-zst", "codex", "codex.session", "CodexCompressed"),
     ("codex-json", "codex", "codex.session", "CodexDocument"),
     ("gemini-cli", "gemini-cli", "gemini_cli.session", "GeminiCli"),
     ("chatgpt", "chatgpt", "chatgpt", "ChatGpt"),

@@ -12,14 +12,20 @@ Sessions of the first Codex, which was written in TypeScript: ``rollout-<date>-<
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
+from contextlib import suppress
 from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import msgspec
 
+from store.content import zstd
+from store.errors import UsageError
 from store.formats.codex.items import is_injected, plain_text
 from store.formats.codex.lens import CodexLens
 from store.formats.codex.records import Said, is_line, is_own, said
+from store.formats.core.budget import Budget, size_on_disk
 from store.formats.core.format import (
     About,
     Format,
@@ -36,7 +42,7 @@ from store.formats.core.format import (
 )
 from store.formats.core.json_cuts import LITERAL, cut_spans, elements_of
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in
-from store.formats.core.look import Look, read_head
+from store.formats.core.look import HEAD_SIZE, Look, open_regular, read_head
 from store.formats.core.splices import with_members, without_elements
 from store.formats.core.times import milliseconds
 
@@ -195,7 +201,7 @@ class Rollouts(Format):
                         directory = found[1] or found[2]
                     if asked and not request and not is_injected(asked):
                         request = asked
-        stem = _named(source.path.name.removesuffix(".json").removesuffix(".jsonl"))
+        stem = _named(source.path.name.partition(".json")[0])
         session = as_text(meta.get("id")) or (stem[5] if stem else source.path.stem)
         git, version = as_object(meta.get("git")), meta.get("cli_version")
         project, named = last_part(directory), _indexed_name(source.path, session) or name
@@ -289,10 +295,10 @@ class Codex(Rollouts):
     resuming = (Resuming("codex", ("codex", "resume", "{session}"), _own_folder),)
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
-        candidates = (self.native_home(home), home / ".codex")
+        candidates = (_own_folder(home), home / ".codex")
         return folders_of(*(candidate / name for candidate in candidates for name in _FOLDERS))
 
-    def native_home(self, home: Path) -> Path:
+    def native_home(self, home: Path) -> Path | None:
         """Return ``~/.codex``, or ``$CODEX_HOME``: sessions move between two folders of it."""
         return _own_folder(home)
 
@@ -309,19 +315,64 @@ class Codex(Rollouts):
 
     def claim(self, look: Look) -> Source | None:
         """Claim a ``.jsonl`` file by its first lines; one that is empty or damaged by its name and place."""
-        path = look.path
-        if path.suffix != ".jsonl" or look.is_folder:
+        if look.path.suffix != ".jsonl" or look.is_folder or not _is_ours(look):
             return None
-        if objects := look.objects(_LOOKED_AT):
-            ours = 2 * sum(map(is_line, objects)) > len(objects) and any(map(is_own, objects))
-        else:
-            ours = any(map(_cut_off_line, look.lines(_LOOKED_AT))) or _lies_like_one(path)
-        if not ours:
+        return Source(self.name, look.path, look.path)
+
+
+class CodexCompressed(Codex):
+    """OpenAI's Codex, which compresses the files of older sessions: ``rollout-<time>-<id>.jsonl.zst``."""
+
+    name = "codex-zst"
+    keeps_file = True
+
+    def native_home(self, home: Path) -> None:
+        """Return None: only files as they are written lie there."""
+
+    def claim(self, look: Look) -> Source | None:
+        """Claim a compressed file by the lines that it begins with."""
+        if not look.path.name.endswith(".jsonl.zst") or not look.head.startswith(zstd.MAGIC):
             return None
-        return Source(self.name, path, path)
+        inner = Look(look.path)
+        inner.head = b""
+        with suppress(zstd.Torn):
+            for piece in zstd.expanded(BytesIO(look.head)):
+                inner.head += piece
+                if len(inner.head) >= HEAD_SIZE:
+                    break
+        return Source(self.name, look.path, look.path) if _is_ours(inner) else None
+
+    def rendition(self, source: Source, scratch: Path) -> Path:
+        """Write the lines, of a damaged file those before the damage."""
+        with (
+            open_regular(source.main) as file,
+            NamedTemporaryFile(prefix="rendition-", suffix=".jsonl", dir=scratch, delete=False) as lines,
+        ):
+            budget = Budget(source.main, size_on_disk(file), scratch)
+            with suppress(zstd.Torn):
+                for piece in zstd.expanded(file):
+                    budget.spend(len(piece))
+                    lines.write(piece)
+        return Path(lines.name)
+
+    def restore(self, original: Path, rendition: Path, target: Path) -> None:
+        with original.open("rb") as file:
+            try:
+                for _piece in zstd.expanded(file):
+                    pass
+            except zstd.Torn as error:
+                raise UsageError(f"what was edited cannot be written into a damaged file: {error}") from None
+        with rendition.open("rb") as lines, target.open("wb") as file:
+            zstd.compress_file(lines, file)
+
+
+def _is_ours(look: Look) -> bool:
+    if objects := look.objects(_LOOKED_AT):
+        return 2 * sum(map(is_line, objects)) > len(objects) and any(map(is_own, objects))
+    return any(map(_cut_off_line, look.lines(_LOOKED_AT))) or _lies_like_one(look.path)
 
 
 def _lies_like_one(path: Path) -> bool:
-    return _named(path.name.removesuffix(".jsonl")) is not None and any(
+    return _named(path.name.partition(".jsonl")[0]) is not None and any(
         above.name in _FOLDERS for above in path.parents
     )

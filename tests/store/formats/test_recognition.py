@@ -208,7 +208,7 @@ OF_FOLDER = {
     "goose": {"goose", "goose-lines"},
     "grok-build": {"grok-build", "grok-updates"},
     "kimi": {"kimi-cli", "kimi-code"},
-    "kiro-amazon-q": {"kiro", "kiro-messages"},
+    "kiro-amazon-q": {"kiro", "kiro-db", "kiro-messages"},
     "hermes": {"hermes", "hermes-db"},
     "openclaw": {"openclaw", "pi"},
     "droid": {"droid", "droid-stream"},

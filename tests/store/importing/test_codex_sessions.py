@@ -3,13 +3,17 @@
 import json
 from pathlib import Path
 
+import zstandard
+
 from store.editing.editor import DELETED, Editor
 from store.events.event import Kind
+from store.importing.importer import Importer
 from store.store import Store
 from tests.store.editing.measured import check_branch
 from tests.store.formats.rollouts import TIME, event, item, message, meta, written
 from tests.store.formats.test_codex_document import ITEMS, NAME, WHO, document
 from tests.store.importing.sessions import exported, imported
+from tests.store.importing.test_web_exports import edited
 
 
 def test_what_is_deleted_of_a_document_leaves_one(store: Store, tmp_path: Path) -> None:
@@ -69,3 +73,56 @@ def parent_id(records: list[dict[str, object]]) -> object:
     payload = records[0]["payload"]
     assert isinstance(payload, dict)
     return payload["id"]
+
+
+def compressed(folder: Path, content: bytes, more: bytes = b"") -> Path:
+    """Write a session as Codex compresses it: a frame that does not declare its size."""
+    path = folder / "sessions" / "2026" / "05" / "01" / f"rollout-{TIME[:19].replace(':', '-')}-0.jsonl.zst"
+    path.parent.mkdir(parents=True)
+    tool = zstandard.ZstdCompressor(level=5).compressobj()
+    path.write_bytes(tool.compress(content) + tool.flush() + more)
+    return path
+
+
+def texts_of(store: Store) -> list[str]:
+    [conversation] = store.library.conversations()
+    rows = store.records.rows(conversation.head)
+    return [block.text or "" for _row, event in store.viewer.events(rows) for block in event.blocks]
+
+
+def test_a_compressed_session_is_one_of_codex(store: Store, tmp_path: Path) -> None:
+    records = [meta(), message("user", "Why é?"), message("assistant", "So.")]
+    path = compressed(tmp_path, written(*records))
+    assert imported(store, path).tools["codex-zst"].imported == 1
+    [conversation] = store.library.conversations()
+    assert conversation.title == "Why é?"
+    with exported(store, conversation) as files:
+        assert list(files.values()) == [path.read_bytes()]
+    number = next(row.number for row in store.records.rows(conversation.head) if row.kind is Kind.ASSISTANT)
+    edited(store, conversation, number, "Thus.")
+    with exported(store, store.library.conversation(conversation.id)) as files:
+        [content] = files.values()
+    said = zstandard.ZstdDecompressor().decompressobj().decompress(content)
+    assert said == written(*records[:2], message("assistant", "Thus."))
+
+
+def test_a_compressed_session_that_is_cut_off_comes_in_as_far_as_it_goes(store: Store, tmp_path: Path) -> None:
+    records = [meta(), *(message("user", f"{number} {number**9:x} words") for number in range(4000))]
+    path = compressed(tmp_path, written(*records))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    imported(store, path)
+    texts = texts_of(store)
+    assert len(texts) > 1000
+    assert texts[0] == "0 0 words"
+    [conversation] = store.library.conversations()
+    with exported(store, conversation) as files:
+        assert list(files.values()) == [path.read_bytes()]
+
+
+def test_a_compressed_session_that_is_a_bomb_is_refused_in_a_line(store: Store, tmp_path: Path) -> None:
+    content = written(meta()) + written(message("user", "a" * (100 << 20)))
+    path = compressed(tmp_path, content)
+    report = Importer(store).run([path])
+    assert report.imported == 0
+    [line] = report.errors
+    assert "too much for its size" in line
