@@ -227,7 +227,8 @@ def _call(call: Step) -> tuple[Mapping[str, object], str]:
 
 def _known_as(tool: str) -> str:
     """Return the name of a tool in the spelling of the sets above: without its server, its program and joints."""
-    return own_name(tool).lower().removeprefix("builtin_").replace("_", "").replace("-", "")
+    named = own_name(tool).lower().removeprefix("builtin_").replace("_", "").replace("-", "")
+    return named.removesuffix("toolcall")
 
 
 def is_shell(tool: str) -> bool:

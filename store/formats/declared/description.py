@@ -23,7 +23,10 @@ KINDS = {kind.word: kind for kind in Kind} | {"call": Kind.TOOL_CALL, "result": 
 
 
 class Call(Struct, frozen=True, forbid_unknown_fields=True):
-    """A call in a record or a part of one. ``arguments`` may be an object, or JSON in a string."""
+    """A call in a record or a part of one. ``arguments`` may be an object, or JSON in a string.
+
+    ``name`` is ``*`` where the part is called so: it is the member of an object.
+    """
 
     name: str
     id: str = ""

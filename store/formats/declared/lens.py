@@ -32,6 +32,7 @@ from store.formats.core.twins import carried
 from store.formats.declared.description import KINDS, Call, Description, Fits, Image, Result, Spent, View, place, places
 
 _SPEAKERS = ROLES | dict.fromkeys(("agent", "bot", "chatgpt", "gpt"), Kind.ASSISTANT)
+_KEY = "*"
 _FAILED = frozenset(("cancelled", "canceled", "error", "errored", "failed", "failure", "rejected", "rejected-by-user"))
 """The statuses of calls that brought nothing, in the words of several tools."""
 _FIRST_MILLISECONDS = 100_000_000_000
@@ -90,8 +91,10 @@ class _View:
             _add_result(self.result, value, path, into)
         for at in self._thoughts:
             _add_texts(value_at(value, at), (*path, *at), "thinking", into)
+        # the results of a call stand beside those of others
+        label = f"call{into.calls + 1}." if self.call is not None and into.calls else ""
         for at, name in self._texts:
-            _add_texts(value_at(value, at), (*path, *at), name, into)
+            _add_texts(value_at(value, at), (*path, *at), label + name if name else "", into)
         for at in self.contents:
             gather(value_at(value, at), (*path, *at), "", into)
         if self.message is not None and is_object(message := value_at(value, self.message)):
@@ -99,9 +102,10 @@ class _View:
             kind = kind if kind is not None else told
         for at in self._values:
             if (held := value_at(value, at)) not in (None, "", [], {}):
-                name = str(at[-1]) if at else "content"
+                name = label + str(at[-1]) if at else "content"
                 # two parts of one record may hold the same member
-                into.blocks += argument_blocks(held, (*path, *at), numbered(name, path))
+                name = name if self.call is not None else numbered(name, path)
+                into.blocks += argument_blocks(held, (*path, *at), name)
         if self.image is not None:
             _add_image(self.image, value, path, into)
         for at in self.lists:
@@ -185,9 +189,14 @@ def _add_texts(value: object, path: ValuePath, name: str, into: Gathered) -> Non
 
 def _add_call(call: Call, value: object, path: ValuePath, into: Gathered) -> None:
     name, identifier = place(call.name), place(call.id)
-    label = into.call({"name": value_at(value, name), "id": value_at(value, identifier)}, (), "name", "id")
+    keyed = call.name == _KEY
+    tool = str(path[-1]) if keyed and path else value_at(value, name)
+    label = into.call({"name": tool, "id": value_at(value, identifier)}, (), "name", "id")
     number = f"_{into.calls}" if into.calls > 1 else ""
-    into.places[f"tool{number}"] = (*path, *name)
+    if keyed:
+        into.places.pop(f"tool{number}", None)
+    else:
+        into.places[f"tool{number}"] = (*path, *name)
     if f"id{number}" in into.places:
         into.places[f"id{number}"] = (*path, *identifier)
     if call.arguments and (given := value_at(value, place(call.arguments))) is not None:

@@ -13,6 +13,7 @@ import pytest
 from store.errors import UsageError
 from store.events.event import BlockEdit, Event, EventEdit, FieldEdit, Kind, ValuePath
 from store.events.usage import NOTHING_RUNNING
+from store.exporting.steps import steps_of
 from store.formats import registry
 from store.formats.core.composing import Particulars
 from store.formats.core.format import Format, Source, line_spans
@@ -25,6 +26,7 @@ from store.importing.importer import Importer
 from store.importing.trial import records_of, tried
 from store.importing.walk import walk
 from store.store import Store
+from store.worktree.actions import Lines, asked_of
 from tests.store.formats.test_recognition import DOCUMENTS, LINES, OTHERS
 from tests.store.importing.sessions import native
 
@@ -379,3 +381,33 @@ def test_programs_that_go_on_with_described_sessions() -> None:
     home = found["qwen"].home
     assert home is not None
     assert home(Path("/home/ada")) == Path("/home/ada/.qwen/projects")
+
+
+def test_a_call_may_be_called_as_the_member_that_holds_it(tmp_path: Path) -> None:
+    lens = lens_for("agent-stream.record.v1")
+    record = json.dumps(LINES["Cursor on stdout"][1][2]).encode()
+    event = lens.view(record, Nothing())
+    assert (event.kind, event.tool) == (Kind.TOOL_CALL, "readToolCall")
+    call, result = steps_of(1, event)
+    assert call.arguments == {"path": "a.py"}
+    assert result.text.endswith("x\ny")
+    assert list(asked_of(call)[0]) == [Lines("a.py")]
+    with pytest.raises(UsageError):
+        lens.edit(record, EventEdit(fields=(FieldEdit("tool", "other"),)), Nothing())
+
+
+def test_results_of_several_calls_in_a_record_are_told_apart() -> None:
+    lens = lens_for("opencode-v2.record.v1")
+    tools = [
+        {"type": "tool", "name": "read", "id": f"t{at}", "state": {"input": {"path": name}, "output": f"of {name}"}}
+        for at, name in enumerate("ab")
+    ]
+    record = {"cells": {"type": "assistant"}, "json": {"data": {"content": tools}}}
+    event = lens.view(json.dumps(record).encode(), Nothing())
+    steps = [(step.kind, step.id, step.text) for step in steps_of(1, event)]
+    assert steps == [
+        (Kind.TOOL_CALL, "t0", ""),
+        (Kind.TOOL_CALL, "t1", ""),
+        (Kind.TOOL_RESULT, "t0", "of a"),
+        (Kind.TOOL_RESULT, "t1", "of b"),
+    ]

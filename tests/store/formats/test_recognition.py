@@ -126,7 +126,32 @@ LINES: dict[str, tuple[str, list[dict[str, object]]]] = {
 
 SAID = [{"role": "user", "content": "Fix the login"}, {"role": "assistant", "content": "It returns nothing."}]
 
+LINES |= {
+    "Claude Code on stdout": (
+        "claude.jsonl",
+        [
+            {"type": "system", "subtype": "init", "cwd": "/home/ada", "session_id": ID, "tools": ["Bash"]},
+            {"type": "assistant", "message": SAID[1], "parent_tool_use_id": None, "session_id": ID, "uuid": "u1"},
+            {"type": "result", "subtype": "success", "is_error": False, "result": "Yes.", "session_id": ID},
+        ],
+    ),
+    "Cursor on stdout": (
+        "cursor.jsonl",
+        [
+            {"type": "system", "subtype": "init", "cwd": "/home/ada", "session_id": ID, "permissionMode": "default"},
+            {"type": "user", "message": SAID[0], "session_id": ID},
+            {
+                "type": "tool_call",
+                "subtype": "completed",
+                "call_id": "t1",
+                "tool_call": {"readToolCall": {"args": {"path": "a.py"}, "result": {"success": {"content": "x\ny"}}}},
+                "session_id": ID,
+            },
+        ],
+    ),
+}
 DOCUMENTS: dict[str, object] = {
+    "Copilot CLI once": {"sessionId": ID, "startTime": "2025-10-01T10:00:00Z", "chatMessages": SAID, "timeline": []},
     "Amp": {"v": 1, "id": "T-1", "created": 1, "title": "Login", "env": {}, "messages": SAID},
     "Hermes": {"session_id": "x", "model": "m", "platform": "cli", "message_count": 2, "messages": SAID},
     "Continue": {"sessionId": ID, "title": "Login", "workspaceDirectory": "/", "history": [{"message": SAID[0]}]},
@@ -154,14 +179,19 @@ TABLES = {
 
 KNOWN = {
     "Amp": "amp",
+    "Claude Code on stdout": "agent-stream",
     "Codex on stdout": "codex-exec",
     "Continue": "continue",
+    "Copilot CLI": "copilot-cli",
+    "Copilot CLI once": "copilot-history",
     "Cursor": "cursor",
+    "Cursor on stdout": "agent-stream",
     "Droid": "droid",
     "Goose": "goose",
     "Hermes": "hermes",
     "Kimi Code": "kimi-code",
     "LM Studio": "lm-studio",
+    "Open WebUI": "open-webui",
     "Qwen Code": "qwen-code",
     "Qwen Code that only counts": "qwen-code",
     "VS Code": "vscode-chat",
