@@ -65,7 +65,8 @@ def lines_with(need: Every, folded: str) -> set[int] | None:
     More than have one: of each need one literal is looked for, the longest.
     """
     if need.literals:
-        return set(_lines_with(max(need.literals, key=len), folded))
+        longest = max(need.literals, key=len)
+        return None if "\n" in longest else set(_lines_with(longest, folded))
     if not need.either:
         return None
     found: set[int] = set()

@@ -41,8 +41,10 @@ from store.ids import now_ms, turn_of
 from store.index.catalogue import ContextEntry
 from store.index.database import Database
 from store.search.documents import HIGHEST_RANK, block_of, documents_of, first_of, key_of, rank_of
+from store.search.folding import fold
 from store.search.follower import Follower, batched
 from store.search.holders import Holders, TurnPlace
+from store.search.needs import lines_with
 from store.search.query import Query, parse
 from store.search.reader import ShownTurn
 from store.search.terms import Term, Text
@@ -241,8 +243,12 @@ class Finder:
         for label in catalogue.labels():
             for called in catalogue.labelled(label):
                 labels.setdefault(called.id, []).append(label)
+        titles = catalogue.titles()
+        # one look at all of them tells nearly always that none can meet it
+        told = (_one_each([title, *labels.get(context, ())]).replace("\n", " ") for context, title in titles)
+        possible = lines_with(query.need, fold("\n".join(told)))
         hits: list[Hit] = []
-        for context, title in catalogue.titles():
+        for context, title in titles if possible is None else [titles[line] for line in sorted(possible)]:
             values = [title, *labels.get(context, ())]
             if _Seen(_one_each(values)).lines(query) is None or (entry := self._scope.entry(context)) is None:
                 continue
