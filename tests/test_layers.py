@@ -59,6 +59,7 @@ ALLOWED = {
     "cbor2": ("store.conversations.canonical",),
     "markdown_it": ("store.exporting.html", "fusefs.text.prose"),
     "pygments": ("store.exporting.html",),
+    "cryptography": ("store.shared.ciphertext", "store.shared.keys"),
     "zstandard": ("store.content",),
     "pyfastcdc": ("store.content.delta",),
     "inotify_simple": ("store.importing.watch", "store.shared.directory"),
