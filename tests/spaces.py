@@ -40,6 +40,16 @@ def spaces(request: pytest.FixtureRequest, maker: str, directory: Path) -> Space
     return Spaces(lambda: Place(postgres=server.url(), objects=f"file://{directory}/objects"))
 
 
+def let_in(member: Path, root: Path, machine: str = "") -> Membership:
+    """Make a replica of an encrypted space, by an invitation of another."""
+    invitation = remote.invite(member)
+    assert remote.accept(invitation, root, machine) is None
+    remote.approve(member)
+    joined = remote.accept(invitation, root, machine)
+    assert joined is not None
+    return joined
+
+
 @contextmanager
 def replicas(monkeypatch: pytest.MonkeyPatch, directory: Path, spaces: Spaces) -> Iterator[None]:
     """Within the block, each store that is made is a replica; then another replica of each must have the same logs."""
@@ -56,11 +66,11 @@ def replicas(monkeypatch: pytest.MonkeyPatch, directory: Path, spaces: Spaces) -
     with monkeypatch.context() as patch:
         patch.setattr(store_module, "membership", joined)
         yield
-    for number, (root, place, name) in enumerate(made):
+    for number, (root, _place, _name) in enumerate(made):
         if not (root / paths.HEAD_LOG).exists():
             continue
         other = directory / f"other-{number}"
-        remote.join(place, name, other)
+        let_in(root, other)
         with Store.open(other):
             for log in (paths.TURN_LOG, paths.HEAD_LOG):
                 assert filecmp.cmp(root / log, other / log, shallow=False), f"{log} is another in another replica"

@@ -131,7 +131,10 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
     ],
     "remote": [
         ("Make a space that machines can share.", "convfs remote init team --dir ~/spaces"),
-        ("Take part in it.", "convfs remote join team ~/team --dir ~/spaces"),
+        ("Be the first in it.", "convfs remote join team ~/team --dir ~/spaces"),
+        ("Invite another machine.", "CONVFS_STORE=~/team convfs remote invite > line"),
+        ("Come in by that line, there.", 'convfs remote join "$(cat line)" ~/replica --wait 0'),
+        ("Let it in, if the space is not mounted here.", "CONVFS_STORE=~/team convfs remote approve"),
         ("Am I up to date?", "CONVFS_STORE=~/team convfs remote status"),
     ],
     "gc": [("How much space could be freed?", "convfs gc --dry-run"), ("Free it.", "convfs gc")],

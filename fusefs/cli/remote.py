@@ -12,9 +12,11 @@ import click
 from fusefs.cli.output import echo, echo_json
 
 if TYPE_CHECKING:
+    from store.shared.access import Role
     from store.shared.space import Place
 
 _F = TypeVar("_F", bound=Callable[..., None])
+_WAIT_SECONDS = 60.0
 
 
 def _placed(command: _F) -> _F:
@@ -60,49 +62,131 @@ def remote() -> None:
 @remote.command("init", short_help="Make a space.")
 @click.argument("name")
 @_placed
-def init(name: str, directory: Path | None, pg: str, s3: str) -> None:
+@click.option("--plain", is_flag=True, help="Do not encrypt it: who can read DIR can read all.")
+def init(name: str, directory: Path | None, pg: str, s3: str, plain: bool) -> None:
     """Make the empty space NAME, in a directory or on servers.
+
+    It is encrypted: the first machine that joins it makes the key, and invites others.
 
     What the URLs do not say is taken from where libpq and Amazon's programs look, too: PGPASSWORD, ~/.pgpass,
     PGSERVICEFILE, AWS_ACCESS_KEY_ID and so on. A server on another machine needs sslmode=verify-full, and https.
     """
     from store.shared import remote as spaces
 
-    spaces.init(_place(directory, pg, s3), name)
-    echo(f"Made the space {name}. Each machine joins it with:")
+    spaces.init(_place(directory, pg, s3), name, plain=plain)
+    echo(f"Made the space {name}. {'Each' if plain else 'The first'} machine joins it with:")
     where = f"--dir {os.path.abspath(directory)}" if directory else "--pg URL --s3 URL"
     echo(f"  convfs remote join {name} REPLICA {where}")
 
 
 @remote.command("join", short_help="Make a replica of a space.")
-@click.argument("name")
+@click.argument("name", metavar="LINE|NAME")
 @click.argument("replica", type=click.Path(path_type=Path, file_okay=False))
 @_placed
 @click.option("--machine", metavar="NAME", default="", help="The name of this machine.  [default: its host name]")
-def join(name: str, replica: Path, directory: Path | None, pg: str, s3: str, machine: str) -> None:
-    """Make REPLICA, a new directory, a replica of the space NAME, and bring it up to date.
+@click.option(
+    "--wait",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=_WAIT_SECONDS,
+    show_default=True,
+    help="How long to wait until a machine that is in lets this one in.",
+)
+def join(name: str, replica: Path, directory: Path | None, pg: str, s3: str, machine: str, wait: float) -> None:
+    """Make REPLICA, a new directory, a replica of a space, and bring it up to date.
 
-    It is a store like any other: convfs --store REPLICA mount, import and so on. What the replicas import remembers
-    the machine, so that another's files at the same paths are not taken for the same sessions. The URLs are kept in
-    the file REPLICA/space, which only you can read.
+    LINE is what convfs remote invite has said on a machine that is in. The first machine, and each of a space that is
+    not encrypted, gives the NAME of the space and where it is.
+
+    The replica is a store like any other: convfs --store REPLICA mount, import and so on. What the replicas import
+    remembers the machine, so that another's files at the same paths are not taken for the same sessions. The URLs are
+    kept in the file REPLICA/space, which only you can read.
     """
     from fusefs.text.render import FileRenderer
+    from store.shared import invitation
     from store.shared import remote as spaces
     from store.store import Store
 
     root = Path(os.path.abspath(replica))
-    member = spaces.join(_place(directory, pg, s3), name, root, machine)
+    if invitation.is_invitation(name):
+        invited = invitation.parse(name)
+        accepted = spaces.accept(invited, root, machine, wait)
+        if accepted is None:
+            echo(f"Asked the space {invited.space} to let this machine in. On one that is in:")
+            echo("  convfs --store REPLICA remote approve")
+            echo("Then the same command once more, here.")
+            return
+        member = accepted
+    else:
+        member = spaces.join(_place(directory, pg, s3), name, root, machine)
     with Store.open(root, renderer=FileRenderer()) as store:
         count = store.stats().conversations
-    echo(f"Made replica {member.number} of the space {name}, as {member.machine}: {count} conversations.")
-    echo(f"  convfs --store {root} mount ~/{name}")
+    echo(f"Made replica {member.number} of the space {member.space}, as {member.machine}: {count} conversations.")
+    echo(f"  convfs --store {root} mount ~/{member.space}")
+
+
+@remote.command("invite", short_help="Make a line that another machine joins by.")
+@click.option(
+    "--role",
+    type=click.Choice(["reader", "writer", "admin"]),
+    default="writer",
+    show_default=True,
+    help="What it may: read, write as well, or also let in and revoke others.",
+)
+@click.pass_obj
+def invite(store: Path | None, role: Role) -> None:
+    """Print one line, for one machine and one day: convfs remote join LINE REPLICA.
+
+    Who has the line gets the keys of the space, so send it as you would a password. The machine is let in by any that
+    is in and has its replica mounted or served, or by convfs remote approve.
+    """
+    from fusefs.cli.backend import store_root
+    from store.shared import remote as spaces
+
+    echo(spaces.invite(store_root(store), role).line)
+
+
+@remote.command("approve", short_help="Let in who has an invitation.")
+@click.pass_obj
+def approve(store: Path | None) -> None:
+    """Let in the machines that have come with an invitation."""
+    from fusefs.cli.backend import store_root
+    from store.shared import remote as spaces
+
+    for machine in spaces.approve(store_root(store)):
+        echo(f"Let in {machine}.")
+
+
+@remote.command("revoke", short_help="Give a machine no more keys.")
+@click.argument("machine")
+@click.pass_obj
+def revoke(store: Path | None, machine: str) -> None:
+    """Have a new key used from now on, which MACHINE does not get; name it, or give the number of its replica.
+
+    It can read nothing newer, and nothing that it writes is taken. What it has, it has: its replica stays readable.
+    """
+    from fusefs.cli.backend import store_root
+    from store.shared import remote as spaces
+
+    generation = spaces.revoke(store_root(store), machine)
+    echo(f"Revoked {machine}: key {generation} is used from now on. What it has, it has.")
+
+
+@remote.command("rotate", short_help="Have a new key used.")
+@click.pass_obj
+def rotate(store: Path | None) -> None:
+    """Have a new key used for all that comes from now on."""
+    from fusefs.cli.backend import store_root
+    from store.shared import remote as spaces
+
+    echo(f"Key {spaces.rotate(store_root(store))} is used from now on.")
 
 
 @remote.command("status", short_help="Show the state of a replica.")
 @click.option("--json", "as_json", is_flag=True, help="One object, for programs.")
 @click.pass_obj
 def status(store: Path | None, as_json: bool) -> None:
-    """Show which space the store is a replica of, how far behind it is, and who else has one."""
+    """Show which space the store is a replica of, how far behind it is, who else has one, and who may what."""
     from fusefs.cli.backend import store_root
     from store.shared import remote as spaces
 
@@ -113,6 +197,11 @@ def status(store: Path | None, as_json: bool) -> None:
     state = f"{found.behind} commits behind" if found.behind else "up to date"
     echo(f"space    {found.space}, in {found.where}")
     echo(f"replica  {found.number}, {found.machine}: at commit {found.commit}, {state}")
+    if found.key:
+        echo(f"key      {found.key}")
     for member in found.members:
+        state = f", {member.role}, key {member.key}" if member.key else ""
+        if member.revoked_ms:
+            state += ", revoked"
         if not member.own:
-            echo(f"also     {member.number}, {member.machine}")
+            echo(f"also     {member.number}, {member.machine}{state}")

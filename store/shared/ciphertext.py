@@ -5,19 +5,18 @@ with AES-256-GCM, each time with a key of its own: HKDF-SHA256 of the *space key
 salt of 32 bytes, and the id of the space with the place that the text is for. No key is used for two texts, so nonces
 may simply count, and nobody has to keep count of them over machines that know nothing of each other.
 
-The tag is over the place as well: the space, the generation, and an object's key, or an entry's ``seq`` and what comes
-before it. So one that was moved, copied under another name, taken from another space, cut off or changed is not opened.
-
-An entry names its *parent*, the BLAKE3 of the sealed entry before it. That makes a chain: who once took an entry takes
-none that follows another one in its place, although both may have been sealed by members.
+The tag is over the place as well: the space, the generation, and an object's key, or all that stands with an entry. So
+one that was moved, copied under another name, taken from another space, cut off or changed is not opened. An entry has
+its chain (``store.shared.entry``) in the sealed text: who has taken one takes none that follows another in its place.
 
 Sealed object, little-endian: ``magic 'CVSO' | generation u32 | length u64 (of the text) | salt[32]``, then frames: each
 has 1 MiB of the text, the last what is left (an empty text is one empty frame), and its tag of 16 bytes behind it.
 Nonce: the frame's number, u96. Associated data: the header, and the frame's number as u64. HKDF info: ``convfs
 object``, a zero, the space's id[16], the object's key in UTF-8.
 
-Sealed entry: ``seq u64 | generation u32 | zero u32 | parent[32] | salt[32] | ciphertext | tag[16]``. Nonce: zero.
-Associated data: the header, and the ``seq`` before it as u64. HKDF info: ``convfs entry``, a zero, the space's id[16].
+The body of a sealed entry: ``salt[32] | ciphertext | tag[16]``; its chain is zeros. The text is ``chain[32] | body``.
+Nonce: zero. Associated data: ``prev u64 | seq u64 | token[16] | machine u32 | generation u32 | packs u64``. HKDF info:
+``convfs entry``, a zero, the space's id[16].
 """
 
 import os
@@ -26,31 +25,29 @@ from struct import Struct as Layout
 from struct import error as layout_error
 from typing import NamedTuple
 
-from blake3 import blake3
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from msgspec import structs
 
 from store.errors import DamageError
+from store.shared.entry import Entry
 
 KEY_SIZE = 32
 FRAME = 1 << 20
 """The bytes of text in each frame but the last."""
 TAG = 16
-BEGINNING = bytes(32)
-"""The parent of an entry that follows none."""
-
 Keys = Mapping[int, bytes]
 """Space keys by their generation."""
 
 _SALT = 32
 _OBJECT = Layout("<4sIQ32s")
 _MAGIC = b"CVSO"
-_ENTRY = Layout("<QIxxxx32s32s")
+_ABOUT = Layout("<QQ16sIIQ")
 _FRAME_NUMBER = Layout("<Q")
 OBJECT_HEAD = _OBJECT.size
-_ENTRY_HEAD = _ENTRY.size
+_CHAIN = 32
 
 
 class Locked(DamageError):
@@ -103,6 +100,12 @@ def object_head(data: bytes | memoryview, name: str) -> ObjectHead:
     return ObjectHead(generation, length, salt, bytes(data[:OBJECT_HEAD]))
 
 
+def text_length(length: int) -> int:
+    """Return how long the text of a sealed object of ``length`` bytes is."""
+    rest = length - OBJECT_HEAD
+    return rest - TAG * -(-rest // (FRAME + TAG))
+
+
 def frame_place(head: ObjectHead, start: int, end: int) -> tuple[int, int, int]:
     """Return where a sealed object has bytes ``start`` to ``end`` of its text: first frame, its offset, and length.
 
@@ -148,49 +151,28 @@ def _nonce(number: int) -> bytes:
 # -- entries -----------------------------------------------------------------------------------------------------------
 
 
-def seal_entry(key: bytes, generation: int, space: bytes, before: int, parent: bytes, entry: bytes) -> bytes:
-    """Return an encoded entry sealed, to follow the one whose ``seq`` is ``before`` and whose chain is ``parent``."""
+def seal_entry(key: bytes, generation: int, space: bytes, entry: Entry) -> Entry:
+    """Return an entry with its chain and its body sealed with the space key of a generation."""
     salt = os.urandom(_SALT)
-    head = _ENTRY.pack(int.from_bytes(entry[:8], "little"), generation, parent, salt)
+    sealed = structs.replace(entry, generation=generation, chain=bytes(_CHAIN))
     cipher = AESGCM(derived(key, salt, _entry_info(space)))
-    return head + cipher.encrypt(_nonce(0), entry, head + _FRAME_NUMBER.pack(before))
+    return structs.replace(sealed, body=salt + cipher.encrypt(_nonce(0), entry.chain + entry.body, _about(sealed)))
 
 
-def open_entry(keys: Keys, space: bytes, before: int, parent: bytes | None, sealed: bytes | memoryview) -> bytes:
-    """Return the encoded entry that follows the one of ``before`` and ``parent``, which may be unknown (None).
-
-    DamageError; Locked if there is no key for it.
-    """
-    name = f"the entry after {before}"
+def open_entry(keys: Keys, space: bytes, entry: Entry) -> Entry:
+    """Return a sealed entry with its chain and its body as they were. DamageError; Locked if there is no key for it."""
+    name = f"commit {entry.seq} of the space"
+    salt, text = entry.body[:_SALT], entry.body[_SALT:]
+    cipher = AESGCM(derived(_key(keys, entry.generation, name), salt, _entry_info(space)))
     try:
-        seq, generation, named, salt = _ENTRY.unpack_from(sealed)
-    except layout_error:
-        raise DamageError(f"{name} is no sealed entry of a space") from None
-    if parent is not None and named != parent:
-        raise DamageError(f"{name} follows another one than that which this replica has")
-    cipher = AESGCM(derived(_key(keys, generation, name), salt, _entry_info(space)))
-    head, text = bytes(sealed[:_ENTRY_HEAD]), bytes(sealed[_ENTRY_HEAD:])
-    try:
-        entry = cipher.decrypt(_nonce(0), text, head + _FRAME_NUMBER.pack(before))
+        opened = cipher.decrypt(_nonce(0), text, _about(entry))
     except InvalidTag:
-        raise DamageError(f"{name} was changed, or belongs elsewhere") from None
-    if entry[:8] != seq.to_bytes(8, "little"):
-        raise DamageError(f"{name} says another number than it is filed under")
-    return entry
+        raise DamageError(f"{name} was changed, or belongs elsewhere: put it back from a backup of the space") from None
+    return structs.replace(entry, chain=opened[:_CHAIN], body=opened[_CHAIN:])
 
 
-def entry_generation(sealed: bytes | memoryview) -> int:
-    """Return the generation of the key that a sealed entry was sealed with. DamageError."""
-    try:
-        generation: int = _ENTRY.unpack_from(sealed)[1]
-    except layout_error:
-        raise DamageError("this is no sealed entry of a space") from None
-    return generation
-
-
-def chain(sealed: bytes | memoryview) -> bytes:
-    """Return how a sealed entry is named by the one after it: its BLAKE3."""
-    return blake3(sealed).digest()
+def _about(entry: Entry) -> bytes:
+    return _ABOUT.pack(entry.prev, entry.seq, entry.token, entry.machine, entry.generation, entry.packs)
 
 
 def _entry_info(space: bytes) -> bytes:

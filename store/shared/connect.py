@@ -1,10 +1,18 @@
 """From where a space is to the space."""
 
-from pathlib import Path
+from __future__ import annotations
 
-from store.errors import UsageError
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from store import paths
+from store.errors import DamageError, UsageError
 from store.shared import directory
-from store.shared.space import Place, Space
+from store.shared.space import ENCRYPTED, Membership, Place, Space
+
+if TYPE_CHECKING:
+    from store.shared.access import Access
 
 
 def create(place: Place, name: str) -> None:
@@ -42,3 +50,41 @@ def connect(place: Place, name: str) -> Space:
 
 def _missing(error: ModuleNotFoundError) -> UsageError:
     return UsageError(f"a space on servers needs {error.name}: install it with: pip install 'convfs[shared]'")
+
+
+def enter(root: Path, member: Membership) -> tuple[Space, Access | None]:
+    """Return the space of the replica at ``root``, as its keys open it, and its access if the space is encrypted.
+
+    Raises as :func:`connect`, and DamageError if the keys are missing, wrong, or no longer enough.
+    """
+    space = connect(member.place, member.space)
+    try:
+        if space.id != member.files_id:
+            raise DamageError(f"the space {member.space} is another one than this replica was made of: {_ANOTHER}")
+        if not (root / paths.KEYS).exists():
+            if space.records.record(ENCRYPTED).version:
+                raise DamageError(f"{root / paths.KEYS} is missing, and the space {member.space} is encrypted: {_ANEW}")
+            return space, None
+        need_cryptography()
+        from store.shared import keys
+        from store.shared.access import Access
+        from store.shared.encrypted import encrypted
+
+        keyring = keys.read(root)
+        assert keyring is not None
+        access = Access(space.records, space.id, member.space, member.number, root, keyring)
+        access.refresh()
+        return encrypted(space, access), access
+    except BaseException:
+        space.close()
+        raise
+
+
+def need_cryptography() -> None:
+    """Raise UsageError if the library that encrypts is not installed."""
+    if find_spec("cryptography") is None:
+        raise UsageError("encrypted spaces need another library: pip install 'convfs[shared]'")
+
+
+_ANOTHER = "make another replica with convfs remote join; what this one has can still be read"
+_ANEW = "put it back from a backup, or join anew, in another directory, with a line of convfs remote invite"

@@ -34,7 +34,7 @@ from store.shared import packs, roster
 from store.shared.entry import Entry
 from store.shared.packs import PackNote
 from store.shared.roster import Member
-from store.shared.space import FORMAT, Record, Space
+from store.shared.space import ENCRYPTED, FORMAT, Generation, Outdated, Record, Space
 
 _AT_ONCE_BYTES = 4 << 20
 _TURN_SECONDS = 2.0
@@ -125,9 +125,10 @@ class _Files:
 class _Log:
     """The entries, a file each; see :class:`store.shared.space.Log`."""
 
-    def __init__(self, files: _Files, space: bytes) -> None:
+    def __init__(self, files: _Files, space: bytes, records: "_Records") -> None:
         self._files = files
         self._space = space
+        self._records = records
         self._directory = files.root / "entries"
         self._turn = os.open(files.root / "turn", os.O_RDWR | os.O_CLOEXEC)
         self._held = False
@@ -136,6 +137,9 @@ class _Log:
 
     def append(self, entry: Entry) -> Sequence[Entry]:
         self._let_others()
+        current = self._records.record(ENCRYPTED)
+        if current.value and typed.decode(current.value, Generation).generation > entry.generation:
+            raise Outdated(f"the space in {self._files.root} has a newer key")
         if self._files.put(self._path(entry.prev), entries.encode(entry, self._space)):
             return ()
         others = self.entries(entry.prev)
@@ -355,8 +359,9 @@ def connect(root: Path) -> Space:
         if described.format < FORMAT or described.upgrading:
             _upgrade(files, described.id)
         space = bytes.fromhex(described.id)
-        log = _Log(files, space)
-    return Space(space, str(root.parent), log, _Records(files), _Bucket(files), log.close)
+        records = _Records(files)
+        log = _Log(files, space, records)
+    return Space(space, str(root.parent), log, records, _Bucket(files), log.close)
 
 
 def _upgrade(files: _Files, id: str) -> None:

@@ -13,6 +13,7 @@ cannot put a key of its own in the place of the space's.
 """
 
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from struct import Struct as Layout
@@ -73,9 +74,30 @@ class Keyring(Struct, frozen=True):
         return Keyring(self.private, {one: key for one, key in self.generations.items() if one >= generation})
 
     def write(self, root: Path) -> None:
-        """Write the file of the replica at ``root``, readable by its owner alone."""
+        """Write the file of the replica at ``root``, readable by its owner alone; keys that it has more stay there."""
+        path = root / paths.KEYS
+        # a command and a mount may both write
+        own = path.with_name(f"{path.name}-{os.getpid()}-{threading.get_ident()}")
+        there = read(root)
+        durable.write_whole(own, self.having(there.generations if there else {}).encoded)
+        durable.replace(own, path)
+        durable.sync_directory(root)
+
+    def replace(self, root: Path) -> None:
+        """Write the file of the replica at ``root`` anew, and erase from the disk the keys that it has more."""
+        path = root / paths.KEYS
+        fd = durable.open_file(path)
+        try:
+            durable.swap_contents(path, fd, [self.encoded])
+        finally:
+            os.close(fd)
+        durable.erase_replaced(path)
+
+    @property
+    def encoded(self) -> bytes:
+        """The contents of the file."""
         generations = {generation: key.hex() for generation, key in sorted(self.generations.items())}
-        durable.write_whole(root / paths.KEYS, msgspec.json.encode(_File(self.private.hex(), generations)) + b"\n")
+        return msgspec.json.encode(_File(self.private.hex(), generations)) + b"\n"
 
 
 def new_space_key() -> bytes:

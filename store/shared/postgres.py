@@ -32,7 +32,7 @@ from psycopg.pq import TransactionStatus
 from store.errors import DamageError, FormatTooNew, NotFound, Unreachable, UsageError
 from store.ids import new_store_id
 from store.shared.entry import Entry
-from store.shared.space import FORMAT, Record
+from store.shared.space import FORMAT, Outdated, Record
 
 _LOG = logging.getLogger(__name__)
 
@@ -80,6 +80,16 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
     WHERE bytes_before < 4 << 20 ORDER BY prev
 $$;
 
+-- Which of the space's keys is used now; 0 if it is not encrypted.
+CREATE OR REPLACE FUNCTION convfs.generation(of_space bytea) RETURNS int
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
+    SELECT coalesce(
+        (SELECT (convert_from(value, 'UTF8')::json ->> 'generation')::int
+         FROM record WHERE space = of_space AND key = 'generation'),
+        0
+    )
+$$;
+
 -- The compare-and-append. Returns nothing if the entry is in place, else entries that follow `new_prev`.
 CREATE OR REPLACE FUNCTION convfs.append(
     of_space bytea, new_prev bigint, new_seq bigint, new_token uuid, new_machine int, new_generation int,
@@ -89,6 +99,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
 BEGIN
     UPDATE space SET seq = new_seq WHERE id = of_space AND seq = new_prev;
     IF FOUND THEN
+        IF new_generation < generation(of_space) THEN
+            RAISE EXCEPTION 'the space has a newer key' USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
         INSERT INTO entry VALUES (
             of_space, new_prev, new_seq, new_token, new_machine, new_generation, new_packs, new_chain, new_body
         );
@@ -129,6 +142,10 @@ CREATE OR REPLACE FUNCTION convfs.swap(of_space bytea, of_key text, old_version 
 RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
 BEGIN
+    IF of_key = 'generation' THEN
+        -- no append is under way that goes by the earlier one
+        PERFORM FROM space WHERE id = of_space FOR UPDATE;
+    END IF;
     IF old_version = 0 THEN
         INSERT INTO record VALUES (of_space, of_key, 1, new_value) ON CONFLICT DO NOTHING;
     ELSE
@@ -421,6 +438,10 @@ class Postgres:
                     return ask(connection)
                 except psycopg.errors.NoDataFound as error:
                     raise DamageError(f"{error.diag.message_primary}, which this replica has") from None
+                except psycopg.errors.ObjectNotInPrerequisiteState as error:
+                    if connection is not None:
+                        connection.rollback()
+                    raise Outdated(f"the space {self._name}: {error.diag.message_primary}") from None
                 except psycopg.Error as error:
                     was_connected = connection is not None
                     if connection is not None and (connection.closed or connection.broken):
@@ -444,7 +465,7 @@ class Postgres:
             there = _entries(
                 connection.execute(f"SELECT {_ENTRY} FROM convfs.entries(%s, %s) LIMIT 1", (self.id, last.prev))
             )
-            if [one.chain for one in there] != [last.chain]:
+            if [one.token for one in there] != [last.token]:
                 connection.close()
                 raise DamageError(f"the space {self._name} does not have commit {last.seq}, which this replica has")
         self._connection = connection

@@ -1,9 +1,14 @@
-"""Making spaces, joining them, and looking at them."""
+"""Making spaces, joining them, who may, and looking at them."""
+
+from __future__ import annotations
 
 import os
 import platform
-from contextlib import closing
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -12,12 +17,18 @@ from store.disk import identity
 from store.disk.file_header import HEADER_SIZE
 from store.disk.head_format import Commit, HeadFrame
 from store.disk.head_log import HeadLog
-from store.errors import UsageError
+from store.errors import DamageError, UsageError
 from store.shared import roster
-from store.shared.connect import connect, create
-from store.shared.space import Membership, Place, membership
+from store.shared.connect import connect, create, enter, need_cryptography
+from store.shared.invitation import Invitation
+from store.shared.roster import Member
+from store.shared.space import ENCRYPTED, Membership, Place, Space, membership
+
+if TYPE_CHECKING:
+    from store.shared.access import Access, Role, Standing
 
 _LOOK_BYTES = 64 << 10
+_LOOK_SECONDS = 0.2
 
 
 class MemberStatus(Struct, frozen=True):
@@ -27,6 +38,10 @@ class MemberStatus(Struct, frozen=True):
     machine: str
     joined_ms: int
     own: bool
+    role: str = "writer"
+    key: int = 0
+    """The last key that it was given; 0 if the space is not encrypted."""
+    revoked_ms: int = 0
 
 
 class Status(Struct, frozen=True):
@@ -39,35 +54,138 @@ class Status(Struct, frozen=True):
     commit: int
     behind: int
     members: list[MemberStatus]
+    key: int = 0
+    """The key that is used now; 0 if the space is not encrypted."""
 
 
-def init(place: Place, name: str) -> None:
-    """Make an empty space. Raises UsageError if there is one of that name, or it can have no such name; Unreachable."""
+def init(place: Place, name: str, *, plain: bool = False) -> None:
+    """Make an empty space, encrypted unless it is to be ``plain``. Raises Unreachable.
+
+    UsageError if there is one of that name, it can have no such name, or what encrypts is not installed.
+    """
     check_name(name)
+    if not plain:
+        need_cryptography()
     create(place, name)
+    if not plain:
+        from store.shared import access
+
+        with closing(connect(place, name)) as space:
+            access.encrypt(space.records)
 
 
 def join(place: Place, name: str, root: Path, machine: str = "") -> Membership:
     """Make a replica of a space in the new directory ``root``; the first opening fills it. Raises UsageError, NotFound.
 
+    The first replica of an encrypted space makes its key; for others there are :func:`invite` and :func:`accept`.
     ``machine`` is the name of this machine, if it is not that which the system has.
     """
     check_name(name)
+    _check_new(root)
+    machine = machine or _machine()
+    with closing(connect(place, name)) as space:
+        if space.records.record(ENCRYPTED).version:
+            need_cryptography()
+            from store.shared import access
+
+            _make(root)
+            number = access.found(space.records, space.id, name, machine, root)
+        else:
+            _make(root)
+            number = roster.join(space.records, machine).number
+        made = Membership(name, space.id.hex(), machine, number, place)
+    made.write(root)
+    return made
+
+
+def invite(root: Path, role: Role = "writer") -> Invitation:
+    """Return an invitation to the space of the replica at ``root``, for one machine and a day.
+
+    Raises as :func:`status`, and UsageError if the space is not encrypted.
+    """
+    member = _member(root)
+    with _entered(root, member) as (space, access):
+        return Invitation(member.place, member.space, space.id.hex(), access.invite(role).hex())
+
+
+def accept(invitation: Invitation, root: Path, machine: str = "", seconds: float = 0) -> Membership | None:
+    """Make a replica in the new directory ``root`` with an invitation; None if nobody let it in within ``seconds``.
+
+    It can be accepted again then, with the same directory. Raises UsageError, NotFound, Unreachable, DamageError.
+    """
+    need_cryptography()
+    from store.shared import access
+
+    _check_new(root)
+    name, code, machine = invitation.space, bytes.fromhex(invitation.code), machine or _machine()
+    ends = time.monotonic() + seconds
+    with closing(connect(invitation.place, name)) as space:
+        if space.id.hex() != invitation.id:
+            raise DamageError(f"the space {name} there is another one than that of the invitation")
+        _make(root)
+        access.ask(space.records, space.id, name, code, machine, root)
+        while not (number := access.answered(space.records, space.id, name, code, root)):
+            if time.monotonic() >= ends:
+                return None
+            time.sleep(_LOOK_SECONDS)
+    made = Membership(name, invitation.id, machine, number, invitation.place)
+    made.write(root)
+    return made
+
+
+def approve(root: Path) -> list[str]:
+    """Let in who has come with an invitation; return the names of their machines. Raises as :func:`invite`."""
+    with _entered(root, _member(root)) as (_space, access):
+        return access.approve()
+
+
+def revoke(root: Path, machine: str) -> int:
+    """Give a machine no more keys; return the generation of the key that is used from now on. Raises as :func:`invite`.
+
+    It is called by its name or the number of its replica.
+    """
+    with _entered(root, _member(root)) as (_space, access):
+        return access.revoke(machine)
+
+
+def rotate(root: Path) -> int:
+    """Have a new key used from now on; return its generation. Raises as :func:`invite`."""
+    with _entered(root, _member(root)) as (_space, access):
+        return access.rotate()
+
+
+def _check_new(root: Path) -> None:
     known = membership(root)
     if known is not None:
         raise UsageError(f"{root}: this is a replica of the space {known.space} already")
     if identity.files_id(root) is not None:
         raise UsageError(f"{root}: there is a store already: a replica begins in a directory of its own")
-    space = connect(place, name)
-    try:
-        machine = machine or platform.node() or "machine"
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.chmod(root, 0o700)
-        made = Membership(name, space.id.hex(), machine, roster.join(space.records, machine).number, place)
-    finally:
-        space.close()
-    made.write(root)
-    return made
+
+
+def _make(root: Path) -> None:
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.chmod(root, 0o700)
+
+
+def _machine() -> str:
+    return platform.node() or "machine"
+
+
+def _member(root: Path) -> Membership:
+    member = membership(root)
+    if member is None:
+        raise UsageError(f"{root}: this store is of no space: convfs remote join makes a replica of one")
+    return member
+
+
+@contextmanager
+def _entered(root: Path, member: Membership) -> Iterator[tuple[Space, Access]]:
+    """Enter an encrypted space. UsageError if it is plain."""
+    space, access = enter(root, member)
+    with closing(space):
+        if access is None:
+            raise UsageError(f"the space {member.space} is not encrypted: who can reach it may join it by its name")
+        yield space, access
 
 
 def status(root: Path) -> Status:
@@ -75,24 +193,33 @@ def status(root: Path) -> Status:
 
     Raises UsageError if it is none, Unreachable, DamageError, and OSError if it cannot be read.
     """
-    member = membership(root)
-    if member is None:
-        raise UsageError(f"{root}: this store is of no space: convfs remote join makes a replica of one")
+    member = _member(root)
     commit = _last_commit(root, member.files_id)
-    space = connect(member.place, member.space)
-    try:
+    space, access = enter(root, member)
+    with closing(space):
         behind, reached = 0, commit
         while entries := space.log.entries(reached):
             behind += len(entries)
             reached = entries[-1].seq
-        members = [
-            MemberStatus(one.number, one.machine, one.joined_ms, one.number == member.number)
-            for one in roster.members(space.records)
-        ]
-    finally:
-        space.close()
+        standing = {one.number: one for one in access.members()} if access else {}
+        members = [_status(one, standing.get(one.number), member.number) for one in roster.members(space.records)]
+        key = max(access.keys) if access else 0
     return Status(
-        member.space, space.where, member.number, member.machine, commit, behind, members
+        member.space, space.where, member.number, member.machine, commit, behind, members, key
+    )
+
+
+def _status(member: Member, standing: Standing | None, own: int) -> MemberStatus:
+    if standing is None:
+        return MemberStatus(member.number, member.machine, member.joined_ms, member.number == own)
+    return MemberStatus(
+        member.number,
+        standing.machine,
+        member.joined_ms,
+        member.number == own,
+        standing.role,
+        max(standing.generations, default=0),
+        standing.revoked_ms,
     )
 
 

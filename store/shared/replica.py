@@ -9,11 +9,15 @@ Packs of other machines are fetched whole, and their records written to the pack
 may name them are applied. The numbers of packs differ from machine to machine; the logs are the same, byte by byte.
 """
 
+from __future__ import annotations
+
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -29,11 +33,14 @@ from store.disk.head_format import decode_all
 from store.disk.journal_format import decode_entry, entry_seq
 from store.errors import DamageError, FormatTooNew, NotFound, StoreFailed, StoreFull, Unreachable
 from store.ids import Hash
-from store.shared.connect import connect
+from store.shared.connect import enter
 from store.shared.entry import BEGINNING, Entry, chained, new_token
 from store.shared.history import Reached, chain_at
 from store.shared.packs import Packs
 from store.shared.space import Membership, Space
+
+if TYPE_CHECKING:
+    from store.shared.access import Access
 
 _LOG = logging.getLogger(__name__)
 
@@ -62,6 +69,9 @@ class Replica:
 
     def __init__(self, root: Path, member: Membership, writer: Writer, intake: Intake) -> None:
         self.member = member
+        self._root = root
+        self.access: Access | None = None
+        """The keys of the space, once it was reached; None if it is not encrypted."""
         self._path = root / paths.PUBLISHED
         self._writer = writer
         self._intake = intake
@@ -80,6 +90,8 @@ class Replica:
         self._published = self._read()
         self._complete = False
         """True once the space has all that an earlier process wrote: until then the place to begin at stays."""
+        self._looks_at = 0.0
+        """When it is looked next for who wants to join."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="convfs-following", daemon=True)
         intake.publish = self._publish
@@ -127,7 +139,10 @@ class Replica:
         placed = Entry(
             expected, entry_seq(entry), new_token(), self.member.number, 0, packs.reached, chain, entry
         )
-        self._ahead = space.log.append(placed)
+        try:
+            self._ahead = space.log.append(placed)
+        except DamageError as error:
+            raise self._only_read(str(error)) from error
         if self._ahead:
             return False
         self._chain = (placed.seq, chain)
@@ -184,7 +199,7 @@ class Replica:
         with self._connecting:
             if self._space is None or self._packs is None:
                 try:
-                    space = connect(self.member.place, self.member.space)
+                    space, self.access = enter(self._root, self.member)
                 except NotFound as error:
                     raise Unreachable(str(error)) from error
                 except (DamageError, FormatTooNew) as error:
@@ -195,6 +210,9 @@ class Replica:
                     packs = Packs(space, self.member.number)
                     packs.known(self._published.taken)
                     self._publish_rest(packs)
+                except DamageError as error:
+                    space.close()
+                    raise self._only_read(str(error)) from error
                 except BaseException:
                     space.close()
                     raise
@@ -208,8 +226,6 @@ class Replica:
 
     def _problem(self, space: Space) -> str:
         """Return "" if the space has the history of this replica, up to its last commit, else what is wrong."""
-        if space.id != self.member.files_id:
-            return f"the space {self.member.space} is another one than this replica was made of"
         log, seq = self._writer.head_log, self._writer.seq
         if not seq:
             return ""
@@ -249,7 +265,10 @@ class Replica:
     def _publish(self, records: Sequence[bytes]) -> None:
         _space, packs = self._connected()
         if records:
-            self._own.add(packs.publish(records))
+            try:
+                self._own.add(packs.publish(records))
+            except DamageError as error:
+                raise self._only_read(str(error)) from error
 
     def _take(self, packs: Packs) -> None:
         """Take the packs that others have published."""
@@ -275,6 +294,16 @@ class Replica:
         self._away = ""
         return found
 
+    def _let_in(self) -> None:
+        """Let in who has come with an invitation, once in a while."""
+        if self.access is not None and time.monotonic() >= self._looks_at:
+            self._looks_at = time.monotonic() + _LOOK_SECONDS
+            try:
+                for machine in self.access.approve():
+                    _LOG.info("%s has joined the space %s", machine, self.member.space)
+            except DamageError as error:
+                _LOG.warning("the space %s: %s", self.member.space, error)
+
     def _run(self) -> None:
         while not self._ended.is_set():
             space = self._space
@@ -286,6 +315,7 @@ class Replica:
                 return
             try:
                 self._catch_up()
+                self._let_in()
             except (Unreachable, StoreFull) as error:
                 self._note_away(error)
             except StoreFailed:

@@ -29,11 +29,17 @@ from msgspec import Struct
 
 from store import paths, typed
 from store.disk import durable
-from store.errors import DamageError
+from store.errors import ConvfsError, DamageError
 from store.shared.entry import Entry
 
 FORMAT = 2
 """The version of the formats of a space."""
+ENCRYPTED = "generation"
+"""The record that an encrypted space has from its beginning (``store.shared.access``), JSON with ``generation``."""
+
+
+class Outdated(ConvfsError):
+    """An entry was sealed with a key that is not the one which is used now."""
 
 
 class Place(Struct, frozen=True, omit_defaults=True):
@@ -86,7 +92,8 @@ class Log(Protocol):
         """Put an entry behind the one that it follows. Returns () if it is in place, and then it is durable.
 
         Else others were first: returns entries that follow ``entry.prev``, in order, some of them. An entry with the
-        token of one that is in place already is in place. DamageError if the space does not have ``entry.prev``.
+        token of one that is in place already is in place. DamageError if the space does not have ``entry.prev``;
+        Outdated if the record ENCRYPTED has a later generation than the entry.
         """
 
     def entries(self, after: int) -> Sequence[Entry]:
@@ -114,6 +121,12 @@ class Record(NamedTuple):
     key: str
     version: int
     value: bytes
+
+
+class Generation(Struct, frozen=True):
+    """As much of the record ENCRYPTED as a server must understand."""
+
+    generation: int
 
 
 class Records(Protocol):

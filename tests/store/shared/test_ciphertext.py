@@ -1,24 +1,22 @@
 """Ciphertext: opened where it belongs and as it was, and nowhere else."""
 
 import os
+from struct import pack
 
 import pytest
-from blake3 import blake3
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from store.errors import DamageError
 from store.shared.ciphertext import (
-    BEGINNING,
     FRAME,
     OBJECT_HEAD,
     TAG,
     Locked,
-    chain,
-    entry_generation,
     frame_place,
     object_head,
     open_entry,
@@ -26,7 +24,9 @@ from store.shared.ciphertext import (
     open_object,
     seal_entry,
     seal_object,
+    text_length,
 )
+from store.shared.entry import Entry
 
 SPACE = bytes(range(16))
 KEY = bytes(range(32))
@@ -38,21 +38,24 @@ OBJECT = (
     "4c49b34d9937f3357f85093e757d5ca16a3abf497da49df3fe550ef1fc1795f6360b"
 )
 ENTRY = (
-    "0900000000000000030000000000000000000000000000000000000000000000000000000000000000000000000000000523"
-    "050ec6ee3b13c3054555e32d352d573cc69e76b2eab5183b080fe8ba294c632f286586f3ad23863632968a5151ff37088ff6"
-    "8c98bb6c6e7fd98f3a368a02381de8647849f151067279"
+    "5395e32212a95f458764be44141153d775511012ac2f8fecd6d73a1faf99d53484062cdc69170d4b9a659fcf54b61f11b8ea"
+    "2567ef292d90567e77402495ad57357e31d5c2cfe1283289194d5dbdc0d691e7992fdb67cf49f485bb8827e53d060d9521"
 )
 
 
-def entry(seq: int, rest: bytes) -> bytes:
-    return seq.to_bytes(8, "little") + rest
+CHAIN = bytes(range(100, 132))
+TOKEN = bytes(range(50, 66))
+
+
+def entry(body: bytes, prev: int = 5, seq: int = 9, chain: bytes = CHAIN) -> Entry:
+    return Entry(prev, seq, TOKEN, 2, 0, 7, chain, body)
 
 
 def test_what_was_sealed_once_is_opened() -> None:
     assert open_object(KEYS, SPACE, "packs/1", bytes.fromhex(OBJECT)) == b"What an object says."
-    sealed = bytes.fromhex(ENTRY)
-    assert open_entry(KEYS, SPACE, 5, BEGINNING, sealed) == entry(9, b"What an entry says.")
-    assert entry_generation(sealed) == 3
+    sealed = Entry(5, 9, TOKEN, 2, 3, 7, bytes(32), bytes.fromhex(ENTRY))
+    opened = open_entry(KEYS, SPACE, sealed)
+    assert (opened.chain, opened.body) == (CHAIN, b"What an entry says.")
 
 
 def test_the_bytes_are_those_that_are_documented() -> None:
@@ -62,12 +65,11 @@ def test_the_bytes_are_those_that_are_documented() -> None:
     head, salt = sealed[:48], sealed[16:48]
     key = HKDF(SHA256(), 32, salt, b"convfs object\0" + SPACE + b"packs/1").derive(KEY)
     assert AESGCM(key).decrypt(bytes(12), sealed[48:], head + bytes(8)) == b"text"
-    sealed = seal_entry(KEY, 3, SPACE, 5, BEGINNING, entry(9, b"text"))
-    assert sealed[:16] == (9).to_bytes(8, "little") + (3).to_bytes(8, "little")
-    assert sealed[16:48] == BEGINNING
-    key = HKDF(SHA256(), 32, sealed[48:80], b"convfs entry\0" + SPACE).derive(KEY)
-    assert AESGCM(key).decrypt(bytes(12), sealed[80:], sealed[:80] + (5).to_bytes(8, "little")) == entry(9, b"text")
-    assert chain(sealed) == blake3(sealed).digest()
+    entry_ = seal_entry(KEY, 3, SPACE, entry(b"text"))
+    assert (entry_.generation, entry_.chain) == (3, bytes(32))
+    key = HKDF(SHA256(), 32, entry_.body[:32], b"convfs entry\0" + SPACE).derive(KEY)
+    about = pack("<QQ16sIIQ", 5, 9, TOKEN, 2, 3, 7)
+    assert AESGCM(key).decrypt(bytes(12), entry_.body[32:], about) == CHAIN + b"text"
 
 
 @given(st.binary(max_size=200), st.text(max_size=20), st.integers(0, 2**32 - 1))
@@ -84,24 +86,45 @@ def test_no_bit_of_an_object_can_be_changed(text: bytes, data: st.DataObject) ->
     sealed = bytearray(seal_object(KEY, 3, SPACE, "a", text))
     at = data.draw(st.integers(0, len(sealed) - 1))
     sealed[at] ^= 1 << data.draw(st.integers(0, 7))
-    with pytest.raises(DamageError, match=r"^a: "):
+    with pytest.raises(DamageError, match=r"^a\b"):
         open_object(KEYS, SPACE, "a", sealed)
 
 
-@given(st.binary(max_size=60), st.integers(0, 2**63), st.data())
-def test_no_bit_of_an_entry_can_be_changed(rest: bytes, before: int, data: st.DataObject) -> None:
-    sealed = bytearray(seal_entry(KEY, 3, SPACE, before, BEGINNING, entry(9, rest)))
-    at = data.draw(st.integers(0, len(sealed) - 1))
-    sealed[at] ^= 1 << data.draw(st.integers(0, 7))
-    with pytest.raises(DamageError, match=f"the entry after {before}"):
-        open_entry(KEYS, SPACE, before, None, bytes(sealed))
+_NUMBERS = st.integers(0, 2**64 - 1)
+_SMALL = st.integers(0, 2**32 - 1)
+_ENTRIES = st.builds(
+    Entry,
+    _NUMBERS,
+    _NUMBERS,
+    st.binary(min_size=16, max_size=16),
+    _SMALL,
+    st.just(0),
+    _NUMBERS,
+    st.binary(min_size=32, max_size=32),
+    st.binary(max_size=300),
+)
 
 
-@given(st.integers(0, 2**64 - 1), st.binary(max_size=300), st.integers(0, 2**63), st.binary(min_size=32, max_size=32))
-def test_an_entry_is_opened_as_it_was(seq: int, rest: bytes, before: int, parent: bytes) -> None:
-    sealed = seal_entry(KEY, 3, SPACE, before, parent, entry(seq, rest))
-    assert open_entry(KEYS, SPACE, before, parent, sealed) == entry(seq, rest)
-    assert open_entry(KEYS, SPACE, before, None, sealed) == entry(seq, rest)
+@given(_ENTRIES, _SMALL)
+def test_an_entry_is_opened_as_it_was(plain: Entry, generation: int) -> None:
+    sealed = seal_entry(KEY, generation, SPACE, plain)
+    assert open_entry({generation: KEY}, SPACE, sealed) == structs.replace(plain, generation=generation)
+    assert sealed.chain == bytes(32)
+
+
+@given(_ENTRIES, st.data())
+def test_no_bit_of_an_entry_can_be_changed(plain: Entry, data: st.DataObject) -> None:
+    sealed = seal_entry(KEY, 3, SPACE, plain)
+    field = data.draw(st.sampled_from(["prev", "seq", "token", "machine", "generation", "packs", "body"]))
+    value = getattr(sealed, field)
+    if isinstance(value, bytes):
+        changed = bytearray(value)
+        changed[data.draw(st.integers(0, len(value) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+        value = bytes(changed)
+    else:
+        value ^= 1 << data.draw(st.integers(0, 31))
+    with pytest.raises(DamageError, match="commit"):
+        open_entry(KEYS, SPACE, structs.replace(sealed, **{field: value}))
 
 
 @given(st.binary(max_size=100))
@@ -109,7 +132,7 @@ def test_noise_is_damage(data: bytes) -> None:
     with pytest.raises(DamageError):
         open_object(KEYS, SPACE, "a", data)
     with pytest.raises(DamageError):
-        open_entry(KEYS, SPACE, 5, None, data)
+        open_entry(KEYS, SPACE, Entry(5, 9, TOKEN, 2, 3, 7, bytes(32), data))
 
 
 def test_an_object_belongs_to_its_key_and_space_and_generation() -> None:
@@ -124,19 +147,16 @@ def test_an_object_belongs_to_its_key_and_space_and_generation() -> None:
         open_object({2: KEY}, SPACE, "a", sealed)
 
 
-def test_an_entry_belongs_behind_the_one_that_it_was_sealed_behind() -> None:
-    first = seal_entry(KEY, 3, SPACE, 0, BEGINNING, entry(5, b"first"))
-    other = seal_entry(KEY, 3, SPACE, 0, BEGINNING, entry(5, b"other"))
-    second = seal_entry(KEY, 3, SPACE, 5, chain(first), entry(9, b"second"))
-    assert open_entry(KEYS, SPACE, 5, chain(first), second) == entry(9, b"second")
-    with pytest.raises(DamageError, match="follows another one"):
-        open_entry(KEYS, SPACE, 5, chain(other), second)
+def test_an_entry_belongs_where_it_was_put() -> None:
+    first = seal_entry(KEY, 3, SPACE, entry(b"first", 0, 5))
+    second = seal_entry(KEY, 3, SPACE, entry(b"second", 5, 9))
+    for moved in (structs.replace(first, body=second.body), structs.replace(second, prev=0, seq=5)):
+        with pytest.raises(DamageError, match="commit 5 of the space was changed, or belongs elsewhere"):
+            open_entry(KEYS, SPACE, moved)
     with pytest.raises(DamageError, match="belongs elsewhere"):
-        open_entry(KEYS, SPACE, 0, None, second)
-    with pytest.raises(DamageError, match="belongs elsewhere"):
-        open_entry(KEYS, bytes(16), 0, BEGINNING, first)
+        open_entry(KEYS, bytes(16), first)
     with pytest.raises(Locked, match="key 3"):
-        open_entry({}, SPACE, 0, BEGINNING, first)
+        open_entry({}, SPACE, first)
 
 
 @pytest.mark.parametrize("length", [0, 1, FRAME - 1, FRAME, FRAME + 1, 3 * FRAME])
@@ -146,6 +166,7 @@ def test_objects_of_several_frames(length: int) -> None:
     head = object_head(sealed, "a")
     assert (head.length, head.generation) == (length, 3)
     assert len(sealed) == OBJECT_HEAD + length + head.frames * TAG
+    assert text_length(len(sealed)) == length
     assert open_object(KEYS, SPACE, "a", sealed) == text
     with pytest.raises(DamageError, match="cut or lengthened"):
         open_object(KEYS, SPACE, "a", sealed[:-1])

@@ -78,6 +78,14 @@ def test_a_keyring_is_kept_for_its_owner(tmp_path: Path) -> None:
     assert (more.newest, more.since(2).newest, list(more.since(2).generations)) == (2, 2, [2])
     more.write(tmp_path)
     assert keys.read(tmp_path) == more
+    # of two that write, none takes from the other
+    keyring.write(tmp_path)
+    assert keys.read(tmp_path) == more
+    given_up = keyring.generations[1].hex().encode()
+    more.since(2).replace(tmp_path)
+    assert keys.read(tmp_path) == more.since(2)
+    assert [path.name for path in tmp_path.iterdir()] == [paths.KEYS]
+    assert given_up not in (tmp_path / paths.KEYS).read_bytes()
     assert keyring.private.hex() not in repr(more)
     assert repr(more.generations[2]) not in repr(more)
 

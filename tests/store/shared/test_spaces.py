@@ -29,7 +29,7 @@ from store.shared.entry import Entry, new_token
 from store.shared.space import Place, membership
 from store.store import Store
 from store.upkeep.fsck import fsck
-from tests.spaces import MAKERS, spaces
+from tests.spaces import MAKERS, let_in, spaces
 
 NAME = "team"
 FROZEN = Path(__file__).parents[2] / "frozen" / "space-1.tar.gz"
@@ -47,13 +47,18 @@ class Team:
         self.space = directory / "server" / name
         """Where it is, if it is in a directory."""
         self._held = held
+        self._first: Path | None = None
 
     def root(self, name: str) -> Path:
         return self.directory / name
 
     def open(self, name: str, machine: str = "") -> Store:
         if membership(self.root(name)) is None:
-            remote.join(self.place, self.name, self.root(name), machine or name)
+            if self._first is None:
+                self._first = self.root(name)
+                remote.join(self.place, self.name, self._first, machine or name)
+            else:
+                let_in(self._first, self.root(name), machine or name)
         store = Store.open(self.root(name), renderer=FileRenderer())
         self._held.callback(close, store)
         return store

@@ -1,0 +1,525 @@
+"""Access: who may read a space, and how the keys come to them.
+
+The servers hold these records (``store.shared.space.Records``), and can read of them what stands here:
+
+- ``generation``: which key is used now, 0 before the first replica, and a text sealed with it. It is opened before
+  anything else, so a wrong key is one line. ``allotted`` is the last number that a key was given: keys that are made
+  at once have different ones. A space without this record is not encrypted.
+- ``key/NUMBER``, of each replica: its public key, the space keys wrapped for it, by whom, and its *card* for each
+  generation: name, role and public key, sealed with that space key. The card is what makes a public key that of a
+  member: a server can make a record, and no card. So a key is taken only from a machine whose card opens.
+- ``invite/ID``, of an invitation: its code, sealed with the space key, for members to know it by.
+- ``request/ID``, of who comes with it: a public key, and the name and role, sealed with a key that follows from the
+  code. There is one for each code, so an invitation serves once.
+
+*Joining.* An invitation is a line with a code of 128 random bits, which goes from person to person. Who joins makes a
+key pair and files a request. A member that finds it opens it with the invitation's code: so the public key is that of
+somebody who has the line. It wraps the space keys for that key, and the code goes into the wrapping: so they are those
+of somebody who knows it, and nobody is led into a space that another has made. The code never leaves the two ends, and
+is too long to be guessed, from what the servers have or otherwise: that is why no password-authenticated exchange is
+needed, which serves short codes. Of itself it opens nothing: who learns it later, when it has been used, learns no key.
+
+*Rotation.* A new key is wrapped for every member that has not been revoked. Who was revoked keeps what it has, and the
+keys before; it gets nothing that is sealed from then on. Entries are never sealed with an older key than the entry
+before them: what a revoked machine seals with an old one is found.
+"""
+
+import os
+import threading
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+from msgspec import Struct, structs
+
+from store import typed
+from store.errors import DamageError, UsageError
+from store.ids import now_ms
+from store.shared import ciphertext, keys, roster
+from store.shared.keys import Keyring
+from store.shared.space import ENCRYPTED, Record, Records
+
+
+class Revoked(DamageError):
+    """This machine is not to have the keys of the space any more."""
+
+
+Role = Literal["reader", "writer", "admin"]
+
+INVITED_MS = 24 * 3600 * 1000
+"""How long an invitation is good."""
+
+_T = TypeVar("_T")
+
+_KEYS = "key/"
+_INVITES = "invite/"
+_REQUESTS = "request/"
+_CODE_BYTES = 16
+
+
+class Current(Struct, frozen=True):
+    """The record ``generation``. ``test`` is base64."""
+
+    generation: int
+    allotted: int
+    test: str
+
+
+class Wrapped(Struct, frozen=True):
+    """A space key that the replica ``by`` has wrapped, in base64; ``invited``: with the code of an invitation."""
+
+    by: int
+    key: str
+    invited: bool = False
+
+
+class KeyRecord(Struct, frozen=True, omit_defaults=True):
+    """The record of a replica: base64 throughout, by generation."""
+
+    public: str
+    cards: dict[int, str]
+    wrapped: dict[int, Wrapped]
+    revoked_ms: int = 0
+
+
+class Card(Struct, frozen=True):
+    """A replica, as members vouch for it. ``public`` in base64."""
+
+    machine: str
+    role: Role
+    public: str
+
+
+class _Invite(Struct, frozen=True):
+    """The record of an invitation: the code, sealed for members."""
+
+    code: str
+    role: Role
+    expires_ms: int
+
+
+class _Request(Struct, frozen=True):
+    """The record of who wants to join; ``card`` is sealed with the code, ``number`` given on approval."""
+
+    public: str
+    card: str
+    number: int = 0
+
+
+class Standing(Struct, frozen=True):
+    """A replica as members see it: whether it may, and which keys were wrapped for it."""
+
+    number: int
+    machine: str
+    role: Role
+    revoked_ms: int
+    generations: list[int]
+
+
+class Access:
+    """The keys of one replica of a space, and what it does to those of others. Safe to share between threads."""
+
+    def __init__(self, records: Records, space: bytes, name: str, number: int, root: Path, keyring: Keyring) -> None:
+        self._records = records
+        self._space = space
+        self.name = name
+        """The name of the space."""
+        self._number = number
+        self._root = root
+        self._keyring = keyring
+        self._lock = threading.RLock()
+        self._role: Role | None = None
+
+    # -- keys ------------------------------------------------------------------------------------------------------
+
+    @property
+    def role(self) -> Role:
+        """The role of this replica, as its card has it."""
+        if self._role is None:
+            self._role = self._card(self._number, _read(self._records.record(_key(self._number)), KeyRecord)).role
+        return self._role
+
+    @property
+    def keys(self) -> Mapping[int, bytes]:
+        """The space keys that this replica has, by generation."""
+        return self._keyring.generations
+
+    @property
+    def newest(self) -> tuple[int, bytes]:
+        """The last key that this replica has, with its generation."""
+        keyring = self._keyring
+        return keyring.newest, keyring.generations[keyring.newest]
+
+    def current(self) -> tuple[int, bytes]:
+        """Return the key that is used now, with its generation. Raises as :meth:`refresh`."""
+        self.refresh()
+        return self.newest
+
+    def refresh(self) -> None:
+        """Take the keys that were made since, and see that the current one is right.
+
+        Raises Unreachable, DamageError if the current key is another or is missing, and Revoked if it is not for this
+        replica.
+        """
+        with self._lock:
+            current = self._current()[1]
+            if current.generation > self._keyring.newest:
+                self._take(current.generation)
+            if current.generation < self._keyring.newest:
+                raise DamageError(
+                    f"the space {self.name} is back at key {current.generation}, and this replica has key "
+                    f"{self._keyring.newest}: it was put back from a backup, or tampered with"
+                )
+            self._test(current)
+
+    def begin(self, card: Card) -> None:
+        """Make the first key of this keyring that of the space. UsageError if another has done so just now."""
+        sealed = {1: self._sealed_card(card, self._number, 1)}
+        wrapped = keys.wrap(self.keys[1], 1, self._space, self._keyring, self._keyring.public)
+        own = KeyRecord(card.public, sealed, {1: Wrapped(self._number, _text(wrapped))})
+        self._swap(Record(_key(self._number), 0, b""), own)
+        record, current = self._current()
+        if current.generation or not self._swap(record, Current(1, 1, self._test_text(self._keyring, 1))):
+            for key in (_key(self._number), roster.key_of(self._number)):
+                self._records.swap(key, 1, b"")
+            raise UsageError(f"another machine was the first in the space {self.name} just now: it can invite this one")
+
+    def rotate(self) -> int:
+        """Make a new key for all members that have not been revoked; return its generation.
+
+        All that is appended once this returns is sealed with it, whoever does it.
+        """
+        with self._lock:
+            self.refresh()
+            while True:
+                record, current = self._current()
+                generation = current.allotted + 1
+                if self._swap(record, structs.replace(current, allotted=generation)):
+                    break
+            # on the disk first: it must not be lost once others seal with it
+            made = self._keyring.having({generation: keys.new_space_key()})
+            made.write(self._root)
+            for record in self._records.records(_KEYS):
+                self._admit(record, made, generation)
+            test = self._test_text(made, generation)
+            while True:
+                record, current = self._current()
+                if current.generation >= generation:
+                    # another was made at once, and is newer
+                    self._keyring = made
+                    self.refresh()
+                    return current.generation
+                if self._swap(record, Current(generation, max(current.allotted, generation), test)):
+                    self._keyring = made
+                    return generation
+
+    def forget_before(self, generation: int) -> None:
+        """Give up the keys before ``generation``: nothing that they sealed can be read from now on."""
+        with self._lock:
+            self._keyring = self._keyring.since(generation)
+            self._keyring.replace(self._root)
+
+    # -- members ---------------------------------------------------------------------------------------------------
+
+    def members(self) -> list[Standing]:
+        """Return all replicas, by number. Raises Unreachable, DamageError."""
+        found = []
+        for record in self._records.records(_KEYS):
+            number, read = _number(record), _read(record, KeyRecord)
+            try:
+                card = self._card(number, read)
+            except DamageError:
+                # somebody who may write to the servers has put it there; it gets no key
+                card = Card("unknown", "reader", read.public)
+            found.append(Standing(number, card.machine, card.role, read.revoked_ms, sorted(read.wrapped)))
+        return found
+
+    def revoke(self, machine: str) -> int:
+        """Give a replica, by its number or the name of its machine, no more keys; return the new generation.
+
+        Raises UsageError if there is none of that name, or several, or it is this one.
+        """
+        found = [
+            one for one in self.members() if machine in {str(one.number), one.machine} and not one.revoked_ms
+        ]
+        if not found:
+            raise UsageError(f"the space {self.name} has no machine {machine}: see convfs remote status")
+        if len(found) > 1:
+            numbers = ", ".join(str(one.number) for one in found)
+            raise UsageError(f"{machine} has the replicas {numbers}: name one by its number")
+        number = found[0].number
+        if number == self._number:
+            raise UsageError(f"{machine} is this machine: revoke it on another one")
+        while True:
+            record = self._records.record(_key(number))
+            read = _read(record, KeyRecord)
+            if self._swap(record, structs.replace(read, revoked_ms=now_ms())):
+                break
+        while True:
+            generation = self.rotate()
+            # not if it was wrapped by somebody who had not read of the revocation yet
+            if generation not in _read(self._records.record(_key(number)), KeyRecord).wrapped:
+                return generation
+
+    def invite(self, role: Role = "writer") -> bytes:
+        """Return the code of a new invitation."""
+        code = os.urandom(_CODE_BYTES)
+        generation, key = self.current()
+        name = _INVITES + _id(code, self._space)
+        sealed = _text(ciphertext.seal_object(key, generation, self._space, name, code))
+        self._swap(Record(name, 0, b""), _Invite(sealed, role, now_ms() + INVITED_MS))
+        return code
+
+    def approve(self) -> list[str]:
+        """Let in who has come with a valid invitation; return the names of their machines.
+
+        Members that lack the current key, since it was made while they joined, get it, too.
+        """
+        let_in = []
+        self.refresh()
+        for record in self._records.records(_REQUESTS):
+            request = _read(record, _Request)
+            if not request.number and (name := self._let_in(record, request)):
+                let_in.append(name)
+        generation = self._keyring.newest
+        for record in self._records.records(_KEYS):
+            self._admit(record, self._keyring, generation)
+        return let_in
+
+    def _let_in(self, record: Record, request: _Request) -> str:
+        """Approve a request; return the machine's name, or "" if it has no valid invitation, or another was first."""
+        invited = self._records.record(_INVITES + record.key.removeprefix(_REQUESTS))
+        if not invited.value:
+            return ""
+        invite = _read(invited, _Invite)
+        if invite.expires_ms < now_ms():
+            return ""
+        code = ciphertext.open_object(self.keys, self._space, invited.key, _bytes(invite.code))
+        card = _open_request(record.key, request, code, self._space)
+        card = structs.replace(card, role=invite.role)
+        member = roster.join(self._records, "")
+        public = _bytes(request.public)
+        made = KeyRecord(
+            request.public,
+            {generation: self._sealed_card(card, member.number, generation) for generation in self.keys},
+            {
+                generation: Wrapped(
+                    self._number,
+                    _text(keys.wrap(key, generation, self._space, self._keyring, public, code)),
+                    invited=True,
+                )
+                for generation, key in self.keys.items()
+            },
+        )
+        self._swap(Record(_key(member.number), 0, b""), made)
+        if self._swap(record, structs.replace(request, number=member.number)):
+            self._records.swap(invited.key, invited.version, b"")
+            return card.machine
+        for key in (_key(member.number), roster.key_of(member.number)):
+            self._records.swap(key, 1, b"")
+        return ""
+
+    def _admit(self, record: Record, keyring: Keyring, generation: int) -> None:
+        """Vouch for a replica by a card, and wrap a key for it if it was not revoked, unless it has them."""
+        number = _number(record)
+        while record.value:
+            read = _read(record, KeyRecord)
+            if generation in read.cards:
+                return
+            try:
+                card = self._card(number, read)
+            except DamageError:
+                return
+            key = keyring.generations[generation]
+            wrapped = dict(read.wrapped)
+            if not read.revoked_ms:
+                text = keys.wrap(key, generation, self._space, self._keyring, _bytes(card.public))
+                wrapped[generation] = Wrapped(self._number, _text(text))
+            cards = {**read.cards, generation: self._sealed_card(card, number, generation, key)}
+            more = structs.replace(read, cards=cards, wrapped=wrapped)
+            if self._swap(record, more):
+                return
+            record = self._records.record(record.key)
+
+    def _card(self, number: int, read: KeyRecord) -> Card:
+        """Return the card of a replica. DamageError if none of it can be opened, or it is of another public key."""
+        known = [generation for generation in read.cards if generation in self.keys]
+        if not known:
+            raise DamageError(f"nobody vouches for replica {number} of the space {self.name}")
+        sealed = _bytes(read.cards[max(known)])
+        text = ciphertext.open_object(self.keys, self._space, _key(number), sealed)
+        card = typed.decode(text, Card)
+        if card.public != read.public:
+            raise DamageError(f"replica {number} of the space {self.name} has another public key than it had")
+        return card
+
+    def _sealed_card(self, card: Card, number: int, generation: int, key: bytes | None = None) -> str:
+        text = msgspec.json.encode(card)
+        return _text(ciphertext.seal_object(key or self.keys[generation], generation, self._space, _key(number), text))
+
+    # -- records ---------------------------------------------------------------------------------------------------
+
+    def _current(self) -> tuple[Record, Current]:
+        record = self._records.record(ENCRYPTED)
+        return record, _read(record, Current)
+
+    def _test_text(self, keyring: Keyring, generation: int) -> str:
+        key = keyring.generations[generation]
+        return _text(ciphertext.seal_object(key, generation, self._space, ENCRYPTED, b""))
+
+    def _test(self, current: Current) -> None:
+        try:
+            ciphertext.open_object(self.keys, self._space, ENCRYPTED, _bytes(current.test))
+        except DamageError:
+            raise DamageError(
+                f"the keys of this replica do not open the space {self.name}: "
+                "join it anew, in another directory, with a line of convfs remote invite"
+            ) from None
+
+    def _take(self, until: int) -> None:
+        """Unwrap the keys after the newest one. Revoked if there are none for this replica."""
+        own = _read(self._records.record(_key(self._number)), KeyRecord)
+        more: dict[int, bytes] = {}
+        for generation in sorted(own.wrapped):
+            if self._keyring.newest < generation <= until:
+                wrapped = own.wrapped[generation]
+                by = self._card(wrapped.by, _read(self._records.record(_key(wrapped.by)), KeyRecord))
+                args = (generation, self._space, self._keyring, _bytes(by.public))
+                more[generation] = keys.unwrap(_bytes(wrapped.key), *args)
+        if until not in more:
+            if own.revoked_ms:
+                raise Revoked(f"this machine was revoked from the space {self.name}: what it has can still be read")
+            raise DamageError(f"key {until} of the space {self.name} has not been given to this machine yet")
+        self._keyring = self._keyring.having(more)
+        self._keyring.write(self._root)
+
+    def _swap(self, record: Record, value: Struct) -> bool:
+        return self._records.swap(record.key, record.version, msgspec.json.encode(value))
+
+
+
+
+# -- joining -----------------------------------------------------------------------------------------------------------
+
+
+def encrypt(records: Records) -> None:
+    """Have a new, empty space encrypted from its first entry on."""
+    records.swap(ENCRYPTED, 0, msgspec.json.encode(Current(0, 0, "")))
+
+
+def found(records: Records, space: bytes, name: str, machine: str, root: Path) -> int:
+    """Make the first key of a space, and the replica at ``root`` its first member; return its number.
+
+    Raises UsageError if the space has a key already.
+    """
+    if _read(records.record(ENCRYPTED), Current).generation:
+        raise UsageError(
+            f"the space {name} is encrypted: convfs remote invite, on a machine that is in, makes a line to join with"
+        )
+    keyring = Keyring.new({1: keys.new_space_key()})
+    # on the disk first: it must not be lost once something is sealed with it
+    keyring.write(root)
+    member = roster.join(records, "")
+    access = Access(records, space, name, member.number, root, keyring)
+    access.begin(Card(machine, "admin", _text(keyring.public)))
+    return member.number
+
+
+def ask(records: Records, space: bytes, name: str, code: bytes, machine: str, root: Path) -> None:
+    """Ask to be let into a space, with the code of an invitation, for the replica that ``root`` is to be.
+
+    The keyring of ``root`` is made, or that of an earlier try is used. Raises UsageError if the invitation was used
+    by another, or is none.
+    """
+    keyring = keys.read(root)
+    if keyring is None:
+        keyring = Keyring.new()
+        keyring.write(root)
+    identifier = _id(code, space)
+    public = _text(keyring.public)
+    record = records.record(_REQUESTS + identifier)
+    if not record.version:
+        invited = records.record(_INVITES + identifier)
+        if not invited.value:
+            raise UsageError(f"the space {name} knows of no such invitation: make another with convfs remote invite")
+        if _read(invited, _Invite).expires_ms < now_ms():
+            raise UsageError("this invitation is older than a day: make another with convfs remote invite")
+        card = msgspec.json.encode(Card(machine, "reader", public))
+        sealed = ciphertext.seal_object(_request_key(code, space), 0, space, record.key, card)
+        if records.swap(record.key, 0, msgspec.json.encode(_Request(public, _text(sealed)))):
+            return
+        record = records.record(record.key)
+    if not record.value or _read(record, _Request).public != public:
+        raise UsageError("this invitation has been used: make another with convfs remote invite")
+
+
+def answered(records: Records, space: bytes, name: str, code: bytes, root: Path) -> int:
+    """Take the keys if the request of the replica at ``root`` was approved; return its number, 0 if it was not yet.
+
+    Raises DamageError if the keys are not those of somebody who knows the code, or do not open the space.
+    """
+    record = records.record(_REQUESTS + _id(code, space))
+    keyring = keys.read(root)
+    number = _read(record, _Request).number
+    if not number or keyring is None:
+        return 0
+    own = _read(records.record(_key(number)), KeyRecord)
+    for generation, wrapped in sorted(own.wrapped.items()):
+        if wrapped.invited:
+            by = _read(records.record(_key(wrapped.by)), KeyRecord)
+            args = (generation, space, keyring, _bytes(by.public), code)
+            keyring = keyring.having({generation: keys.unwrap(_bytes(wrapped.key), *args)})
+    access = Access(records, space, name, number, root, keyring)
+    access.refresh()
+    keyring.having(access.keys).write(root)
+    records.swap(record.key, record.version, b"")
+    return number
+
+
+def _open_request(name: str, request: _Request, code: bytes, space: bytes) -> Card:
+    """Return the card of who asks. DamageError if it was not made with the code, or for another public key."""
+    sealed = _bytes(request.card)
+    card = typed.decode(ciphertext.open_object({0: _request_key(code, space)}, space, name, sealed), Card)
+    if card.public != request.public:
+        raise DamageError(f"{name}: the public key of this request was changed")
+    return card
+
+
+def _request_key(code: bytes, space: bytes) -> bytes:
+    return ciphertext.derived(code, space, b"convfs request\0")
+
+
+def _id(code: bytes, space: bytes) -> str:
+    return ciphertext.derived(code, space, b"convfs invitation\0")[:8].hex()
+
+
+# -- values of records -------------------------------------------------------------------------------------------------
+
+
+def _key(number: int) -> str:
+    return f"{_KEYS}{number:06}"
+
+
+def _number(record: Record) -> int:
+    tail = record.key.removeprefix(_KEYS)
+    return int(tail) if tail.isdecimal() else 0
+
+
+def _read(record: Record, kind: type[_T]) -> _T:
+    try:
+        return typed.decode(record.value, kind)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise DamageError(f"the record {record.key} of the space makes no sense, or is gone") from None
+
+
+def _text(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        raise DamageError("a key or a card in a record of the space is no base64") from None

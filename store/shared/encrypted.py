@@ -1,0 +1,149 @@
+"""A space that is encrypted: all that goes into its log and its bucket is sealed, and opened when it comes back.
+
+The servers see keys of objects, lengths, numbers of machines and of packs, and who appended when. Records stay as they
+are: they hold numbers, and what ``store.shared.access`` seals itself.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TypeVar
+
+from store.errors import DamageError, Unreachable
+from store.shared import ciphertext
+from store.shared.access import Access
+from store.shared.ciphertext import OBJECT_HEAD, Keys, Locked, open_entry, seal_entry
+from store.shared.entry import Entry
+from store.shared.space import Bucket, Log, Outdated, Space
+
+_T = TypeVar("_T")
+
+
+def encrypted(space: Space, access: Access) -> Space:
+    """Return a space whose log and bucket hold ciphertext, by the keys of a replica.
+
+    Beside what they raise otherwise, its methods raise DamageError for what was changed, moved, or sealed with a key
+    that was given up or that this replica does not get (Revoked).
+    """
+    return Space(
+        space.id,
+        space.where,
+        _Log(space.log, space.id, access),
+        space.records,
+        _Bucket(space.bucket, space.id, access),
+        space.close,
+    )
+
+
+def _with_keys(access: Access, opened: Callable[[Keys], _T]) -> _T:
+    """Open what is sealed, with keys that may have been made just now."""
+    try:
+        return opened(access.keys)
+    except Locked:
+        access.refresh()
+        return opened(access.keys)
+
+
+class _Log:
+    """The log of an encrypted space; see :class:`store.shared.space.Log`."""
+
+    def __init__(self, log: Log, space: bytes, access: Access) -> None:
+        self._log = log
+        self._space = space
+        self._access = access
+        self._last = (0, 0)
+        """The last entry that was read or appended: its ``seq``, and the generation of its key."""
+
+    def append(self, entry: Entry) -> Sequence[Entry]:
+        if self._access.role == "reader":
+            raise Unreachable(f"this machine may read the space {self._access.name}, and not write to it")
+        while True:
+            generation, key = self._access.newest
+            try:
+                others = self._log.append(seal_entry(key, generation, self._space, entry))
+            except Outdated:
+                self._access.refresh()
+            else:
+                break
+        if others:
+            return self._opened(entry.prev, others)
+        self._last = (entry.seq, generation)
+        return ()
+
+    def entries(self, after: int) -> Sequence[Entry]:
+        return self._opened(after, self._log.entries(after))
+
+    def replace(self, entry: Entry) -> None:
+        generation, key = self._access.current()
+        self._log.replace(seal_entry(key, generation, self._space, entry))
+
+    def turn(self) -> AbstractContextManager[None]:
+        return self._log.turn()
+
+    def wait(self, seconds: float) -> None:
+        self._log.wait(seconds)
+
+    def wake(self) -> None:
+        self._log.wake()
+
+    def _opened(self, after: int, entries: Sequence[Entry]) -> list[Entry]:
+        """Return entries that follow ``after``, opened: those before the first that cannot be. DamageError if none."""
+        found: list[Entry] = []
+        seq, generation = self._last
+        if seq != after:
+            generation = 0
+        for entry in entries:
+            try:
+                if entry.generation < generation:
+                    raise DamageError(
+                        f"commit {entry.seq} of the space is sealed with key {entry.generation}, which was given up"
+                    )
+                found.append(self._open(entry))
+            except DamageError:
+                if found:
+                    break
+                raise
+            generation = entry.generation
+        if found:
+            self._last = (found[-1].seq, generation)
+        return found
+
+    def _open(self, entry: Entry) -> Entry:
+        return _with_keys(self._access, lambda keys: open_entry(keys, self._space, entry))
+
+
+class _Bucket:
+    """The bucket of an encrypted space; see :class:`store.shared.space.Bucket`. Lengths are those of the texts."""
+
+    def __init__(self, bucket: Bucket, space: bytes, access: Access) -> None:
+        self._bucket = bucket
+        self._space = space
+        self._access = access
+
+    def put(self, key: str, data: bytes) -> None:
+        generation, secret = self._access.current()
+        self._bucket.put(key, ciphertext.seal_object(secret, generation, self._space, key, data))
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        if start == 0 and length is None:
+            data = self._bucket.get(key)
+            return _with_keys(self._access, lambda keys: ciphertext.open_object(keys, self._space, key, data))
+        head = ciphertext.object_head(self._bucket.get(key, 0, OBJECT_HEAD), key)
+        end = head.length if length is None else min(head.length, start + length)
+        if start >= end:
+            return b""
+        first, at, size = ciphertext.frame_place(head, start, end)
+        data = self._bucket.get(key, at, size)
+        if len(data) < size:
+            raise DamageError(f"{key}: this object was cut")
+        text = _with_keys(
+            self._access, lambda keys: ciphertext.open_frames(keys, self._space, key, head, first, data)
+        )
+        skipped = first * ciphertext.FRAME
+        return text[start - skipped : end - skipped]
+
+    def delete(self, key: str) -> None:
+        self._bucket.delete(key)
+
+    def list(self, prefix: str) -> Iterator[tuple[str, int]]:
+        for key, length in self._bucket.list(prefix):
+            yield key, ciphertext.text_length(length)
