@@ -184,6 +184,7 @@ def test_a_key_that_a_server_made_is_not_taken(team: Team) -> None:
         remote.accept(invited, team.root("b"), "b")
 
 
+@pytest.mark.logs("was revoked", sometimes=True)
 def test_who_was_revoked_gets_nothing_new(team: Team) -> None:
     team.add("b")
     team.add("c")
