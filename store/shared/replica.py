@@ -273,16 +273,19 @@ class Replica:
     def _take(self, packs: Packs) -> None:
         """Take the packs that others have published."""
         taken = self._published.taken
-        for number, data in packs.after(taken):
-            if number in self._own:
-                self._own.discard(number)
-            else:
-                self._intake.adopt(_records(data, number))
-            taken = number
-        if taken > self._published.taken:
-            self._intake.sync()
-            with self._noting:
-                self._write(msgspec.structs.replace(self._published, taken=taken))
+        try:
+            for number, data in packs.after(taken):
+                if number in self._own:
+                    self._own.discard(number)
+                else:
+                    self._intake.adopt(_records(data, number))
+                taken = number
+        finally:
+            # also those before one that cannot be taken: they are in the packs by now
+            if taken > self._published.taken:
+                self._intake.sync()
+                with self._noting:
+                    self._write(msgspec.structs.replace(self._published, taken=taken))
 
     # -- following -------------------------------------------------------------------------------------------------
 
