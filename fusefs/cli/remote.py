@@ -182,6 +182,38 @@ def rotate(store: Path | None) -> None:
     echo(f"Key {spaces.rotate(store_root(store))} is used from now on.")
 
 
+@remote.command("snapshot", short_help="Have machines that join begin with a copy.")
+@click.pass_obj
+def snapshot(store: Path | None) -> None:
+    """Put a snapshot into the space of the store: the files of a replica that is up to date.
+
+    A machine that joins begins with it, and applies what came later. There is one at most: it takes the place of the
+    one before. It is made beside the store, and takes as much room there while that goes on.
+    """
+    import tempfile
+
+    from fusefs.cli.backend import store_root
+    from fusefs.text.render import FileRenderer
+    from store.errors import Unreachable
+    from store.shared import remote as spaces
+    from store.store import Store
+
+    root = store_root(store)
+    with tempfile.TemporaryDirectory(prefix=".convfs-snapshot-", dir=root.parent) as directory:
+        aside = Path(directory) / "replica"
+        with spaces.observing(root, aside) as publish:
+            with Store.open(aside, renderer=FileRenderer()) as opened:
+                assert opened.replica is not None
+                if away := opened.replica.status():
+                    raise Unreachable(away)
+                for project in opened.catalogue.projects():
+                    # what is measured need not be measured by those who begin with it
+                    opened.library.conversations(project)
+                seq, count = opened.writer.seq, opened.stats().conversations
+            publish(seq)
+    echo(f"Made a snapshot at commit {seq}: {count} conversations.")
+
+
 @remote.command("status", short_help="Show the state of a replica.")
 @click.option("--json", "as_json", is_flag=True, help="One object, for programs.")
 @click.pass_obj

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from store import paths
-from store.disk import identity
+from store.disk import durable, identity
 from store.disk.file_header import HEADER_SIZE
 from store.disk.head_format import Commit, HeadFrame
 from store.disk.head_log import HeadLog
-from store.errors import DamageError, UsageError
-from store.shared import roster
+from store.errors import Conflict, DamageError, UsageError
+from store.shared import roster, snapshot
 from store.shared.connect import connect, create, enter, need_cryptography
 from store.shared.invitation import Invitation
 from store.shared.roster import Member
@@ -94,8 +94,41 @@ def join(place: Place, name: str, root: Path, machine: str = "") -> Membership:
             _make(root)
             number = roster.join(space.records, machine).number
         made = Membership(name, space.id.hex(), machine, number, place)
+    return _begun(root, made)
+
+
+def _begun(root: Path, made: Membership) -> Membership:
+    """Fetch what a replica begins with; last comes the file that makes it one."""
+    space, _access = enter(root, made)
+    with closing(space):
+        snapshot.fetch(space, root)
     made.write(root)
     return made
+
+
+@contextmanager
+def observing(root: Path, aside: Path) -> Iterator[Callable[[int], None]]:
+    """Make the new directory ``aside`` a replica of the space of ``root`` that only follows, and nobody knows.
+
+    Yields a function that puts its files into the space as a snapshot, once it is closed, given the commit that it has
+    reached. Raises UsageError, Unreachable, DamageError; Conflict if another snapshot was made meanwhile, or something
+    was redacted.
+    """
+    member = _member(root)
+    space, _access = enter(root, member)
+    with closing(space):
+        _known, before = snapshot.latest(space)
+        aside.mkdir(mode=0o700)
+        snapshot.fetch(space, aside)
+        if (root / paths.KEYS).exists():
+            durable.write_whole(aside / paths.KEYS, (root / paths.KEYS).read_bytes())
+        structs.replace(member, only_follows=True).write(aside)
+
+        def publish(seq: int) -> None:
+            if not snapshot.publish(space, aside, member.machine, seq, before):
+                raise Conflict(f"the space {member.space} got another snapshot, or a redaction, meanwhile: try again")
+
+        yield publish
 
 
 def invite(root: Path, role: Role = "writer") -> Invitation:
@@ -128,9 +161,7 @@ def accept(invitation: Invitation, root: Path, machine: str = "", seconds: float
             if time.monotonic() >= ends:
                 return None
             time.sleep(_LOOK_SECONDS)
-    made = Membership(name, invitation.id, machine, number, invitation.place)
-    made.write(root)
-    return made
+    return _begun(root, Membership(name, invitation.id, machine, number, invitation.place))
 
 
 def approve(root: Path) -> list[str]:

@@ -133,6 +133,8 @@ class Replica:
 
     def append(self, expected: int, entry: bytes) -> bool:
         space, packs = self._connected()
+        if self.member.only_follows:
+            raise Unreachable(f"this replica of the space {self.member.space} only follows it")
         if expected >= self._published.reached.seq + _HISTORY_COMMITS:
             self._keep_history(expected)
         chain = chained(self._chain_at(expected), entry)
@@ -264,6 +266,8 @@ class Replica:
 
     def _publish(self, records: Sequence[bytes]) -> None:
         _space, packs = self._connected()
+        if self.member.only_follows:
+            raise Unreachable(f"this replica of the space {self.member.space} only follows it")
         if records:
             try:
                 self._own.add(packs.publish(records))

@@ -63,6 +63,8 @@ class Membership(Struct, frozen=True):
     """The number of the replica in the space."""
     place: Place
     format: int = 1
+    only_follows: bool = False
+    """True of a replica that commits nothing, made to be copied."""
 
     @property
     def files_id(self) -> bytes:
