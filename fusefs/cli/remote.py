@@ -237,3 +237,39 @@ def status(store: Path | None, as_json: bool) -> None:
             state += ", revoked"
         if not member.own:
             echo(f"also     {member.number}, {member.machine}{state}")
+
+
+@remote.command("repair", short_help="Put back what the space has lost.")
+@click.pass_obj
+def repair(store: Path | None) -> None:
+    """Put back the last commits of this replica, which the space has lost.
+
+    A server that took over from another, or was put back from a backup, may lack them. Where others went on without
+    them, this is refused: then make another replica, and push what this one has to it.
+    """
+    from fusefs.cli.backend import store_root
+    from fusefs.text.render import FileRenderer
+    from store.shared import remote as spaces
+    from store.store import Store
+
+    root = store_root(store)
+    spaces.membership_of(root)
+    with Store.open(root, renderer=FileRenderer()) as opened:
+        count = opened.replica.repair() if opened.replica else 0
+    echo(f"Put back {count} commits." if count else "The space has everything that this replica has.")
+
+
+@remote.command("adopt", short_help="Make a copied replica one of its own.")
+@click.option("--machine", metavar="NAME", default="", help="The name of this machine.  [default: as it was]")
+@click.pass_obj
+def adopt(store: Path | None, machine: str) -> None:
+    """Make a replica that was copied, or is the copy of another, one of its own.
+
+    Two replicas with one number would speak for each other; so of a directory and its copies only the one that was
+    opened last goes on.
+    """
+    from fusefs.cli.backend import store_root
+    from store.shared import remote as spaces
+
+    member = spaces.adopt(store_root(store), machine)
+    echo(f"This is now replica {member.number} of the space {member.space}, as {member.machine}.")

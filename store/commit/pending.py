@@ -54,6 +54,11 @@ class Pending:
         """Return whether the blob waits to be packed."""
         return digest in self._blobs
 
+    def hashes(self) -> list[Hash]:
+        """Return the blobs that wait to be packed."""
+        with self._lock:
+            return list(self._blobs)
+
     @property
     def body_bytes(self) -> int:
         """The total size of all bodies, in bytes."""

@@ -155,6 +155,8 @@ class _Log:
                     data = path.read_bytes()
                     found.append(entries.decode(data, after, self._space))
                 except FileNotFoundError:
+                    # the directory of all tells whether the space is there
+                    os.stat(self._directory)
                     break
                 except DamageError as error:
                     if found:

@@ -29,7 +29,7 @@ from psycopg import Connection, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
-from store.errors import DamageError, FormatTooNew, NotFound, Unreachable, UsageError
+from store.errors import FormatTooNew, NotFound, Unreachable, UsageError
 from store.ids import new_store_id
 from store.shared.entry import Entry
 from store.shared.space import FORMAT, Outdated, Record
@@ -312,7 +312,7 @@ class Postgres:
     def _following(self, after: int, found: Sequence[Entry]) -> Sequence[Entry]:
         for entry in found:
             if entry.prev != after:
-                raise DamageError(f"the space {self._name} does not have commit {after}, which this replica has")
+                raise Unreachable(f"the space {self._name} does not have commit {after}, which this replica has")
             after = entry.seq
         if found:
             self._last = found[-1]
@@ -437,7 +437,7 @@ class Postgres:
                     self._asked = time.monotonic()
                     return ask(connection)
                 except psycopg.errors.NoDataFound as error:
-                    raise DamageError(f"{error.diag.message_primary}, which this replica has") from None
+                    raise Unreachable(f"{error.diag.message_primary}, which this replica has") from None
                 except psycopg.errors.ObjectNotInPrerequisiteState as error:
                     if connection is not None:
                         connection.rollback()
@@ -467,7 +467,9 @@ class Postgres:
             )
             if [one.token for one in there] != [last.token]:
                 connection.close()
-                raise DamageError(f"the space {self._name} does not have commit {last.seq}, which this replica has")
+                self._last = None
+                # who asks sees what there is then
+                raise Unreachable(f"the space {self._name} does not have commit {last.seq}, which was there before")
         self._connection = connection
         return connection
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,7 +115,7 @@ def observing(root: Path, aside: Path) -> Iterator[Callable[[int], None]]:
     reached. Raises UsageError, Unreachable, DamageError; Conflict if another snapshot was made meanwhile, or something
     was redacted.
     """
-    member = _member(root)
+    member = membership_of(root)
     space, _access = enter(root, member)
     with closing(space):
         _known, before = snapshot.latest(space)
@@ -136,7 +137,7 @@ def invite(root: Path, role: Role = "writer") -> Invitation:
 
     Raises as :func:`status`, and UsageError if the space is not encrypted.
     """
-    member = _member(root)
+    member = membership_of(root)
     with _entered(root, member) as (space, access):
         return Invitation(member.place, member.space, space.id.hex(), access.invite(role).hex())
 
@@ -166,7 +167,7 @@ def accept(invitation: Invitation, root: Path, machine: str = "", seconds: float
 
 def approve(root: Path) -> list[str]:
     """Let in who has come with an invitation; return the names of their machines. Raises as :func:`invite`."""
-    with _entered(root, _member(root)) as (_space, access):
+    with _entered(root, membership_of(root)) as (_space, access):
         return access.approve()
 
 
@@ -175,13 +176,13 @@ def revoke(root: Path, machine: str) -> int:
 
     It is called by its name or the number of its replica.
     """
-    with _entered(root, _member(root)) as (_space, access):
+    with _entered(root, membership_of(root)) as (_space, access):
         return access.revoke(machine)
 
 
 def rotate(root: Path) -> int:
     """Have a new key used from now on; return its generation. Raises as :func:`invite`."""
-    with _entered(root, _member(root)) as (_space, access):
+    with _entered(root, membership_of(root)) as (_space, access):
         return access.rotate()
 
 
@@ -202,13 +203,6 @@ def _machine() -> str:
     return platform.node() or "machine"
 
 
-def _member(root: Path) -> Membership:
-    member = membership(root)
-    if member is None:
-        raise UsageError(f"{root}: this store is of no space: convfs remote join makes a replica of one")
-    return member
-
-
 @contextmanager
 def _entered(root: Path, member: Membership) -> Iterator[tuple[Space, Access]]:
     """Enter an encrypted space. UsageError if it is plain."""
@@ -219,12 +213,48 @@ def _entered(root: Path, member: Membership) -> Iterator[tuple[Space, Access]]:
         yield space, access
 
 
+def adopt(root: Path, machine: str = "") -> Membership:
+    """Make the replica at ``root``, a copy of another or one that was copied, a replica of its own.
+
+    Raises UsageError if it is none, StoreBusy while it is open, Unreachable.
+    """
+    member = membership_of(root)
+    with ExitStack() as held:
+        held.callback(os.close, durable.lock_directory(root))
+        space, access = enter(root, member)
+        held.callback(space.close)
+        machine = machine or member.machine
+        number = _new_number(space, access, member, machine, root)
+        made = structs.replace(member, number=number, machine=machine)
+        made.write(root)
+    return made
+
+
+def _new_number(space: Space, access: Access | None, member: Membership, machine: str, root: Path) -> int:
+    """Have a replica join once more; return its new number. In an encrypted space it gets keys of its own."""
+    if access is None:
+        return roster.join(space.records, machine).number
+    from store.shared import access as accesses
+
+    # as if another machine had come with an invitation
+    own = root / paths.ADOPTING
+    shutil.rmtree(own, ignore_errors=True)
+    _make(own)
+    code = access.invite(access.role)
+    accesses.ask(space.records, space.id, member.space, code, machine, own)
+    access.approve()
+    number = accesses.answered(space.records, space.id, member.space, code, own)
+    os.replace(own / paths.KEYS, root / paths.KEYS)
+    shutil.rmtree(own)
+    return number
+
+
 def status(root: Path) -> Status:
     """Return the state of the replica at ``root``, whether or not somebody has it open.
 
     Raises UsageError if it is none, Unreachable, DamageError, and OSError if it cannot be read.
     """
-    member = _member(root)
+    member = membership_of(root)
     commit = _last_commit(root, member.files_id)
     space, access = enter(root, member)
     with closing(space):
@@ -252,6 +282,14 @@ def _status(member: Member, standing: Standing | None, own: int) -> MemberStatus
         max(standing.generations, default=0),
         standing.revoked_ms,
     )
+
+
+def membership_of(root: Path) -> Membership:
+    """Return the membership of the replica at ``root``. UsageError if it is none."""
+    found = membership(root)
+    if found is None:
+        raise UsageError(f"{root}: this store is of no space: convfs remote join makes a replica of one")
+    return found
 
 
 def _last_commit(root: Path, files_id: bytes) -> int:

@@ -14,8 +14,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,15 +25,18 @@ from msgspec import Struct
 
 from store import paths, typed
 from store.commit.intake import Intake
+from store.commit.order import NOWHERE
 from store.commit.writer import Writer
+from store.content.compression import Member, pack_records
 from store.content.sealed import names_of
 from store.disk import blob_format, durable
-from store.disk.blob_format import HEAD_SIZE, OVERHEAD, Record, decode_record, encode_record
+from store.disk.blob_format import HEAD_SIZE, OVERHEAD, Form, Record, decode_record, encode_record
 from store.disk.file_header import HEADER_SIZE
-from store.disk.head_format import decode_all
-from store.disk.journal_format import decode_entry, entry_seq
-from store.errors import DamageError, FormatTooNew, NotFound, StoreFailed, StoreFull, Unreachable
-from store.ids import Hash
+from store.disk.head_format import COMMIT_SIZE, Commit, decode_all
+from store.disk.journal_format import JournalEntry, decode_entry, encode_entry, entry_seq
+from store.errors import DamageError, FormatTooNew, NotFound, StoreFailed, StoreFull, Unreachable, UsageError
+from store.ids import Hash, hash_bytes
+from store.shared import roster, sessions
 from store.shared.connect import enter
 from store.shared.entry import BEGINNING, Entry, chained, new_token
 from store.shared.history import Reached, chain_at
@@ -50,6 +54,15 @@ _PAUSE_SECONDS = 0.005
 _PUBLISHED_BYTES = 16 << 20
 _HISTORY_COMMITS = 1024
 """How many frames may come before the history of a replica is noted again."""
+_SESSION_SECONDS = 2.0
+_COPIED = (
+    "a copy of this replica has been opened since: convfs remote adopt makes this one a replica of its own; what it has"
+    " can still be read"
+)
+_WENT_ON = (
+    "does not have the last commits of this replica, and went on without them: make another with convfs remote join,"
+    " and convfs push what this one has to it"
+)
 _ANOTHER = "make another replica with convfs remote join; what this one has can still be read"
 
 
@@ -60,6 +73,8 @@ class Published(Struct, frozen=True):
     length: int = HEADER_SIZE
     taken: int = 0
     reached: Reached = Reached()
+    sessions: tuple[str, ...] = ()
+    """The last that it had, see ``store.shared.sessions``; the last one perhaps not quite."""
 
 
 class Replica:
@@ -84,8 +99,18 @@ class Replica:
         """The entries that came with a refusal."""
         self._own: set[int] = set()
         """The packs that were published by this process."""
+        self._verified = False
+        """True once the space, as it is connected, is known to have this replica's history."""
         self._away = ""
         """The reason why the space could not be asked the last time."""
+        self._away_since = 0.0
+        """The time of the first of the failures, in Unix seconds."""
+        self._told = ""
+        """The reason that was logged, while it lasts."""
+        self._asked_again = 0.0
+        """The monotonic time before which a space that takes long to fail is not asked once more."""
+        self._looked = 0.0
+        """The monotonic time at which the session was looked at last."""
         self._noting = threading.Lock()
         self._published = self._read()
         self._complete = False
@@ -127,33 +152,28 @@ class Replica:
 
     def status(self) -> str:
         """Return "" if the space was there when it was asked last, else the reason why not."""
-        return self._away
+        return self._away or self._told
 
     # -- the order -------------------------------------------------------------------------------------------------
 
     def append(self, expected: int, entry: bytes) -> bool:
-        space, packs = self._connected()
-        if self.member.only_follows:
-            raise Unreachable(f"this replica of the space {self.member.space} only follows it")
-        if expected >= self._published.reached.seq + _HISTORY_COMMITS:
-            self._keep_history(expected)
-        chain = chained(self._chain_at(expected), entry)
-        placed = Entry(
-            expected, entry_seq(entry), new_token(), self.member.number, 0, packs.reached, chain, entry
-        )
-        try:
+        self._check_writes()
+        with self._asking() as (space, packs):
+            if expected >= self._published.reached.seq + _HISTORY_COMMITS:
+                self._keep_history(expected)
+            chain = chained(self._chain_at(expected), entry)
+            placed = Entry(
+                expected, entry_seq(entry), new_token(), self.member.number, 0, packs.reached, chain, entry
+            )
             self._ahead = space.log.append(placed)
-        except DamageError as error:
-            raise self._only_read(str(error)) from error
-        if self._ahead:
-            return False
-        self._chain = (placed.seq, chain)
-        return True
+            if self._ahead:
+                return False
+            self._chain = (placed.seq, chain)
+            return True
 
     def entries(self, after: int) -> Sequence[bytes]:
-        space, packs = self._connected()
-        ahead, self._ahead = self._ahead, ()
-        try:
+        with self._asking() as (space, packs):
+            ahead, self._ahead = self._ahead, ()
             found = ahead if ahead and ahead[0].prev == after else space.log.entries(after)
             if not found:
                 return ()
@@ -166,13 +186,16 @@ class Replica:
             if max(entry.packs for entry in found) > self._published.taken:
                 # what these name was published before them
                 self._take(packs)
-        except DamageError as error:
-            raise self._only_read(str(error)) from error
-        self._chain = (found[-1].seq, chain)
-        return [entry.body for entry in found]
+            self._chain = (found[-1].seq, chain)
+            return [entry.body for entry in found]
 
     def turn(self) -> AbstractContextManager[None]:
-        return self._connected()[0].log.turn()
+        with self._asking() as (space, _packs):
+            return space.log.turn()
+
+    def _check_writes(self) -> None:
+        if self.member.only_follows:
+            raise Unreachable(f"this replica of the space {self.member.space} only follows it")
 
     def _chain_at(self, seq: int) -> bytes:
         if self._chain[0] != seq:
@@ -196,29 +219,47 @@ class Replica:
 
     # -- the space -------------------------------------------------------------------------------------------------
 
+    @contextmanager
+    def _asking(self) -> Iterator[tuple[Space, Packs]]:
+        """Give the space and its packs; errors say since when it is away. Writes wait until it is back."""
+        begun = time.monotonic()
+        try:
+            if begun < self._asked_again and self._away:
+                raise Unreachable(self._away)
+            yield self._connected()
+        except DamageError as error:
+            raise self._only_read(str(error)) from error
+        except Unreachable as error:
+            now = time.monotonic()
+            self._verified = False
+            if self._writer.read_only or str(error) == self._away:
+                raise
+            # those that wait for each other do not wait for it one by one
+            self._asked_again = now + min(now - begun, _LOOK_SECONDS)
+            self._away_since = self._away_since or time.time()
+            since = time.strftime("%H:%M", time.localtime(self._away_since))
+            self._away = f"since {since} {error}"
+            raise Unreachable(self._away) from error
+        self._away, self._away_since, self._asked_again = "", 0.0, 0.0
+
     def _connected(self) -> tuple[Space, Packs]:
-        """Return the space and its packs; the first time, see that it is the right one, and bring it what it lacks."""
+        """Return the space and its packs; where it may be another by now, see that it is the right one first."""
         with self._connecting:
             if self._space is None or self._packs is None:
                 try:
-                    space, self.access = enter(self._root, self.member)
+                    self._space, self.access = enter(self._root, self.member)
                 except NotFound as error:
                     raise Unreachable(str(error)) from error
-                except (DamageError, FormatTooNew) as error:
+                except FormatTooNew as error:
                     raise self._only_read(str(error)) from error
-                try:
-                    if problem := self._problem(space):
-                        raise self._only_read(f"{problem}: {_ANOTHER}")
-                    packs = Packs(space, self.member.number)
-                    packs.known(self._published.taken)
-                    self._publish_rest(packs)
-                except DamageError as error:
-                    space.close()
-                    raise self._only_read(str(error)) from error
-                except BaseException:
-                    space.close()
-                    raise
-                self._space, self._packs = space, packs
+                self._packs = Packs(self._space, self.member.number)
+                self._verified = False
+            if not self._verified:
+                self._verify(self._space)
+                self._packs.known(self._published.taken)
+                if not self._complete:
+                    self._publish_rest(self._packs)
+                self._verified = True
             return self._space, self._packs
 
     def _only_read(self, why: str) -> Unreachable:
@@ -226,32 +267,74 @@ class Replica:
         self._writer.read_only = why
         return Unreachable(why)
 
-    def _problem(self, space: Space) -> str:
-        """Return "" if the space has the history of this replica, up to its last commit, else what is wrong."""
+    def _verify(self, space: Space) -> None:
+        """See that the space has the history of this replica, up to its last commit, and that this one is no copy."""
+        name = self.member.space
         log, seq = self._writer.head_log, self._writer.seq
-        if not seq:
-            return ""
-        _turns, group = log.group_at(seq - 1)
-        before = group[0].seq - 1 if group else seq - 1
-        there = space.log.entries(before)
-        frames = decode_all((entry := decode_entry(there[0].body)).heads, entry.heads_offset) if there else []
-        if not frames or frames[-1].seq != seq or frames[:-1] != group:
-            return f"the space {self.member.space} does not have commit {seq}, which this replica has"
-        known = self._logged_chain(seq)
-        if there[0].chain and known not in (b"", there[0].chain):
-            return f"the space {self.member.space} has another history before commit {seq} than this replica"
-        self._chain = (seq, known or there[0].chain)
-        return ""
+        if seq:
+            _turns, group = log.group_at(seq - 1)
+            before = group[0].seq - 1 if group else seq - 1
+            there = space.log.entries(before)
+            if not there:
+                raise Unreachable(
+                    f"the space {name} does not have commit {seq}, which this replica has: convfs remote repair puts"
+                    " back what it has lost"
+                )
+            entry = decode_entry(there[0].body)
+            frames = decode_all(entry.heads, entry.heads_offset)
+            known = self._logged_chain(seq)
+            if (
+                there[0].seq != seq
+                or frames[:-1] != group
+                or (there[0].chain and known not in (b"", there[0].chain))
+            ):
+                raise self._only_read(f"the space {name} {_WENT_ON}")
+            self._chain = (seq, known or there[0].chain)
+        self._take_session(space)
+
+    def _take_session(self, space: Space) -> None:
+        """Note that this process has the replica; no copy of it may go on."""
+        if self.member.only_follows:
+            return
+        record = sessions.of(space.records, self.member.number)
+        if not sessions.own(record, self._published.sessions):
+            raise self._only_read(_COPIED)
+        session = sessions.new()
+        # before the space has it: who is killed in between still knows it as its own
+        with self._noting:
+            taken = (*self._published.sessions[1 - sessions.KEPT :], session)
+            self._write(msgspec.structs.replace(self._published, sessions=taken))
+        if not space.records.swap(record.key, record.version, session.encode()):
+            raise self._only_read(_COPIED)
+        if not record.version:
+            # in an encrypted space its name is on its card
+            roster.keep(space.records, self.member.number, "" if self.access else self.member.machine)
+        self._looked = time.monotonic()
+
+    def _check_session(self) -> None:
+        """See, once in a while, that nobody has opened a copy of this replica."""
+        if self.member.only_follows or time.monotonic() - self._looked < _SESSION_SECONDS:
+            return
+        with self._asking() as (space, _packs):
+            record = sessions.of(space.records, self.member.number)
+            self._looked = time.monotonic()
+            if not sessions.own(record, self._published.sessions):
+                raise self._only_read(_COPIED)
 
     def _publish_rest(self, published: Packs) -> None:
         """Publish what this replica wrote to its packs and may not have published."""
         packs = self._writer.packs
         end = packs.end
         start = (self._published.pack, self._published.length)
+        numbers = [number for number in packs.appended() if number >= start[0]]
+        self._publish_packs(published, start if packs.path(start[0]).exists() else None, numbers)
+        self._complete = True
+        self._note(end)
+
+    def _publish_packs(self, published: Packs, start: tuple[int, int] | None, numbers: Sequence[int]) -> None:
         records: list[bytes] = []
         size = 0
-        numbers = [number for number in packs.appended() if number >= start[0]]
-        for _pack, _offset, found in packs.scan(start if packs.path(start[0]).exists() else None, numbers):
+        for _pack, _offset, found in self._writer.packs.scan(start, numbers):
             if not isinstance(found, Record):
                 continue
             records.append(encode_record(found.codec, found.raw_len, found.hash, found.stored))
@@ -261,18 +344,56 @@ class Replica:
                 records, size = [], 0
         if records:
             self._own.add(published.publish(records))
-        self._complete = True
-        self._note(end)
+
+    # -- repair ----------------------------------------------------------------------------------------------------
+
+    def repair(self) -> int:
+        """Put back the last commits, if the space has lost them; return how many.
+
+        The contents that these name may have been lost, too, wherever they were: all that this replica has is
+        published once more. Raises UsageError if the space went on without them, Unreachable.
+        """
+        space, _access = enter(self._root, self.member)
+        with self._writer.commit_lock, closing(space):
+            lost = self._lost(space)
+            if lost:
+                packs = Packs(space, self.member.number)
+                packs.known(0)
+                self._publish_packs(packs, None, self._writer.packs.numbers())
+                waiting = [self._intake.resolver.blob(digest) for digest in self._writer.pending.hashes()]
+                members = [Member(hash_bytes(data), Form.PLAIN, len(data), data) for data in waiting]
+                if members:
+                    packs.publish([record for record, _names in pack_records(members, None)])
+                for entry in lost:
+                    placed = msgspec.structs.replace(entry, packs=packs.reached)
+                    if space.log.append(placed):
+                        raise UsageError(f"the space {self.member.space} goes on meanwhile: try again")
+        return len(lost)
+
+    def _lost(self, space: Space) -> list[Entry]:
+        """Return the entries, without contents, that the space lacks at its end. UsageError if it has others there."""
+        writer = self._writer
+        entries: list[Entry] = []
+        chain, turns, seq = BEGINNING, 0, 0
+        for commit, frames in writer.head_log.groups(HEADER_SIZE):
+            assert isinstance(commit.body, Commit)
+            records = writer.turns.records(turns + 1, commit.body.turn_count - turns)
+            offset = commit.offset + COMMIT_SIZE - len(frames)
+            body = encode_entry(JournalEntry(commit.seq, turns + 1, records, offset, frames, NOWHERE, ()))
+            chain = chained(chain, body)
+            entries.append(Entry(seq, commit.seq, new_token(), self.member.number, 0, 0, chain, body))
+            turns, seq = commit.body.turn_count, commit.seq
+        there = bisect_left(entries, True, key=lambda entry: not space.log.entries(entry.prev))
+        last = space.log.entries(entries[there - 1].prev) if there else ()
+        if last and (last[0].seq != entries[there - 1].seq or last[0].chain not in (b"", entries[there - 1].chain)):
+            raise UsageError(f"the space {self.member.space} {_WENT_ON}")
+        return entries[there:]
 
     def _publish(self, records: Sequence[bytes]) -> None:
-        _space, packs = self._connected()
-        if self.member.only_follows:
-            raise Unreachable(f"this replica of the space {self.member.space} only follows it")
-        if records:
-            try:
+        self._check_writes()
+        with self._asking() as (_space, packs):
+            if records:
                 self._own.add(packs.publish(records))
-            except DamageError as error:
-                raise self._only_read(str(error)) from error
 
     def _take(self, packs: Packs) -> None:
         """Take the packs that others have published."""
@@ -298,7 +419,7 @@ class Replica:
         if found and not self._intake.has_dictionary:
             self._writer.settle()
             self._intake.note_dictionary()
-        self._away = ""
+        self._told = ""
         return found
 
     def _let_in(self) -> None:
@@ -314,7 +435,7 @@ class Replica:
     def _run(self) -> None:
         while not self._ended.is_set():
             space = self._space
-            if space is None or self._away:
+            if space is None or self._told:
                 self._ended.wait(_LOOK_SECONDS)
             else:
                 space.log.wait(_LOOK_SECONDS)
@@ -322,6 +443,7 @@ class Replica:
                 return
             try:
                 self._catch_up()
+                self._check_session()
                 self._let_in()
             except (Unreachable, StoreFull) as error:
                 self._note_away(error)
@@ -335,9 +457,9 @@ class Replica:
             self._ended.wait(_PAUSE_SECONDS)
 
     def _note_away(self, error: StoreFailed) -> None:
-        if not self._away:
+        if not self._told:
             _LOG.warning("%s", error)
-        self._away = str(error)
+        self._told = str(error)
 
     # -- its file --------------------------------------------------------------------------------------------------
 

@@ -40,6 +40,11 @@ def join(records: Records, machine: str) -> Member:
             return member
 
 
+def keep(records: Records, number: int, machine: str) -> None:
+    """Note a replica once more, if the space has lost it. Raises Unreachable."""
+    records.swap(key_of(number), 0, msgspec.json.encode(Member(number, machine, now_ms())))
+
+
 def members(records: Records) -> list[Member]:
     """Return the replicas that have joined, by number. Raises Unreachable, DamageError."""
     try:

@@ -94,7 +94,7 @@ class Log(Protocol):
         """Put an entry behind the one that it follows. Returns () if it is in place, and then it is durable.
 
         Else others were first: returns entries that follow ``entry.prev``, in order, some of them. An entry with the
-        token of one that is in place already is in place. DamageError if the space does not have ``entry.prev``;
+        token of one that is in place already is in place. Unreachable if the space does not have ``entry.prev``;
         Outdated if the record ENCRYPTED has a later generation than the entry.
         """
 

@@ -13,17 +13,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from fusefs.text.render import FileRenderer
 from store import paths
-from store.errors import Conflict, FormatTooNew, NotFound, StoreFailed, Unreachable, UsageError
+from store.errors import Conflict, FormatTooNew, NotFound, StoreBusy, StoreFailed, Unreachable, UsageError
 from store.events.conversation import Change
 from store.ids import hash_bytes
 from store.importing.importer import Importer
 from store.redaction.redaction import Redaction
 from store.redaction.secrets import Secrets
-from store.shared import remote
+from store.shared import remote, sessions
 from store.shared.connect import connect
 from store.shared.entry import Entry, new_token
 from store.shared.space import Place, membership
@@ -275,14 +276,14 @@ def test_what_machines_cannot_do_yet_is_refused(any_team: Team) -> None:
         Redaction(a, Secrets([b"secret"])).run()
 
 
-@pytest.mark.logs("cannot be reached|there is no space")
+@pytest.mark.logs(r"since \d\d:\d\d .*(cannot be reached|there is no space)")
 def test_a_space_that_is_away(team: Team) -> None:
     a, b = team.open("a"), team.open("b")
     context = a.contexts.create().context
     a.contexts.append(context, b"1", "line")
     b.writer.catch_up()
     away = team.space.rename(team.space.with_name("away"))
-    with pytest.raises(Unreachable, match="cannot be reached"):
+    with pytest.raises(Unreachable, match=r"since \d\d:\d\d the space .* cannot be reached"):
         a.contexts.append(context, b"2", "line")
     with pytest.raises(Unreachable):
         a.intake.put(os.urandom(40_000))
@@ -299,25 +300,149 @@ def test_a_space_that_is_away(team: Team) -> None:
     team.agree("a", "b")
 
 
-@pytest.mark.logs("does not have commit")
-def test_a_space_that_has_lost_commits_is_not_written_to(team: Team) -> None:
-    a = team.open("a")
+def kept(team: Team) -> Callable[[], None]:
+    """Return a function that puts a space back as it is now."""
+    if team.place.directory:
+        earlier = team.directory / "earlier"
+        shutil.copytree(team.space, earlier)
+
+        def put_back() -> None:
+            shutil.rmtree(team.space)
+            shutil.copytree(earlier, team.space)
+
+        return put_back
+    with psycopg.connect(team.place.postgres) as connection:
+        which = f"space = (SELECT id FROM convfs.space WHERE name = '{team.name}')"
+        rows = {
+            table: connection.execute(f"SELECT * FROM convfs.{table} WHERE {which}").fetchall()
+            for table in ("entry", "record")
+        }
+        seq = connection.execute("SELECT seq FROM convfs.space WHERE name = %s", [team.name]).fetchone()
+    assert seq is not None
+
+    def put_rows_back() -> None:
+        with psycopg.connect(team.place.postgres) as connection:
+            for table, found in rows.items():
+                connection.execute(f"DELETE FROM convfs.{table} WHERE {which}")
+                for row in found:
+                    connection.execute(f"INSERT INTO convfs.{table} VALUES ({', '.join(['%s'] * len(row))})", row)
+            connection.execute("UPDATE convfs.space SET seq = %s WHERE name = %s", [seq[0], team.name])
+
+    return put_rows_back
+
+
+@pytest.mark.logs("does not have commit|does not have the last commits", sometimes=True)
+def test_a_space_that_has_lost_commits_is_repaired(any_team: Team) -> None:
+    a = any_team.open("a")
+    context = a.contexts.create().context
+    a.contexts.append(context, b"1", "line")
+    b = any_team.open("b")
+    a.close()
+    b.close()
+    put_back = kept(any_team)
+    a, b = any_team.open("a"), any_team.open("b")
+    data = [b"2", b"small and inline", os.urandom(LARGE)]
+    for one in data:
+        a.contexts.append(context, one, "line")
+    b.writer.catch_up()
+    a.close()
+    b.close()
+    put_back()
+    a = any_team.open("a")
+    with pytest.raises(Unreachable, match="convfs remote repair"):
+        a.contexts.append(context, b"no", "line")
+    assert said(a, context) == [b"1", *data]
+    assert a.replica is not None
+    assert a.replica.repair() == 3
+    assert a.replica.repair() == 0
+    # it goes on by itself, and so does who knew the same
+    a.contexts.append(context, b"3", "line")
+    b = any_team.open("b")
+    b.contexts.append(context, b"4", "line")
+    c = any_team.open("c")
+    c.writer.catch_up()
+    assert said(c, context) == [b"1", *data, b"3", b"4"]
+    for store in (a, b, c):
+        store.close()
+    any_team.agree("a", "b", "c")
+
+
+@pytest.mark.logs("went on without them")
+def test_a_space_that_went_on_without_commits_is_not_written_to(any_team: Team) -> None:
+    a = any_team.open("a")
     context = a.contexts.create().context
     a.close()
-    earlier = team.directory / "earlier"
-    shutil.copytree(team.space, earlier)
-    a = team.open("a")
+    put_back = kept(any_team)
+    a = any_team.open("a")
     a.contexts.append(context, b"1", "line")
     a.close()
-    shutil.rmtree(team.space)
-    earlier.rename(team.space)
-    b = team.open("b")
+    put_back()
+    b = any_team.open("b")
     b.contexts.append(context, b"another", "line")
     b.close()
-    a = team.open("a")
-    with pytest.raises(StoreFailed, match="does not have commit"):
+    a = any_team.open("a")
+    with pytest.raises(StoreFailed, match="convfs push"):
         a.contexts.append(context, b"2", "line")
     assert said(a, context) == [b"1"]
+    assert a.replica is not None
+    with pytest.raises(UsageError, match="went on without them"):
+        a.replica.repair()
+
+
+@pytest.mark.logs("a copy of this replica")
+def test_of_a_replica_and_its_copy_one_goes_on(any_team: Team) -> None:
+    a = any_team.open("a")
+    context = a.contexts.create().context
+    a.close()
+    shutil.copytree(any_team.root("a"), any_team.root("copy"))
+    copy = any_team.open("copy")
+    copy.contexts.append(context, b"1", "line")
+    a = any_team.open("a")
+    with pytest.raises(StoreFailed, match="convfs remote adopt"):
+        a.contexts.append(context, b"2", "line")
+    assert a.contexts.exists(context)
+    with pytest.raises(StoreBusy):
+        remote.adopt(any_team.root("a"), "another")
+    a.close()
+    adopted = remote.adopt(any_team.root("a"), "another")
+    assert (adopted.number, adopted.machine) == (2, "another")
+    a = any_team.open("a")
+    a.contexts.append(context, b"2", "line")
+    copy.contexts.append(context, b"3", "line")
+    a.writer.catch_up()
+    assert said(a, context) == [b"1", b"2", b"3"]
+    a.close()
+    copy.close()
+    any_team.agree("a", "copy")
+
+
+@pytest.mark.logs("a copy of this replica", sometimes=True)
+def test_whose_copy_is_opened_meanwhile_does_not_go_on(any_team: Team) -> None:
+    a = any_team.open("a")
+    context = a.contexts.create().context
+    shutil.copytree(any_team.root("a"), any_team.root("copy"))
+    any_team.open("copy")
+    until(lambda: a.writer.read_only)
+    with pytest.raises(StoreFailed, match="convfs remote adopt"):
+        a.contexts.append(context, b"1", "line")
+
+
+def test_who_dies_while_it_takes_its_session_is_no_copy(any_team: Team) -> None:
+    a = any_team.open("a")
+    context = a.contexts.create().context
+    a.close()
+    path = any_team.root("a") / "published"
+    for step in ("noted", "taken"):
+        published = json.loads(path.read_bytes())
+        if step == "taken":
+            space = connect(any_team.place, any_team.name)
+            record = sessions.of(space.records, 1)
+            assert space.records.swap(record.key, record.version, b"new")
+            space.close()
+        path.write_text(json.dumps(published | {"sessions": [*published["sessions"], "new"]}))
+        a = any_team.open("a")
+        a.contexts.append(context, b"1", "line")
+        a.close()
 
 
 @pytest.mark.logs("is another one than")
