@@ -1,4 +1,4 @@
-"""The kernel's caches of the mount: filling its page cache ahead, and invalidating what changed.
+"""The kernel's caches of the mount: invalidating what changed.
 
 Open turns are shown as they grow: the kernel is told at once after a pause, and then a few times a second.
 
@@ -16,13 +16,12 @@ from typing import TypeVar
 import pyfuse3
 import trio
 
-from fusefs import inodes
 from fusefs.editing.inode import Kernel
-from fusefs.inodes import InodeSet, Lookups, Place, Space
+from fusefs.inodes import Lookups, Place
 from fusefs.tree.changes import CONTENT_PLACES, ShownConversation, Stale, stale_since, still_at
 from fusefs.tree.tree import Tree
 from store.errors import ConvfsError
-from store.events.conversation import Change, EventRow
+from store.events.conversation import Change
 
 _FLOW_PAUSE_SECONDS = 0.02
 _PAUSES_AS_LONG = 4
@@ -111,148 +110,6 @@ class Flow:
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
-
-# -- filling the page cache ahead --------------------------------------------------------------------------------------
-
-_FIRST_WINDOW = 16
-_LARGEST_WINDOW = 256
-_WINDOW_BYTES = 2 << 20
-_FILE_BYTES = 256 << 10
-_GAP = 8
-"""The most records without a file, or large ones, between two events for the second to follow the first."""
-
-
-class Prefetch:
-    """Pushes event files into the page cache before they are read.
-
-    When a file is opened that the kernel does not have, those that follow it in the directory are drawn with it in one
-    pass over the packs and pushed, so that a ``grep -r`` is a few such passes. How many is doubled as long as opens
-    go on where the last window ended. A push for a page that a read waits for would never return, so only inodes
-    without an open handle are pushed; and only ones that the kernel knows, which it does once a reply that named them
-    has gone out. Everything here happens within one handler: nothing can come in between.
-
-    What the page cache holds may be opened without asking Python (:mod:`fusefs.opens`), until it is read or changes.
-    """
-
-    def __init__(self, tree: Tree, lookups: Lookups) -> None:
-        self._tree = tree
-        self._lookups = lookups
-        self._open: dict[int, int] = {}
-        self._there = InodeSet()
-        """Inodes that the page cache should hold: pushed or read, and neither read again nor forgotten since."""
-        self._windows: dict[int, tuple[int, int]] = {}
-        """By view: where the next window should begin, and how long the last one was."""
-
-    def opening(self, ino: int) -> None:
-        """Push ``ino``, which is about to be opened, and what follows it, if that is worth it."""
-        if ino not in self._there and ino not in self._open and inodes.split(ino)[0] == Space.EVENT:
-            try:
-                self._push(ino)
-            except Exception:
-                # whatever is wrong will be told to the one who reads it
-                log.exception("nothing was pushed for %d", ino)
-        self.holding(ino)
-
-    def opened(self, ino: int) -> None:
-        """Record that ``ino`` was opened to be read and nothing came of it: so may others open it."""
-        space = inodes.split(ino)[0]
-        # events are pushed when they are opened; of places some are followed, or say something else each time
-        if ino in self._there if space == Space.EVENT else space > Space.EVENT:
-            self._tree.opens.note(ino)
-
-    def watch(self, ino: int, records: int) -> None:
-        """Record the same of a file that shows so many records: who opens it is told."""
-        self._tree.opens.watch(ino, records)
-
-    def adopt(self, handle: int) -> int:
-        """Return the inode of an open file that Python was not asked about: from now on it is."""
-        ino = self._tree.opens.adopt(handle)
-        self.holding(ino)
-        return ino
-
-    def holding(self, ino: int) -> None:
-        """Record that ``ino`` is about to be opened for writing: nothing may be pushed for it."""
-        self._open[ino] = self._open.get(ino, 0) + 1
-
-    def released(self, ino: int) -> None:
-        left = self._open[ino] - 1
-        if left:
-            self._open[ino] = left
-        else:
-            del self._open[ino]
-
-    def missed(self, ino: int, offset: int) -> None:
-        """Record that the kernel asks for content of ``ino``."""
-        if offset == 0:
-            if ino in self._there:
-                # it was there and was dropped; so, most likely, were its neighbours
-                for after in range(ino + 1, ino + _LARGEST_WINDOW):
-                    if after in self._there:
-                        self._there.discard(after)
-                        self._tree.opens.drop(after)
-            self._there.add(ino)
-
-    def forget(self, ino: int) -> None:
-        self._there.discard(ino)
-        opens = self._tree.opens
-        opens.drop(ino)
-        # what is listed without its attributes would be asked for one by one
-        space, view_id, _number = inodes.split(ino)
-        if space == Space.EVENT:
-            opens.drop(inodes.base(Space.PLACE, view_id) + Place.EVENTS)
-        elif space == Space.PLACE and (called := self._tree.called.get(ino)) is not None:
-            opens.drop(called[0])
-
-    def forget_all(self) -> None:
-        """Record that nothing in the page cache is valid."""
-        self._there.clear()
-        self._tree.opens.clear()
-
-    def _push(self, ino: int) -> None:
-        _space, view_id, number = inodes.split(ino)
-        view = self._tree.view(view_id)
-        begin, length = self._windows.get(view_id, (number, _FIRST_WINDOW // 2))
-        length = min(length * 2, _LARGEST_WINDOW) if begin <= number <= begin + _GAP else _FIRST_WINDOW
-        rows: list[EventRow] = []
-        size = 0
-        first = ino - number
-        served = self._tree.served
-        known = self._tree.known
-        opens = self._tree.opens
-        for row in view.rows[number - 1 : number - 1 + length * _GAP]:
-            candidate = first + row.number
-            if candidate in served or candidate in known:
-                # the text written there differs from the drawn one
-                continue
-            is_open = candidate in self._open or opens.is_open(candidate)
-            if candidate in self._lookups and not is_open and candidate not in self._there:
-                if 0 < row.file_size <= _FILE_BYTES:
-                    rows.append(row)
-                    size += row.file_size
-                if len(rows) == length or size >= _WINDOW_BYTES:
-                    break
-        if len(rows) < 2 or rows[0].number != number:
-            return
-        self._windows[view_id] = (rows[-1].number + 1, length)
-        for row, data in view.drawn_events(rows):
-            if isinstance(data, ConvfsError) or len(data) != row.file_size:
-                continue
-            candidate = first + row.number
-            try:
-                pyfuse3.notify_store(candidate, 0, data)
-            except FileNotFoundError:
-                # the reply that named it never arrived, because the caller was killed
-                self._lookups.drop(candidate)
-            except OSError as error:
-                log.warning("the page cache takes nothing: %s", error)
-                return
-            else:
-                self._there.add(candidate)
-                if self._tree.bound(candidate) is None and candidate not in self._tree.unsettled:
-                    opens.note(candidate)
-
-
-# -- taking back what changed ------------------------------------------------------------------------------------------
 
 
 _Called = tuple[int, Stale, str]

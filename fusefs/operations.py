@@ -24,7 +24,7 @@ from fusefs.editing.new_events import NewEvent
 from fusefs.editing.scratch import ScratchFile, ScratchLink, ScratchNode
 from fusefs.handler import handler, question
 from fusefs.inodes import FIRST_DERIVED, MAX_NUMBER, Place, Space
-from fusefs.kernel import Prefetch
+from fusefs.prefetch import Prefetch
 from fusefs.tree.changes import Stale
 from fusefs.tree.conversation import LABEL_ATTRIBUTE, ConversationDirectory
 from fusefs.tree.events import EventFile, EventsDirectory, GrowingFile

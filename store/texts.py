@@ -189,6 +189,19 @@ class Texts(PerConversation):
         """Yield the sections of events in the transcript, as :meth:`files_of`; links lead where a mount has them."""
         return self._texts(rows, section=True)
 
+    def sections(self, runs: Iterable[Run]) -> bytes:
+        """Return the sections of turns, in a row, as far as they are kept: who knows their size knows if some are not.
+
+        The sizes of single ones are not compared.
+        """
+        found: list[bytes] = []
+        for first, count in runs:
+            for span in self._spans(first, count):
+                places = span.block.places[span.place :]
+                start, end = max(first - span.first, 0), min(span.end, first + count) - span.first
+                found += (span.block.data[middle:beyond] for _file, _content, middle, beyond in places[start:end])
+        return b"".join(found)
+
     def _texts(self, rows: Sequence[EventRow], *, section: bool) -> _Drawn:
         missing: list[EventRow] = []
         for row in rows:
@@ -237,21 +250,22 @@ class Texts(PerConversation):
 
     def _span(self, turn: int) -> _Span | None:
         """Return where the texts of a turn are, None if they are nowhere."""
+        return next(self._spans(turn, 1), None)
+
+    def _spans(self, first: int, count: int) -> Iterator[_Span]:
+        """Yield where the texts of turns that follow each other are, rising."""
         if self._db is None and not self._is_there():
-            return None
+            return
+        which = f"SELECT * FROM spans WHERE {_OVERLAPPING} ORDER BY first"
         try:
-            found = self.db.one("SELECT * FROM spans WHERE first <= ? ORDER BY first DESC LIMIT 1", (turn,))
-            if found is None:
-                return None
-            first, count, number, place = self.db.checked("spans", found)
-            block = self._block(number) if turn < first + count else None
+            for row in self.db.query(which, _between(first, count)):
+                start, length, number, place = self.db.checked("spans", row)
+                block = self._block(number)
+                if block is not None and place + length <= len(block.places):
+                    yield _Span(start, start + length, block, place)
         except ConvfsError as error:
             # damaged, on a full disk, or closed: it can be drawn all the same
             _LOG.info("texts are drawn, as they cannot be looked up: %s", error)
-            return None
-        if block is None or place + count > len(block.places):
-            return None
-        return _Span(first, first + count, block, place)
 
     def _block(self, number: int) -> _Block | None:
         """Return a block, None if it was dropped just now."""

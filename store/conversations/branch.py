@@ -53,7 +53,6 @@ def runs_to(
             if ancestor is not None and last - turn >= _BLOCK:
                 turn -= _more_of_run(turn, log.get(turn).depth, ancestor)
             low = max(1, turn - size + 1)
-            size = _BLOCK
             try:
                 block = log.range(low, turn - low + 1)
             except DamageError:
@@ -61,6 +60,8 @@ def runs_to(
                 low = turn
                 block = [log.get(turn)]
         parent = block[turn - low].parent
+        # of turns that follow each other there are no more than this one's depth; others lie apart
+        size = _BLOCK if runs else min(block[turn - low].depth or 1, _BLOCK)
         if parent != turn - 1 or parent == 0:
             runs.append((turn, last - turn + 1))
             last = parent

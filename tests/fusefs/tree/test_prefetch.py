@@ -8,7 +8,7 @@ import pytest
 
 from fusefs import inodes
 from fusefs.inodes import Lookups, Place, Space
-from fusefs.kernel import Prefetch
+from fusefs.prefetch import Prefetch
 from fusefs.tree.node import Directory, File
 from fusefs.tree.router import Router
 from fusefs.tree.tree import Tree
