@@ -14,6 +14,16 @@ REMEMBERED_MICROSECONDS = 100_000
 
 _START = 19
 """The position of a process's start among the fields of ``/proc/PID/stat`` after its name."""
+_READ_BYTES = 4096
+
+
+def _told(path: str) -> bytes:
+    """Return the beginning of what the kernel says in a file, in one read: a program that comes is waited for."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, _READ_BYTES)
+    finally:
+        os.close(fd)
 
 
 class Program(Struct, frozen=True):
@@ -53,10 +63,9 @@ class Programs:
 
     def _read(self) -> Program | None:
         try:
-            with open(f"/proc/{self.thread}/status", encoding="ascii", errors="replace") as file:
-                process = next((int(line[5:]) for line in file if line.startswith("Tgid:")), 0)
-            with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
-                return Program(process, int(file.read().rpartition(")")[2].split()[_START]))
+            _name, _is_there, ids = _told(f"/proc/{self.thread}/status").partition(b"\nTgid:")
+            process = int(ids.partition(b"\n")[0])
+            return Program(process, int(_told(f"/proc/{process}/stat").rpartition(b")")[2].split()[_START]))
         except (OSError, ValueError, IndexError):
             # it has ended
             return None

@@ -294,6 +294,34 @@ def test_a_program_that_goes_on_to_read_keeps_what_came_meanwhile(
     until(lambda: "came meanwhile" in by_one_program(TRANSCRIPT, reads))
 
 
+def test_transcripts_are_handed_over_before_they_are_read(store_path: Path, in_c: bool) -> None:
+    """Who reads all has Python asked about the first of some: the others are in the page cache, as they are."""
+    with new_store(store_path) as store:
+        for number in range(1, 31):
+            add(store, [user(f"talk{number} word{at}", at) for at in range(1, 20)], name=f"talk-{number:02}")
+        while store.texts.step():
+            pass
+    keep_each_save(store_path, f"opens_in_c = {str(in_c).lower()}")
+    with mounted(store_path) as mount:
+        mount.shell(f"ls -l {BESIDE}")
+        before = answered(mount)
+        texts = mount.shell(f"cat {BESIDE}/*").split("\n# A talk\n")[1:]
+        assert [text.count(f"talk{number} word") for number, text in enumerate(texts, 1)] == [19] * 30
+        assert (answered(mount) - before >= 24) == in_c
+        last = f"{BESIDE}/talk-30.md"
+        assert os.path.getsize(mount.root / last) == len(mount.shell(f"cat {last}").encode())
+        mount.tell(edit=[30, {"7": user("changed by others", 7)}])
+        until(lambda: "changed by others" in mount.shell(f"cat {BESIDE}/*"))
+        mount.tell(append=[30, [user("and more", 20)]])
+        until(lambda: "and more" in mount.shell(f"cat {BESIDE}/*"))
+        assert "talk30 word7" not in mount.shell(f"cat {BESIDE}/*")
+        mount.shell(f"sed -i 's/talk29 word3/saved/' {BESIDE}/talk-29.md")
+        assert mount.shell(f"cat {BESIDE}/*").count("saved") == 1
+        if mount.make_kernel_forget():
+            assert mount.shell(f"cat {BESIDE}/*").count("word19") == 30
+        mount.check_alive()
+
+
 @pytest.mark.parametrize("directory", [f"{TALK}/events", BESIDE])
 def test_a_directory_is_listed_without_asking(talk: Mounted, directory: str, in_c: bool) -> None:
     first = talk.shell(f"ls -f {directory}")

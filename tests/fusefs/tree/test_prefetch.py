@@ -1,6 +1,6 @@
 """Files that are pushed into the page cache, and those that must not be. The kernel is recorded, not asked."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyfuse3
@@ -12,8 +12,9 @@ from fusefs.prefetch import Prefetch
 from fusefs.tree.node import Directory, File
 from fusefs.tree.router import Router
 from fusefs.tree.tree import Tree
+from store.conversations.contexts import Append
 from store.store import Store
-from tests.fusefs.tree.mounting import add, assistant, bookkeeping, new_store, user
+from tests.fusefs.tree.mounting import TYPE, add, assistant, bookkeeping, new_store, user
 
 EVENTS = 120
 
@@ -175,3 +176,117 @@ def test_an_error_while_pushing_does_not_fail_the_open(
     monkeypatch.setattr(setting.tree, "view", lambda view_id: 1 / 0)
     setting.open(1)
     setting.prefetch.released(setting.ino(1))
+
+
+# -- transcripts -------------------------------------------------------------------------------------------------------
+
+TALKS = 30
+
+
+class Talks(Setting):
+    """A store of many conversations, whose texts are kept."""
+
+    def __init__(self, store: Store) -> None:
+        for number in range(2, TALKS + 1):
+            add(store, [user(f"talk {number}", at) for at in range(number % 5 + 1)], name=f"talk-{number:03}")
+        while store.texts.step():
+            pass
+        super().__init__(store)
+
+    def ino(self, number: int) -> int:
+        return inodes.base(Space.PLACE, number) + Place.TRANSCRIPT
+
+    def list(self) -> None:
+        directory = self.router.node(self.tree.ino(("transcripts", "project")))
+        assert isinstance(directory, Directory)
+        for entry in self.router.entries(directory, 0):
+            self.lookups.add(entry.attributes.ino)
+
+    def open_all(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self.open(number)
+            self.prefetch.released(self.ino(number))
+
+
+class Pushed(Kernel):
+    """Records what is pushed by the conversation, and in order."""
+
+    def notify_store(self, ino: int, offset: int, data: bytes) -> None:
+        assert offset == 0
+        if ino in self.unknown:
+            raise FileNotFoundError
+        _space, view_id, place = inodes.split(ino)
+        assert place == Place.TRANSCRIPT
+        self.pushed[view_id] = data
+
+
+@pytest.fixture
+def talks(store: Store) -> Talks:
+    return Talks(store)
+
+
+@pytest.fixture
+def pushed(monkeypatch: pytest.MonkeyPatch) -> Pushed:
+    pushed = Pushed()
+    monkeypatch.setattr(pyfuse3, "notify_store", pushed.notify_store)
+    return pushed
+
+
+def test_transcripts_are_pushed_in_the_order_of_their_directory(talks: Talks, pushed: Pushed) -> None:
+    talks.list()
+    talks.open(2)
+    assert list(pushed.pushed) == [*range(2, 10)]
+    assert all(data == talks.content(number) for number, data in pushed.pushed.items())
+    talks.prefetch.released(talks.ino(2))
+    talks.open_all(range(2, 11))
+    assert list(pushed.pushed) == [*range(2, 26)], "twice as many, as who reads went on"
+    talks.open_all(range(11, TALKS + 1))
+    # the first is too large: its events alone are more than one file may be
+    assert list(pushed.pushed) == [*range(2, TALKS + 1)]
+
+
+def test_a_transcript_is_pushed_only_while_nothing_about_it_differs(talks: Talks, pushed: Pushed, store: Store) -> None:
+    talks.list()
+    talks.open(4)
+    pushed.pushed.clear()
+    talks.prefetch._there.clear()
+    talks.tree.unsettle(talks.ino(5))
+    talks.tree.known[talks.ino(6)] = talks.tree.new_number()
+    talks.lookups.drop(talks.ino(7))
+    pushed.unknown = {talks.ino(8)}
+    store.contexts.append_many(9, [Append(user("more", 9).encode(), TYPE)])
+    talks.tree.view(10)
+    store.contexts.append_many(10, [Append(user("more", 9).encode(), TYPE)])
+    store.texts.forget()
+    talks.open(3)
+    assert set(pushed.pushed) == {3}, "of 9 and 10 the new texts are not kept"
+    assert talks.ino(8) not in talks.lookups
+    while store.texts.step():
+        pass
+    talks.list()
+    talks.prefetch._there.clear()
+    talks.open(9)
+    assert 9 in pushed.pushed
+    assert 10 not in pushed.pushed, "it is shown as it was before"
+    assert pushed.pushed[9].count(b"more") == 1
+
+
+def test_a_transcript_that_was_dropped_has_its_neighbours_pushed_again(talks: Talks, pushed: Pushed) -> None:
+    talks.list()
+    talks.open_all([2])
+    pushed.pushed.clear()
+    talks.open_all([3])
+    assert pushed.pushed == {}
+    talks.open(3)
+    talks.prefetch.missed(talks.ino(3), 0)
+    assert list(pushed.pushed) == [*range(4, 11)]
+
+
+def test_damaged_texts_are_left_to_who_reads(talks: Talks, pushed: Pushed, store: Store) -> None:
+    with store.texts.db.writing() as sql:
+        sql.execute("UPDATE blocks SET data = zeroblob(length(data))")
+    store.texts.forget()
+    talks.list()
+    talks.open(2)
+    assert pushed.pushed == {}
+    assert b"talk 2" in talks.content(2)
