@@ -1,1 +1,9 @@
 """The ``convfs`` command. Modules import at the top only what ``convfs --help`` needs; the rest when it is used."""
+
+import gc
+
+_OBJECTS = 20_000
+"""The new objects after which Python looks for garbage among them."""
+
+# what is imported is not garbage: looking for some takes a twentieth of a short command
+gc.set_threshold(_OBJECTS)

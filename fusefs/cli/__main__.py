@@ -1,5 +1,5 @@
 """``python -m fusefs.cli`` is ``convfs``."""
 
-from fusefs.cli.main import main
+from fusefs.cli.main import command
 
-main()
+command()

@@ -17,7 +17,6 @@ import os
 import re
 import resource
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -158,6 +157,9 @@ _GUARD = 'read -r _; rm -rf -- "$0"'
 def temporary_folder(parent: Path) -> Iterator[Path]:
     """Make a folder in ``parent``, which is made if it is missing; both for their owner alone (0700)."""
     parent.mkdir(mode=0o700, exist_ok=True)
+    # only here: a command that needs none starts earlier
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent) as name, _guarded(name):
         yield Path(name)
 

@@ -129,11 +129,15 @@ def import_corpus(directory: Path, sessions: int, events: int) -> Path:
     store = directory / "reading" / "store"
     remove(store)
     run([*mounts.convfs_command(store), "import", source / "projects"])
+    keep_texts(store)
+    return store
+
+
+def keep_texts(store: Path) -> None:
+    """Keep the texts of all events, as a daemon does in its first idle seconds."""
     with Store.open(store, renderer=FileRenderer()) as opened:
-        # as a daemon does in its first idle seconds
         while opened.texts.step():
             pass
-    return store
 
 
 def without_extension(store: Path) -> Path:
@@ -143,6 +147,8 @@ def without_extension(store: Path) -> Path:
     shutil.copytree(store, copied)
     (copied / SETTINGS).write_text("opens_in_c = false\n")
     (copied / SETTINGS).chmod(0o600)
+    # a copy is another store, which has none yet
+    keep_texts(copied)
     return copied
 
 
