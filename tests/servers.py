@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -146,19 +147,21 @@ class Postgres:
     def signal(self, number: int) -> None:
         """Send a signal to all of its processes."""
         if self._process is not None:
-            os.killpg(self._process.pid, number)
+            pid = self._process.pid
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            for one in (pid, *map(int, children)):
+                with suppress(ProcessLookupError):
+                    os.kill(one, number)
 
     def stop(self, *, kill: bool = False) -> None:
         """End it, in order or not."""
-        process, self._process = self._process, None
+        process = self._process
         if process is None:
             return
-        if kill:
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            # fast: clients are not waited for
-            process.send_signal(signal.SIGINT)
+        # in order is fast: clients are not waited for
+        self.signal(signal.SIGKILL) if kill else process.send_signal(signal.SIGINT)
         process.wait(PATIENCE)
+        self._process = None
         if kill:
             # its children end a moment later, and hold what the next start needs
             (self.data / "postmaster.pid").unlink(missing_ok=True)

@@ -2,12 +2,14 @@
 
 import filecmp
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from store import paths
 from store import store as store_module
@@ -16,6 +18,7 @@ from store.shared import remote
 from store.shared.space import Membership, Place, membership
 from store.store import Store
 
+PATIENCE = 30.0
 MAKERS = ("directory", "postgres")
 
 
@@ -40,14 +43,30 @@ def spaces(request: pytest.FixtureRequest, maker: str, directory: Path) -> Space
     return Spaces(lambda: Place(postgres=server.url(), objects=f"file://{directory}/objects"))
 
 
-def let_in(member: Path, root: Path, machine: str = "") -> Membership:
-    """Make a replica of an encrypted space, by an invitation of another."""
+def let_in(member: Path, root: Path, machine: str = "", place: Place | None = None) -> Membership:
+    """Make a replica of an encrypted space, by an invitation of another; it may reach it by another way."""
     invitation = remote.invite(member)
+    if place is not None:
+        invitation = structs.replace(invitation, place=place)
     assert remote.accept(invitation, root, machine) is None
     remote.approve(member)
     joined = remote.accept(invitation, root, machine)
     assert joined is not None
     return joined
+
+
+def until(found: Callable[[], object]) -> None:
+    """Wait until something is so."""
+    ends = time.monotonic() + PATIENCE
+    while not found():
+        assert time.monotonic() < ends
+        time.sleep(0.002)
+
+
+def said(store: Store, context: int) -> list[bytes]:
+    """Return the payloads of a context."""
+    turns = store.contexts.last(context, 1000, latest=True)
+    return [bytes(store.blobs.blob(turn.payload_hash)) for turn in turns]
 
 
 @contextmanager

@@ -222,45 +222,51 @@ class Replica:
     @contextmanager
     def _asking(self) -> Iterator[tuple[Space, Packs]]:
         """Give the space and its packs; errors say since when it is away. Writes wait until it is back."""
-        begun = time.monotonic()
         try:
-            if begun < self._asked_again and self._away:
-                raise Unreachable(self._away)
             yield self._connected()
         except DamageError as error:
             raise self._only_read(str(error)) from error
         except Unreachable as error:
-            now = time.monotonic()
             self._verified = False
             if self._writer.read_only or str(error) == self._away:
                 raise
-            # those that wait for each other do not wait for it one by one
-            self._asked_again = now + min(now - begun, _LOOK_SECONDS)
             self._away_since = self._away_since or time.time()
             since = time.strftime("%H:%M", time.localtime(self._away_since))
             self._away = f"since {since} {error}"
             raise Unreachable(self._away) from error
-        self._away, self._away_since, self._asked_again = "", 0.0, 0.0
+        self._away, self._away_since = "", 0.0
 
     def _connected(self) -> tuple[Space, Packs]:
         """Return the space and its packs; where it may be another by now, see that it is the right one first."""
         with self._connecting:
-            if self._space is None or self._packs is None:
-                try:
-                    self._space, self.access = enter(self._root, self.member)
-                except NotFound as error:
-                    raise Unreachable(str(error)) from error
-                except FormatTooNew as error:
-                    raise self._only_read(str(error)) from error
-                self._packs = Packs(self._space, self.member.number)
-                self._verified = False
-            if not self._verified:
-                self._verify(self._space)
-                self._packs.known(self._published.taken)
-                if not self._complete:
-                    self._publish_rest(self._packs)
-                self._verified = True
-            return self._space, self._packs
+            if self._verified and self._space is not None and self._packs is not None:
+                return self._space, self._packs
+            begun = time.monotonic()
+            if begun < self._asked_again and self._away:
+                raise Unreachable(self._away)
+            try:
+                return self._connect()
+            except Unreachable:
+                # those that wait for each other do not wait for it one by one
+                now = time.monotonic()
+                self._asked_again = now + min(now - begun, _LOOK_SECONDS)
+                raise
+
+    def _connect(self) -> tuple[Space, Packs]:
+        if self._space is None or self._packs is None:
+            try:
+                self._space, self.access = enter(self._root, self.member)
+            except NotFound as error:
+                raise Unreachable(str(error)) from error
+            except FormatTooNew as error:
+                raise self._only_read(str(error)) from error
+            self._packs = Packs(self._space, self.member.number)
+        self._verify(self._space)
+        self._packs.known(self._published.taken)
+        if not self._complete:
+            self._publish_rest(self._packs)
+        self._verified = True
+        return self._space, self._packs
 
     def _only_read(self, why: str) -> Unreachable:
         """Have nothing written until the store is opened again; return the error to raise."""
@@ -293,12 +299,14 @@ class Replica:
         self._take_session(space)
 
     def _take_session(self, space: Space) -> None:
-        """Note that this process has the replica; no copy of it may go on."""
+        """Note that this process has the replica, once; no copy of it may go on."""
         if self.member.only_follows:
             return
         record = sessions.of(space.records, self.member.number)
         if not sessions.own(record, self._published.sessions):
             raise self._only_read(_COPIED)
+        if self._looked and record.version:
+            return
         session = sessions.new()
         # before the space has it: who is killed in between still knows it as its own
         with self._noting:

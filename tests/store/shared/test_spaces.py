@@ -30,11 +30,10 @@ from store.shared.entry import Entry, new_token
 from store.shared.space import Place, membership
 from store.store import Store
 from store.upkeep.fsck import fsck
-from tests.spaces import MAKERS, let_in, spaces
+from tests.spaces import MAKERS, let_in, said, spaces, until
 
 NAME = "team"
 FROZEN = Path(__file__).parents[2] / "frozen" / "space-1.tar.gz"
-PATIENCE = 30.0
 LARGE = 3 << 20
 
 
@@ -79,13 +78,6 @@ def close(store: Store) -> None:
         store.close()
 
 
-def until(found: Callable[[], object]) -> None:
-    ends = time.monotonic() + PATIENCE
-    while not found():
-        assert time.monotonic() < ends
-        time.sleep(0.002)
-
-
 @pytest.fixture
 def team(memory_path: Path) -> Iterator[Team]:
     place = Place(str(memory_path / "server"))
@@ -99,11 +91,6 @@ def any_team(request: pytest.FixtureRequest, memory_path: Path) -> Iterator[Team
     place, name = spaces(request, request.param, memory_path / "server").make()
     with ExitStack() as held:
         yield Team(memory_path, place, name, held)
-
-
-def said(store: Store, context: int) -> list[bytes]:
-    turns = store.contexts.last(context, 1000, latest=True)
-    return [bytes(store.blobs.blob(turn.payload_hash)) for turn in turns]
 
 
 def test_what_one_machine_does_is_in_the_other_and_told(any_team: Team) -> None:
