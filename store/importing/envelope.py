@@ -138,6 +138,32 @@ class Layout(Struct, frozen=True):
     def encode(self) -> bytes:
         return msgspec.json.encode(self)
 
+    def renewed(self, places: Sequence[Share]) -> "Layout":
+        """Return the layout of lines in which some conversations have other shares, with those that branch off them.
+
+        New conversations come last.
+        """
+        owners = {family[0].key: family for family in (*_owners(self.places), *_owners(places))}
+        found: list[Share] = []
+        position = 0
+        for family in owners.values():
+            base = len(found)
+            for place in family:
+                records = ((position, place.own),) if place.own else ()
+                position += place.own
+                there = place.base + base if place.base >= 0 else -1
+                found.append(msgspec.structs.replace(place, records=records, base=there))
+        return Layout(Envelope(((0, ""), (1, "\n")) if position > 1 else ((0, ""),), "\n"), tuple(found))
+
+
+def _owners(places: Sequence[Share]) -> Iterator[list[Share]]:
+    """Yield conversations with all that branch off them, whose bases count from the first."""
+    for family in families(place.base for place in places):
+        at = {number: position for position, number in enumerate(family)}
+        yield [
+            msgspec.structs.replace(places[number], base=at.get(places[number].base, -1)) for number in family
+        ]
+
 
 def read_layout(data: bytes) -> Layout:
     """Return the layout that :meth:`Layout.encode` has written. Raises msgspec.ValidationError for anything else."""

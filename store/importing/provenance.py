@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from store import typed
 from store.errors import DamageError
-from store.formats.core.format import Source
+from store.formats.core.format import Mark, Source
 from store.ids import Hash
 from store.importing.envelope import Envelope, Layout, read_layout
 from store.importing.likeness import Copied
@@ -86,12 +86,15 @@ class Rewritten(Struct, frozen=True):
 class ImportedFile(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A file of many conversations as it was imported. ``layout`` is a blob, in hex, the others are as in a session.
 
+    ``marks`` say how far a database was read.
+
     ``incomplete``: some of its records refer to missing content. ``rendered``: the layout is that of a rendition.
     ``original`` are then the blobs, in hex, of the file itself and those beside it, by name, and ``original_of`` is the
     layout that belongs to them. ``rewritten`` are the last two states that the file was given since, in the mount.
     """
 
     layout: str
+    marks: dict[str, Mark] = {}
     main: str = ""
     sidecars: dict[str, str] = {}
     cursor: Cursor

@@ -18,6 +18,7 @@ from msgspec import Struct
 from store.commit.request import Request
 from store.content.cuts import MAX_CUT_BYTES
 from store.conversations import branch
+from store.disk.files import temporary_folder
 from store.errors import ConvfsError, DamageError, UsageError
 from store.events.conversation import NAMING
 from store.formats.core.budget import BETWEEN, LEAST_BETWEEN, MOST_RECORDS
@@ -417,8 +418,13 @@ class FileImport(_Import):
         ``dry_run``: bring in nothing; then names and sizes are not reported.
         """
         source, imported = self._source, self._imported
+        if imported and not (dry_run or self._by_hand or self._with_pruned):
+            done = self._take_changed(imported, progress)
+            if done is not None:
+                return done
         before = file_state(source)
         stamps = stamps_of(source)
+        marks = {} if dry_run else self._format.reached(source)
         with (
             rendition(self._store.files.aside.scratch, self._format, source) as rendered,
             Snapshot(rendered or source.main, self._store.files.aside.scratch) as snapshot,
@@ -428,7 +434,9 @@ class FileImport(_Import):
             if imported and as_it_was and not (self._with_pruned or dry_run):
                 cursor = msgspec.structs.replace(imported.cursor, stamp=stamps.main)
                 sidecars = self._sidecars(stamps, self.problems)
-                now = msgspec.structs.replace(imported, cursor=cursor, beside=stamps.beside, sidecars=sidecars)
+                now = msgspec.structs.replace(
+                    imported, cursor=cursor, beside=stamps.beside, sidecars=sidecars, marks=marks
+                )
                 self._note(self._with_original(now, rendered, before))
                 return []
             parts = self._parts(snapshot.data, rendered)
@@ -450,6 +458,7 @@ class FileImport(_Import):
                 now = ImportedFile(
                     main=main_name(source),
                     layout=self._keep_layout(layout).hex(),
+                    marks=marks,
                     sidecars=self._sidecars(stamps, self.problems),
                     # the hash of records that were redacted since would reveal them
                     cursor=Cursor(len(snapshot.data), "" if self._redacted else prefix, layout.count, stamps.main),
@@ -461,6 +470,31 @@ class FileImport(_Import):
                 )
                 self._note(self._with_original(now, rendered, before))
         return [brought.done for brought in self._brought]
+
+    def _take_changed(self, imported: ImportedFile, progress: Progress | None) -> list[Done] | None:
+        """Bring in what has changed since the marks of the last import; None if all of the file must be read."""
+        source, scratch = self._source, self._store.files.aside.scratch
+        if not imported.marks or imported.incomplete:
+            return None
+        stamps = stamps_of(source)
+        with temporary_folder(scratch) as folder:
+            found = self._format.changed(source, imported.marks, folder)
+            if found is None:
+                return None
+            rendered, marks = found
+            with Snapshot(rendered, scratch) as snapshot:
+                parts = self._parts(snapshot.data, rendered)
+                places = self._bring(snapshot, parts, stamps, progress) if parts else []
+        if places and all(place.context for place in places):
+            known = imported.read_layout(self._store)
+            if (layout := known.renewed(places)) != known:
+                # the hash of the whole is not known now
+                cursor = Cursor(imported.cursor.offset, "", layout.count, stamps.main)
+                kept = self._keep_layout(layout).hex()
+                self._note(
+                    msgspec.structs.replace(imported, layout=kept, marks=marks, cursor=cursor, beside=stamps.beside)
+                )
+        return [brought.done for brought in self._brought if brought.done.changed]
 
     def _parts(self, data: memoryview, rendered: Path | None) -> _Parts | None:
         spans = list(islice(self._format.spans(data, 0), MOST_RECORDS + 1))

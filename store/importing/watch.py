@@ -197,7 +197,8 @@ _HOMES_SECONDS = 0.5
 _RETRY_SECONDS = 2.0
 _RESCAN_SECONDS = 10.0
 """The interval at which everything is looked at where the kernel has no room for watches."""
-_DATABASE_SECONDS = 3.0
+_DATABASE_SECONDS = 0.7
+"""A database is left alone this long, whatever is written to it: to see that nothing is new takes a hundredth of it."""
 _UNFINISHED_SECONDS = 1.0
 _SIDE_FILES = ("-wal", "-journal", "-shm")
 _DATABASE = b"SQLite format 3\0"

@@ -17,6 +17,9 @@ from store.formats.core.look import Look
 AS_READ = "as-read"
 """See :meth:`Format.rendition`."""
 
+Mark = str | int | float | None
+"""A value of a cell that rises as a database grows."""
+
 
 class Source(Struct, frozen=True):
     """One session as it lies on disk.
@@ -251,6 +254,17 @@ class Format(Protocol):
         meanwhile, copies as they were read are left in the folder ``AS_READ`` of ``scratch``, under their names.
 
         Where :meth:`parts` then says nothing, the lines are one conversation.
+        """
+        return None
+
+    def reached(self, source: Source) -> dict[str, Mark]:
+        """Return marks in a file with a rendition, such as its last row, for :meth:`changed`; none if it has none."""
+        return {}
+
+    def changed(self, source: Source, since: Mapping[str, Mark], scratch: Path) -> tuple[Path, dict[str, Mark]] | None:
+        """Write a rendition of the conversations alone that may have changed since marks; return it, and new marks.
+
+        None: the whole file must be read. Raises UsageError for a file that cannot be read now.
         """
         return None
 

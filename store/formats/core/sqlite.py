@@ -41,13 +41,13 @@ from store.disk import durable
 from store.disk.files import temporary_folder
 from store.errors import DamageError, UsageError
 from store.formats.core.budget import LARGEST_WHOLE, LEAST_BYTES, RATIO, Budget, check_file
-from store.formats.core.format import AS_READ, About, Format, Part, Source, Span, Titled
+from store.formats.core.format import AS_READ, About, Format, Mark, Part, Source, Span, Titled
 from store.formats.core.look import Look, open_regular
 
 MAGIC = b"SQLite format 3\0"
-_WAL, _JOURNAL = "-wal", "-journal"
+_WAL, _JOURNAL, _SHARED = "-wal", "-journal", "-shm"
 _WAL_HEADER = 32
-_ATTEMPTS, _PAUSE_S = 100, 0.05
+_ATTEMPTS, _FEW_ATTEMPTS, _PAUSE_S = 100, 5, 0.05
 _CLOCK_TICK_NS = 20_000_000
 """The clock that stamps files goes in steps of up to 10 ms: a file may change again within one."""
 _LEAST_STEPS, _STEPS_A_BYTE, _STEPS_AT_ONCE = 200_000_000, 100, 1_000_000
@@ -136,6 +136,41 @@ def opened(path: Path, scratch: Path) -> Iterator[sqlite3.Connection]:
         except (sqlite3.Error, UnicodeError, KeyError) as error:
             # names of columns may be damaged, too, or those of another version
             raise UsageError(f"{path.name} is no database that can be read: {error}") from error
+
+
+@contextmanager
+def in_place(path: Path) -> Iterator[sqlite3.Connection | None]:
+    """Open a database where it lies, to read a little of it; None where that needs a copy.
+
+    With a log, the program that has it open is at work: then a reader takes part, by a lock that no writer waits for,
+    and writes nothing. Else nobody may write meanwhile. Raises UsageError for what cannot be read, or was written to.
+    """
+    try:
+        logged, undone, shared = map(_size_of, (_beside(path, suffix) for suffix in (_WAL, _JOURNAL, _SHARED)))
+        with open_regular(path) as file:
+            is_one = file.read(len(MAGIC)) == MAGIC
+        if not is_one or undone or (logged and not shared):
+            yield None
+            return
+        before = _state(path)
+        if not logged and time.time_ns() - before[0][1] < _CLOCK_TICK_NS:
+            time.sleep(_CLOCK_TICK_NS / 1e9)
+        with closing(_connect(path, "mode=ro&readonly_shm=1" if logged else "immutable=1")) as database:
+            database.set_authorizer(_plain_reading)
+            database.execute("BEGIN")
+            yield database
+        after = _state(path)
+    except (sqlite3.Error, UnicodeError, OSError) as error:
+        raise UsageError(f"{path.name} cannot be read now: {error}") from error
+    if after[1:] != before[1:] or (not logged and after != before):
+        raise UsageError(f"{path.name} was written to while it was read")
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _connect(path: Path, how: str) -> sqlite3.Connection:
@@ -558,6 +593,31 @@ class DatabaseFormat(Format):
     def rendition(self, source: Source, scratch: Path) -> Path | None:
         with reading(source.main, scratch) as database:
             return write_lines(self.lines(database), scratch)
+
+    def marks(self, database: sqlite3.Connection) -> dict[str, Mark]:
+        """Return marks such as the number of the last row, by which :meth:`lines_since` tells what is new."""
+        return {}
+
+    def lines_since(self, database: sqlite3.Connection, since: Mapping[str, Mark]) -> Iterator[Row]:
+        """Yield the lines of all conversations that may have changed since marks."""
+        return iter(())
+
+    def reached(self, source: Source) -> dict[str, Mark]:
+        with suppress(UsageError), in_place(source.main) as database:
+            return self.marks(database) if database is not None else {}
+        return {}
+
+    def changed(self, source: Source, since: Mapping[str, Mark], scratch: Path) -> tuple[Path, dict[str, Mark]] | None:
+        for _ in range(_FEW_ATTEMPTS):
+            try:
+                with in_place(source.main) as database:
+                    if database is None or (now := self.marks(database)).keys() != since.keys():
+                        return None
+                    rendered = write_lines(self.lines_since(database, since), scratch, source.main)
+                return rendered, now
+            except UsageError:
+                time.sleep(_PAUSE_S)
+        return None
 
     def restore(self, original: Path, rendition: Path, target: Path) -> None:
         with opened(original, target.parent) as database:

@@ -13,7 +13,7 @@ from store.errors import UsageError
 from store.events.event import ValuePath
 from store.formats.core import sqlite
 from store.formats.core.export_format import Node, TreeBranch, branches
-from store.formats.core.format import Source, Titled, first_line, last_part
+from store.formats.core.format import Mark, Source, Titled, first_line, last_part
 from store.formats.core.json_spans import locate
 from store.formats.core.json_view import as_list, as_object, as_text, decode, object_in, value_at
 from store.formats.core.look import Look
@@ -63,12 +63,30 @@ class DeclaredDatabase(DatabaseFormat):
 
     def lines(self, database: sqlite3.Connection) -> Iterator[Row]:
         begun = 0
-        for kind in self.kinds:
-            if not any(
-                all(columns_of(database, table) >= wanted for table, wanted in one.items()) for one in kind.schemas()
-            ):
-                continue
+        for kind in self._present(database):
             for line in kind.lines(database, begun):
+                begun += line.begins is not None
+                yield line
+
+    def _present(self, database: sqlite3.Connection) -> list["_Sessions"]:
+        def has(tables: Mapping[str, Set[str]]) -> bool:
+            return all(columns_of(database, table) >= wanted for table, wanted in tables.items())
+
+        return [kind for kind in self.kinds if any(map(has, kind.schemas()))]
+
+    def marks(self, database: sqlite3.Connection) -> dict[str, Mark]:
+        present = self._present(database)
+        try:
+            found = [dict(kind.marks(database)) for kind in present]
+        except sqlite3.OperationalError:
+            # rows without numbers
+            return {}
+        return {name: value for marks in found for name, value in marks.items()} if all(found) else {}
+
+    def lines_since(self, database: sqlite3.Connection, since: Mapping[str, Mark]) -> Iterator[Row]:
+        begun = 0
+        for kind in self._present(database):
+            for line in kind.lines(database, begun, kind.since(database, since)):
                 begun += line.begins is not None
                 yield line
 
@@ -221,11 +239,52 @@ class _Sessions(Struct):
         if said.unlisted:
             yield {said.messages: messages}
 
-    def lines(self, database: sqlite3.Connection, begun: int) -> Iterator[Row]:
-        """Yield the lines of all sessions; ``begun`` conversations come before them."""
+    @property
+    def _named(self) -> str:
+        """The column that tells sessions apart: of their ids, or of their rows where these are in documents."""
+        return self._own[0] if "." in self.said.id else self.said.id
+
+    def marks(self, database: sqlite3.Connection) -> Iterator[tuple[str, Mark]]:
+        """Yield the number of the last row of messages, and the highest of the columns that rise with changes."""
+        said = self.said
+        if table := said.messages or (said.changed and said.sessions):
+            yield table, database.execute(f"SELECT max(rowid) FROM {quoted(table)}").fetchone()[0]
+        for column in columns_of(database, said.sessions).intersection(said.touched):
+            query = f"SELECT max({quoted(column)}) FROM {quoted(said.sessions)}"
+            yield f"{said.sessions}.{column}", database.execute(query).fetchone()[0]
+
+    def since(self, database: sqlite3.Connection, marks: Mapping[str, Mark]) -> list[object]:
+        """Return the names of the sessions that may have changed since marks; of equal ones, too.
+
+        The last row may be written anew, and a clock may stand still.
+        """
+        said = self.said
+        queries = {
+            f"{said.sessions}.{column}": (
+                f"SELECT {quoted(self._named)} FROM {quoted(said.sessions)} WHERE {quoted(column)} >= ?1"
+            )
+            for column in said.touched
+        }
+        of = f"SELECT DISTINCT {quoted(said.of)} FROM {quoted(said.messages)} WHERE rowid >= ?1"
+        queries[said.messages or said.sessions] = said.changed or of
+        found: dict[object, None] = {}
+        for mark, value in marks.items():
+            if (query := queries.get(mark)) is not None:
+                # where there was nothing yet, everything is new
+                rows = database.execute(query, [value if value is not None else -1])
+                found |= dict.fromkeys(name for (name,) in rows)
+        return list(found)
+
+    def lines(
+        self, database: sqlite3.Connection, begun: int, only: Sequence[object] | None = None
+    ) -> Iterator[Row]:
+        """Yield the lines of all sessions, or of those ``only``; ``begun`` conversations come before them."""
         said = self.said
         columns = columns_of(database, said.sessions)
-        for found in dictionaries(database, self._query(columns)):
+        every = self._query(columns)
+        one = f"SELECT * FROM ({every}) WHERE {quoted(self._named)} IS ?1"
+        chosen = (row for name in only or () for row in dictionaries(database, one, name))
+        for found in dictionaries(database, every) if only is None else chosen:
             if said.document and (document := _document_in(found.get(said.document))) is not None:
                 for where, unit in units(document, said.each):
                     for line in self.inside(found, columns, where, unit, begun):

@@ -164,7 +164,9 @@ class Database(Struct, frozen=True, forbid_unknown_fields=True):
     shown: str = ""
     has: list[str] = []
     touched: list[str] = []
-    """Columns of a session's row of which one changes with every change of its messages."""
+    """Columns of a session's row that rise when it, or a message of it, changes."""
+    changed: str = ""
+    """The query for the sessions of rows that were written since the row numbered ``?1``, with that."""
     unlisted: bool = False
     """True if the table of sessions may be missing: messages then tell which there are."""
     select: str = ""

@@ -1,0 +1,89 @@
+"""Databases that are watched: what a look costs once one message is new, once nothing is, and what is read for it.
+
+Beside it, the copy and the reading of the whole database, which it took before. The writer keeps the database open, so
+that what is new lies in the log beside it.
+
+By itself: ``python -m tests.bench.databases [--quick] [--rounds N] [--dir DIR]``.
+"""
+
+import random
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+from fusefs.text.render import FileRenderer
+from store.importing.importer import Importer
+from store.store import Store
+from tests.bench import words
+from tests.bench.harness import fresh, median, megabytes, note, options, parse, print_table, ratio, seconds
+from tests.store.importing import test_database_changes as databases
+
+KINDS = ("goose", "crush", "opencode-v2", "cursor-ide", "zed", "open-webui")
+_MESSAGES = 10
+
+
+def _write(path: Path, kind: str, size: int) -> tuple[sqlite3.Connection, int]:
+    """Write a database of some bytes; return its writer's connection, and the number of its sessions."""
+    schema, write = databases.MADE[kind]
+    database = sqlite3.connect(path)
+    database.executescript("PRAGMA journal_mode = wal;" + schema + "; CREATE TABLE other (a)")
+    sessions = 0
+    while path.stat().st_size < size:
+        write(database, sessions, _MESSAGES)
+        sessions += 1
+        if sessions % 20 == 0:
+            database.commit()
+            database.execute("PRAGMA wal_checkpoint")
+    database.commit()
+    return database, sessions
+
+
+def _look(store: Store, path: Path) -> tuple[float, int, int]:
+    """Return the processor time of a look, the bytes that were read, and how many conversations came or grew."""
+    read, began = databases.read_bytes(), time.process_time()
+    report = Importer(store).run([path], by_hand=False)
+    if report.errors:
+        raise RuntimeError(report.errors[0])
+    return time.process_time() - began, databases.read_bytes() - read, report.imported + report.grown
+
+
+def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) -> None:
+    """Watch a database of each kind; print the table; the work lies under ``directory``."""
+    work = fresh(directory / "databases")
+    size, count = (32 << 20, 3) if quick else (1 << 30, rounds or 5)
+    made, vocabulary = random.Random(1), words.Vocabulary()
+    pool = [words.prose(made, vocabulary, 100_000) for _ in range(100)]
+    databases.words = lambda session, message: f"{session} says {message}: {pool[(session * 31 + message) % len(pool)]}"
+    rows = []
+    for kind in KINDS:
+        path = fresh(work / kind) / "data.db"
+        database, sessions = _write(path, kind, size)
+        note(f"{kind}: {sessions} sessions, {megabytes(path.stat().st_size)}")
+        with closing(database), Store.open(work / kind / "store", renderer=FileRenderer()) as store:
+            whole, all_read, came = _look(store, path)
+            if came != sessions:
+                raise RuntimeError(f"{came} of {sessions} sessions came")
+            grown, idle = [], []
+            for number in range(count):
+                databases.MADE[kind][1](database, number % sessions, _MESSAGES + 1 + number // sessions)
+                database.commit()
+                grown.append(_look(store, path))
+                if grown[-1][2] != 1:
+                    raise RuntimeError(f"{kind}: {grown[-1][2]} conversations have grown")
+                database.execute("INSERT INTO other VALUES (1)")
+                database.commit()
+                idle.append(_look(store, path))
+            new, read, nothing = (median(one[at] for one in some) for some, at in ((grown, 0), (grown, 1), (idle, 0)))
+            times = (seconds(whole), seconds(new), seconds(nothing))
+            rows.append((kind, *times, ratio(new, whole), ratio(read, all_read)))
+    print_table(
+        f"Databases of {megabytes(size)} that are watched (processor time)",
+        ("kind", "all of it", "a new message", "nothing new", "new : all", "read : all"),
+        rows,
+    )
+
+
+if __name__ == "__main__":
+    arguments = parse(options(__doc__ or ""))
+    bench(arguments.dir, quick=arguments.quick, rounds=arguments.rounds)

@@ -1,0 +1,285 @@
+"""Databases that grow are read where they have changed, and the store has what a whole import would have brought."""
+
+import itertools
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from fusefs.text.render import FileRenderer
+from store.formats.core import sqlite
+from store.formats.registry import FORMATS, format_named
+from store.importing.importer import Importer, ImportReport
+from store.importing.walk import claim
+from store.store import Store
+from store.upkeep.fsck import fsck
+from tests.store.formats.test_declared_databases import KIRO, ZED, asked
+from tests.store.importing.test_web_exports import events
+
+SESSIONS, MESSAGES = 50, 4
+TEXT = "What is said at length, so that there is much to read. " * 200
+"""A database of these has some megabytes."""
+LEAST_OF_IT = 5
+
+GOOSE = """CREATE TABLE sessions (id TEXT PRIMARY KEY, name TEXT, working_dir TEXT, created_at TEXT, updated_at TEXT);
+CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT, role TEXT, content_json TEXT,
+    created_timestamp INTEGER); CREATE INDEX of ON messages (session_id)"""
+CRUSH = """CREATE TABLE sessions (id TEXT PRIMARY KEY, title TEXT, created_at INTEGER, updated_at INTEGER);
+CREATE TABLE messages (id TEXT PRIMARY KEY, session_id TEXT, role TEXT, parts TEXT, model TEXT, created_at INTEGER);
+CREATE INDEX of ON messages (session_id)"""
+OPENCODE = """CREATE TABLE session_v2 (id TEXT PRIMARY KEY, title TEXT, directory TEXT, parent_id TEXT,
+    time_created INTEGER, time_updated INTEGER);
+CREATE TABLE session_message (id TEXT PRIMARY KEY, session_id TEXT, type TEXT, seq INTEGER, data TEXT);
+CREATE INDEX of ON session_message (session_id, seq)"""
+CURSOR = """CREATE TABLE ItemTable (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB);
+CREATE TABLE cursorDiskKV (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB)"""
+WEBUI = """CREATE TABLE chat (id TEXT PRIMARY KEY, user_id TEXT, title TEXT, chat JSON, created_at BIGINT,
+    updated_at BIGINT); CREATE INDEX updated_at_user_id_idx ON chat (updated_at, user_id)"""
+
+Write = Callable[[sqlite3.Connection, int, int], None]
+"""Writes a session as it is with so many messages."""
+
+
+_clock = itertools.count(1_772_739_114)
+
+
+def iso() -> str:
+    return datetime.fromtimestamp(next(_clock), UTC).isoformat()
+
+
+def words(session: int, message: int) -> str:
+    return f"{session} says {message}: {TEXT}"
+
+
+def goose(database: sqlite3.Connection, session: int, count: int) -> None:
+    row = (f"s{session}", f"Session {session}", "/shop", "2026-03-05", iso())
+    database.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET updated_at = ?5", row)
+    [(there,)] = database.execute("SELECT count(*) FROM messages WHERE session_id = ?", row[:1]).fetchall()
+    for number in range(there, count):
+        content = json.dumps([{"type": "text", "text": words(session, number)}])
+        new = (row[0], "assistant" if number % 2 else "user", content, 1_772_739_114 + number)
+        database.execute(
+            "INSERT INTO messages (session_id, role, content_json, created_timestamp) VALUES (?, ?, ?, ?)", new
+        )
+
+
+def crush(database: sqlite3.Connection, session: int, count: int) -> None:
+    row = (f"s{session}", f"Session {session}", 1_772_739_114, next(_clock))
+    database.execute("INSERT INTO sessions VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET updated_at = ?4", row)
+    for number in range(count):
+        parts = json.dumps([{"type": "text", "data": {"text": words(session, number)}}])
+        new = (f"m{session}.{number}", row[0], "assistant" if number % 2 else "user", parts, "m", row[2] + number)
+        database.execute("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", new)
+
+
+def opencode(database: sqlite3.Connection, session: int, count: int) -> None:
+    row = (f"s{session}", f"Session {session}", "/shop", None, 1, next(_clock))
+    database.execute(
+        "INSERT INTO session_v2 VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET time_updated = ?6", row
+    )
+    for number in range(count):
+        data = json.dumps({"text": words(session, number)})
+        new = (f"m{session}.{number}", row[0], "assistant" if number % 2 else "user", number, data)
+        database.execute("INSERT INTO session_message VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", new)
+
+
+def cursor(database: sqlite3.Connection, session: int, count: int) -> None:
+    headers = [{"bubbleId": f"b{number}", "type": 2 if number % 2 else 1} for number in range(count)]
+    chat = {"composerId": f"c{session}", "name": f"Session {session}", "fullConversationHeadersOnly": headers}
+    insert = "INSERT INTO cursorDiskKV VALUES (?, ?)"
+    [(there,)] = database.execute(
+        "SELECT count(*) FROM cursorDiskKV WHERE key GLOB ?", (f"bubbleId:c{session}:*",)
+    ).fetchall()
+    for number in range(there, count):
+        bubble = {"type": 2 if number % 2 else 1, "bubbleId": f"b{number}", "text": words(session, number)}
+        database.execute(insert, (f"bubbleId:c{session}:b{number}", json.dumps(bubble)))
+    database.execute(insert, (f"composerData:c{session}", json.dumps(chat)))
+    database.execute("INSERT INTO ItemTable VALUES ('window.size', ?)", (count,))
+
+
+def zed(database: sqlite3.Connection, session: int, count: int) -> None:
+    messages = [
+        {"User": {"id": f"u{number}", "content": [{"Text": words(session, number)}]}}
+        if number % 2 == 0
+        else {"Agent": {"content": [{"Text": words(session, number)}], "tool_results": {}}}
+        for number in range(count)
+    ]
+    data = json.dumps({"title": f"Session {session}", "messages": messages}).encode()
+    row = (f"t{session}", f"Session {session}", iso(), "json", data, None, None, None)
+    database.execute("INSERT OR REPLACE INTO threads VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+
+def webui(database: sqlite3.Connection, session: int, count: int) -> None:
+    messages = {
+        f"m{number}": {
+            "id": f"m{number}",
+            "parentId": f"m{number - 1}" if number else None,
+            "childrenIds": [f"m{number + 1}"] if number + 1 < count else [],
+            "role": "assistant" if number % 2 else "user",
+            "content": words(session, number),
+        }
+        for number in range(count)
+    }
+    chat = json.dumps({"title": "x", "history": {"messages": messages, "currentId": f"m{count - 1}"}})
+    row = (f"c{session}", "ada", f"Session {session}", chat, 1, next(_clock))
+    database.execute(
+        "INSERT INTO chat VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET chat = ?4, updated_at = ?6", row
+    )
+
+
+def kiro(database: sqlite3.Connection, session: int, count: int) -> None:
+    history: list[dict[str, object]] = []
+    for number in range(0, count, 2):
+        history.append({"user": asked(Prompt={"prompt": words(session, number)})})
+        if number + 1 < count:
+            history[-1]["assistant"] = {"Response": {"content": words(session, number + 1)}}
+    value = json.dumps({"conversation_id": f"k{session}", "history": history})
+    row = (f"/shop/{session}", f"k{session}", value, 1, next(_clock))
+    database.execute(
+        "INSERT INTO conversations_v2 VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET value = ?3, updated_at = ?5", row
+    )
+
+
+MADE: dict[str, tuple[str, Write]] = {
+    "goose": (GOOSE, goose),
+    "crush": (CRUSH, crush),
+    "opencode-v2": (OPENCODE, opencode),
+    "cursor-ide": (CURSOR, cursor),
+    "zed": (ZED, zed),
+    "open-webui": (WEBUI, webui),
+    "kiro-db": (KIRO, kiro),
+}
+
+
+_NEWEST = "rowid = (SELECT max(rowid) FROM {0} WHERE (SELECT count(*) FROM {0} WHERE session_id = 's3') = 6)"
+LAST = {
+    "messages": _NEWEST.format("messages"),
+    "session_message": _NEWEST.format("session_message"),
+    "cursorDiskKV": "key = 'bubbleId:c3:b5'",
+}
+
+
+def said(store: Store) -> list[list[tuple[object, str]]]:
+    return sorted(events(store, one) for one in store.library.conversations())
+
+
+def said_by_a_new_store(folder: Path, path: Path) -> list[list[tuple[object, str]]]:
+    with Store.open(folder, renderer=FileRenderer()) as store:
+        assert Importer(store).run([path], by_hand=False).errors == []
+        return said(store)
+
+
+def read_bytes() -> int:
+    """Return how many bytes this process has read, from files or from the kernel's memory of them."""
+    [line] = [line for line in Path("/proc/self/io").read_text().splitlines() if line.startswith("rchar")]
+    return int(line.split()[1])
+
+
+def taken(store: Store, path: Path) -> ImportReport:
+    """Import as a watcher does."""
+    report = Importer(store).run([path], by_hand=False)
+    assert report.errors == []
+    return report
+
+
+@pytest.fixture(params=MADE)
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, sqlite3.Connection, Write]]:
+    """Yield a database, a connection of the program that writes to it, and what writes a session."""
+    schema, write = MADE[request.param]
+    path = tmp_path / "tool" / "data.db"
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(schema)
+        for session in range(SESSIONS):
+            write(database, session, MESSAGES)
+        database.commit()
+        yield path, database, write
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_little_of_a_large_database_is_read(
+    tmp_path: Path, made: tuple[Path, sqlite3.Connection, Write], journal: str
+) -> None:
+    path, database, write = made
+    database.execute(f"PRAGMA journal_mode = {journal}")
+    database.execute("PRAGMA wal_autocheckpoint = 0")
+    source = claim(path, FORMATS)
+    assert source is not None
+    format_ = format_named(source.format)
+    marks = format_.reached(source)
+    write(database, 7, 5)
+    database.commit()
+    before = read_bytes()
+    found = format_.changed(source, marks, tmp_path)
+    read = read_bytes() - before
+    assert found is not None
+    lines = found[0].read_bytes()
+    assert b"7 says 4" in lines
+    assert lines.count(b'"begins"') <= 2
+    assert path.stat().st_size > 2 << 20
+    # Kiro has the time behind the text, and no index: SQLite walks through all of it
+    assert read < path.stat().st_size / LEAST_OF_IT or write is kiro
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_what_is_new_comes_in_without_the_rest(
+    store: Store,
+    tmp_path: Path,
+    made: tuple[Path, sqlite3.Connection, Write],
+    journal: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path, database, write = made
+    database.execute(f"PRAGMA journal_mode = {journal}")
+    # the log stays
+    database.execute("PRAGMA wal_autocheckpoint = 0")
+    assert taken(store, path).imported == SESSIONS
+    copied: list[Path] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite, "_copy_all", lambda one, _other: copied.append(one))
+        for step, (session, count) in enumerate([(7, 5), (SESSIONS, 2), (7, 6), (SESSIONS - 1, 5), (SESSIONS, 3)]):
+            write(database, session, count)
+            database.commit()
+            report = taken(store, path)
+            assert (report.imported, report.grown) == ((1, 0) if step == 1 else (0, 1)), step
+    assert copied == []
+    assert said(store) == said_by_a_new_store(tmp_path / "whole", path)
+    assert fsck(store) == []
+    # an import by hand reads, and keeps, all of it
+    assert Importer(store).run([path]).errors == []
+    assert said(store) == said_by_a_new_store(tmp_path / "again", path)
+
+
+def test_the_last_message_is_seen_as_it_is_written(
+    store: Store, made: tuple[Path, sqlite3.Connection, Write], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, database, write = made
+    taken(store, path)
+    for text in ("Hm.", "Hm. So.", "Hm. So. Yes."):
+        monkeypatch.setattr("tests.store.importing.test_database_changes.TEXT", text)
+        for table, last in LAST.items():
+            if sqlite.columns_of(database, table):
+                # the tools that keep rows write these anew
+                database.execute(f"DELETE FROM {table} WHERE {last}")
+        write(database, 3, 6)
+        database.commit()
+        report = taken(store, path)
+        assert report.grown == 1
+        assert f"3 says 5: {text}" in {words for one in said(store) for _kind, words in one}
+
+
+def test_a_database_in_the_middle_of_a_change_waits(store: Store, made: tuple[Path, sqlite3.Connection, Write]) -> None:
+    path, database, write = made
+    taken(store, path)
+    database.execute("BEGIN EXCLUSIVE")
+    write(database, 5, 5)
+    database.execute("PRAGMA cache_spill = 1")
+    report = taken(store, path)
+    assert report.grown == 0
+    database.commit()
+    report = taken(store, path)
+    assert report.grown == 1
