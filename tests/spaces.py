@@ -45,7 +45,7 @@ def spaces(request: pytest.FixtureRequest, maker: str, directory: Path) -> Space
 
 def let_in(member: Path, root: Path, machine: str = "", place: Place | None = None) -> Membership:
     """Make a replica of an encrypted space, by an invitation of another; it may reach it by another way."""
-    invitation = remote.invite(member)
+    invitation = remote.invite(member, "admin")
     if place is not None:
         invitation = structs.replace(invitation, place=place)
     assert remote.accept(invitation, root, machine) is None

@@ -133,17 +133,20 @@ def join(name: str, replica: Path, directory: Path | None, pg: str, s3: str, mac
     show_default=True,
     help="What it may: read, write as well, or also let in and revoke others.",
 )
+@click.option(
+    "--s3", "objects", metavar="URL", default="", help="The bucket, with what that machine logs in to it by."
+)
 @click.pass_obj
-def invite(store: Path | None, role: Role) -> None:
+def invite(store: Path | None, role: Role, objects: str) -> None:
     """Print one line, for one machine and one day: convfs remote join LINE REPLICA.
 
-    Who has the line gets the keys of the space, so send it as you would a password. The machine is let in by any that
-    is in and has its replica mounted or served, or by convfs remote approve.
+    Who has the line gets the keys of the space, so send it as you would a password. The machine is let in by any admin
+    that has its replica mounted or served, or by convfs remote approve. On PostgreSQL it gets a login of its own.
     """
     from fusefs.cli.backend import store_root
     from store.shared import remote as spaces
 
-    echo(spaces.invite(store_root(store), role).line)
+    echo(spaces.invite(store_root(store), role, objects).line)
 
 
 @remote.command("approve", short_help="Let in who has an invitation.")

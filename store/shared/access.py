@@ -76,12 +76,13 @@ class Wrapped(Struct, frozen=True):
 
 
 class KeyRecord(Struct, frozen=True, omit_defaults=True):
-    """The record of a replica: base64 throughout, by generation."""
+    """The record of a replica: base64 throughout, by generation; ``login``, if the server has one for it."""
 
     public: str
     cards: dict[int, str]
     wrapped: dict[int, Wrapped]
     revoked_ms: int = 0
+    login: str = ""
 
 
 class Card(Struct, frozen=True):
@@ -98,6 +99,7 @@ class _Invite(Struct, frozen=True):
     code: str
     role: Role
     expires_ms: int
+    login: str = ""
 
 
 class _Request(Struct, frozen=True):
@@ -116,6 +118,7 @@ class Standing(Struct, frozen=True):
     role: Role
     revoked_ms: int
     generations: list[int]
+    login: str
 
 
 class Access:
@@ -174,11 +177,11 @@ class Access:
                 )
             self._test(current)
 
-    def begin(self, card: Card) -> None:
+    def begin(self, card: Card, login: str) -> None:
         """Make the first key of this keyring that of the space. UsageError if another has done so just now."""
         sealed = {1: self._sealed_card(card, self._number, 1)}
         wrapped = keys.wrap(self.keys[1], 1, self._space, self._keyring, self._keyring.public)
-        own = KeyRecord(card.public, sealed, {1: Wrapped(self._number, _text(wrapped))})
+        own = KeyRecord(card.public, sealed, {1: Wrapped(self._number, _text(wrapped))}, login=login)
         self._swap(Record(_key(self._number), 0, b""), own)
         record, current = self._current()
         if current.generation or not self._swap(record, Current(1, 1, self._test_text(self._keyring, 1))):
@@ -189,8 +192,10 @@ class Access:
     def rotate(self) -> int:
         """Make a new key for all members that have not been revoked; return its generation.
 
-        All that is appended once this returns is sealed with it, whoever does it.
+        All that is appended once this returns is sealed with it, whoever does it. Raises as :meth:`refresh`, and
+        UsageError if this replica may not.
         """
+        self._administer()
         with self._lock:
             self.refresh()
             while True:
@@ -233,11 +238,11 @@ class Access:
             except DamageError:
                 # somebody who may write to the servers has put it there; it gets no key
                 card = Card("unknown", "reader", read.public)
-            found.append(Standing(number, card.machine, card.role, read.revoked_ms, sorted(read.wrapped)))
+            found.append(Standing(number, card.machine, card.role, read.revoked_ms, sorted(read.wrapped), read.login))
         return found
 
-    def revoke(self, machine: str) -> int:
-        """Give a replica, by its number or the name of its machine, no more keys; return the new generation.
+    def other(self, machine: str) -> Standing:
+        """Return another replica, by its number or the name of its machine.
 
         Raises UsageError if there is none of that name, or several, or it is this one.
         """
@@ -249,9 +254,13 @@ class Access:
         if len(found) > 1:
             numbers = ", ".join(str(one.number) for one in found)
             raise UsageError(f"{machine} has the replicas {numbers}: name one by its number")
-        number = found[0].number
-        if number == self._number:
+        if found[0].number == self._number:
             raise UsageError(f"{machine} is this machine: revoke it on another one")
+        return found[0]
+
+    def revoke(self, number: int) -> int:
+        """Give a replica no more keys; return the new generation. Raises as :meth:`rotate`."""
+        self._administer()
         while True:
             record = self._records.record(_key(number))
             read = _read(record, KeyRecord)
@@ -263,20 +272,22 @@ class Access:
             if generation not in _read(self._records.record(_key(number)), KeyRecord).wrapped:
                 return generation
 
-    def invite(self, role: Role = "writer") -> bytes:
-        """Return the code of a new invitation."""
+    def invite(self, role: Role = "writer", login: str = "") -> bytes:
+        """Return the code of a new invitation, for a machine with that role and login. Raises as :meth:`rotate`."""
+        self._administer()
         code = os.urandom(_CODE_BYTES)
         generation, key = self.current()
         name = _INVITES + _id(code, self._space)
         sealed = _text(ciphertext.seal_object(key, generation, self._space, name, code))
-        self._swap(Record(name, 0, b""), _Invite(sealed, role, now_ms() + INVITED_MS))
+        self._swap(Record(name, 0, b""), _Invite(sealed, role, now_ms() + INVITED_MS, login))
         return code
 
     def approve(self) -> list[str]:
-        """Let in who has come with a valid invitation; return the names of their machines.
+        """Let in who has come with a valid invitation; return the names of their machines. Raises as :meth:`rotate`.
 
         Members that lack the current key, since it was made while they joined, get it, too.
         """
+        self._administer()
         let_in = []
         self.refresh()
         for record in self._records.records(_REQUESTS):
@@ -287,6 +298,10 @@ class Access:
         for record in self._records.records(_KEYS):
             self._admit(record, self._keyring, generation)
         return let_in
+
+    def _administer(self) -> None:
+        if self.role != "admin":
+            raise UsageError(f"this machine is a {self.role} of the space {self.name}: an admin of it can do that")
 
     def _let_in(self, record: Record, request: _Request) -> str:
         """Approve a request; return the machine's name, or "" if it has no valid invitation, or another was first."""
@@ -312,6 +327,7 @@ class Access:
                 )
                 for generation, key in self.keys.items()
             },
+            login=invite.login,
         )
         self._swap(Record(_key(member.number), 0, b""), made)
         if self._swap(record, structs.replace(request, number=member.number)):
@@ -404,12 +420,12 @@ class Access:
 # -- joining -----------------------------------------------------------------------------------------------------------
 
 
-def encrypt(records: Records) -> None:
-    """Have a new, empty space encrypted from its first entry on."""
-    records.swap(ENCRYPTED, 0, msgspec.json.encode(Current(0, 0, "")))
+def without_key() -> Mapping[str, bytes]:
+    """Return the records that an encrypted space begins with."""
+    return {ENCRYPTED: msgspec.json.encode(Current(0, 0, ""))}
 
 
-def found(records: Records, space: bytes, name: str, machine: str, root: Path) -> int:
+def found(records: Records, space: bytes, name: str, machine: str, login: str, root: Path) -> int:
     """Make the first key of a space, and the replica at ``root`` its first member; return its number.
 
     Raises UsageError if the space has a key already.
@@ -423,7 +439,7 @@ def found(records: Records, space: bytes, name: str, machine: str, root: Path) -
     keyring.write(root)
     member = roster.join(records, "")
     access = Access(records, space, name, member.number, root, keyring)
-    access.begin(Card(machine, "admin", _text(keyring.public)))
+    access.begin(Card(machine, "admin", _text(keyring.public)), login)
     return member.number
 
 

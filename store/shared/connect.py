@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,10 +16,13 @@ if TYPE_CHECKING:
     from store.shared.access import Access
 
 
-def create(place: Place, name: str) -> None:
-    """Make the empty space ``name`` at a place. Raises UsageError if there is one, or it cannot be; Unreachable."""
+def create(place: Place, name: str, records: Mapping[str, bytes]) -> None:
+    """Make the space ``name`` at a place, with some records. Raises UsageError if there is one, or it cannot be.
+
+    Unreachable if the place is.
+    """
     if place.directory:
-        directory.create(Path(place.directory) / name)
+        directory.create(Path(place.directory) / name, records)
         return
     try:
         from store.shared import bucket, postgres
@@ -27,7 +31,7 @@ def create(place: Place, name: str) -> None:
     postgres.check(place.postgres)
     # before there is a space: what is found here is most often a mistake in the URL
     bucket.check(place.objects)
-    postgres.create(place.postgres, name)
+    postgres.create(place.postgres, name, records)
 
 
 def connect(place: Place, name: str) -> Space:
@@ -42,7 +46,7 @@ def connect(place: Place, name: str) -> Space:
     server = Postgres(place.postgres, name)
     try:
         bucket = Objects(place.objects, server.id)
-        return Space(server.id, f"{server.where} and {bucket.where}", server, server, bucket, server.close)
+        return Space(server.id, f"{server.where} and {bucket.where}", server, server, bucket, server.close, server)
     except BaseException:
         server.close()
         raise

@@ -16,7 +16,7 @@ import os
 import select
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -57,9 +57,8 @@ class _Files:
     def __init__(self, root: Path, mode: int) -> None:
         self.root = root
         self._mode = mode
-        self._temporary = (
-            root / "new" / f"{os.uname().nodename}-{os.getpid()}-{id(self):x}-{count}" for count in itertools.count()
-        )
+        self._own = f"{os.uname().nodename}-{os.getpid()}-{id(self):x}"
+        self._count = itertools.count()
 
     def open(self, path: Path) -> int:
         """Open a file for writing; make it if it is missing."""
@@ -86,7 +85,7 @@ class _Files:
         with self.reaching():
             if not replace and path.exists():
                 return False
-            temporary = next(self._temporary)
+            temporary = self.root / "new" / f"{self._own}-{next(self._count)}"
             fd = self.open(temporary)
             try:
                 durable.truncate(fd, 0)
@@ -321,8 +320,8 @@ class _Bucket:
                             yield key, path.stat().st_size
 
 
-def create(root: Path) -> None:
-    """Make a new, empty space at ``root``. UsageError if there is one; Unreachable if it cannot be made."""
+def create(root: Path, records: Mapping[str, bytes]) -> None:
+    """Make a space with some records at ``root``. UsageError if there is one; Unreachable if it cannot be made."""
     try:
         root.parent.mkdir(parents=True, exist_ok=True)
         # who may reach the directory may reach the spaces in it
@@ -336,6 +335,8 @@ def create(root: Path) -> None:
         for name in _DIRECTORIES:
             files.make_directory(root / name)
         os.close(files.open(root / "turn"))
+        for key, value in records.items():
+            _Records(files).swap(key, 0, value)
         files.put(root / "space.json", msgspec.json.encode(_Description(FORMAT, new_store_id().hex())))
         durable.sync_directory(root.parent)
     except OSError as error:

@@ -31,6 +31,7 @@ def encrypted(space: Space, access: Access) -> Space:
         space.records,
         _Bucket(space.bucket, space.id, access),
         space.close,
+        space.logins,
     )
 
 

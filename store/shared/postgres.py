@@ -1,7 +1,9 @@
 """The log and the records of a space in PostgreSQL.
 
 A server has one schema, ``convfs``, for any number of spaces. Clients call its functions: an append is one statement,
-one round trip and one commit, whatever comes of it. The tables and functions are in :data:`SCHEMA`.
+one round trip and one commit, whatever comes of it. The tables and functions are in :data:`SCHEMA`. Each machine has a
+login, and the functions ask what that may; the tables are closed to it. So who has a machine can write as it, and take
+nothing away.
 
 A lost connection is made anew at once, and what was asked is asked once more: every function may be, as an append has
 its token and a swap its version. Only the answer to an append is waited for longer, since nobody should be told that
@@ -15,11 +17,12 @@ machine that is told of nothing looks once a second.
 
 import logging
 import os
+import secrets
 import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, LiteralString, TypeVar
 from uuid import UUID
@@ -68,16 +71,52 @@ CREATE TABLE IF NOT EXISTS convfs.record (
     value bytea NOT NULL,
     PRIMARY KEY (space, key)
 );
+-- Who may what: the logins of machines. The tables are for nobody but their owner.
+CREATE TABLE IF NOT EXISTS convfs.login (
+    space bytea NOT NULL REFERENCES convfs.space,
+    login name NOT NULL,
+    role text NOT NULL CHECK (role IN ('reader', 'writer', 'admin')),
+    PRIMARY KEY (space, login)
+);
+ALTER TABLE convfs.space ENABLE ROW LEVEL SECURITY;
+ALTER TABLE convfs.entry ENABLE ROW LEVEL SECURITY;
+ALTER TABLE convfs.record ENABLE ROW LEVEL SECURITY;
+ALTER TABLE convfs.login ENABLE ROW LEVEL SECURITY;
+
+-- An error unless the login of this session has a role in a space, or a higher one.
+CREATE OR REPLACE FUNCTION convfs.require(of_space bytea, least_role text) RETURNS void
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
+DECLARE
+    roles CONSTANT text[] := ARRAY['reader', 'writer', 'admin'];
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM login AS one
+        WHERE one.space = of_space AND one.login = session_user
+            AND array_position(roles, one.role) >= array_position(roles, least_role)
+    ) THEN
+        RAISE EXCEPTION 'the login % has not the role %', session_user, least_role
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+END
+$$;
 
 -- Entries that follow one, in order: at least the next, and no more than some 4 MiB.
 CREATE OR REPLACE FUNCTION convfs.entries(of_space bytea, after bigint) RETURNS SETOF convfs.entry
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
-    SELECT space, prev, seq, token, machine, generation, packs, chain, body, at
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
+BEGIN
+    PERFORM require(of_space, 'reader');
+    RETURN QUERY
+    SELECT counted.space, counted.prev, counted.seq, counted.token, counted.machine, counted.generation,
+        counted.packs, counted.chain, counted.body, counted.at
     FROM (
-        SELECT *, sum(octet_length(body)) OVER (ORDER BY prev) - octet_length(body) AS bytes_before
-        FROM (SELECT * FROM entry WHERE space = of_space AND prev >= after ORDER BY prev LIMIT 1000) AS following
+        SELECT *, sum(octet_length(following.body)) OVER (ORDER BY following.prev) - octet_length(following.body)
+            AS bytes_before
+        FROM (
+            SELECT * FROM entry AS one WHERE one.space = of_space AND one.prev >= after ORDER BY one.prev LIMIT 1000
+        ) AS following
     ) AS counted
-    WHERE bytes_before < 4 << 20 ORDER BY prev
+    WHERE bytes_before < 4 << 20 ORDER BY counted.prev;
+END
 $$;
 
 -- Which of the space's keys is used now; 0 if it is not encrypted.
@@ -97,6 +136,7 @@ CREATE OR REPLACE FUNCTION convfs.append(
 ) RETURNS SETOF convfs.entry
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
 BEGIN
+    PERFORM require(of_space, 'writer');
     UPDATE space SET seq = new_seq WHERE id = of_space AND seq = new_prev;
     IF FOUND THEN
         IF new_generation < generation(of_space) THEN
@@ -118,30 +158,48 @@ CREATE OR REPLACE FUNCTION convfs.replace_entry(
     of_space bytea, old_prev bigint, old_seq bigint, new_token uuid, new_machine int, new_generation int,
     new_packs bigint, new_chain bytea, new_body bytea
 ) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
+BEGIN
+    PERFORM require(of_space, 'admin');
     UPDATE entry
     SET token = new_token, machine = new_machine, generation = new_generation, packs = new_packs, chain = new_chain,
         body = new_body
-    WHERE space = of_space AND prev = old_prev AND seq = old_seq
+    WHERE space = of_space AND prev = old_prev AND seq = old_seq;
+END
 $$;
 
 -- Held until the end of the transaction: nobody else appends.
 CREATE OR REPLACE FUNCTION convfs.take_turn(of_space bytea) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
-    SELECT FROM space WHERE id = of_space FOR UPDATE
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
+BEGIN
+    PERFORM require(of_space, 'writer');
+    PERFORM FROM space WHERE id = of_space FOR UPDATE;
+END
 $$;
 
 CREATE OR REPLACE FUNCTION convfs.records(of_space bytea, first text, behind text)
 RETURNS TABLE (key text, version bigint, value bytea)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
-    SELECT key, version, value FROM record
-    WHERE space = of_space AND starts_with(key, first) AND key > behind ORDER BY key
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
+BEGIN
+    PERFORM require(of_space, 'reader');
+    RETURN QUERY
+    SELECT one.key, one.version, one.value FROM record AS one
+    WHERE one.space = of_space AND starts_with(one.key, first) AND one.key > behind ORDER BY one.key;
+END
 $$;
 
 CREATE OR REPLACE FUNCTION convfs.swap(of_space bytea, of_key text, old_version bigint, new_value bytea)
 RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
 BEGIN
+    PERFORM require(of_space, CASE
+        -- who is in and who is not, and what would take away what others have
+        WHEN of_key IN ('generation', 'redaction') OR of_key ~ '^(key|invite)/' OR of_key ~ '^pack/' AND old_version > 0
+            THEN 'admin'
+        -- what each machine says of itself
+        WHEN of_key ~ '^(request|seen|session)/' OR of_key ~ '^machine/' AND old_version = 0 THEN 'reader'
+        ELSE 'writer'
+    END);
     IF of_key = 'generation' THEN
         -- no append is under way that goes by the earlier one
         PERFORM FROM space WHERE id = of_space FOR UPDATE;
@@ -158,8 +216,47 @@ $$;
 
 CREATE OR REPLACE FUNCTION convfs.find_space(of_name text) RETURNS TABLE (id bytea, format int)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
-    SELECT id, format FROM space WHERE name = of_name
+    SELECT one.id, one.format FROM space AS one JOIN login ON login.space = one.id
+    WHERE one.name = of_name AND login.login = session_user
 $$;
+
+-- A login for a machine; its password comes as SCRAM keeps it.
+CREATE OR REPLACE FUNCTION convfs.make_login(of_space bytea, new_login name, verifier text, new_role text)
+RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
+BEGIN
+    PERFORM require(of_space, 'admin');
+    IF new_login !~ '^convfs_[0-9a-f]{16}$' OR verifier !~ '^SCRAM-SHA-256[$]' THEN
+        RAISE EXCEPTION 'this is no login of a machine' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    EXECUTE format('CREATE ROLE %I LOGIN PASSWORD %L IN ROLE convfs_member', new_login, verifier);
+    INSERT INTO login VALUES (of_space, new_login, new_role);
+END
+$$;
+
+CREATE OR REPLACE FUNCTION convfs.lock_login(of_space bytea, old_login name) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
+BEGIN
+    PERFORM require(of_space, 'admin');
+    DELETE FROM login AS one WHERE one.space = of_space AND one.login = old_login;
+    IF FOUND AND old_login ~ '^convfs_' THEN
+        EXECUTE format('ALTER ROLE %I NOLOGIN', old_login);
+    END IF;
+END
+$$;
+
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'convfs_member') THEN
+        CREATE ROLE convfs_member NOLOGIN;
+    END IF;
+END
+$$;
+REVOKE ALL ON SCHEMA convfs FROM PUBLIC;
+REVOKE ALL ON ALL TABLES IN SCHEMA convfs FROM PUBLIC;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA convfs FROM PUBLIC;
+GRANT USAGE ON SCHEMA convfs TO convfs_member;
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA convfs TO convfs_member;
 """
 
 _ENTRY: LiteralString = "prev, seq, token, machine, generation, packs, chain, body"
@@ -169,6 +266,8 @@ _ANSWER_SECONDS = 10.0
 _PAUSE_SECONDS = 0.1
 _TURN_MS = 2000
 _NOTIFY_SECONDS = 0.05
+_PLACE = ("host", "hostaddr", "port", "dbname", "sslmode", "sslrootcert")
+"""As much of how one machine connects as another can use."""
 _LOOPBACK = ("", "localhost", "127.0.0.1", "::1")
 
 T = TypeVar("T")
@@ -194,8 +293,11 @@ def _check_safe(given: dict[str, str]) -> None:
         )
 
 
-def create(url: str, name: str) -> bytes:
-    """Make an empty space, and the schema if it is missing; return its id. Raises UsageError, Unreachable."""
+def create(url: str, name: str, records: Mapping[str, bytes]) -> bytes:
+    """Make a space with some records, and the schema if it is missing; return its id. Raises UsageError, Unreachable.
+
+    The login must be able to make others (CREATEROLE), and is an admin of the space.
+    """
     check(url)
     space = new_store_id()
     try:
@@ -204,12 +306,19 @@ def create(url: str, name: str) -> bytes:
                 # two that make the schema at once are in each other's way
                 connection.execute("SELECT pg_advisory_xact_lock(hashtext('convfs'))")
                 connection.execute(SCHEMA)
-            made = connection.execute(
-                "INSERT INTO convfs.space (id, name, format) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
-                (space, name, FORMAT),
-            )
-            if not made.rowcount:
-                raise UsageError(f"there is a space {name}: convfs remote join makes a replica of it")
+            with connection.transaction():
+                made = connection.execute(
+                    "INSERT INTO convfs.space (id, name, format) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+                    (space, name, FORMAT),
+                )
+                if not made.rowcount:
+                    raise UsageError(f"there is a space {name}: convfs remote join makes a replica of it")
+                connection.execute("INSERT INTO convfs.login VALUES (%s, session_user, 'admin')", (space,))
+                for key, value in records.items():
+                    connection.execute("INSERT INTO convfs.record VALUES (%s, %s, 1, %s)", (space, key, value))
+    except psycopg.errors.InsufficientPrivilege as error:
+        why = "this login cannot make a space, since it may not make logins for machines (CREATEROLE)"
+        raise UsageError(f"{why}: {_line(error)}") from None
     except psycopg.Error as error:
         raise Unreachable(f"the space cannot be made: {_line(error)}") from error
     return space
@@ -370,6 +479,26 @@ class Postgres:
         )
         return rows == [(True,)]
 
+    # -- logins ----------------------------------------------------------------------------------------------------
+
+    def make_login(self, role: str) -> tuple[str, str]:
+        """Make a login for a machine; return its name, and how it connects. Raises UsageError, Unreachable."""
+        login, password = f"convfs_{secrets.token_hex(8)}", secrets.token_hex(16)
+
+        def ask(connection: Connection[tuple[Any, ...]]) -> str:
+            pgconn = connection.pgconn
+            verifier = pgconn.encrypt_password(password.encode(), login.encode(), b"scram-sha-256").decode()
+            connection.execute("SELECT convfs.make_login(%s, %s, %s, %s)", (self.id, login, verifier, role))
+            given = connection.info.get_parameters()
+            place = {key: given[key] for key in _PLACE if key in given}
+            return make_conninfo("", **place, user=login, password=password)
+
+        return login, self._ask(ask)
+
+    def lock_login(self, login: str) -> None:
+        """Have a login of a machine serve no more. Raises UsageError, Unreachable."""
+        self._ask(lambda connection: connection.execute("SELECT convfs.lock_login(%s, %s)", (self.id, login)))
+
     # -- followers -------------------------------------------------------------------------------------------------
 
     def wait(self, seconds: float) -> None:
@@ -438,6 +567,10 @@ class Postgres:
                     return ask(connection)
                 except psycopg.errors.NoDataFound as error:
                     raise Unreachable(f"{error.diag.message_primary}, which this replica has") from None
+                except psycopg.errors.InsufficientPrivilege as error:
+                    if connection is not None:
+                        connection.rollback()
+                    raise Unreachable(f"the space {self._name} refuses it: {error.diag.message_primary}") from None
                 except psycopg.errors.ObjectNotInPrerequisiteState as error:
                     if connection is not None:
                         connection.rollback()

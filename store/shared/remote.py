@@ -65,14 +65,15 @@ def init(place: Place, name: str, *, plain: bool = False) -> None:
     UsageError if there is one of that name, it can have no such name, or what encrypts is not installed.
     """
     check_name(name)
-    if not plain:
-        need_cryptography()
-    create(place, name)
-    if not plain:
-        from store.shared import access
+    if plain:
+        if not place.directory:
+            raise UsageError("a space on servers is always encrypted: only one in a directory can be plain")
+        create(place, name, {})
+        return
+    need_cryptography()
+    from store.shared import access
 
-        with closing(connect(place, name)) as space:
-            access.encrypt(space.records)
+    create(place, name, access.without_key())
 
 
 def join(place: Place, name: str, root: Path, machine: str = "") -> Membership:
@@ -90,7 +91,17 @@ def join(place: Place, name: str, root: Path, machine: str = "") -> Membership:
             from store.shared import access
 
             _make(root)
-            number = access.found(space.records, space.id, name, machine, root)
+            login = ""
+            if space.logins is not None:
+                # of its own: that which made the space may do more than a machine should be able to
+                login, server = space.logins.make_login("admin")
+                place = structs.replace(place, postgres=server)
+            try:
+                number = access.found(space.records, space.id, name, machine, login, root)
+            except UsageError:
+                if space.logins is not None:
+                    space.logins.lock_login(login)
+                raise
         else:
             _make(root)
             number = roster.join(space.records, machine).number
@@ -132,14 +143,19 @@ def observing(root: Path, aside: Path) -> Iterator[Callable[[int], None]]:
         yield publish
 
 
-def invite(root: Path, role: Role = "writer") -> Invitation:
+def invite(root: Path, role: Role = "writer", objects: str = "") -> Invitation:
     """Return an invitation to the space of the replica at ``root``, for one machine and a day.
 
-    Raises as :func:`status`, and UsageError if the space is not encrypted.
+    On servers it has a login of its own, and reaches the bucket by the URL ``objects``, or as this replica does.
+    Raises as :func:`status`, and UsageError if the space is not encrypted, or this replica is no admin of it.
     """
     member = membership_of(root)
     with _entered(root, member) as (space, access):
-        return Invitation(member.place, member.space, space.id.hex(), access.invite(role).hex())
+        if space.logins is None:
+            return Invitation(member.place, member.space, space.id.hex(), access.invite(role).hex())
+        login, server = space.logins.make_login(role)
+        place = structs.replace(member.place, postgres=server, objects=objects or member.place.objects)
+        return Invitation(place, member.space, space.id.hex(), access.invite(role, login).hex())
 
 
 def accept(invitation: Invitation, root: Path, machine: str = "", seconds: float = 0) -> Membership | None:
@@ -176,8 +192,11 @@ def revoke(root: Path, machine: str) -> int:
 
     It is called by its name or the number of its replica.
     """
-    with _entered(root, membership_of(root)) as (_space, access):
-        return access.revoke(machine)
+    with _entered(root, membership_of(root)) as (space, access):
+        other = access.other(machine)
+        if space.logins is not None and other.login:
+            space.logins.lock_login(other.login)
+        return access.revoke(other.number)
 
 
 def rotate(root: Path) -> int:
@@ -216,7 +235,7 @@ def _entered(root: Path, member: Membership) -> Iterator[tuple[Space, Access]]:
 def adopt(root: Path, machine: str = "") -> Membership:
     """Make the replica at ``root``, a copy of another or one that was copied, a replica of its own.
 
-    Raises UsageError if it is none, StoreBusy while it is open, Unreachable.
+    Raises UsageError if it is none, or no admin of a space that is encrypted; StoreBusy while it is open, Unreachable.
     """
     member = membership_of(root)
     with ExitStack() as held:
@@ -224,13 +243,19 @@ def adopt(root: Path, machine: str = "") -> Membership:
         space, access = enter(root, member)
         held.callback(space.close)
         machine = machine or member.machine
-        number = _new_number(space, access, member, machine, root)
-        made = structs.replace(member, number=number, machine=machine)
+        place, login = member.place, ""
+        if access is not None and space.logins is not None:
+            login, server = space.logins.make_login(access.role)
+            place = structs.replace(place, postgres=server)
+        number = _new_number(space, access, member, machine, login, root)
+        made = structs.replace(member, number=number, machine=machine, place=place)
         made.write(root)
     return made
 
 
-def _new_number(space: Space, access: Access | None, member: Membership, machine: str, root: Path) -> int:
+def _new_number(
+    space: Space, access: Access | None, member: Membership, machine: str, login: str, root: Path
+) -> int:
     """Have a replica join once more; return its new number. In an encrypted space it gets keys of its own."""
     if access is None:
         return roster.join(space.records, machine).number
@@ -240,7 +265,7 @@ def _new_number(space: Space, access: Access | None, member: Membership, machine
     own = root / paths.ADOPTING
     shutil.rmtree(own, ignore_errors=True)
     _make(own)
-    code = access.invite(access.role)
+    code = access.invite(access.role, login)
     accesses.ask(space.records, space.id, member.space, code, machine, own)
     access.approve()
     number = accesses.answered(space.records, space.id, member.space, code, own)

@@ -432,7 +432,7 @@ class Replica:
 
     def _let_in(self) -> None:
         """Let in who has come with an invitation, once in a while."""
-        if self.access is not None and time.monotonic() >= self._looks_at:
+        if self.access is not None and self.access.role == "admin" and time.monotonic() >= self._looks_at:
             self._looks_at = time.monotonic() + _LOOK_SECONDS
             try:
                 for machine in self.access.approve():

@@ -169,11 +169,28 @@ class Bucket(Protocol):
         """Yield the keys that begin with ``prefix``, and the lengths of the objects, in any order."""
 
 
+class Logins(Protocol):
+    """The logins of machines, where a server looks at who asks."""
+
+    def make_login(self, role: str) -> tuple[str, str]:
+        """Make a login; return its name, and the place of the server for who uses it. Needs the role admin."""
+
+    def lock_login(self, login: str) -> None:
+        """Have a login serve no more. Needs the role admin."""
+
+
 class Space:
     """An open space: its parts, by name."""
 
     def __init__(
-        self, id: bytes, where: str, log: Log, records: Records, bucket: Bucket, close: Callable[[], None]
+        self,
+        id: bytes,
+        where: str,
+        log: Log,
+        records: Records,
+        bucket: Bucket,
+        close: Callable[[], None],
+        logins: Logins | None = None,
     ) -> None:
         self.id = id
         """16 bytes, also in the headers of the files of each replica."""
@@ -184,3 +201,5 @@ class Space:
         self.bucket = bucket
         self.close = close
         """Lets go of everything."""
+        self.logins = logins
+        """None where a machine needs no login."""

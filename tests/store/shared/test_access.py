@@ -94,7 +94,7 @@ def test_the_first_makes_the_key_and_lets_others_in(team: Team) -> None:
     found = remote.status(team.root("a"))
     assert [(one.number, one.machine, one.role, one.key) for one in found.members] == [
         (1, "a", "admin", 1),
-        (2, "b", "writer", 1),
+        (2, "b", "admin", 1),
     ]
     assert found.key == 1
 
@@ -400,6 +400,18 @@ def test_a_plain_space_is_joined_by_name(memory_path: Path) -> None:
     assert not (memory_path / "a" / paths.KEYS).exists()
     with pytest.raises(UsageError, match="is not encrypted"):
         remote.invite(memory_path / "a")
+
+
+def test_who_is_no_admin_lets_nobody_in(team: Team) -> None:
+    invited = remote.invite(team.root("a"), "writer")
+    remote.accept(invited, team.root("b"), "b")
+    remote.approve(team.root("a"))
+    remote.accept(invited, team.root("b"), "b")
+    for forbidden in (remote.invite, remote.approve, remote.rotate):
+        with pytest.raises(UsageError, match="this machine is a writer of the space team: an admin"):
+            forbidden(team.root("b"))
+    with pytest.raises(UsageError, match="is a writer"):
+        remote.revoke(team.root("b"), "a")
 
 
 def test_a_reader_does_not_write(team: Team) -> None:
