@@ -14,9 +14,11 @@ has 1 MiB of the text, the last what is left (an empty text is one empty frame),
 Nonce: the frame's number, u96. Associated data: the header, and the frame's number as u64. HKDF info: ``convfs
 object``, a zero, the space's id[16], the object's key in UTF-8.
 
-The body of a sealed entry: ``salt[32] | ciphertext | tag[16]``; its chain is zeros. The text is ``chain[32] | body``.
-Nonce: zero. Associated data: ``prev u64 | seq u64 | token[16] | machine u32 | generation u32 | packs u64``. HKDF info:
-``convfs entry``, a zero, the space's id[16].
+The body of a sealed entry: ``salt[32] | ciphertext | tag[16]``. The text is ``chain[32] | body``. Nonce: zero.
+Associated data: ``prev u64 | seq u64 | token[16] | machine u32 | generation u32 | packs u64``. HKDF info: ``convfs
+entry``, a zero, the space's id[16]. Where others have the chain it has the BLAKE3 of it, keyed with HKDF of the space
+key (salt: the space's id, info: ``convfs chain``, a zero). So two servers can be compared without the key, and nobody
+can try which text a chain is of.
 """
 
 import os
@@ -25,6 +27,7 @@ from struct import Struct as Layout
 from struct import error as layout_error
 from typing import NamedTuple
 
+from blake3 import blake3
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -154,7 +157,8 @@ def _nonce(number: int) -> bytes:
 def seal_entry(key: bytes, generation: int, space: bytes, entry: Entry) -> Entry:
     """Return an entry with its chain and its body sealed with the space key of a generation."""
     salt = os.urandom(_SALT)
-    sealed = structs.replace(entry, generation=generation, chain=bytes(_CHAIN))
+    mark = blake3(entry.chain, key=derived(key, space, b"convfs chain\0")).digest()
+    sealed = structs.replace(entry, generation=generation, chain=mark)
     cipher = AESGCM(derived(key, salt, _entry_info(space)))
     return structs.replace(sealed, body=salt + cipher.encrypt(_nonce(0), entry.chain + entry.body, _about(sealed)))
 

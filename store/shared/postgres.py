@@ -598,7 +598,7 @@ class Postgres:
             there = _entries(
                 connection.execute(f"SELECT {_ENTRY} FROM convfs.entries(%s, %s) LIMIT 1", (self.id, last.prev))
             )
-            if [one.token for one in there] != [last.token]:
+            if [one.chain for one in there] != [last.chain]:
                 connection.close()
                 self._last = None
                 # who asks sees what there is then

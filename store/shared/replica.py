@@ -432,12 +432,16 @@ class Replica:
 
     def _let_in(self) -> None:
         """Let in who has come with an invitation, once in a while."""
-        if self.access is not None and self.access.role == "admin" and time.monotonic() >= self._looks_at:
-            self._looks_at = time.monotonic() + _LOOK_SECONDS
+        if self.access is None or time.monotonic() < self._looks_at:
+            return
+        self._looks_at = time.monotonic() + _LOOK_SECONDS
+        with self._asking():
             try:
-                for machine in self.access.approve():
-                    _LOG.info("%s has joined the space %s", machine, self.member.space)
+                if self.access.role == "admin":
+                    for machine in self.access.approve():
+                        _LOG.info("%s has joined the space %s", machine, self.member.space)
             except DamageError as error:
+                # of a request that makes no sense
                 _LOG.warning("the space %s: %s", self.member.space, error)
 
     def _run(self) -> None:

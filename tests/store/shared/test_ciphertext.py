@@ -4,6 +4,7 @@ import os
 from struct import pack
 
 import pytest
+from blake3 import blake3
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -66,7 +67,8 @@ def test_the_bytes_are_those_that_are_documented() -> None:
     key = HKDF(SHA256(), 32, salt, b"convfs object\0" + SPACE + b"packs/1").derive(KEY)
     assert AESGCM(key).decrypt(bytes(12), sealed[48:], head + bytes(8)) == b"text"
     entry_ = seal_entry(KEY, 3, SPACE, entry(b"text"))
-    assert (entry_.generation, entry_.chain) == (3, bytes(32))
+    mark = HKDF(SHA256(), 32, SPACE, b"convfs chain\0").derive(KEY)
+    assert (entry_.generation, entry_.chain) == (3, blake3(CHAIN, key=mark).digest())
     key = HKDF(SHA256(), 32, entry_.body[:32], b"convfs entry\0" + SPACE).derive(KEY)
     about = pack("<QQ16sIIQ", 5, 9, TOKEN, 2, 3, 7)
     assert AESGCM(key).decrypt(bytes(12), entry_.body[32:], about) == CHAIN + b"text"
@@ -109,7 +111,8 @@ _ENTRIES = st.builds(
 def test_an_entry_is_opened_as_it_was(plain: Entry, generation: int) -> None:
     sealed = seal_entry(KEY, generation, SPACE, plain)
     assert open_entry({generation: KEY}, SPACE, sealed) == structs.replace(plain, generation=generation)
-    assert sealed.chain == bytes(32)
+    assert plain.chain not in sealed.chain
+    assert sealed.chain == seal_entry(KEY, generation, SPACE, plain).chain
 
 
 @given(_ENTRIES, st.data())
