@@ -270,6 +270,22 @@ _AIDER = (
     *("--model", "openai/m", "--no-git", "--yes-always", "--no-check-update"),
     *("--analytics-disable", "--no-show-model-warnings"),
 )
+_CONTINUE = {
+    "name": "mine",
+    "version": "1.0.0",
+    "schema": "v1",
+    "models": [
+        {
+            "name": "m",
+            "provider": "openai",
+            "model": "m",
+            "apiKey": "x",
+            "apiBase": "{address}/v1",
+            "roles": ["chat"],
+            "capabilities": ["tool_use"],
+        }
+    ],
+}
 _QWEN = ("--auth-type", "openai", "--approval-mode", "yolo")
 
 TOOLS = (
@@ -413,7 +429,7 @@ TOOLS = (
         package="@qwen-code/qwen-code",
         version="0.24.4",
         program="qwen",
-        format="",
+        format="qwen-code",
         sessions=".qwen/projects",
         ask=[*_QWEN, "-p", "{question}"],
         resume=[*_QWEN, "--continue", "-p", "{question}"],
@@ -421,6 +437,41 @@ TOOLS = (
         shell=Call("run_shell_command", {"command": "{command}", "is_background": False}),
         environment={"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": "{address}/v1", "OPENAI_MODEL": "m"},
         beside=["node@22.23.3"],
+    ),
+    Tool(
+        name="copilot",
+        registry="npm",
+        package="@github/copilot",
+        version="1.0.102",
+        program="copilot",
+        format="copilot-cli",
+        sessions=".copilot/session-state",
+        ask=["--allow-all-tools", "-p", "{question}"],
+        resume=["--allow-all-tools", "--continue", "-p", "{question}"],
+        pattern="*/events.jsonl",
+        shell=Call("bash", {"command": "{command}", "description": "Say it"}),
+        environment={
+            "COPILOT_OFFLINE": "true",
+            "COPILOT_AUTO_UPDATE": "false",
+            "COPILOT_PROVIDER_BASE_URL": "{address}/v1",
+            "COPILOT_MODEL": "m",
+        },
+    ),
+    Tool(
+        name="continue",
+        registry="npm",
+        package="@continuedev/cli",
+        version="1.5.47",
+        program="cn",
+        format="continue",
+        sessions=".continue/sessions",
+        ask=["--config", "../.continue/config.yaml", "--auto", "-p", "{question}"],
+        resume=["--config", "../.continue/config.yaml", "--auto", "--resume", "-p", "{question}"],
+        pattern="*-*.json",
+        shell=Call("Bash", {"command": "{command}"}),
+        environment={"CONTINUE_TELEMETRY_ENABLED": "0"},
+        # JSON is YAML, too
+        files={".continue/config.yaml": json.dumps(_CONTINUE)},
     ),
     Tool(
         name="llm",

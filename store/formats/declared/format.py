@@ -31,6 +31,8 @@ _LOOKED_AT = 20
 _LARGEST_BESIDE = 1 << 20
 """The bytes of a file beside a session that are read for what it says of that."""
 _MOST_BESIDE = 1000
+_NO_TITLES = frozenset(("", "untitled", "untitled session", "new session", "new chat", "new conversation"))
+"""What tools call a session that they have not given a title yet."""
 _variable = re.compile(r"\$([A-Z_]+)").sub
 
 
@@ -222,7 +224,7 @@ class _Telling:
         """Return the last text that says something: tools give a session another title."""
         said = ""
         for value in map(as_text, self._values(spelled)):
-            said = value if value.strip() else said
+            said = said if value.strip().lower() in _NO_TITLES else value
         return said
 
 
