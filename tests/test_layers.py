@@ -54,6 +54,7 @@ LAYERS = (
 ALLOWED = {
     "blake3": ("store", "fusefs.text"),
     "msgspec": ("store", "fusefs"),
+    "isal": ("store.disk",),
     "rfc8785": ("store.conversations.canonical",),
     "msgpack": ("store.conversations.canonical",),
     "cbor2": ("store.conversations.canonical",),

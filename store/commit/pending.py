@@ -16,14 +16,13 @@ from store.ids import Hash
 
 
 class Waiting(Struct, gc=False):
-    """One of them: where its body lies in the journal; those of the latest generation are in memory, too."""
+    """One of them: where its body lies in the journal."""
 
     hash: Hash
     form: Form
     number: int
     offset: int
     length: int
-    body: bytes | None
 
 
 class Generation(Struct, frozen=True, gc=False):
@@ -38,7 +37,7 @@ class Generation(Struct, frozen=True, gc=False):
 class Pending:
     """The journalled blobs, by hash, in generations: that of the journal in use, and those to be packed.
 
-    Memory is taken for the bodies of one journal; of the others they are read again. Safe to share between threads.
+    No memory is taken for the bodies: they are read from the journal. Safe to share between threads.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -78,22 +77,20 @@ class Pending:
     def get(self, digest: Hash) -> tuple[Form, bytes] | None:
         """Return the blob if it waits to be packed; its bytes are to be compared with its hash."""
         while (found := self._blobs.get(digest)) is not None:
-            body = found.body
-            if body is None:
-                body = self._journal.read(found.number, found.length, found.offset)
+            body = self._journal.read(found.number, found.length, found.offset)
             # it is forgotten before its place in the journal is written to again
             if self._blobs.get(digest) is found:
                 return found.form, body
         return None
 
-    def add(self, blobs: Sequence[JournalBlob], end: JournalPlace, *, keep: bool = True) -> None:
-        """Add the blobs of an entry that ends at ``end``; with ``keep``, hold their bodies in memory."""
+    def add(self, blobs: Sequence[JournalBlob], end: JournalPlace) -> None:
+        """Add the blobs of an entry that ends at ``end``."""
         number, offset = end
         offset -= sum([len(blob.body) for blob in blobs])
         with self._lock:
             for digest, form, _raw_len, body in blobs:
                 if digest not in self._blobs:
-                    waiting = Waiting(digest, form, number, offset, len(body), body if keep else None)
+                    waiting = Waiting(digest, form, number, offset, len(body))
                     self._blobs[digest] = waiting
                     self._fresh.append(waiting)
                 offset += len(body)
@@ -102,8 +99,6 @@ class Pending:
         """Begin a new generation; return the one that ends (its blobs stay readable)."""
         with self._lock:
             taken, self._fresh = self._fresh, []
-        for waiting in taken:
-            waiting.body = None
         return Generation(taken, seq, turn_count, heads_length)
 
     def drop(self, some: Sequence[Waiting]) -> None:

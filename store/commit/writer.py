@@ -48,7 +48,7 @@ from store.disk.file_header import Damage
 from store.disk.head_format import TEXT_NOTES, AppendNoted, HeadFrame
 from store.disk.head_log import HeadLog
 from store.disk.journal import Journal
-from store.disk.journal_format import JournalEntry, decode_entry, encode_entry
+from store.disk.journal_format import JournalEntry, decode_entry, entry_pieces
 from store.disk.pack import PackSet
 from store.disk.turn_format import RECORD_SIZE, REDACTED
 from store.disk.turn_log import TurnLog
@@ -688,9 +688,9 @@ class Writer:
         """Put a group in its place and publish it; False, and nothing is done, if others were first."""
         self.packs.check_place()
         entry = draft.close(NOWHERE if self.order.shared else self.packs.synced)
-        encoded = encode_entry(entry)
-        self._make_room(len(encoded))
-        if not self.order.append(self.seq, encoded):
+        encoded = entry_pieces(entry)
+        self._make_room(sum(map(len, encoded)))
+        if self.order.shared and not self.order.append(self.seq, b"".join(encoded)):
             return False
         self._publish(entry, encoded, draft.frames, draft.heads, draft.deleted)
         self._next_context = draft.next_context
@@ -706,14 +706,14 @@ class Writer:
     def _publish(
         self,
         entry: JournalEntry,
-        encoded: bytes,
+        encoded: Sequence[bytes],
         frames: Sequence[HeadFrame],
         moved: Mapping[int, ContextHead],
         deleted: Iterable[int],
     ) -> None:
         """Bring an entry that has its place into the journal, the logs and memory."""
         first = not self.journal.used
-        end = self.journal.append(encoded)
+        end = self.journal.append(*encoded)
         self.turns.append(entry.turns)
         self.head_log.append(entry.heads)
         self.pending.add(entry.blobs, end)
@@ -818,7 +818,7 @@ class Writer:
             if not change.deleted:
                 head = moved.get(context) or self.head(context)
                 changes[context] = structs.replace(change, tip=head.tip, depth=head.depth)
-        self._publish(entry, encoded, frames, moved, [one.context_id for one in changes.values() if one.deleted])
+        self._publish(entry, [encoded], frames, moved, [one.context_id for one in changes.values() if one.deleted])
         self._next_context, self._next_patch = next_context, next_patch
         self._elsewhere += changes.values()
 

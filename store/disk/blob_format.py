@@ -19,12 +19,12 @@ uncompressed bodies, one after another. Where a record needs other blobs, its st
   bytes is the end.
 """
 
-import zlib
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from struct import Struct as Layout
 from typing import NamedTuple
 
+from isal.isal_zlib import crc32
 from msgspec import Struct
 
 from store.errors import DamageError, FormatTooNew, UsageError
@@ -150,7 +150,7 @@ def encode_record(codec: int, raw_len: int, digest: bytes, stored: bytes | memor
     if len(stored) > MAX_STORED or raw_len > 0xFFFF_FFFF:
         raise UsageError(f"a blob of {raw_len} bytes, stored in {len(stored)}, is too large for one record: chunk it")
     head = _HEAD.pack(MAGIC, VERSION, codec, raw_len, len(stored), digest)
-    return b"".join((head, stored, _CRC.pack(zlib.crc32(stored, zlib.crc32(head)))))
+    return b"".join((head, stored, _CRC.pack(crc32(stored, crc32(head)))))
 
 
 def stored_length(head: bytes | memoryview) -> int:
@@ -178,7 +178,7 @@ def decode_record(data: memoryview, *, damaged: bool = False) -> Record:
     if len(data) != OVERHEAD + stored_len:
         raise DamageError(f"a blob record of {OVERHEAD + stored_len} bytes is cut off after {len(data)}")
     end = HEAD_SIZE + stored_len
-    if not damaged and _CRC.unpack_from(data, end)[0] != zlib.crc32(data[:end]):
+    if not damaged and _CRC.unpack_from(data, end)[0] != crc32(data[:end]):
         raise DamageError("the checksum of a blob record does not hold")
     _, version, codec, raw_len, _, digest = _HEAD.unpack_from(data)
     if version != VERSION or codec & 0xFF & ~_VEILED >= len(_COMPRESSIONS) or codec >> _FORM_SHIFT >= len(_FORMS):

@@ -1,9 +1,10 @@
 """The head log: ``heads.log``, frames one after another past the file header. Offsets are those in the file."""
 
-import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+
+from isal.isal_zlib import crc32
 
 from store.disk import head_format
 from store.disk.file_header import HEAD_LOG, HEADER_SIZE, Damage
@@ -65,7 +66,7 @@ class HeadLog(LogFile):
         at, end = 0, len(data)
         while at + MIN_FRAME <= end:
             size = head_format.frame_length(data, at)
-            if not size or at + size > end or zlib.crc32(data[at : at + size]) != SOUND:
+            if not size or at + size > end or crc32(data[at : at + size]) != SOUND:
                 break
             at += size
         return start + at

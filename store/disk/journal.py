@@ -76,7 +76,7 @@ class JournalFile:
         self.position = BLOCK
         self.last_seq = 0
 
-    def write(self, framed: bytes) -> None:
+    def write(self, framed: bytearray) -> None:
         """Write an entry, not yet synced. StoreFull where there is no room for it on the disk: then nothing counts."""
         end = self.position + len(framed)
         try:
@@ -259,8 +259,8 @@ class Journal:
         """Return how many bytes there is room for on the disk."""
         return durable.free_bytes(self._slots_fd)
 
-    def append(self, entry: bytes) -> JournalPlace:
-        """Write an encoded entry and return, when it is on disk, where it ends.
+    def append(self, *entry: bytes) -> JournalPlace:
+        """Write an encoded entry, whole or in pieces, and return, when it is on disk, where it ends.
 
         Nothing more is taken after this has failed once. Except that the disk may be full: that is StoreFull.
         """
@@ -271,7 +271,7 @@ class Journal:
                 raise UsageError("the journal takes nothing before a checkpoint covers what it holds")
             framed = journal_format.frame(entry, self._epoch, file.position, self._seed)
             if file.used + len(framed) > self.capacity:
-                raise UsageError(f"an entry of {len(entry)} bytes does not fit the journal: ask for room first")
+                raise UsageError(f"an entry of {len(framed)} bytes does not fit the journal: ask for room first")
             self._failed = True
             try:
                 file.write(framed)
@@ -281,7 +281,7 @@ class Journal:
             durable.fdatasync(file.fd)
             self._failed = False
             file.position += len(framed)
-            file.last_seq = journal_format.entry_seq(entry)
+            file.last_seq = journal_format.entry_seq(entry[0])
             return file.number, file.position - FRAME_OVERHEAD + journal_format.FRAME_HEAD
 
     def switch(self) -> None:

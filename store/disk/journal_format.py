@@ -12,12 +12,12 @@ A checkpoint slot, 128 bytes: ``generation u64 | epoch u64 | seq u64 | turn_coun
 pack_length u64 | pack_number u32 | zeros | crc32 u32`` of all before it.
 """
 
-import zlib
 from collections.abc import Sequence
 from struct import Struct as Layout
 from struct import error as layout_error
 from typing import NamedTuple
 
+from isal.isal_zlib import crc32
 from msgspec import Struct
 
 from store.disk.blob_format import Form
@@ -94,6 +94,11 @@ class Framed(NamedTuple):
 
 def encode_entry(entry: JournalEntry) -> bytes:
     """Return the body of an entry. UsageError if it is 4 GiB or more."""
+    return b"".join(entry_pieces(entry))
+
+
+def entry_pieces(entry: JournalEntry) -> list[bytes]:
+    """Return the body of an entry in pieces, so that its blobs are not copied. UsageError if it is 4 GiB or more."""
     blobs = entry.blobs
     pack, pack_length = entry.pack
     turns, heads = entry.turns, entry.heads
@@ -101,10 +106,10 @@ def encode_entry(entry: JournalEntry) -> bytes:
         entry.seq, entry.first_turn, entry.heads_offset, pack_length, pack, len(turns), len(heads), len(blobs)
     )
     rows = [_BLOB.pack(digest, form, raw_len, len(body)) for digest, form, raw_len, body in blobs]
-    data = b"".join((head, turns, heads, *rows, *[blob.body for blob in blobs]))
-    if len(data) > _MAX_BODY:
-        raise UsageError(f"a group of {len(data)} bytes is too large for the journal")
-    return data
+    pieces = [head, turns, heads, *rows, *[blob.body for blob in blobs]]
+    if (size := sum(map(len, pieces))) > _MAX_BODY:
+        raise UsageError(f"a group of {size} bytes is too large for the journal")
+    return pieces
 
 
 def decode_entry(body: bytes | memoryview) -> JournalEntry:
@@ -134,15 +139,19 @@ def chained_part(body: bytes | memoryview) -> memoryview:
     return memoryview(body)[_BODY.size : _BODY.size + turns_length + heads_length]
 
 
-def entry_seq(body: bytes | memoryview) -> int:
-    """Return the ``seq`` of an encoded entry."""
+def entry_seq(body: bytes | bytearray | memoryview) -> int:
+    """Return the ``seq`` of an encoded entry, or of its beginning."""
     return int.from_bytes(body[:8], "little")
 
 
-def frame(body: bytes, epoch: int, position: int, seed: int) -> bytes:
-    """Return an entry's body as it lies in a journal; ``seed`` is the CRC-32 of the store's id."""
-    head = _FRAME.pack(MAGIC, FRAME_OVERHEAD + len(body), epoch, position)
-    return b"".join((head, body, _CRC.pack(zlib.crc32(body, zlib.crc32(head, seed)))))
+def frame(body: Sequence[bytes], epoch: int, position: int, seed: int) -> bytearray:
+    """Return an entry's body, given in pieces, as it lies in a journal; ``seed`` is the CRC-32 of the store's id."""
+    head = _FRAME.pack(MAGIC, FRAME_OVERHEAD + sum(map(len, body)), epoch, position)
+    framed = bytearray().join((head, *body, bytes(_CRC.size)))
+    end = len(framed) - _CRC.size
+    with memoryview(framed) as view:
+        _CRC.pack_into(framed, end, crc32(view[:end], seed))
+    return framed
 
 
 def unframe(data: memoryview, position: int, seed: int, base: int = 0) -> Framed | None:
@@ -157,7 +166,7 @@ def unframe(data: memoryview, position: int, seed: int, base: int = 0) -> Framed
     if magic != MAGIC or place != base + position or length < FRAME_OVERHEAD + _BODY.size or end > len(data):
         return None
     body_end = end - _CRC.size
-    if _CRC.unpack_from(data, body_end)[0] != zlib.crc32(data[position:body_end], seed):
+    if _CRC.unpack_from(data, body_end)[0] != crc32(data[position:body_end], seed):
         return None
     return Framed(epoch, length, data[position + _FRAME.size : body_end])
 
@@ -168,12 +177,12 @@ def encode_slot(slot: Slot) -> bytes:
     fields = _SLOT.pack(
         slot.generation, slot.epoch, state.seq, state.turn_count, state.heads_length, state.pack_length, state.pack
     )
-    return fields + _CRC.pack(zlib.crc32(fields))
+    return fields + _CRC.pack(crc32(fields))
 
 
 def decode_slot(data: bytes) -> Slot | None:
     """Read a slot; None if it is not whole."""
-    if len(data) != SLOT_SIZE or _CRC.unpack_from(data, _SLOT.size)[0] != zlib.crc32(data[: _SLOT.size]):
+    if len(data) != SLOT_SIZE or _CRC.unpack_from(data, _SLOT.size)[0] != crc32(data[: _SLOT.size]):
         return None
     generation, epoch, seq, turn_count, heads_length, pack_length, pack = _SLOT.unpack_from(data)
     return Slot(generation, epoch, Checkpoint(seq, turn_count, heads_length, pack, pack_length))

@@ -7,12 +7,12 @@ The low half of ``codec`` is the encoding of the payload, the high half the vers
 ``flags`` is that of the encoding, 0 but for encodings of clients that need more than 16 bits.
 """
 
-import zlib
 from collections.abc import Iterator
 from enum import IntEnum
 from itertools import starmap
 from struct import Struct as Layout
 
+from isal.isal_zlib import crc32
 from msgspec import Struct
 
 from store.errors import DamageError
@@ -42,10 +42,10 @@ _CRC = Layout("<I")
 # The CRC-32 of bytes followed by their own CRC-32 is the same for all bytes; so a run of n sound records has a CRC
 # that depends on n alone, and one call checks the run. _RUNS[n] is that of n records.
 _RUN = 1024
-_SOUND = bytes(76) + _CRC.pack(zlib.crc32(bytes(76)))
+_SOUND = bytes(76) + _CRC.pack(crc32(bytes(76)))
 _RUNS = [0]
 for _ in range(_RUN):
-    _RUNS.append(zlib.crc32(_SOUND, _RUNS[-1]))
+    _RUNS.append(crc32(_SOUND, _RUNS[-1]))
 
 
 class Encoding(IntEnum):
@@ -112,7 +112,7 @@ def encode(turn: Turn) -> bytes:
     fields = _FIELDS.pack(
         turn.turn_id, turn.parent, turn.depth, turn.codec, turn.type_tag, turn.payload_hash, turn.flags, turn.created_ms
     )
-    return fields + _CRC.pack(zlib.crc32(fields))
+    return fields + _CRC.pack(crc32(fields))
 
 
 def blank(turn_id: int, parent: int, depth: int) -> bytes:
@@ -125,7 +125,7 @@ def decode(buf: bytes | memoryview, offset: int = 0) -> Turn:
     record = buf[offset : offset + RECORD_SIZE]
     if len(record) != RECORD_SIZE:
         raise DamageError(f"a turn's record is cut off after {len(record)} of its {RECORD_SIZE} bytes")
-    if zlib.crc32(record) != _RUNS[1]:
+    if crc32(record) != _RUNS[1]:
         raise DamageError("the checksum of a turn's record does not hold")
     return Turn(*_RECORD.unpack(record))
 
@@ -136,7 +136,7 @@ def mended(record: bytes) -> list[Turn]:
     for place in range(len(record) if len(record) == RECORD_SIZE else 0):
         for byte in range(256):
             tried = record[:place] + bytes((byte,)) + record[place + 1 :]
-            if zlib.crc32(tried) == _RUNS[1]:
+            if crc32(tried) == _RUNS[1]:
                 found.append(Turn(*_RECORD.unpack(tried)))
     return found
 
@@ -161,7 +161,7 @@ def are_sound(buf: bytes | memoryview) -> bool:
     view = memoryview(buf)
     for start in range(0, len(view), _RUN * RECORD_SIZE):
         run = view[start : start + _RUN * RECORD_SIZE]
-        if zlib.crc32(run) != _RUNS[len(run) // RECORD_SIZE]:
+        if crc32(run) != _RUNS[len(run) // RECORD_SIZE]:
             return False
     return True
 
@@ -174,7 +174,7 @@ def links_of(buf: bytes | memoryview, first: int) -> list[tuple[int, int] | None
         run = view[start * RECORD_SIZE : (start + _RUN) * RECORD_SIZE]
         links = list(_LINKS.iter_unpack(run))
         count = len(links)
-        sound = zlib.crc32(run) == _RUNS[count]
+        sound = crc32(run) == _RUNS[count]
         if sound and [turn_id for turn_id, _parent, _depth in links] == list(range(first, first + count)):
             found += [(parent, depth) for _turn_id, parent, depth in links]
         else:

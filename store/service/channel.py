@@ -108,7 +108,6 @@ class Channel:
         """Connect. Raises ConvfsError also where another user listens, or the token is not the right one."""
         self._place = place
         self._decoder = frames.Decoder()
-        self._buffer = memoryview(bytearray(_RECEIVE))
         self.pid = 0
         """The process at the other end, 0 where that is not known."""
         self._program: subprocess.Popen[bytes] | None = None
@@ -195,10 +194,10 @@ class Channel:
                 if self._seconds is None:
                     # a thread that waits in recv is woken for nothing when the peer takes sent bytes
                     self._readable.poll()
-                size = self._socket.recv_into(self._buffer)
-                if not size:
+                data = self._socket.recv(_RECEIVE)
+                if not data:
                     return None
-                decoder.add(self._buffer[:size])
+                decoder.add(data)
         except OSError as error:
             raise self._gone(error) from error
         except BadFrame as error:

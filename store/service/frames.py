@@ -26,7 +26,7 @@ MORE = 1
 
 _ERROR_HEAD = struct.Struct("<II")
 _MAX_ERROR_TEXT = 8192
-_LARGE_BYTES = 64 << 10
+_COPIED_BYTES = 2048
 
 NOT_FOUND, CONFLICT, TOO_LARGE, INVALID, FAILED = 404, 409, 413, 422, 500
 _KINDS = {NOT_FOUND: NotFound, CONFLICT: Conflict, TOO_LARGE: TooLarge, INVALID: UsageError}
@@ -34,7 +34,7 @@ _KINDS = {NOT_FOUND: NotFound, CONFLICT: Conflict, TOO_LARGE: TooLarge, INVALID:
 
 
 class Frame(Struct, frozen=True):
-    """One message. The payload of a large one that came in may be a view of the receive buffer."""
+    """One message. The payload of a large one that came in is a view of what was received with it."""
 
     msg_type: int
     req_id: int
@@ -59,14 +59,25 @@ def encode(frame: Frame) -> bytes:
 
 
 class Decoder:
-    """Cuts a stream of bytes into frames. It holds one frame's bytes at most, beside those fed last."""
+    """Cuts a stream of bytes into frames. It holds one frame's bytes at most, beside those fed last.
+
+    Large payloads are not copied, unless more of the stream comes before they are complete.
+    """
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._data: bytes | bytearray = b""
+        self._at = 0
+        """The offset in it of the next frame."""
 
-    def add(self, data: bytes | bytearray | memoryview) -> None:
+    def add(self, data: bytes) -> None:
         """Add the next bytes of the stream."""
-        self._buffer += data
+        if self.idle:
+            self._data, self._at = data, 0
+            return
+        if self._at or not isinstance(self._data, bytearray):
+            # frames that were cut from it may still be in use
+            self._data, self._at = bytearray(memoryview(self._data)[self._at :]), 0
+        self._data += data
 
     def next(self) -> Frame | None:
         """Return the next frame if it is complete.
@@ -74,25 +85,23 @@ class Decoder:
         Raises BadFrame, as soon as the header is there and before any memory is taken for it, where a frame says
         that it is larger than one may be.
         """
-        buffer = self._buffer
-        if len(buffer) < HEADER.size:
+        data, start = self._data, self._at + HEADER.size
+        if len(data) < start:
+            if self.idle:
+                # nothing of it is needed here
+                self._data, self._at = b"", 0
             return None
-        size, msg_type, flags, req_id = HEADER.unpack_from(buffer)
+        size, msg_type, flags, req_id = HEADER.unpack_from(data, self._at)
         if size > MAX_PAYLOAD:
             raise BadFrame(f"a frame of {size} bytes is larger than the {MAX_PAYLOAD} allowed", req_id)
-        end = HEADER.size + size
-        if len(buffer) < end:
+        end = start + size
+        if len(data) < end:
             return None
-        if size >= _LARGE_BYTES:
-            # not copied: the bytes behind it go into another buffer
-            self._buffer = buffer[end:]
-            return Frame(msg_type, req_id, memoryview(buffer)[HEADER.size : end], flags)
-        with memoryview(buffer) as view:
-            payload = bytes(view[HEADER.size : end])
-        del buffer[:end]
-        return Frame(msg_type, req_id, payload, flags)
+        self._at = end
+        payload = memoryview(data)[start:end]
+        return Frame(msg_type, req_id, bytes(payload) if size < _COPIED_BYTES else payload, flags)
 
-    def feed(self, data: bytes | bytearray) -> Iterator[Frame]:
+    def feed(self, data: bytes) -> Iterator[Frame]:
         """Add the next bytes of the stream and yield the frames that are complete now; raises as :meth:`next`."""
         self.add(data)
         while (frame := self.next()) is not None:
@@ -101,12 +110,13 @@ class Decoder:
     @property
     def wanted(self) -> int:
         """The size of the frame that is coming in, 0 while its header is not there."""
-        return int(HEADER.unpack_from(self._buffer)[0]) if len(self._buffer) >= HEADER.size else 0
+        there = len(self._data) - self._at >= HEADER.size
+        return int(HEADER.unpack_from(self._data, self._at)[0]) if there else 0
 
     @property
     def idle(self) -> bool:
         """Return whether the stream is between two frames (an end here cuts nothing off)."""
-        return not self._buffer
+        return self._at == len(self._data)
 
 
 def error_frame(req_id: int, code: int, message: str) -> Frame:

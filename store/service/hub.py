@@ -65,11 +65,13 @@ class Operator(Protocol):
         """Carry out a request, and answer it."""
 
 
+_RECEIVE_BYTES = 256 << 10
+
+
 class Link:
     """A socket that never blocks, registered with ``epoll`` for just the events that it waits for."""
 
-    def __init__(self, sock: socket.socket, connection: Connection, epoll: select.epoll, buffer: memoryview) -> None:
-        """``buffer`` receives the bytes, and may be shared: it holds nothing beyond a call of :meth:`read`."""
+    def __init__(self, sock: socket.socket, connection: Connection, epoll: select.epoll) -> None:
         self.connection = connection
         self.fd = sock.fileno()
         self.moved = time.monotonic()
@@ -95,7 +97,6 @@ class Link:
         self.paused = False
         """True if it may not be read now, whatever the protocol says."""
         self._socket = sock
-        self._buffer = buffer
         self._epoll = epoll
         self._interest = select.EPOLLIN
         self._room: trio.Event | None = None
@@ -104,14 +105,14 @@ class Link:
     def read(self) -> None:
         """Receive the bytes that have come."""
         try:
-            size = self._socket.recv_into(self._buffer)
+            data = self._socket.recv(_RECEIVE_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             self.connection.lost()
             return
         self.moved = time.monotonic()
-        self.connection.receive(self._buffer[:size])
+        self.connection.receive(data)
 
     def write(self) -> None:
         """Send as much as can be sent at once."""
@@ -378,7 +379,6 @@ class Committer:
 _LOG = logging.getLogger(__name__)
 
 MOST_CONNECTIONS = 400
-_RECEIVE_BYTES = 256 << 10
 _LARGE_BYTES = 1 << 20
 _MOST_LARGE = 4
 """The most requests larger than that, and the most such answers, in memory at a time."""
@@ -423,7 +423,6 @@ class Hub:
         self._sessions = 0
         self._operating = 0
         """The number of tasks that work for connections: they need trio."""
-        self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self._spare = os.dup(returns.fd)
         """A descriptor that is there when there is no other."""
         self._epoll.register(returns.fd, select.EPOLLIN)
@@ -513,7 +512,7 @@ class Hub:
             # as much as the system allows: a large answer goes out in fewer parts
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LARGE_BYTES)
             self._sessions += 1
-            link = Link(sock, Connection(self._sessions, self._ours, token, self._directory), self._epoll, self._buffer)
+            link = Link(sock, Connection(self._sessions, self._ours, token, self._directory), self._epoll)
             self._links[link.fd] = link
 
     def _turn_away(self, listener: socket.socket) -> None:

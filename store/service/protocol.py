@@ -149,7 +149,7 @@ class Connection:
         """The size of the request that is coming in, 0 while that is not known."""
         return self._decoder.wanted
 
-    def receive(self, data: bytes | memoryview) -> None:
+    def receive(self, data: bytes) -> None:
         """Add bytes that the peer sent; none: it will send no more."""
         if data:
             self._decoder.add(data)

@@ -233,7 +233,7 @@ class Files:
             if entries and end[0] != number:
                 self.found.append(self.pending.take(*_end(entries[-1])))
             number = end[0]
-            self.pending.add(entry.blobs, end, keep=False)
+            self.pending.add(entry.blobs, end)
             entries.append(structs.replace(entry, blobs=()))
         if self.pending:
             self.found.append(self.pending.take(*_end(entries[-1])))

@@ -280,7 +280,7 @@ def test_a_leader_that_is_interrupted_tells_everyone(memory_path: Path, monkeypa
     context = store.contexts.create().context
     with monkeypatch.context() as patch:
 
-        def interrupted(_entry: bytes) -> None:
+        def interrupted(*_entry: bytes) -> None:
             raise KeyboardInterrupt
 
         patch.setattr(store.files.journal, "append", interrupted)

@@ -102,7 +102,7 @@ EXAMPLES: dict[str, bytes] = {
     "sealed table": sealed_format.encode_table(SEALED),
     "chunk table": blob_format.encode_chunks([Chunk(hash_bytes(b"a" * 65536), 65536), Chunk(hash_bytes(b"b"), 1)]),
     "skeleton": SKELETON,
-    "journal entry": journal_format.frame(journal_format.encode_entry(ENTRY), 1, 4096, SEED),
+    "journal entry": bytes(journal_format.frame(journal_format.entry_pieces(ENTRY), 1, 4096, SEED)),
     "checkpoint slot": journal_format.encode_slot(Slot(1, 2, Checkpoint(3, 2, 78, 1, 32))),
 }
 

@@ -505,7 +505,7 @@ def test_a_block_that_cannot_be_read_is_read_around(
 
 def test_an_entry_in_a_blob_is_not_an_entry(journal: Journal, opened: Callable[[], Journal], directory: Path) -> None:
     """A conversation about a journal may hold a journal's bytes; they lie at other places than they name."""
-    inner = journal_format.frame(encoded(99), 1, BLOCK, journal._seed)
+    inner = journal_format.frame([encoded(99)], 1, BLOCK, journal._seed)
     body = journal_format.encode_entry(
         JournalEntry(
             1, 1, b"", HEADER_SIZE, bytes(HEADS), (1, 32), [JournalBlob(Hash(bytes(32)), Form.PLAIN, 1, inner * 3)]
@@ -633,7 +633,7 @@ class Life(RuleBasedStateMachine):
             file = self.journal._current
             assert file is not None
             framed = journal_format.frame(
-                encoded(self.seq + 1, 300), self.journal._epoch, file.position, self.journal._seed
+                [encoded(self.seq + 1, 300)], self.journal._epoch, file.position, self.journal._seed
             )
             os.pwrite(file.fd, framed[: int(len(framed) * torn)], file.position)
         for _ in range(1 if replayed else 2):

@@ -64,14 +64,14 @@ def test_an_entry_of_absurd_lengths_takes_no_memory() -> None:
     after=st.binary(max_size=30),
 )
 def test_frames_come_back(body: bytes, epoch: int, before: bytes, after: bytes) -> None:
-    framed = journal_format.frame(body, epoch, len(before), SEED)
+    framed = journal_format.frame([body], epoch, len(before), SEED)
     assert len(framed) == len(body) + FRAME_OVERHEAD
     found = journal_format.unframe(memoryview(before + framed + after), len(before), SEED)
     assert found == (epoch, len(framed), memoryview(body))
 
 
 def test_every_flipped_bit_and_every_cut_shows() -> None:
-    framed = journal_format.frame(journal_format.encode_entry(EXAMPLE), 4, 0, SEED)
+    framed = journal_format.frame(journal_format.entry_pieces(EXAMPLE), 4, 0, SEED)
     for bit in range(len(framed) * 8):
         damaged = bytearray(framed)
         damaged[bit // 8] ^= 1 << bit % 8
@@ -81,7 +81,7 @@ def test_every_flipped_bit_and_every_cut_shows() -> None:
 
 
 def test_an_entry_counts_only_at_its_place_and_in_its_store() -> None:
-    framed = journal_format.frame(journal_format.encode_entry(EXAMPLE), 4, 8, SEED)
+    framed = journal_format.frame(journal_format.entry_pieces(EXAMPLE), 4, 8, SEED)
     assert journal_format.unframe(memoryview(bytes(8) + framed), 8, SEED) is not None
     assert journal_format.unframe(memoryview(bytes(9) + framed), 9, SEED) is None
     assert journal_format.unframe(memoryview(bytes(8) + framed), 8, SEED + 1) is None
