@@ -4,6 +4,9 @@ When the journal in use is full, or the store is idle, commits go on in another,
 blobs of the first, group by group, syncs packs and logs, brings the index up to date, and then retires the first.
 Packing is never on the way of a commit, and small blobs that came one by one are compressed with their neighbours.
 
+Full journals are packed by a process of its own (``store.commit.packer``), and compressed quickly: sealing compresses
+everything once more.
+
 If the disk has no room, blobs that could not be packed stay in their journal, without loss, and are packed once there
 is room. Meanwhile commits go on as long as there are journals left.
 
@@ -23,7 +26,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from store.commit import packer
 from store.commit.intake import Intake, Load
+from store.commit.packer import Packer, PackerGone
 from store.commit.pending import Generation, Waiting
 from store.commit.request import Request
 from store.commit.writer import Writer
@@ -119,6 +124,8 @@ _SLICE_BYTES = 1 << 20
 _BREATH_SECONDS = 0.05
 _FAST = 4000
 """The rate of frames a second at which no processor time is left for others."""
+_REST_SECONDS = 5.0
+"""The time after which the process that packs full journals ends, if there were none."""
 _RETRY_SECONDS = 1.0
 """The time after which packing is tried again when there was no room."""
 
@@ -140,6 +147,10 @@ class Checkpointer:
         self._may_learn = True
         self._closing = False
         self._waits = False
+        self._packer: Packer | None = None
+        """The process that packs full journals, while they come."""
+        self._helped = 0.0
+        """The time when it last did."""
         self._thread = threading.Thread(target=self._run, name="convfs-checkpoint", daemon=True)
 
     def take_over(self, found: Sequence[Generation], *, at_once: bool) -> None:
@@ -233,6 +244,7 @@ class Checkpointer:
                 self._closing = True
                 self._work.notify_all()
             self._thread.join()
+            self._end_packer()
             with writer.commit_lock:
                 try:
                     # what has come since, from others and from learning; and blobs that came without any commit
@@ -321,7 +333,8 @@ class Checkpointer:
             with self._work:
                 if not self._tasks and not self._closing and not self._backlog.awake:
                     # nothing in the journal: nothing to do before somebody commits
-                    self._work.wait(_IDLE_SECONDS / 2 if writer.journal.used and not writer.failed else None)
+                    watches = (writer.journal.used and not writer.failed) or self._packer is not None
+                    self._work.wait(_IDLE_SECONDS / 2 if watches else None)
                 self._backlog.awake = False
                 if self._tasks and not (self._closing and self._waits):
                     return self._tasks[0]
@@ -330,6 +343,8 @@ class Checkpointer:
             try:
                 writer.settle()
                 now = time.monotonic()
+                if now - self._helped > _REST_SECONDS:
+                    self._end_packer()
                 if writer.seq != seen:
                     seen, since = writer.seq, now
                 if not writer.journal.used:
@@ -359,10 +374,13 @@ class Checkpointer:
             writer.check_least_room()
         self._backlog.packed = 0
         load = Load(self._intake, self._intake.packed, logged=True)
+        helped = packer.worth(sum(blob.length for blob in task.blobs))
         for some in _slices(task.blobs):
             self._hold_back()
-            if load.payloads(writer.pending.bodies(some), self._intake.earlier) != [blob.hash for blob in some]:
-                raise DamageError("the journal does not hold any more what was written to it")
+            if not (helped and self._help(load, some)):
+                helped = False
+                if load.payloads(writer.pending.bodies(some), self._intake.earlier) != [blob.hash for blob in some]:
+                    raise DamageError("the journal does not hold any more what was written to it")
             self._backlog.packed += sum(blob.length for blob in some)
         load.sync()
         writer.turns.sync()
@@ -376,6 +394,23 @@ class Checkpointer:
         pack, length = writer.packs.synced
         writer.journal.retire(Checkpoint(task.seq, task.turn_count, task.heads_length, pack, length))
         self._backlog.packed = 0
+
+    def _help(self, load: Load, some: Sequence[Waiting]) -> bool:
+        """Have the process add blobs to a load; False where there is none."""
+        try:
+            self._packer = self._packer or Packer(self._writer.journal.directory)
+            load.journalled(some, self._packer, self._intake.earlier)
+        except PackerGone as error:
+            log.warning("what was committed is packed without a process of its own: %s", error)
+            self._end_packer()
+            return False
+        self._helped = time.monotonic()
+        return True
+
+    def _end_packer(self) -> None:
+        if self._packer is not None:
+            self._packer.close()
+            self._packer = None
 
 
 def _slices(blobs: list[Waiting]) -> Iterator[list[Waiting]]:

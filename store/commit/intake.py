@@ -21,6 +21,8 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 from blake3 import blake3
 
+from store.commit.packer import Packer, Part
+from store.commit.pending import Waiting
 from store.commit.reliance import Region, Reliance
 from store.commit.writer import Writer
 from store.content import zstd
@@ -102,6 +104,28 @@ class Load:
                     self._add(Member(name, Form.PLAIN, len(content), content), before)
             self._add(Member(digest, Form.SKELETON, len(payload), taken.body), before)
         return digests
+
+    def journalled(self, blobs: Sequence[Waiting], packer: Packer, earlier: Mapping[Hash, Hash]) -> None:
+        """Add payloads that lie in the journals, as :meth:`payloads` does, by another process.
+
+        Raises PackerGone where that has ended: they can be added otherwise then. DamageError where one is not there.
+        """
+        missing = self._missing([blob.hash for blob in blobs])
+        taken = packer.cut([blob for blob in blobs if blob.hash in missing], self._intake.inline_limit)
+        missing = self._missing([part.hash for parts in taken for part in parts[:-1]])
+        group: list[Part] = []
+        for *contents, whole in taken:
+            for part in (*(one for one in contents if one.hash in missing), whole):
+                missing.discard(part.hash)
+                if part.size < LEAST_BYTES:
+                    group.append(part)
+                else:
+                    self._add(packer.fetch(part), earlier.get(whole.hash))
+        if group:
+            small = sum(part.size for part in group) < SMALL_GROUP_BYTES
+            records = packer.pack(group, self._intake.dictionary() if small else None)
+            self._intake.write(records, self._region, logged=self._logged)
+            self._new.update(part.hash for part in group)
 
     def blob(self, data: bytes) -> Hash:
         """Add a blob as it is; a very large one in chunks."""
@@ -512,9 +536,7 @@ class Intake:
 
     # -- packs -----------------------------------------------------------------------------------------------------
 
-    def write(
-        self, records: Sequence[tuple[bytes, list[Hash]]], region: Region, *, logged: bool = False
-    ) -> None:
+    def write(self, records: Sequence[tuple[bytes, list[Hash]]], region: Region, *, logged: bool = False) -> None:
         """Append records, each with the hashes of its blobs, to the packs. Raises StoreFailed.
 
         Skips blobs that another thread has written since the look-up: blobs that many bring at once are stored once.

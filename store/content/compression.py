@@ -45,7 +45,9 @@ def is_dictionary(body: bytes) -> bool:
     return body.startswith(_DICTIONARY_MAGIC)
 
 
-def pack_single(member: Member, dictionary: Dictionary | None = None, frame: bytes | None = None) -> bytes:
+def pack_single(
+    member: Member, dictionary: Dictionary | None = None, frame: bytes | None = None, level: int = LEVEL
+) -> bytes:
     """Return a record that holds one blob; content that is not text is stored raw if compressing gains nothing.
 
     ``frame`` is the body compressed, where that has been done already.
@@ -53,7 +55,7 @@ def pack_single(member: Member, dictionary: Dictionary | None = None, frame: byt
     body = member.body
     head = b""
     if frame is None:
-        frame = zstd.compress(body, LEVEL, dictionary)
+        frame = zstd.compress(body, level, dictionary)
     veiled = shows(frame)
     if len(frame) >= len(body) and not is_text(body):
         compression, frame = Compression.RAW, body
@@ -71,7 +73,7 @@ def pack_delta(member: Member, base: Hash, delta: Delta) -> bytes:
     return _record(Compression.DELTA, member.form, member.raw_len, member.hash, table, frame, veiled=shows(frame))
 
 
-def pack_group(members: Sequence[Member], dictionary: Dictionary | None = None) -> bytes:
+def pack_group(members: Sequence[Member], dictionary: Dictionary | None = None, level: int = LEVEL) -> bytes:
     """Return a record that holds several blobs, in order."""
     bodies = b"".join([member.body for member in members])
     table = blob_format.encode_group_table(
@@ -79,7 +81,7 @@ def pack_group(members: Sequence[Member], dictionary: Dictionary | None = None) 
         dictionary.hash if dictionary else None,
     )
     compression = Compression.GROUP_DICT if dictionary else Compression.GROUP
-    digest, frame = hash_bytes(bodies), zstd.compress(bodies, LEVEL, dictionary)
+    digest, frame = hash_bytes(bodies), zstd.compress(bodies, level, dictionary)
     return _record(compression, Form.PLAIN, len(bodies), digest, table, frame, veiled=shows(frame))
 
 
@@ -92,7 +94,7 @@ def _record(
 
 
 def pack_records(
-    members: Iterable[Member], dictionary: tuple[Hash, bytes] | None = None
+    members: Iterable[Member], dictionary: tuple[Hash, bytes] | None = None, level: int = LEVEL
 ) -> list[tuple[bytes, list[Hash]]]:
     """Pack blobs in order; return the records, each with the hashes of its blobs by their position in it.
 
@@ -108,15 +110,15 @@ def pack_records(
         nonlocal size
         helping = opened if size < SMALL_GROUP_BYTES else None
         if len(group) == 1:
-            records.append((pack_single(group[0], helping), [group[0].hash]))
+            records.append((pack_single(group[0], helping, level=level), [group[0].hash]))
         elif group:
-            records.append((pack_group(group, helping), [member.hash for member in group]))
+            records.append((pack_group(group, helping, level), [member.hash for member in group]))
         group.clear()
         size = 0
 
     for member in members:
         if _stands_alone(member):
-            records.append((pack_single(member), [member.hash]))
+            records.append((pack_single(member, level=level), [member.hash]))
             continue
         group.append(member)
         size += len(member.body)

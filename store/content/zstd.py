@@ -99,6 +99,8 @@ MAGIC = b"\x28\xb5\x2f\xfd"
 """The beginning of every frame."""
 
 LEVEL = 3
+QUICK = 1
+"""The level for what is compressed once more soon, by sealing, and must be compressed fast now."""
 _KEPT = 16
 _LEAST_HASH_BITS = 17
 _WINDOW_BYTES = 64 << 20

@@ -1,0 +1,166 @@
+"""A process that packs what the journals hold, where commits come faster than they can be packed beside them.
+
+Cutting payloads apart and compressing them takes a processor most of its time, and the interpreter for much of that:
+in a thread, every commit would wait for it again and again. So full journals are packed by a process of its own. It
+reads the journals itself, and is told only what to do: it cuts payloads apart, and then compresses of the parts those
+that the store does not have. Only records come back. What is looked up and written stays with the process that commits.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from store.commit.pending import Waiting
+from store.content.compression import Member, pack_records
+from store.content.cuts import cut
+from store.content.zstd import QUICK
+from store.disk import durable
+from store.disk.blob_format import Form
+from store.disk.files import pread_around
+from store.errors import DamageError
+from store.ids import Hash, hash_bytes
+
+_START = "import sys; sys.path[:] = sys.argv[1:]; from store.commit.packer import main; main()"
+_LEAST_BYTES = 8 << 20
+
+
+class Part(NamedTuple):
+    """A blob that a payload was cut into, or the payload itself, as the process holds it."""
+
+    hash: Hash
+    size: int
+    """The number of bytes of its body."""
+
+
+class _Cut(NamedTuple):
+    """An order to read blobs of the journals and to cut them apart: answered by their parts, each payload's own last.
+
+    The parts take the place of those of the order before.
+    """
+
+    blobs: list[tuple[int, int, int, Hash]]
+    """The number of the journal, offset and length of each, and its hash."""
+    limit: int
+
+
+class _Pack(NamedTuple):
+    """An order to compress parts: answered by the records of :func:`pack_records`."""
+
+    hashes: list[Hash]
+    dictionary: tuple[Hash, bytes] | None
+
+
+class _Fetch(NamedTuple):
+    """An order for a part itself: answered by a :class:`Member`."""
+
+    hash: Hash
+
+
+class PackerGone(Exception):
+    """The process has ended: what it was to do is to be done otherwise."""
+
+
+class Packer:
+    """The process, seen by the one that starts it. For one thread.
+
+    Raises PackerGone where the process cannot be started, or has ended, by whatever means.
+    """
+
+    def __init__(self, journals: Path) -> None:
+        """Start one for the journals in a directory."""
+        own, its = socket.socketpair()
+        with its:
+            # apart from the terminal: Ctrl-C is for the process that commits, whose end is this one's
+            words = [sys.executable, "-P", "-c", _START, *sys.path]
+            try:
+                self._process = subprocess.Popen(words, stdin=its.fileno(), process_group=0)
+            except OSError as error:
+                own.close()
+                raise PackerGone(str(error)) from error
+        self._pipe = Connection(own.detach())
+        self._ask(journals)
+
+    def cut(self, blobs: Sequence[Waiting], limit: int) -> list[list[Part]]:
+        """Return the parts of payloads, each payload's own last. DamageError if one is not what its hash says."""
+        found = self._ask(_Cut([(one.number, one.offset, one.length, one.hash) for one in blobs], limit))
+        if found is None:
+            raise DamageError("the journal does not hold any more what was written to it")
+        parts: list[list[Part]] = found
+        return parts
+
+    def fetch(self, part: Part) -> Member:
+        """Return a part of what was cut last."""
+        found: Member = self._ask(_Fetch(part.hash))
+        return found
+
+    def pack(self, parts: Sequence[Part], dictionary: tuple[Hash, bytes] | None) -> list[tuple[bytes, list[Hash]]]:
+        """Return records of parts of what was cut last, as :func:`pack_records` does."""
+        found: list[tuple[bytes, list[Hash]]] = self._ask(_Pack([part.hash for part in parts], dictionary))
+        return found
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        self._pipe.close()
+        self._process.kill()
+        self._process.wait()
+
+    def _ask(self, order: object) -> Any:  # noqa: ANN401  (each order has an answer of its own)
+        try:
+            self._pipe.send(order)
+            return self._pipe.recv()
+        except (OSError, EOFError) as error:
+            raise PackerGone("it has ended") from error
+
+
+def main() -> None:
+    """Do what is asked for over standard input, until that ends."""
+    pipe = Connection(0)
+    parts: dict[Hash, Member] = {}
+    with suppress(OSError, EOFError):
+        journals = pipe.recv()
+        pipe.send(None)
+        while True:
+            match pipe.recv():
+                case _Cut(blobs, limit):
+                    parts = {}
+                    pipe.send(_cut(journals, blobs, limit, parts))
+                case _Pack(hashes, dictionary):
+                    pipe.send(pack_records([parts[name] for name in hashes], dictionary, QUICK))
+                case _Fetch(name):
+                    pipe.send(parts[name])
+
+
+def _cut(
+    journals: Path, blobs: list[tuple[int, int, int, Hash]], limit: int, parts: dict[Hash, Member]
+) -> list[list[Part]] | None:
+    found = []
+    with ExitStack() as opened:
+        files: dict[int, int] = {}
+        for number, offset, length, digest in blobs:
+            if number not in files:
+                # each time: the one of this number may be another by now
+                files[number] = durable.open_file(journals / str(number), read_only=True)
+                opened.callback(os.close, files[number])
+            payload = pread_around(files[number], length, offset)
+            if hash_bytes(payload) != digest:
+                return None
+            taken = cut(payload, limit)
+            if taken is None:
+                members = [Member(digest, Form.PLAIN, length, payload)]
+            else:
+                members = [Member(name, Form.PLAIN, len(content), content) for name, content in taken.contents]
+                members.append(Member(digest, Form.SKELETON, length, taken.body))
+            parts.update((member.hash, member) for member in members)
+            found.append([Part(member.hash, len(member.body)) for member in members])
+    return found
+
+
+def worth(size: int) -> bool:
+    """Return whether so many bytes are worth a process: starting one takes about a fifth of a second."""
+    return size >= _LEAST_BYTES and len(os.sched_getaffinity(0)) > 1
