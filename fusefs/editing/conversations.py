@@ -18,7 +18,7 @@ from fusefs.tree.paths import BY_LABEL, CONVERSATIONS, TRANSCRIPTS
 from fusefs.tree.projects import FormerName, ProjectDirectory, ProjectsDirectory, SubagentsDirectory
 from fusefs.tree.resources import ResourceDirectory
 from fusefs.tree.view_node import FixedDirectory, ViewNode
-from fusefs.tree.waiting import Work
+from fusefs.tree.waiting import Later, Work
 from store.conversations.places import ASIDE, distinct
 from store.editing.editor import Editor
 from store.filenames import LONGEST_SHOWN, safe_name
@@ -26,6 +26,8 @@ from store.index.catalogue import Called
 
 _FEW = 16
 """So many conversations are given a label while others wait."""
+_SHOWN_AT_ONCE = 100
+"""So many that a thread has given one are looked at while others wait."""
 
 
 def new_name(name: bytes) -> str:
@@ -47,7 +49,7 @@ def refusal(node: Node) -> int:
 
 
 class Renaming(NamedTuple):
-    """A label that a thread gives another name, with the conversations that have it."""
+    """A label that a thread gives another name, with the conversations that had it and are still shown with it."""
 
     label: str
     to: str
@@ -124,14 +126,16 @@ class Labels:
     def _rename(self, all_labels: LabelsDirectory, source: LabelDirectory, name: bytes, label: str) -> None:
         """Give all with a label another one instead; a thread does where they are many, see :meth:`renamed`."""
         before = source.label
-        contexts = [conversation.id for conversation in source.names().values()]
+        labelled = self._tree.store.catalogue.labelled
+        contexts: list[int] = []
         # its directory stays until then
         all_labels.make(before)
 
         def relabel() -> None:
+            contexts.extend(conversation.id for conversation in labelled(before))
             self._editor.relabel_all(contexts, add=[label], remove=[before])
 
-        if len(contexts) <= _FEW:
+        if len(labelled(before, _FEW + 1)) <= _FEW:
             work = Work(relabel)
             work.run()
         else:
@@ -148,10 +152,14 @@ class Labels:
         if begun is None or all_labels is not self._all():
             return False
         begun.work.await_done()
+        if begun.work.is_done:
+            for _ in range(min(len(begun.contexts), _SHOWN_AT_ONCE)):
+                self._changed(begun.contexts.pop())
+            if begun.contexts:
+                # others are answered in between
+                raise Later(self._tree.workers.begin(lambda: None))
         del self._renaming[name, to_name]
         begun.work.result()
-        for context in begun.contexts:
-            self._changed(context)
         self._all().remove(begun.label)
         self._all().make(begun.to)
         return True

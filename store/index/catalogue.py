@@ -390,12 +390,15 @@ class Catalogue:
             found.append(rows[0][0])
         return found
 
-    def labelled(self, label: str) -> list[Called]:
-        """Return how the conversations are called that have a label, oldest first: there may be very many."""
+    def labelled(self, label: str, most: int = -1) -> list[Called]:
+        """Return how the conversations are called that have a label, oldest first: there may be very many.
+
+        With ``most``, the first of them.
+        """
         rows = self._query(
             "SELECT labels.name, context, labels.sum, project, contexts.name FROM labels JOIN contexts ON id = context"
-            " WHERE labels.name = ? ORDER BY context",
-            (label,),
+            " WHERE labels.name = ? ORDER BY context LIMIT ?",
+            (label, most),
         )
         return [Called(self._db.checked("labels", row[:3])[1], row[3], row[4]) for row in rows]
 

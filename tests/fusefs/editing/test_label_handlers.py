@@ -5,9 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trio
 
+from fusefs.editing import conversations
+from fusefs.editing.conversations import Labels
 from fusefs.operations import Operations
 from fusefs.tree.tree import Tree
+from store.editing.editor import Editor
 from store.store import Store
 from store.upkeep.fsck import fsck
 from tests.fusefs.editing.talk import LINES, NAME
@@ -97,3 +101,38 @@ def test_a_link_is_moved_from_label_to_label(operations: Operations, store: Stor
     run(operations.rmdir(top, b"todo", None))
     assert failure(operations.lookup(top, b"todo", None)) == errno.ENOENT
     assert failure(operations.lookup(top, b"done", None)) == errno.ENOENT
+
+
+def test_others_are_answered_while_a_renamed_label_is_made_to_show(
+    operations: Operations, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversations, "_FEW", 0)
+    monkeypatch.setattr(conversations, "_SHOWN_AT_ONCE", 1)
+    done: list[str] = []
+    changed = Labels._changed
+
+    def shown(self: Labels, context: int) -> None:
+        done.append("shown")
+        changed(self, context)
+
+    monkeypatch.setattr(Labels, "_changed", shown)
+    Editor(store).relabel_all([1, 2], add=["one"])
+    top = walk(operations, ["by-label"])
+
+    async def others() -> None:
+        while "renamed" not in done:
+            await operations.getattr(top, None)
+            done.append("other")
+            await trio.sleep(0)
+
+    async def both() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(others)
+            await operations.rename(top, b"one", top, b"two", 0, None)
+            done.append("renamed")
+
+    trio.run(both)
+    first, last = done.index("shown"), len(done) - 1 - done[::-1].index("shown")
+    assert "other" in done[first:last]
+    assert done.count("shown") == 2
+    assert (labels(store), labels(store, 2)) == (["two"], ["two"])
