@@ -135,6 +135,7 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
         ("Invite another machine.", "CONVFS_STORE=~/team convfs remote invite > line"),
         ("Come in by that line, there.", 'convfs remote join "$(cat line)" ~/replica --wait 0'),
         ("Let it in, if the space is not mounted here.", "CONVFS_STORE=~/team convfs remote approve"),
+        ("Have a new key used.", "CONVFS_STORE=~/team convfs remote rotate"),
         ("Am I up to date?", "CONVFS_STORE=~/team convfs remote status"),
     ],
     "gc": [("How much space could be freed?", "convfs gc --dry-run"), ("Free it.", "convfs gc")],

@@ -134,6 +134,8 @@ class Access:
         self._keyring = keyring
         self._lock = threading.RLock()
         self._role: Role | None = None
+        self._complete = 0
+        """The last key that all members were seen to have."""
 
     # -- keys ------------------------------------------------------------------------------------------------------
 
@@ -295,8 +297,10 @@ class Access:
             if not request.number and (name := self._let_in(record, request)):
                 let_in.append(name)
         generation = self._keyring.newest
-        for record in self._records.records(_KEYS):
-            self._admit(record, self._keyring, generation)
+        if let_in or generation != self._complete:
+            for record in self._records.records(_KEYS):
+                self._admit(record, self._keyring, generation)
+            self._complete = generation
         return let_in
 
     def _administer(self) -> None:
