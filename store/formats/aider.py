@@ -20,7 +20,7 @@ from msgspec import structs
 from store.errors import UsageError
 from store.events.event import Kind
 from store.events.usage import Running, Tokens, Usage
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import Particulars
 from store.formats.core.format import (
     About,
     Format,
@@ -130,10 +130,7 @@ class AiderLens(MarkdownLens):
         cost = _number(told[9]) if told[9] else None
         return Usage("", running.model, tokens, cost, running.time_ms), running
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
-        self.check_new(kind, text.strip())
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         mark = {Kind.USER: ASKED, Kind.NOTE: PRINTED}.get(kind, "")
         passage = Passage(kind, "", mark=mark, ending=LINE_BREAK if mark else "")
         written = "\n".join(f"{passage.mark}{line}{passage.ending}" for line in text.split("\n"))

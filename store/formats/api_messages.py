@@ -31,7 +31,7 @@ from store.formats.core.chat_messages import (
     is_message,
     shown,
 )
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import Particulars
 from store.formats.core.documents import new_record
 from store.formats.core.format import About, Format, Part, Source, Span, first_line
 from store.formats.core.json_cuts import Choice, RecordCut, cut_spans, cuts
@@ -46,124 +46,27 @@ _SYSTEM = frozenset(("system", "instructions"))
 _SYSTEM_OF_GEMINI = frozenset(("systemInstruction", "system_instruction"))
 _AROUND = frozenset((*MESSAGES, *_SYSTEM_OF_GEMINI, "interactions", "params", "request", "response", "body_segments"))
 _BODIES = frozenset(("body", "content", "json"))
-_MEMBERS = frozenset(
-    (
-        # of requests to the APIs of Anthropic, OpenAI and Gemini
-        *MESSAGES,
-        *_SYSTEM,
-        *_SYSTEM_OF_GEMINI,
-        "anthropic_beta",
-        "anthropic_version",
-        "audio",
-        "background",
-        "betas",
-        "cachedContent",
-        "cached_content",
-        "config",
-        "container",
-        "context_management",
-        "conversation",
-        "extra_body",
-        "extra_headers",
-        "frequency_penalty",
-        "function_call",
-        "functions",
-        "generationConfig",
-        "generation_config",
-        "include",
-        "logit_bias",
-        "logprobs",
-        "max_completion_tokens",
-        "max_output_tokens",
-        "max_tokens",
-        "max_tool_calls",
-        "mcp_servers",
-        "metadata",
-        "modalities",
-        "model",
-        "n",
-        "output_config",
-        "parallel_tool_calls",
-        "prediction",
-        "presence_penalty",
-        "previous_response_id",
-        "prompt",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "reasoning",
-        "reasoning_effort",
-        "response_format",
-        "safetySettings",
-        "safety_identifier",
-        "safety_settings",
-        "seed",
-        "service_tier",
-        "stop",
-        "stop_sequences",
-        "store",
-        "stream",
-        "stream_options",
-        "temperature",
-        "text",
-        "thinking",
-        "toolConfig",
-        "tool_choice",
-        "tool_config",
-        "tools",
-        "top_k",
-        "top_logprobs",
-        "top_p",
-        "truncation",
-        "user",
-        "verbosity",
-        "web_search_options",
-        # of lines of batches, of fine-tuning and of evaluations
-        "body",
-        "custom_id",
-        "id",
-        "ideal",
-        "key",
-        "method",
-        "params",
-        "rejected_message",
-        "request",
-        "response",
-        "url",
-        "weight",
-    )
-)
+_OF_REQUESTS = """
+    anthropic_beta anthropic_version audio background betas cachedContent cached_content config container
+    context_management conversation extra_body extra_headers frequency_penalty function_call functions
+    generationConfig generation_config include logit_bias logprobs max_completion_tokens max_output_tokens max_tokens
+    max_tool_calls mcp_servers metadata modalities model n output_config parallel_tool_calls prediction
+    presence_penalty previous_response_id prompt prompt_cache_key prompt_cache_retention reasoning reasoning_effort
+    response_format safetySettings safety_identifier safety_settings seed service_tier stop stop_sequences store
+    stream stream_options temperature text thinking toolConfig tool_choice tool_config tools top_k top_logprobs top_p
+    truncation user verbosity web_search_options
+"""
+"""Members of requests to the APIs of Anthropic, OpenAI and Gemini, beside the messages and the system prompt."""
+_OF_LINES = "body custom_id id ideal key method params rejected_message request response url weight"
+"""Members of the lines of batches, of fine-tuning and of evaluations."""
+_MEMBERS = frozenset((*MESSAGES, *_SYSTEM, *_SYSTEM_OF_GEMINI, *_OF_REQUESTS.split(), *_OF_LINES.split()))
 """The members that stand beside messages; a document with any other is another program's own."""
-_OF_MESSAGES = frozenset(
-    (
-        "annotations",
-        "audio",
-        "cache_control",
-        "content",
-        "function_call",
-        "id",
-        "model",
-        "name",
-        "object",
-        "parts",
-        "phase",
-        "prefix",
-        "reasoning",
-        "reasoning_content",
-        "reasoning_details",
-        "refusal",
-        "role",
-        "status",
-        "stop_details",
-        "stop_reason",
-        "stop_sequence",
-        "thinking",
-        "tool_call_id",
-        "tool_calls",
-        "type",
-        "usage",
-        "weight",
-    )
-)
+_OF_MESSAGES = """
+    annotations audio cache_control content function_call id model name object parts phase prefix reasoning
+    reasoning_content reasoning_details refusal role status stop_details stop_reason stop_sequence thinking
+    tool_call_id tool_calls type usage weight
+"""
+_OF_A_MESSAGE = frozenset(_OF_MESSAGES.split())
 """The members of messages with a role; a message with others (times, own marks) is some program's."""
 _REQUESTS = ("body", "params")
 """The members of a batch's lines that hold a request."""
@@ -219,7 +122,7 @@ def _all_messages(listed: list[object]) -> bool:
 
 
 def _is_plain(value: object) -> bool:
-    return is_message(value) and ("role" not in as_object(value) or as_object(value).keys() <= _OF_MESSAGES)
+    return is_message(value) and ("role" not in as_object(value) or as_object(value).keys() <= _OF_A_MESSAGE)
 
 
 _HOLDERS = ("data", "string", "text")
@@ -258,10 +161,7 @@ class ApiMessageLens(ChatLens):
                 return Usage(named, as_text(answer.get("model")) or as_text(answer.get("modelVersion")), tokens)
         return None
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
-        self.check_new(kind, text)
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         last = more.last or previous
         said = object_in(last)
         if last and (not is_message(said) or said.keys() & _ANSWERED):

@@ -22,7 +22,7 @@ from store.errors import NotFound
 from store.events.event import Block, BlockType, Kind, Resource, ValuePath
 from store.formats.core import export_format
 from store.formats.core.blocks import argument_blocks, document_blocks, document_in, listed_links, numbered
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens
 from store.formats.core.export_format import ExportFormat, Node
 from store.formats.core.format import About, ExternalBlob, Source, Titled, first_line
@@ -414,10 +414,7 @@ class ChatGptLens(JsonLens):
             return {"summary": "", "content": text, "chunks": [], "finished": True}
         return text if path == (*CONTENT, "parts") else None
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
-        self.check_new(kind, text)
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         parent = more.id if kind is Kind.TOOL_RESULT else as_text(object_in(previous).get("id"))
         identifier = more.id if kind is Kind.TOOL_CALL and more.id else str(uuid.uuid4())
         message: JsonObject = {

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from store.errors import UsageError
 from store.events.event import Block, BlockType, Kind, ValuePath
 from store.formats.core.blocks import argument_blocks, listed_links, numbered
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.export_format import ExportFormat, Node
 from store.formats.core.format import About, Titled, first_line
@@ -241,10 +241,7 @@ class ClaudeAiLens(JsonLens):
             return {"start_timestamp": time, "stop_timestamp": time, "type": "text", "text": text, "citations": []}
         return {"type": "text", "text": text} if path[:1] == ("content",) and path[2:] == ("content",) else None
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
-        self.check_new(kind, text)
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         before = object_in(previous)
         time = in_iso(now_ms)
         part: JsonObject = {

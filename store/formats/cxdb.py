@@ -14,7 +14,7 @@ import msgspec
 from store.errors import UsageError
 from store.events.event import Block, Event, Kind, ValuePath
 from store.formats.core.blocks import argument_blocks
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import Particulars
 from store.formats.core.editing import Lens, Twins
 from store.formats.core.format import first_line
 from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object, as_text, scalar, value_at
@@ -327,10 +327,7 @@ class ConversationItemLens(MsgpackLens):
             if path[-len(ending) :] == ending and value_at(record, output) == old:
                 yield output, new
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
-        self.check_new(kind, text)
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         what, number = _SAID[kind]
         said: _Item = {1: text}
         match kind:

@@ -30,7 +30,7 @@ from store.events.event import Block, Compaction, Kind, Resource, ValuePath
 from store.formats.core import lens
 from store.formats.core.blocks import Decode, argument_blocks, numbered
 from store.formats.core.budget import Budget
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens
 from store.formats.core.format import About, ExternalBlob, Format, Source, Span, Titled, environment, first_line
 from store.formats.core.json_cuts import LITERAL, MOST_WASTE, beginning_like, element_end, end_of, without_separators
@@ -408,10 +408,7 @@ class JpEventLens(JsonLens):
         if named := pair(record):
             yield lens.CallLink((), 0, named[1], as_text(record.get("type")).endswith("_request"))
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
-        self.check_new(kind, text)
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         time = _stamp(in_iso(now_ms), as_text(object_in(previous).get("timestamp")) or " ")
         said = {"timestamp": time, **_new_event(kind, text, more)}
         layout = _indented(previous or b"\n  }")

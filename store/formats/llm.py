@@ -27,7 +27,7 @@ from store.events.event import Block, BlockType, Kind, ValuePath
 from store.events.usage import Usage
 from store.formats.core import sqlite
 from store.formats.core.blocks import argument_blocks
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import Particulars
 from store.formats.core.documents import new_record
 from store.formats.core.editing import JsonLens
 from store.formats.core.format import (
@@ -111,10 +111,7 @@ class LlmLogsLens(JsonLens):
     def time_ms(self, record: JsonObject) -> int:
         return milliseconds(as_object(record.get("about")).get("time"))
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
-        self.check_new(kind, text)
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         header, last = _row_of(more.first), _row_of(more.last or previous)
         if header.begins is None:
             raise UsageError("the first record, which describes the conversation, is gone: restore it, then write")
@@ -638,10 +635,7 @@ class LlmJsonLens(JsonLens):
                 into.blocks += argument_blocks(record[key], (key,), key)
         return into.shown_if_any(Kind.ASSISTANT)
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
-        self.check_new(kind, text)
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         before = object_in(previous)
         kept = {key: before.get(key) for key in ("model", "conversation_id", "conversation_name")}
         said: JsonObject = {"id": secrets.token_hex(13), **kept, "prompt": "", "response": text}

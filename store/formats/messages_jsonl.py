@@ -17,7 +17,7 @@ from msgspec import structs
 from store.errors import DamageError, NotFound, UsageError
 from store.events.event import Block, Kind, ValuePath, utf8
 from store.formats.core.chat_messages import ROLES, ChatLens, first_request, message
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import Particulars
 from store.formats.core.documents import new_record
 from store.formats.core.format import About, ExternalBlob, Format, Source, first_line
 from store.formats.core.json_spans import locate
@@ -110,10 +110,7 @@ class MessageLineLens(ChatLens):
         source = b'{"type":"base64","media_type":%b,"data":%b}' % (mime, spell_bytes(content))
         return with_members(payload, path, _NAMED, {"source": source})
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
-        self.check_new(kind, text)
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         like = object_in(previous).get("content")
         part = {"type": "text", "text": text}
         content: object = text if isinstance(like, str) else part if isinstance(like, dict) else [part]

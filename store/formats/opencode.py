@@ -24,7 +24,7 @@ from store.events.event import Block, Compaction, Kind, ValuePath
 from store.events.usage import Tokens, Usage
 from store.formats.core import documents, sqlite
 from store.formats.core.blocks import argument_blocks
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import Particulars
 from store.formats.core.documents import Number
 from store.formats.core.editing import JsonLens, Lens, Twins
 from store.formats.core.format import (
@@ -337,10 +337,7 @@ class OpencodeRowLens(OpencodeLens):
     def used(self, record: JsonObject) -> Usage | None:
         return super().used(record) if record.get("table") == "message" else None
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
-        self.check_new(kind, text)
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         if kind is Kind.TOOL_RESULT:
             raise UsageError("a result stands in the part of its call, and that is no row of opencode's database")
         before, last = _row(previous), _row(more.last or previous)

@@ -25,7 +25,7 @@ from store.events.event import Compaction, Kind, Resource, ValuePath
 from store.events.usage import Usage
 from store.formats.core.blocks import argument_blocks, document_in
 from store.formats.core.chat_messages import arguments, gather, gather_message, part, shown
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import Particulars
 from store.formats.core.documents import new_record
 from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.format import About, Format, Part, Source, Span, environment, first_line, folders_of
@@ -320,11 +320,8 @@ class OpenHandsLens(JsonLens):
             return structs.replace(shown, defines=(*shown.defines, (key, "")))
         return shown
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         """Return an event of the generation that the ones before are of."""
-        self.check_new(kind, text)
         last = more.last or previous
         before, begun = object_in(last), object_in(more.first)
         if "role" in before or before.keys() >= _PREDICTION:

@@ -19,6 +19,11 @@ from store.formats.core.format import Format
 from store.formats.core.msgpack_lens import UnknownMsgpackLens
 from store.formats.core.unknown import TEXT_LENSES, UnknownLens
 
+
+def _pages(names: str) -> Iterator[tuple[str, str, str, str]]:
+    return ((name, name, "", "") for name in names.split())
+
+
 # The name of each format, the family of its types (the part before the first dot), its module and its class there; one
 # without a module is described by a page of descriptions/.
 # Files are offered to the formats in this order.
@@ -40,51 +45,20 @@ _KNOWN = (
     ("openhands", "openhands", "openhands", "OpenHands"),
     ("aider", "aider", "aider", "Aider"),
     ("specstory", "specstory", "specstory", "SpecStory"),
-    ("copilot-cli", "copilot-cli", "", ""),
-    ("antigravity", "antigravity", "", ""),
-    ("codex-exec", "codex-exec", "", ""),
-    ("cursor", "cursor", "", ""),
-    ("droid", "droid", "", ""),
-    ("droid-stream", "droid-stream", "", ""),
-    ("gemini-stream", "gemini-stream", "", ""),
-    ("agent-stream", "agent-stream", "", ""),
-    ("goose-lines", "goose-lines", "", ""),
-    ("grok-build", "grok-build", "", ""),
-    ("grok-updates", "grok-updates", "", ""),
-    ("jan", "jan", "", ""),
-    ("kimi-cli", "kimi-cli", "", ""),
-    ("kimi-code", "kimi-code", "", ""),
-    ("kiro", "kiro", "", ""),
-    ("kiro-messages", "kiro-messages", "", ""),
-    ("kiro-db", "kiro-db", "", ""),
-    ("mistral-vibe", "mistral-vibe", "", ""),
-    ("qwen-code", "qwen-code", "", ""),
-    ("amp", "amp", "", ""),
-    ("copilot-history", "copilot-history", "", ""),
-    ("cline", "cline", "", ""),
-    ("cline-tasks", "cline-tasks", "", ""),
-    ("continue", "continue", "", ""),
-    ("hermes", "hermes", "", ""),
-    ("lm-studio", "lm-studio", "", ""),
-    ("opencode-export", "opencode-export", "", ""),
-    ("vscode-chat", "vscode-chat", "", ""),
-    ("crush", "crush", "", ""),
-    ("goose", "goose", "", ""),
-    ("hermes-db", "hermes-db", "", ""),
-    ("openclaw", "openclaw", "", ""),
-    ("opencode-v2", "opencode-v2", "", ""),
-    ("cursor-ide", "cursor-ide", "", ""),
+    *_pages(
+        """
+        copilot-cli antigravity codex-exec cursor droid droid-stream gemini-stream agent-stream goose-lines
+        grok-build grok-updates jan kimi-cli kimi-code kiro kiro-messages kiro-db mistral-vibe qwen-code amp
+        copilot-history cline cline-tasks continue hermes lm-studio opencode-export vscode-chat crush goose hermes-db
+        openclaw opencode-v2 cursor-ide
+        """
+    ),
     ("cursor-store", "cursor-store", "cursor_store", "CursorStore"),
-    ("zed", "zed", "", ""),
-    ("open-webui", "open-webui", "", ""),
+    *_pages("zed open-webui"),
     ("messages-jsonl", "messages-jsonl", "messages_jsonl", "MessagesJsonl"),
     ("api-messages", "api", "api_messages", "ApiMessages"),
 )
-_GUESSES = (
-    ("guess-lines", "guess-lines", "", ""),
-    ("guess-document", "guess-document", "", ""),
-    ("text-log", "text-log", "text_log", "TextLog"),
-)
+_GUESSES = (*_pages("guess-lines guess-document"), ("text-log", "text-log", "text_log", "TextLog"))
 """Formats that no tool writes: for files that somebody names, and says so or finds no tool for."""
 _DESCRIPTIONS = Path(__file__).parent / "descriptions"
 _FAMILIES = frozenset(known[1] for known in (*_KNOWN, *_GUESSES))

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from store.errors import UsageError
 from store.events.event import Kind
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import Particulars
 from store.formats.core.format import About, Format, Source, Span, first_line, without_endings
 from store.formats.core.lens import Header, Value
 from store.formats.core.look import Look
@@ -86,10 +86,7 @@ class SpecStoryLens(MarkdownLens):
             span = used.span("name") if used["name"] else used.span("older")
         return text[: span[0]] + value + text[span[1] :] if span[0] >= 0 else None
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
-        self.check_new(kind, text.strip())
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         stamp = in_iso(now_ms)[:19].replace("T", " ")
         if kind is Kind.REASONING:
             text = f"<think><details><summary>Thought Process</summary>\n{text}</details></think>"

@@ -16,7 +16,7 @@ from store.events.usage import Tokens, Usage
 from store.formats.core import documents, removal
 from store.formats.core.blocks import argument_blocks
 from store.formats.core.chat_messages import ChatLens, first_request, gather_message, shown
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import Particulars
 from store.formats.core.documents import new_record
 from store.formats.core.editing import Twins
 from store.formats.core.format import About, Format, Source, Span, Titled, environment, first_line, folders_of
@@ -62,11 +62,8 @@ class SweAgentLens(ChatLens):
             return into.shown(Kind.SUMMARY)
         return Shown(Kind.CONFIG, argument_blocks(record, (), "config"))
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         """Return a message as those of the history, or a step where a run has none."""
-        self.check_new(kind, text)
         before = object_in(previous)
         if _is_step(object_in(more.first)) or _is_step(before):
             return new_record(_new_step(kind, text, more), previous)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from store.events.event import Kind
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import Particulars
 from store.formats.core.format import About, Format, Source, Span, first_line, without_endings
 from store.formats.core.look import Look
 from store.formats.core.markdown_lens import MarkdownLens, Passage
@@ -44,10 +44,7 @@ class TextLogLens(MarkdownLens):
         kind = _KINDS[found["name"].lower()] if found else Kind.NOTE
         return Passage(kind, text[len(head) : end], head, text[end:])
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
-        self.check_new(kind, text)
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         return f"{_WROTE[kind]}: {text}".encode()
 
 

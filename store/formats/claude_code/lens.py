@@ -17,7 +17,7 @@ from store.events.event import Kind, ValuePath
 from store.events.usage import Usage
 from store.formats.claude_code import messages, notes
 from store.formats.claude_code.messages import READ_FILE
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Header, Places, Shown, View, bookkeeping
@@ -227,10 +227,7 @@ class ClaudeCodeLens(JsonLens):
     def calls(self, record: JsonObject) -> Iterator[CallLink]:
         return messages.calls(record)
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
-        self.check_new(kind, text)
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         before = object_in(previous)
         parent = as_text(before.get("uuid")) or as_text(before.get("leafUuid")) or None
         line: JsonObject

@@ -22,22 +22,9 @@ def beside_envelope(line: JsonObject) -> JsonObject:
     return {key: value for key, value in line.items() if key not in ENVELOPE}
 
 
-OF_THE_SESSION = frozenset(
-    [
-        "agent-name",
-        "agent-setting",
-        "ai-title",
-        "attribution-snapshot",
-        "bridge-session",
-        "custom-title",
-        "last-prompt",
-        "mode",
-        "permission-mode",
-        "pr-link",
-        "queue-operation",
-        "tag",
-    ]
-)
+_OF_TITLES = ("agent-name", "agent-setting", "ai-title", "bridge-session", "custom-title", "last-prompt", "tag")
+_OF_MODES = ("attribution-snapshot", "mode", "permission-mode", "pr-link", "queue-operation")
+OF_THE_SESSION = frozenset((*_OF_TITLES, *_OF_MODES))
 """The types of lines that are no part of the tree, and that only this program writes."""
 
 _OF_RECORDING = ("content-replacement", "file-history-delta", "file-history-snapshot", "progress", "speculation-accept")

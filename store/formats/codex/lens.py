@@ -19,7 +19,7 @@ from store.formats.codex.events import OUTPUTS
 from store.formats.codex.items import plain_text
 from store.formats.codex.records import QUIET, Said, said
 from store.formats.core.blocks import document_in
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import Particulars
 from store.formats.core.documents import new_record
 from store.formats.core.editing import JsonLens, Near, Twins
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in
@@ -234,11 +234,8 @@ class CodexLens(JsonLens):
         if line.what in ("event_msg", "response_item") and (call := as_text(line.item.get("call_id"))):
             yield CallLink((), 0, call, as_text(line.item.get("type")).endswith("_call"))
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         """Return an item, so that the model is told, after ``previous``; bare where the lines before are."""
-        self.check_new(kind, text)
         before = object_in(previous)
         what, item = _new_item(kind, text, more)
         if not before or said(before).base:

@@ -352,6 +352,10 @@ class Lens(ABC):
         beside the text. Raises UsageError for a kind that a person cannot write (here: for all), and for an empty text.
         """
         self.check_new(kind, text)
+        return self.new(kind, text, previous, now_ms, more)
+
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
+        """Return what :meth:`compose` does, for a kind and a text that are checked."""
         raise UsageError(f"no {kind.word} can be written by hand here: add it with the tool that writes these records")
 
     def answered(self, payload: bytes, text: str, now_ms: int, more: Particulars) -> bytes | None:

@@ -70,6 +70,9 @@ class MarkdownLens(Lens):
         """Return a passage with another value for a field of the head, None where it holds no such field."""
         return None
 
+    def check_new(self, kind: Kind, text: str) -> None:
+        super().check_new(kind, text.strip())
+
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that a passage tells of; one without text is bookkeeping."""
         passage = self.passage(payload.decode("utf-8", "replace"))

@@ -8,68 +8,21 @@ import binascii
 from typing import NamedTuple
 from urllib.parse import quote
 
+_NAMED = """
+    text/x-sh:bash,sh,zsh text/x-c:c,h text/x-c++:cc,cpp,hpp text/x-clojure:clj text/x-csharp:cs text/css:css
+    text/csv:csv text/x-dart:dart text/x-diff:diff,patch text/x-elixir:ex,exs text/x-fish:fish image/gif:gif
+    text/x-go:go text/x-haskell:hs text/html:htm,html text/x-ini:ini application/x-ipynb+json:ipynb text/x-java:java
+    image/jpeg:jpeg,jpg text/javascript:js,mjs application/json:json application/jsonl:jsonl text/jsx:jsx
+    text/x-kotlin:kt text/x-lua:lua text/markdown:md text/x-typescript:mts,ts application/pdf:pdf text/x-php:php
+    text/x-perl:pl image/png:png text/x-python:py text/x-r:r text/x-ruby:rb text/x-rust:rs text/x-rst:rst
+    text/x-scala:scala text/x-scss:scss text/x-sql:sql image/svg+xml:svg text/x-swift:swift text/x-tex:tex
+    application/toml:toml text/tsx:tsx text/x-vue:vue image/webp:webp text/xml:xml application/yaml:yaml,yml
+    text/x-zig:zig
+"""
 _BY_SUFFIX = {
-    "bash": "text/x-sh",
-    "c": "text/x-c",
-    "cc": "text/x-c++",
-    "clj": "text/x-clojure",
-    "cpp": "text/x-c++",
-    "cs": "text/x-csharp",
-    "css": "text/css",
-    "csv": "text/csv",
-    "dart": "text/x-dart",
-    "diff": "text/x-diff",
-    "ex": "text/x-elixir",
-    "exs": "text/x-elixir",
-    "fish": "text/x-fish",
-    "gif": "image/gif",
-    "go": "text/x-go",
-    "h": "text/x-c",
-    "hpp": "text/x-c++",
-    "hs": "text/x-haskell",
-    "htm": "text/html",
-    "html": "text/html",
-    "ini": "text/x-ini",
-    "ipynb": "application/x-ipynb+json",
-    "java": "text/x-java",
-    "jpeg": "image/jpeg",
-    "jpg": "image/jpeg",
-    "js": "text/javascript",
-    "json": "application/json",
-    "jsonl": "application/jsonl",
-    "jsx": "text/jsx",
-    "kt": "text/x-kotlin",
-    "lua": "text/x-lua",
-    "md": "text/markdown",
-    "mjs": "text/javascript",
-    "mts": "text/x-typescript",
-    "patch": "text/x-diff",
-    "pdf": "application/pdf",
-    "php": "text/x-php",
-    "pl": "text/x-perl",
-    "png": "image/png",
-    "py": "text/x-python",
-    "r": "text/x-r",
-    "rb": "text/x-ruby",
-    "rs": "text/x-rust",
-    "rst": "text/x-rst",
-    "scala": "text/x-scala",
-    "scss": "text/x-scss",
-    "sh": "text/x-sh",
-    "sql": "text/x-sql",
-    "svg": "image/svg+xml",
-    "swift": "text/x-swift",
-    "tex": "text/x-tex",
-    "toml": "application/toml",
-    "ts": "text/x-typescript",
-    "tsx": "text/tsx",
-    "vue": "text/x-vue",
-    "webp": "image/webp",
-    "xml": "text/xml",
-    "yaml": "application/yaml",
-    "yml": "application/yaml",
-    "zig": "text/x-zig",
-    "zsh": "text/x-sh",
+    suffix: mime
+    for mime, _, suffixes in (named.partition(":") for named in _NAMED.split())
+    for suffix in suffixes.split(",")
 }
 _SAFE_IN_PATH = "/:@!$&'()*+,;="
 

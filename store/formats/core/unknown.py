@@ -11,7 +11,7 @@ from msgspec import structs
 
 from store.errors import UsageError
 from store.events.event import Block, Compaction, Event, Kind
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import Particulars
 from store.formats.core.editing import Lens
 from store.formats.core.json_view import decode, pretty
 from store.formats.core.lens import Before, Header, as_it_is, is_utf8
@@ -70,10 +70,7 @@ class TextLens(Lens):
             return structs.replace(event, compaction=Compaction(event.blocks))
         return event
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
-        self.check_new(kind, text)
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         if kind is not self.kind:
             raise UsageError(f"a record of type {self.type_name} is no {kind.word} that can be written")
         if not text.strip():

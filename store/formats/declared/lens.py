@@ -20,7 +20,7 @@ from store.formats.core.chat_messages import (
     room,
     shown,
 )
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens, Twins, as_spelled
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Gathered, Shown, Value
@@ -347,10 +347,7 @@ class DeclaredLens(JsonLens):
         found = room(as_object(value_at(record, view.message)))
         return (*view.message, *found) if found is not None else None
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
-        self.check_new(kind, text)
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         values: dict[str, object] = {
             "text": text,
             "tool": more.tool,

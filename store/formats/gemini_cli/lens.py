@@ -20,7 +20,7 @@ from store.events.usage import Usage
 from store.formats.core import documents
 from store.formats.core.blocks import argument_blocks
 from store.formats.core.chat_messages import arguments, gather
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import Particulars
 from store.formats.core.documents import new_record
 from store.formats.core.editing import JsonLens, Near, Twins, check_intact
 from store.formats.core.json_cuts import LITERAL
@@ -369,10 +369,7 @@ class GeminiCliLens(JsonLens):
         repeated = repeated_calls(record) if path == ("toolCalls",) else ()
         return [(("content",), place) for call, place in repeated if call == at]
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
-        self.check_new(kind, text)
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         if kind is Kind.TOOL_RESULT:
             raise UsageError("a result stands in the record of its call, and that is no message of Gemini CLI")
         time = in_iso(now_ms)

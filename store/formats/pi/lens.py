@@ -15,7 +15,7 @@ from msgspec import structs
 from store.errors import UsageError
 from store.events.event import EventEdit, Kind, ValuePath
 from store.events.usage import Tokens, Usage
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object, as_text, decode, object_in
 from store.formats.core.lens import Before, CallLink, FieldPlace, Header, Places, Shown
@@ -182,10 +182,7 @@ class PiLens(JsonLens):
     def calls(self, record: JsonObject) -> Iterator[CallLink]:
         return messages.calls(record)
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
-        self.check_new(kind, text)
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         before = object_in(previous)
         parent = "" if before.get("type") == "session" else as_text(before.get("id"))
         said = _said(kind, text, before, parent, now_ms, more)

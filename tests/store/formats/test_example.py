@@ -8,7 +8,7 @@ from store.events.event import EventEdit, FieldEdit, Kind
 from store.events.usage import NOTHING_RUNNING, Tokens, Usage
 from store.formats.core.format import Source
 from store.formats.core.look import Look
-from store.formats.example import ChatLines
+from tests.store.formats.chat_lines import ChatLines
 from tests.store.formats.earlier import Earlier
 from tests.store.formats.edited import edit_of
 from tests.store.formats.places import check

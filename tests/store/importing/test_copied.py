@@ -16,11 +16,11 @@ from store.editing.editor import DELETED, Editor
 from store.formats import registry
 from store.formats.core.format import Source
 from store.formats.core.look import Look
-from store.formats.example import ChatLines, ChatLinesLens
 from store.importing.likeness import Copied
 from store.importing.provenance import read_files
 from store.store import Store
 from store.upkeep.fsck import fsck
+from tests.store.formats.chat_lines import ChatLines, ChatLinesLens
 from tests.store.importing.parted_formats import know
 from tests.store.importing.sessions import by_source, imported, native
 

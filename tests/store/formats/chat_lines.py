@@ -9,15 +9,15 @@ a message, a call or a result::
     {"at": "2026-03-05T19:31:59Z", "from": "tool", "id": "c1", "text": "def login(): ...", "path": "/shop/login.py"}
     {"at": "2026-03-05T19:32:07Z", "from": "model", "text": "It returns nothing.", "took": {"in": 210, "out": 6}}
 
-To add a format: copy this module, replace its parts about chat lines, and add one line to ``_KNOWN`` in
-``registry.py``. Nothing else in convfs knows formats by name. What to keep in mind:
+To add a format that no page of TOML can say: copy this module into ``store/formats``, replace its parts about chat
+lines, and add one line to ``_KNOWN`` in ``registry.py``. Nothing else knows formats by name. What to keep in mind:
 
 * A lens never raises and never changes a payload. Look at values with ``as_text`` and its kin: files are damaged,
   and tools change what they write. ``JsonLens`` sees to lines that are no JSON.
 * A block's ``path`` says where in the payload its text stands, so that an edit finds its way back: ``JsonLens``
   does the rest. ``places`` says the same of what stands in the head; where that differs from record to record,
   ``Gathered`` notes it while the record is viewed. ``twins`` yields texts that stand twice.
-* ``compose`` writes the additions of a person as the tool would have written them, of the kinds in ``writes``.
+* ``new`` writes the additions of a person as the tool would have written them, of the kinds in ``writes``.
 * ``defines`` is a key that later records may look up: here a call's id, so that its result knows the tool's name.
 * ``used`` returns the tokens of an answer, under a name that all records of it share; ``telling`` is a text that
   only such records hold, so that the others are not parsed for it.
@@ -34,7 +34,7 @@ from typing import ClassVar
 from store.events.event import Kind, Resource
 from store.events.usage import Tokens, Usage
 from store.formats.core.blocks import argument_blocks
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens, Lens
 from store.formats.core.format import About, Format, Source, first_line, folders_of
 from store.formats.core.json_view import JsonObject, as_object, as_text, object_in
@@ -84,11 +84,8 @@ class ChatLinesLens(JsonLens):
         tokens = Tokens(input=count(took, "in"), output=count(took, "out"))
         return Usage(as_text(record.get("at")), "", tokens) if tokens.total else None
 
-    def compose(
-        self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS
-    ) -> bytes:
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         """Return a line that says ``text``, makes a call, or is the result of one."""
-        self.check_new(kind, text)
         line: JsonObject = {"at": in_iso(now_ms)}
         match kind:
             case Kind.TOOL_CALL:
