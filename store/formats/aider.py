@@ -29,10 +29,10 @@ from store.formats.core.format import (
     Source,
     Span,
     Titled,
-    environment,
     first_line,
     without_endings,
 )
+from store.formats.core.homes import environment
 from store.formats.core.json_cuts import end_of
 from store.formats.core.lens import Value
 from store.formats.core.look import Look

@@ -18,7 +18,7 @@ from msgspec import Raw, json
 from store.errors import UsageError
 from store.formats.core import sqlite
 from store.formats.core.budget import LARGEST_WHOLE
-from store.formats.core.format import Resuming, Source, Titled, environment, first_line, folders_of, last_part
+from store.formats.core.format import Resuming, Source, Titled, first_line, last_part
 from store.formats.core.json_view import JsonObject, as_text, object_in
 from store.formats.core.look import Look, read_head
 from store.formats.core.removal import without_calls
@@ -95,11 +95,7 @@ class CursorStore(DatabaseFormat):
     schemas = ({"blobs": {"id", "data"}, "meta": {"key", "value"}},)
     resuming = (Resuming("cursor-agent", ("cursor-agent", "--resume", "{session}")),)
     describing = frozenset(_BESIDE)
-
-    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
-        """Yield the folder of chats."""
-        moved = environment(home).get("CURSOR_CONFIG_DIR", "")
-        yield from folders_of(*([Path(moved, "chats")] if moved else []), home / ".cursor" / "chats")
+    kept = ("$CURSOR_CONFIG_DIR/chats", "~/.cursor/chats")
 
     def claim(self, look: Look) -> Source | None:
         source = super().claim(look)

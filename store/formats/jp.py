@@ -32,7 +32,7 @@ from store.formats.core.blocks import Decode, argument_blocks, numbered
 from store.formats.core.budget import Budget
 from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens
-from store.formats.core.format import About, ExternalBlob, Format, Source, Span, Titled, environment, first_line
+from store.formats.core.format import About, ExternalBlob, Format, Source, Span, Titled, first_line
 from store.formats.core.json_cuts import LITERAL, MOST_WASTE, beginning_like, element_end, end_of, without_separators
 from store.formats.core.json_spans import locate
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, decode, object_in, scalar
@@ -560,15 +560,14 @@ class Jp(Format):
     first_type = JpConfigLens.type_name
     joints = (b"[\n  ", b",\n  ", b"\n]")
     describing = frozenset((_METADATA,))
+    kept = ("$XDG_DATA_HOME/jp/workspace/*/conversations",)
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the conversations of the workspace around ``cwd`` and the user's private ones of every workspace."""
         around = (folder / ".jp" / "conversations" for folder in (cwd, *cwd.parents))
         if (shared := next((folder for folder in around if folder.is_dir()), None)) is not None:
             yield shared
-        moved = environment(home).get("XDG_DATA_HOME", "")
-        data = Path(moved) if moved.startswith("/") else home / ".local" / "share"
-        yield from sorted(folder for folder in data.glob("jp/workspace/*/conversations") if folder.is_dir())
+        yield from super().homes(home, cwd)
 
     def claim(self, look: Look) -> Source | None:
         """Claim a conversation's directory, or its ``events.json``, by how that begins or by where it lies."""

@@ -16,7 +16,6 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
-from pathlib import Path
 from typing import ClassVar
 
 import msgspec
@@ -38,9 +37,7 @@ from store.formats.core.format import (
     Source,
     Span,
     Titled,
-    environment,
     first_line,
-    folders_of,
 )
 from store.formats.core.json_cuts import Choice, cut_spans
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in, scalar, value_at
@@ -547,7 +544,6 @@ class Messages:
             yield from _attachments(self._database, identifiers)
 
 
-_FOLDER = "io.datasette.llm"
 _NONE: Set[str] = frozenset()
 
 
@@ -558,18 +554,14 @@ class LlmLogs(DatabaseFormat):
     lenses = (LlmLogsLens(),)
     main_type = LlmLogsLens.type_name
     resuming = (Resuming("llm", ("llm", "chat", "--conversation", "{session}")),)
+    kept = (
+        "$LLM_USER_PATH",
+        *(f"{folder}/io.datasette.llm" for folder in ("$XDG_CONFIG_HOME", "~/Library/Application Support")),
+    )
     schemas = (
         {"conversations": _NONE, "responses": {"conversation_id", "prompt_json", "response"}},
         {"messages": {"hash", "parent_hash"}, "parts": {"message_hash"}, "threads": _NONE, "turns": _NONE},
     )
-
-    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
-        moved = environment(home)
-        config = Path(moved.get("XDG_CONFIG_HOME") or home / ".config")
-        candidates = [config / _FOLDER, home / "Library" / "Application Support" / _FOLDER]
-        if folder := moved.get("LLM_USER_PATH"):
-            candidates.insert(0, Path(folder))
-        return folders_of(*candidates)
 
     def lines(self, database: sqlite3.Connection) -> Iterator[Row]:
         messages = Messages(database)

@@ -12,7 +12,7 @@ import secrets
 import sqlite3
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,7 +22,7 @@ from msgspec import structs
 from store.errors import UsageError
 from store.events.event import Block, Compaction, Kind, ValuePath
 from store.events.usage import Tokens, Usage
-from store.formats.core import documents, sqlite
+from store.formats.core import documents, homes, sqlite
 from store.formats.core.blocks import argument_blocks
 from store.formats.core.composing import Particulars
 from store.formats.core.documents import Number
@@ -34,7 +34,6 @@ from store.formats.core.format import (
     Source,
     Span,
     Titled,
-    environment,
     first_line,
     last_part,
     told,
@@ -489,8 +488,7 @@ def _listed(folder: Path) -> list[Path]:
 _BLANK = b" \t\r\n\0"
 
 
-def _own_folder(home: Path) -> Path:
-    return Path(environment(home).get("XDG_DATA_HOME") or home / ".local" / "share") / "opencode"
+_own_folder = partial(homes.first, ["$XDG_DATA_HOME/opencode"])
 
 
 @cache
@@ -520,6 +518,7 @@ class Opencode(DatabaseFormat):
             "opencode", ("opencode", "--session", "{session}"), _own_folder, taking=("opencode", "import", "{path}")
         ),
     )
+    kept: Sequence[str] = ("$OPENCODE_DB", "$XDG_DATA_HOME/opencode/opencode*.db")
     schemas = (
         {
             "message": {"data", "session_id"},
@@ -530,14 +529,8 @@ class Opencode(DatabaseFormat):
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the databases, or the folder of sessions where there is none: a database takes over the older files."""
-        moved = environment(home)
-        data = _own_folder(home)
-        databases = sorted(data.glob("opencode*.db"))
-        if (named := moved.get("OPENCODE_DB", "")).startswith("/"):
-            databases.insert(0, Path(named))
-        yield from (path for path in dict.fromkeys(databases) if path.is_file())
-        if not databases and (folder := data / "storage" / "session").is_dir():
-            yield folder
+        databases = list(super().homes(home, cwd))
+        yield from databases or homes.existing(["$XDG_DATA_HOME/opencode/storage/session"], home, cwd)
 
     def claim(self, look: Look) -> Source | None:
         path = look.path
@@ -614,11 +607,8 @@ class Kilo(Opencode):
     """Kilo Code's command line and its newer extensions: opencode's program, with its database elsewhere."""
 
     name = "kilo"
+    kept = ("$XDG_DATA_HOME/kilo/kilo*.db",)
     resuming = (Resuming("kilo", ("kilo", "--session", "{session}")),)
-
-    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
-        """Yield its databases."""
-        yield from sorted(_own_folder(home).with_name("kilo").glob("kilo*.db"))
 
     def claim(self, look: Look) -> Source | None:
         return super().claim(look) if look.path.name.startswith("kilo") and look.path.suffix == ".db" else None

@@ -28,7 +28,7 @@ from store.formats.core.chat_messages import arguments, gather, gather_message, 
 from store.formats.core.composing import Particulars
 from store.formats.core.documents import new_record
 from store.formats.core.editing import JsonLens, Twins
-from store.formats.core.format import About, Format, Part, Source, Span, environment, first_line, folders_of
+from store.formats.core.format import About, Format, Part, Source, Span, first_line
 from store.formats.core.json_cuts import Choice, cut_spans, cuts
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Gathered, Nothing, Places, Shown
@@ -377,7 +377,7 @@ _may_be = re.compile(rb'"(?:action|instance_id|kind|observation)"').search
 _event_file = re.compile(r"(?:event-)?(\d+)(?:-[\w-]+)?\.json").fullmatch
 _holds_events = re.compile(rb'(?<!\\)"(?:history|events|trajectory)"\s*+:\s*+\[').search
 _EVENTS, _COPIES = "events", "event_cache"
-_KEPT = ("sessions", "conversations")
+_STORES = ("$FILE_STORE_PATH", "~/.openhands", "~/.openhands-state")
 
 
 class OpenHands(Format):
@@ -387,6 +387,7 @@ class OpenHands(Format):
     lenses = (OpenHandsLens(),)
     main_type = first_type = OpenHandsLens.type_name
     joints = (b"[", b", ", b"]")
+    kept = tuple(f"{folder}/{name}" for folder in _STORES for name in ("sessions", "conversations", "trajectories"))
 
     def next_file(self, last: str, record: bytes) -> str:
         named = _event_file(last)
@@ -395,12 +396,6 @@ class OpenHands(Format):
         number = int(named[1]) + 1
         later = f"event-{number:0{len(named[1])}}-{as_text(object_in(record).get('id')) or uuid.uuid4()}.json"
         return later if last.startswith("event-") else f"{number}.json"
-
-    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
-        stores = [home / ".openhands", home / ".openhands-state"]
-        if moved := environment(home).get("FILE_STORE_PATH"):
-            stores.insert(0, Path(moved).expanduser())
-        return folders_of(*(store / name for store in stores for name in (*_KEPT, "trajectories")))
 
     def claim(self, look: Look) -> Source | None:
         """Claim a file that begins with events, or with patches that an evaluation was handed in; a folder of events.

@@ -7,7 +7,6 @@ the model was sent, which say the same), ``info`` (how it ended), ``replay_confi
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
-from pathlib import Path
 from typing import ClassVar
 
 from store.errors import UsageError
@@ -19,7 +18,7 @@ from store.formats.core.chat_messages import ChatLens, first_request, gather_mes
 from store.formats.core.composing import Particulars
 from store.formats.core.documents import new_record
 from store.formats.core.editing import Twins
-from store.formats.core.format import About, Format, Source, Span, Titled, environment, first_line, folders_of
+from store.formats.core.format import About, Format, Source, Span, Titled, first_line
 from store.formats.core.json_cuts import Choice, cut_spans
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in
 from store.formats.core.lens import Before, Gathered, Shown
@@ -203,12 +202,8 @@ class SweAgent(Format):
     name = "swe-agent"
     lenses = (SweAgentLens(),)
     main_type = SweAgentLens.type_name
+    kept = ("./trajectories", "$XDG_CONFIG_HOME/mini-swe-agent")
     joints = (b'{"history": [', b", ", b"]}")
-
-    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
-        moved = environment(home).get("XDG_CONFIG_HOME", "")
-        settings = Path(moved) if moved.startswith("/") else home / ".config"
-        return folders_of(cwd / "trajectories", settings / _MINI)
 
     def claim(self, look: Look) -> Source | None:
         """Claim a file that begins with a trajectory's steps, or that says which format it is."""

@@ -6,8 +6,8 @@
 
 import mmap
 import re
-from collections.abc import Iterator, Sequence, Set
-from functools import lru_cache
+from collections.abc import Sequence, Set
+from functools import lru_cache, partial
 from pathlib import Path
 
 import msgspec
@@ -16,15 +16,14 @@ from store.events.event import Kind
 from store.formats.claude_code.lens import ClaudeCodeLens, ElsewhereLens
 from store.formats.claude_code.messages import calls, user
 from store.formats.claude_code.notes import OF_THE_SESSION
+from store.formats.core import homes
 from store.formats.core.format import (
     About,
     Format,
     Resuming,
     Source,
     Titled,
-    environment,
     first_line,
-    folders_of,
     last_part,
     told,
 )
@@ -133,12 +132,9 @@ _cut_off_parts = re.compile(rb'"message"\s*:\s*\{\s*(?:"role"\s*:\s*"\w+"\s*,\s*
 _cut_off_line = re.compile(rb'\s*\{.*?(?<!\\)"(?:parentUuid|leafUuid|isSidechain|sessionId)"\s*:', re.DOTALL).match
 
 
-def _own_folder(home: Path) -> Path:
-    return Path(environment(home).get("CLAUDE_CONFIG_DIR") or home / ".claude")
-
-
-_COWORK = (".config/Claude", "Library/Application Support/Claude")
-_OF_COWORK = tuple(f"local-agent-mode-sessions/*/*/{place}local_*/.claude/projects" for place in ("", "agent/"))
+_own_folder = partial(homes.first, ("$CLAUDE_CONFIG_DIR", "~/.claude"))
+_COWORK = ("~/.config/Claude", "~/Library/Application Support/Claude")
+_TASKS = tuple(f"local-agent-mode-sessions/*/*/{place}local_*/.claude/projects" for place in ("", "agent/"))
 _LARGEST_TASK = 1 << 20
 
 
@@ -162,13 +158,11 @@ class ClaudeCode(Format):
     main_type = ClaudeCodeLens.type_name
     volatile = frozenset(("sessionId", "forkedFrom"))
     titling = re.compile(rb'"type"\s*+:\s*+"(?:ai-title|custom-title|summary)"')
+    kept = (
+        *("$CLAUDE_CONFIG_DIR/projects", "~/.claude/projects", "~/.config/claude/projects"),
+        *(f"{folder}/{tasks}" for folder in _COWORK for tasks in _TASKS),
+    )
     resuming = (Resuming("claude-code", ("claude", "--resume", "{session}"), _own_folder),)
-
-    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
-        """Yield ``~/.claude/projects``, that of ``$CLAUDE_CONFIG_DIR``, ``~/.config/claude/projects``, and Cowork's."""
-        own = (home / name / "projects" for name in (".claude", ".config/claude"))
-        cowork = (path for name in _COWORK for tasks in _OF_COWORK for path in sorted((home / name).glob(tasks)))
-        return folders_of(self.native_home(home), *own, *cowork)
 
     def native_home(self, home: Path) -> Path:
         return _own_folder(home) / "projects"

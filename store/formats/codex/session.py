@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import BytesIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -25,6 +25,7 @@ from store.errors import UsageError
 from store.formats.codex.items import is_injected, plain_text
 from store.formats.codex.lens import CodexLens
 from store.formats.codex.records import Said, is_line, is_own, said
+from store.formats.core import homes
 from store.formats.core.budget import Budget, size_on_disk
 from store.formats.core.format import (
     About,
@@ -34,9 +35,7 @@ from store.formats.core.format import (
     Source,
     Span,
     Titled,
-    environment,
     first_line,
-    folders_of,
     last_part,
     told,
 )
@@ -279,8 +278,7 @@ _cut_off_line = re.compile(
 ).match
 
 
-def _own_folder(home: Path) -> Path:
-    return Path(environment(home).get("CODEX_HOME") or home / ".codex")
+_own_folder = partial(homes.first, ("$CODEX_HOME", "~/.codex"))
 
 
 class Codex(Rollouts):
@@ -292,11 +290,8 @@ class Codex(Rollouts):
     volatile = frozenset(("timestamp",))
     native_folders = _FOLDERS
     titling = re.compile(_NAMING)
+    kept = tuple(f"{home}/{name}" for home in ("$CODEX_HOME", "~/.codex") for name in _FOLDERS)
     resuming = (Resuming("codex", ("codex", "resume", "{session}"), _own_folder),)
-
-    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
-        candidates = (_own_folder(home), home / ".codex")
-        return folders_of(*(candidate / name for candidate in candidates for name in _FOLDERS))
 
     def native_home(self, home: Path) -> Path | None:
         """Return ``~/.codex``, or ``$CODEX_HOME``: sessions move between two folders of it."""

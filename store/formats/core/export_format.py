@@ -514,9 +514,6 @@ class ExportFormat(Format):
     def node(self, record: bytes) -> Node:
         """Return a message as a node, its time in milliseconds. Raises what msgspec does where it makes no sense."""
 
-    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
-        return iter(())
-
     def claim(self, look: Look) -> Source | None:
         if not any(map(self.begins, beginnings(look))):
             return None

@@ -1,7 +1,6 @@
 """The interface that one foreign tool's module fills in, and the values that pass through it."""
 
 import mmap
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from enum import IntEnum
@@ -11,6 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from store.errors import UsageError
+from store.formats.core import homes
 from store.formats.core.editing import Lens
 from store.formats.core.look import Look
 
@@ -187,9 +187,12 @@ class Format(Protocol):
         """
         return ""
 
+    kept: Sequence[str] = ()
+    """The places of sessions: ``~``, ``$NAME`` (passed over where it is not set), ``*``, ``./`` for where one works."""
+
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
-        """Yield the directories in which the tool keeps this user's sessions (only ones that exist)."""
-        return iter(())
+        """Yield the files and directories in which the tool keeps this user's sessions (only ones that exist)."""
+        return homes.existing(self.kept, home, cwd)
 
     def native_home(self, home: Path) -> Path | None:
         """Return the directory in which the tool begins sessions, existing or not, without looking at the disk.
@@ -357,16 +360,6 @@ _REQUESTS = frozenset(
 )
 _HEADING = re.compile(r"\s*\[\[ ## .* ## \]\]")
 """A field's heading in prompts that programs make of signatures."""
-
-
-def folders_of(*candidates: Path) -> Iterator[Path]:
-    """Yield those of some paths that are directories, each once."""
-    yield from (path for path in dict.fromkeys(candidates) if path.is_dir())
-
-
-def environment(home: Path) -> Mapping[str, str]:
-    """Return the variables that move the folders of tools; none for another home than that of this user."""
-    return os.environ if home == Path.home() else {}
 
 
 def last_part(path: str) -> str:

@@ -32,7 +32,7 @@ from store.formats.core.sqlite import (
     unpacked,
 )
 from store.formats.declared.description import Database, Description, place
-from store.formats.declared.format import homes_of, resuming_of
+from store.formats.declared.format import resuming_of
 from store.formats.declared.inside import Item, cut, filled, object_at, on_one_line, units
 from store.formats.declared.lens import DeclaredLens, time_of
 from store.ids import hash_bytes
@@ -46,7 +46,7 @@ class DeclaredDatabase(DatabaseFormat):
 
     def __init__(self, said: Description) -> None:
         assert said.database is not None
-        self._said = said
+        self.kept = said.homes
         self.kinds = [
             _Sessions(one) for one in ([said.database] if isinstance(said.database, Database) else said.database)
         ]
@@ -56,10 +56,6 @@ class DeclaredDatabase(DatabaseFormat):
         self.main_type = self._lens.type_name
         self.resuming = resuming_of(said)
         self.schemas: Sequence[Mapping[str, Set[str]]] = [schema for kind in self.kinds for schema in kind.schemas()]
-
-    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
-        """Yield the databases that the description names, and those of the directory that is worked in."""
-        return homes_of(self._said, home, cwd)
 
     def lines(self, database: sqlite3.Connection) -> Iterator[Row]:
         begun = 0

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from store.events.event import Kind, ValuePath
+from store.formats.core import homes
 from store.formats.core.format import (
     About,
     Format,
@@ -14,7 +15,6 @@ from store.formats.core.format import (
     Source,
     Span,
     Titled,
-    environment,
     first_line,
     last_part,
     line_spans,
@@ -33,7 +33,6 @@ _LARGEST_BESIDE = 1 << 20
 _MOST_BESIDE = 1000
 _NO_TITLES = frozenset(("", "untitled", "untitled session", "new session", "new chat", "new conversation"))
 """What tools call a session that they have not given a title yet."""
-_variable = re.compile(r"\$([A-Z_]+)").sub
 
 
 def _spelled(places: str | list[str]) -> list[str]:
@@ -62,7 +61,7 @@ class DeclaredFormat(Format):
         self._is_path = re.compile(f"(?:^|/){said.path}$").search if said.path else None
         self._detected = [Fits(one) for one in said.detect]
         self._choose = _choice_of(said.items)
-        self.describing = frozenset(said.describing)
+        self.kept, self.describing = said.homes, frozenset(said.describing)
         self.resuming = resuming_of(said)
         if said.container == "document":
             opening, closing = _around(said.items)
@@ -71,12 +70,8 @@ class DeclaredFormat(Format):
         self.titling = re.compile(b"|".join(map(re.escape, titles))) if titles else None
         self._tree = Tree(said.record.id, said.record.after, (said.record.after,), self._lens.calls)
 
-    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
-        """Yield the directories that the description names, as far as they exist."""
-        return homes_of(self._said, home, cwd)
-
     def native_home(self, home: Path) -> Path | None:
-        return next(_expanded(self._said.native, home), None) if self._said.native else None
+        return next(homes.expanded(self._said.native, home), None) if self._said.native else None
 
     def claim(self, look: Look) -> Source | None:
         """Claim a file in which one of the first records is as the description says; an empty one by its path."""
@@ -264,43 +259,9 @@ def _around(items: Sequence[str]) -> tuple[bytes, bytes]:
     return opening, closing
 
 
-def homes_of(said: Description, home: Path, cwd: Path) -> Iterator[Path]:
-    """Yield the places that a description names, as far as they exist; ``./`` begins one in the working directory."""
-    for spelled in said.homes:
-        for path in _expanded(spelled, home):
-            path = cwd / path if spelled.startswith("./") else path
-            beginning, star, _pattern = str(path).partition("*")
-            if not star:
-                yield from (one for one in (path,) if one.exists())
-                continue
-            root = Path(beginning) if beginning.endswith("/") else Path(beginning).parent
-            if root.is_dir():
-                yield from sorted(root.glob(str(path.relative_to(root))))
-
-
 def resuming_of(said: Description) -> tuple[Resuming, ...]:
     """Return the programs that go on with the sessions of a described format."""
     return tuple(
-        Resuming(one.tool, tuple(one.command), partial(_home, one.home) if one.home else None) for one in said.resume
+        Resuming(one.tool, tuple(one.command), partial(homes.first, [one.home]) if one.home else None)
+        for one in said.resume
     )
-
-
-def _home(spelled: str, home: Path) -> Path:
-    return next(_expanded(spelled, home), home)
-
-
-def _expanded(spelled: str, home: Path) -> Iterator[Path]:
-    """Yield the path that is spelled with ``~`` and variables; none where one of these is not set."""
-    known = environment(home)
-    usual = {"XDG_DATA_HOME": f"{home}/.local/share", "XDG_CONFIG_HOME": f"{home}/.config"}
-    missing: list[str] = []
-
-    def value(match: re.Match[str]) -> str:
-        found = known.get(match[1]) or usual.get(match[1])
-        if not found:
-            missing.append(match[1])
-        return found or ""
-
-    path = _variable(value, spelled)
-    if not missing:
-        yield Path(str(home) + path[1:] if path.startswith("~") else path)

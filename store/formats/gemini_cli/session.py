@@ -12,13 +12,14 @@ keeps its own, however often the program replaces one. Messages taken back are a
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from store.events.event import Kind
+from store.formats.core import homes
 from store.formats.core.format import (
     About,
     Format,
@@ -27,9 +28,7 @@ from store.formats.core.format import (
     Source,
     Span,
     Titled,
-    environment,
     first_line,
-    folders_of,
     last_part,
     line_spans,
     told,
@@ -145,8 +144,7 @@ _LARGEST_DESCRIBING = 1 << 20
 _MARKS = (b'"sessionId"', b'"projectHash"', b'"startTime"')
 
 
-def _own_folder(home: Path) -> Path:
-    return Path(environment(home).get("GEMINI_CLI_HOME") or home) / ".gemini"
+_own_folder = partial(homes.first, ("$GEMINI_CLI_HOME/.gemini", "~/.gemini"))
 
 
 class GeminiCli(Format):
@@ -155,10 +153,8 @@ class GeminiCli(Format):
     name = "gemini-cli"
     lenses = (GeminiCliLens(),)
     main_type = GeminiCliLens.type_name
+    kept = ("$GEMINI_CLI_HOME/.gemini/tmp", "~/.gemini/tmp")
     resuming = (Resuming("gemini-cli", ("gemini", "--resume", "{session}"), _own_folder),)
-
-    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
-        return folders_of(self.native_home(home), home / ".gemini" / "tmp")
 
     def native_home(self, home: Path) -> Path:
         return _own_folder(home) / "tmp"

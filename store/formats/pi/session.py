@@ -7,8 +7,10 @@ sessions (``<id>.jsonl``). Images lie in ``blobs/`` beside ``sessions/``.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import partial
 from pathlib import Path, PurePosixPath
 
+from store.formats.core import homes
 from store.formats.core.format import (
     About,
     ExternalBlob,
@@ -16,9 +18,7 @@ from store.formats.core.format import (
     Resuming,
     Source,
     Titled,
-    environment,
     first_line,
-    folders_of,
 )
 from store.formats.core.json_view import JsonObject, as_object, as_text, decode, is_object, object_in
 from store.formats.core.look import Look, companions
@@ -82,12 +82,9 @@ _ROLES = frozenset(("assistant", "bashExecution", "custom", "hookMessage", "tool
 _cut_off_line = re.compile(rb'\s*+\{"type":"(?:session|message|compaction)",.{0,200}?"(?:parentId|cwd|message)":').match
 
 
-def _folder_of_pi(home: Path) -> Path:
-    return Path(environment(home).get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent")
-
-
-def _folder_of_oh_my_pi(home: Path) -> Path:
-    return home / (environment(home).get("PI_CONFIG_DIR") or ".omp") / "agent"
+_folder_of_pi = partial(homes.first, ("$PI_CODING_AGENT_DIR", "~/.pi/agent"))
+_folder_of_oh_my_pi = partial(homes.first, ("~/$PI_CONFIG_DIR/agent", "~/.omp/agent"))
+_PROFILES = ("agent/sessions", "profiles/*/agent/sessions")
 
 
 class Pi(Format):
@@ -100,24 +97,16 @@ class Pi(Format):
         Resuming("pi", ("pi", "--session", "{path}"), _folder_of_pi),
         Resuming("oh-my-pi", ("omp", "--resume", "{path}"), _folder_of_oh_my_pi),
     )
+    kept = (
+        *("$PI_CODING_AGENT_SESSION_DIR", "$PI_CODING_AGENT_DIR/sessions"),
+        *(f"~/{folder}/{name}" for folder in (".pi", "$PI_CONFIG_DIR", ".omp") for name in _PROFILES),
+        "$XDG_DATA_HOME/omp/sessions",
+    )
     outputs_beside = True
     titling = re.compile(rb'"type"\s*+:\s*+"(?:title|title_change|session_info)"')
 
-    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
-        """Yield the folders of sessions in ``~/.pi`` and ``~/.omp``, and where the environment moves them to."""
-        moved = environment(home)
-        candidates = [Path(folder) for folder in (moved.get("PI_CODING_AGENT_SESSION_DIR"),) if folder]
-        if folder := moved.get("PI_CODING_AGENT_DIR"):
-            candidates.append(Path(folder, "sessions"))
-        for name in (".pi", moved.get("PI_CONFIG_DIR") or ".omp"):
-            candidates.append(home / name / "agent" / "sessions")
-            candidates += sorted((home / name / "profiles").glob("*/agent/sessions"))
-        candidates.append(Path(moved.get("XDG_DATA_HOME") or home / ".local" / "share", "omp", "sessions"))
-        return folders_of(*candidates)
-
     def native_home(self, home: Path) -> Path | None:
-        moved = environment(home).get("PI_CODING_AGENT_SESSION_DIR")
-        return Path(moved) if moved else _folder_of_pi(home) / "sessions"
+        return homes.first((*self.kept[:2], "~/.pi/agent/sessions"), home)
 
     def claim(self, look: Look) -> Source | None:
         """Claim a ``.jsonl`` file by its first lines; one that is empty or damaged by its name and place."""

@@ -27,8 +27,7 @@ lines, and add one line to ``_KNOWN`` in ``registry.py``. Nothing else knows for
 """
 
 import json
-from collections.abc import Iterator, Sequence, Set
-from pathlib import Path
+from collections.abc import Sequence, Set
 from typing import ClassVar
 
 from store.events.event import Kind, Resource
@@ -36,7 +35,7 @@ from store.events.usage import Tokens, Usage
 from store.formats.core.blocks import argument_blocks
 from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens, Lens
-from store.formats.core.format import About, Format, Source, first_line, folders_of
+from store.formats.core.format import About, Format, Source, first_line
 from store.formats.core.json_view import JsonObject, as_object, as_text, object_in
 from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Places, Shown
 from store.formats.core.look import Look
@@ -103,10 +102,7 @@ class ChatLines(Format):
     name = "chat-lines"
     lenses: Sequence[Lens] = (ChatLinesLens(),)
     main_type = ChatLinesLens.type_name
-
-    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
-        """Yield ``~/.chatlines``."""
-        return folders_of(home / ".chatlines")
+    kept = ("~/.chatlines",)
 
     def claim(self, look: Look) -> Source | None:
         """Claim a file whose first line introduces a session, or an empty one by its name."""

@@ -1,0 +1,52 @@
+"""The places where tools keep sessions, spelled with variables of the environment and patterns."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+_variable = re.compile(r"\$([A-Z_]+)").sub
+
+
+def environment(home: Path) -> Mapping[str, str]:
+    """Return the variables that move the folders of tools; none for another home than that of this user."""
+    return os.environ if home == Path.home() else {}
+
+
+def existing(spelled: Iterable[str], home: Path, cwd: Path) -> Iterator[Path]:
+    """Yield the places of :attr:`store.formats.core.format.Format.kept` that exist, each once."""
+    yield from dict.fromkeys(path for one in spelled for path in _existing(one, home, cwd))
+
+
+def first(spelled: Iterable[str], home: Path) -> Path:
+    """Return the first of some places whose variables are set, existing or not; ``home`` where none is."""
+    return next((path for one in spelled for path in expanded(one, home)), home)
+
+
+def _existing(spelled: str, home: Path, cwd: Path) -> Iterator[Path]:
+    for path in expanded(spelled, home):
+        path = cwd / path if spelled.startswith("./") else path
+        beginning, star, _pattern = str(path).partition("*")
+        root = Path(beginning) if beginning.endswith("/") else Path(beginning).parent
+        if not star:
+            yield from (one for one in (path,) if one.exists())
+        elif root.is_dir():
+            yield from sorted(root.glob(str(path.relative_to(root))))
+
+
+def expanded(spelled: str, home: Path) -> Iterator[Path]:
+    """Yield the path that is spelled with ``~`` and variables; none where one of these is not set."""
+    known = environment(home)
+    usual = {"XDG_DATA_HOME": f"{home}/.local/share", "XDG_CONFIG_HOME": f"{home}/.config"}
+    missing: list[str] = []
+
+    def value(match: re.Match[str]) -> str:
+        found = known.get(match[1], "")
+        if match[1] in usual and not found.startswith("/"):
+            return usual[match[1]]
+        missing.extend(() if found else (match[1],))
+        return found
+
+    path = _variable(value, spelled)
+    if not missing:
+        yield Path(str(home) + path[1:] if path.startswith("~") else path)
