@@ -73,13 +73,6 @@ _PLACES = [place for _role, _type, place in _PARTS.values()]
 _SEVERAL = ("tool_results", "tool_calls")
 
 
-def _row_of(record: bytes | None) -> Row:
-    try:
-        return sqlite.decode_row(record or b"{}")
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        return Row()
-
-
 def _number(now_ms: int) -> int:
     """Return an id for a row of a table that counts them: greater than any that llm gave, and the same nowhere."""
     return now_ms * 1000 + secrets.randbelow(1000)
@@ -109,7 +102,7 @@ class LlmLogsLens(JsonLens):
         return milliseconds(as_object(record.get("about")).get("time"))
 
     def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
-        header, last = _row_of(more.first), _row_of(more.last or previous)
+        header, last = sqlite.row_of(more.first), sqlite.row_of(more.last or previous)
         if header.begins is None:
             raise UsageError("the first record, which describes the conversation, is gone: restore it, then write")
         compose = _new_part if header.table == "threads" or last.table == "parts" else _new_response

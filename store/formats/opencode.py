@@ -45,7 +45,7 @@ from store.formats.core.media import from_base64
 from store.formats.core.sqlite import HEADER, Begins, DatabaseFormat, Row, cells_of, columns_of, dictionaries
 from store.formats.core.times import milliseconds
 from store.formats.core.token_counts import count, dollars
-from store.formats.core.twins import carried, texts_in
+from store.formats.core.twins import copies
 from store.formats.declared.database import DeclaredDatabase
 from store.formats.declared.description import read_file
 
@@ -60,13 +60,6 @@ _SAID = {
 }
 _OF_FILES = "each record is a file there, and opencode of today reads them no more: go on with the session in opencode"
 _encode = msgspec.json.Encoder().encode
-
-
-def _row(record: bytes | None) -> Row:
-    try:
-        return sqlite.decode_row(record or b"{}")
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        return Row()
 
 
 _counted = re.compile(r"[a-z]+_([0-9a-f]{12})").match
@@ -91,8 +84,6 @@ def _raw(value: JsonObject) -> msgspec.Raw:
 _BOOKKEEPING_PARTS = frozenset(("agent", "compaction", "patch", "snapshot", "step-finish", "step-start"))
 _ENVELOPE = frozenset(("id", "messageID", "sessionID", "time", "type"))
 _data_url = re.compile(r"data:([^;,]*)[^,]*;base64,").match
-_LONG = 20
-"""Shorter texts than this say the same by chance."""
 _SPEAKERS = {"assistant": Kind.ASSISTANT, "summary": Kind.SUMMARY, "user": Kind.USER}
 """Whose message a part is of, and the kind of its texts: a summary is the model's, in the place of all before it."""
 
@@ -286,13 +277,10 @@ class OpencodeLens(JsonLens):
         return (*self.at, "state", "input") if self.held(record).get("type") == "tool" else None
 
     def twins(self, record: JsonObject, path: ValuePath, old: str, new: str) -> Twins:
-        """Yield the other copies that a part has of a tool's output: in the program's metadata of it."""
-        if path != (*self.at, "state", "output") or len(old) < _LONG:
-            return
+        """Return the other copies that a part has of a tool's output: in the program's metadata of it."""
         noted = as_object(self.held(record).get("state")).get("metadata")
-        for where, text in texts_in(noted, (*self.at, "state", "metadata")):
-            if len(text) >= _LONG and (now := carried(text, old, new)) is not None and now != text:
-                yield where, now
+        is_output = path == (*self.at, "state", "output")
+        return copies(noted, (*self.at, "state", "metadata"), old, new) if is_output else ()
 
 
 class OpencodeRowLens(OpencodeLens):
@@ -339,7 +327,7 @@ class OpencodeRowLens(OpencodeLens):
     def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         if kind is Kind.TOOL_RESULT:
             raise UsageError("a result stands in the part of its call, and that is no row of opencode's database")
-        before, last = _row(previous), _row(more.last or previous)
+        before, last = sqlite.row_of(previous), sqlite.row_of(more.last or previous)
         session = before.cells.get("session_id") or (before.key.get("id") if before.table == "session" else None)
         if not isinstance(session, str):
             raise UsageError("the record before does not say of which session it is: add the message in the tool")

@@ -27,7 +27,7 @@ from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Places, Shown
 from store.formats.core.splices import put, spell
 from store.formats.core.times import in_iso
 from store.formats.core.token_counts import counted
-from store.formats.core.twins import carried
+from store.formats.core.twins import copies
 
 _encode = msgspec.json.Encoder().encode
 
@@ -101,9 +101,8 @@ def _put_outputs(changed: dict[int, bytes], near: Iterable[Near], call: str, old
             continue
         edited = record
         for key in OUTPUTS:
-            text = line.item.get(key)
-            if isinstance(text, str) and (now := carried(text, old, new)) is not None and now != text:
-                edited = put(edited, (*line.base, key), spell(now, record))
+            for place, now in copies(line.item.get(key), (*line.base, key), old, new, 0):
+                edited = put(edited, place, spell(now, record))
         if edited != record:
             changed[number] = edited
             return

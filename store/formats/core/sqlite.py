@@ -300,6 +300,14 @@ encode_row = msgspec.json.Encoder().encode
 decode_row = msgspec.json.Decoder(Row).decode
 
 
+def row_of(record: bytes | None) -> Row:
+    """Return the row that a record is, an empty one where it is none."""
+    try:
+        return decode_row(record or b"{}")
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return Row()
+
+
 def cells_of(
     table: str,
     found: Found,

@@ -76,6 +76,17 @@ def texts_in(value: object, path: ValuePath) -> Iterator[tuple[ValuePath, str]]:
             pending += reversed([((*place, at), inner) for at, inner in enumerate(item)])
 
 
+LONG = 20
+"""Shorter texts than this say the same by chance."""
+
+
+def copies(value: object, path: ValuePath, old: str, new: str, least: int = LONG) -> Iterator[tuple[ValuePath, str]]:
+    """Yield the texts of ``least`` characters in a value at ``path`` that change with one, each with its new form."""
+    for place, text in texts_in(value, path) if len(old) >= least else ():
+        if len(text) >= least and (now := carried(text, old, new)) is not None and now != text:
+            yield place, now
+
+
 def unnumbered(lines: Sequence[str]) -> list[str] | None:
     """Return lines without the numbers before them (``     1→text``); None where one has none."""
     found = [_numbered(line) for line in lines]

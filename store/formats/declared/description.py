@@ -88,7 +88,6 @@ class View(Struct, frozen=True, forbid_unknown_fields=True):
     each: str | list[str] = []
     parts: list["View"] = []
     same: str | list[str] = []
-    """Places that repeat a text of the record: they change with it."""
     fields: dict[str, str] = {}
     usage: Spent | None = None
     new: dict[str, object] = {}
@@ -130,7 +129,6 @@ class Session(Struct, frozen=True, forbid_unknown_fields=True):
     forked_from: str | list[str] = []
     parent: str | list[str] = []
     more: dict[str, str] = {}
-    """Other things worth knowing, by the name that ``metadata.json`` gives them."""
 
 
 class Resume(Struct, frozen=True, forbid_unknown_fields=True):
@@ -164,35 +162,20 @@ class Database(Struct, frozen=True, forbid_unknown_fields=True):
     shown: str = ""
     has: list[str] = []
     touched: list[str] = []
-    """Columns of a session's row that rise when it, or a message of it, changes."""
     changed: str = ""
-    """The query for the sessions of rows that were written since the row numbered ``?1``, with that."""
     unlisted: bool = False
-    """True if the table of sessions may be missing: messages then tell which there are."""
     select: str = ""
-    """The query for sessions, where they are not all rows of their table."""
     own: str | list[str] = []
-    """The columns that are the key of a session's row, where that is not ``id``."""
     rows: str = ""
-    """The query for the rows of a session, whose id is ``?1``."""
     listed: str = ""
-    """The place in a session's row of a list that names its messages, in the member of the same name."""
     document: str = ""
-    """The column of a session's row with a document that holds messages."""
     each: str = ""
-    """The place of a list in the document, of which each element is a session."""
     items: list[str] = []
-    """The places of messages in it, as ``messages[]``, or ``messages{}`` for an object; the first that is there."""
     sides: list[str] = []
-    """Members of a message that are an event each, with those behind them: a question and its answer."""
     copies: str = ""
-    """The place of a list that repeats some of the messages."""
     follows: str = ""
-    """The member with the id of the message before: messages are a tree."""
     followed: str = ""
-    """The member with the ids of those after it."""
     current: str = ""
-    """The place of the last message's id in the conversation that was seen last."""
 
 
 class Description(Struct, frozen=True, forbid_unknown_fields=True):
@@ -202,25 +185,19 @@ class Description(Struct, frozen=True, forbid_unknown_fields=True):
     records: list[View]
     container: str = "lines"
     items: list[str] = []
-    """Of a document, the places of its records, with ``[]`` for any position in a list: ``messages[]``."""
     homes: list[str] = []
     path: str = ""
     detect: list[Condition] = []
     deltas: list[Condition] = []
-    """Of a document, what the first line fulfils where it lies in a file of changes to it."""
     unless: str = ""
-    """The name of a file beside it that holds the same session, and more of it."""
     besides: list[str] = []
-    """Files beside the session that belong to it, as patterns."""
     describing: list[str] = []
-    """Those of them that only describe it."""
     database: Database | list[Database] | None = None
     session: Session = Session()
     record: Record = Record()
     new: New = {}
     resume: list[Resume] = []
     native: str = ""
-    """Where the tool begins sessions, if each is one file."""
 
 
 CONTAINERS = ("lines", "document", "database")

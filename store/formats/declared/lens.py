@@ -28,7 +28,7 @@ from store.formats.core.media import as_data_url, from_base64
 from store.formats.core.removal import links_of_message
 from store.formats.core.times import in_iso, milliseconds, of_seconds
 from store.formats.core.token_counts import count, counted, dollars
-from store.formats.core.twins import carried
+from store.formats.core.twins import copies
 from store.formats.declared.description import KINDS, Call, Description, Fits, Image, Result, Spent, View, place, places
 
 _SPEAKERS = ROLES | dict.fromkeys(("agent", "bot", "chatgpt", "gpt"), Kind.ASSISTANT)
@@ -322,9 +322,7 @@ class DeclaredLens(JsonLens):
     def twins(self, record: JsonObject, path: ValuePath, old: str, new: str) -> Twins:
         view = self._views.of(record)
         for at in view.same if view is not None else ():
-            twin = as_text(value_at(record, at))
-            if at != path and (now := carried(twin, old, new)) is not None and now != twin:
-                yield at, now
+            yield from copies(as_text(value_at(record, at)), at, old, new, 0) if at != path else ()
 
     def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
         view = self._views.of(record)

@@ -30,7 +30,7 @@ from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, P
 from store.formats.core.splices import put, spell
 from store.formats.core.times import in_iso
 from store.formats.core.token_counts import counted_by_google
-from store.formats.core.twins import carried
+from store.formats.core.twins import copies
 
 _FROM_MODELS = (Kind.ASSISTANT, Kind.REASONING, Kind.TOOL_CALL)
 _TYPES = {**dict.fromkeys(_FROM_MODELS, "gemini"), Kind.NOTE: "info", Kind.USER: "user"}
@@ -349,8 +349,8 @@ class GeminiCliLens(JsonLens):
             at = path[1]
             calls = as_list(record.get("toolCalls"))
             display = as_object(calls[at]).get("resultDisplay") if isinstance(at, int) and at < len(calls) else None
-            if isinstance(display, str) and (now := carried(display, old, new)) is not None and now != display:
-                yield ("toolCalls", at, "resultDisplay"), now
+            if isinstance(display, str):
+                yield from copies(display, ("toolCalls", at, "resultDisplay"), old, new, 0)
 
     def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
         if path == ("thoughts",) and name == "thinking":

@@ -21,7 +21,7 @@ from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object
 from store.formats.core.lens import Before, CallLink, FieldPlace, Header, Places, Shown
 from store.formats.core.times import in_iso, milliseconds
 from store.formats.core.token_counts import count, dollars
-from store.formats.core.twins import carried, texts_in
+from store.formats.core.twins import copies
 from store.formats.pi import messages
 from store.formats.pi.images import is_reference
 from store.formats.pi.messages import CUT, VIEWS, padded, unknown
@@ -77,9 +77,6 @@ def _said(
 
 
 _DETAILS: ValuePath = ("message", "details")
-_LONG = 20
-"""Shorter texts than this say the same by chance."""
-
 
 _TRANSIENT = ("partialJson", "jsonlEvents")
 """Members that only mean something while a message is being made; versions that wrote them say all of it elsewhere."""
@@ -163,15 +160,11 @@ class PiLens(JsonLens):
     def twins(self, record: JsonObject, path: ValuePath, old: str, new: str) -> Twins:
         """Yield the other copies that a line holds of a tool's result."""
         message = as_object(record.get("message"))
-        if message.get("role") != "toolResult" or path[:2] != ("message", "content") or len(old) < _LONG:
+        if message.get("role") != "toolResult" or path[:2] != ("message", "content"):
             return
         said = [as_object(part).get("text") for part in as_list(message.get("content"))]
-        if said.count(old) > 1:
-            # which of them a copy belongs to cannot be told
-            return
-        for place, text in texts_in(message.get("details"), _DETAILS):
-            if len(text) >= _LONG and (now := carried(text, old, new)) is not None and now != text:
-                yield place, now
+        # of several, which one a copy belongs to cannot be told
+        yield from copies(message.get("details"), _DETAILS, old, new) if said.count(old) <= 1 else ()
 
     def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
         return messages.part(record, path, name, text)
