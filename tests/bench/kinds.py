@@ -8,15 +8,23 @@ import contextlib
 import json
 import random
 import sqlite3
-from collections.abc import Callable, Iterator
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from fusefs.text.render import FileRenderer
+from store.content import zstd
 from store.exporting.export import export
 from store.importing.importer import Importer
 from store.store import Store
 from tests.bench import corpus, words
 
+Exchanges = list[tuple[str, str]]
+Talk = tuple[str, Exchanges]
+"""A conversation: its id, and what is asked and answered in turns."""
+
+MEASURE = "claude-code: the same talks"
+_TIME, _MS = "2026-01-01T00:00:00.000Z", 1_767_225_600_000
 _WRITTEN = ("codex", "pi", "gemini-cli", "jp", "openai", "anthropic")
 
 
@@ -33,14 +41,22 @@ def write_kinds(directory: Path, *, sessions: int) -> dict[str, Path]:
             for talk in talks:
                 export(store, talk, directory / kind, kind)
     for kind, write in _MADE.items():
-        found[kind] = directory / kind
+        found[kind] = directory / kind.replace(" ", "-").replace(":", "")
         found[kind].mkdir()
         write(found[kind], list(_exchanges(sessions)))
     return found
 
 
-def _exchanges(sessions: int) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Yield conversations: an id, and what is asked and answered in turns."""
+def kinds_by_measure(kinds: Iterable[str]) -> dict[str, list[str]]:
+    """Return the kinds that have the same content as Claude Code's lines of it, by that kind."""
+    return {
+        "claude-code": [kind for kind in kinds if kind not in _MADE],
+        MEASURE: [kind for kind in kinds if kind in _MADE],
+    }
+
+
+def _exchanges(sessions: int) -> Iterator[Talk]:
+    """Yield conversations of the length of real ones."""
     vocabulary = words.Vocabulary()
     for number in range(sessions):
         session = corpus.Session(number, corpus.Project(number % 10, vocabulary), vocabulary)
@@ -57,7 +73,7 @@ def _exchanges(sessions: int) -> Iterator[tuple[str, list[tuple[str, str]]]]:
         )
 
 
-def _chatgpt(folder: Path, talks: list[tuple[str, list[tuple[str, str]]]]) -> None:
+def _chatgpt(folder: Path, talks: list[Talk]) -> None:
     document = []
     for key, exchanges in talks:
         mapping: dict[str, object] = {f"{key}-0": {"id": f"{key}-0", "message": None, "parent": None, "children": []}}
@@ -85,7 +101,7 @@ def _chatgpt(folder: Path, talks: list[tuple[str, list[tuple[str, str]]]]) -> No
     (folder / "conversations.json").write_text(json.dumps(document))
 
 
-def _claude_ai(folder: Path, talks: list[tuple[str, list[tuple[str, str]]]]) -> None:
+def _claude_ai(folder: Path, talks: list[Talk]) -> None:
     time = "2026-01-01T00:00:00.000000Z"
     document = [
         {
@@ -114,7 +130,7 @@ def _claude_ai(folder: Path, talks: list[tuple[str, list[tuple[str, str]]]]) -> 
     (folder / "conversations.json").write_text(json.dumps(document, ensure_ascii=False))
 
 
-def _llm(folder: Path, talks: list[tuple[str, list[tuple[str, str]]]]) -> None:
+def _llm(folder: Path, talks: list[Talk]) -> None:
     with contextlib.closing(sqlite3.connect(folder / "logs.db")) as db, db:
         db.execute("CREATE TABLE conversations (id TEXT PRIMARY KEY, name TEXT, model TEXT)")
         db.execute(
@@ -133,8 +149,152 @@ def _llm(folder: Path, talks: list[tuple[str, list[tuple[str, str]]]]) -> None:
             )
 
 
-_MADE: dict[str, Callable[[Path, list[tuple[str, list[tuple[str, str]]]]], None]] = {
-    "chatgpt": _chatgpt,
-    "claude-ai": _claude_ai,
-    "llm": _llm,
+def _lines(folder: Path, talks: list[Talk]) -> None:
+    """Write what Claude Code has of the same talks: the measure for all others that are made of them."""
+    for key, exchanges in talks:
+        lines, parent = [], None
+        for number, (role, text) in enumerate(_turns(exchanges)):
+            told: object = text if role == "user" else [{"type": "text", "text": text}]
+            own = {"uuid": f"{key}-{number}", "parentUuid": parent, "sessionId": key, "isSidechain": False}
+            about = {"cwd": "/shop", "version": "2.1.0", "type": role, "timestamp": _TIME}
+            lines.append({**own, **about, "message": {"role": role, "content": told}})
+            parent = f"{key}-{number}"
+        _write_lines(folder / "-shop" / f"{key}.jsonl", lines)
+
+
+def _droid(folder: Path, talks: list[Talk]) -> None:
+    for key, exchanges in talks:
+        lines: list[object] = [{"type": "session_start", "id": key, "title": "A talk", "cwd": "/shop"}]
+        for number, (role, text) in enumerate(_turns(exchanges)):
+            message = {"role": role, "content": [{"type": "text", "text": text}]}
+            lines.append({"type": "message", "id": f"{key}-{number}", "timestamp": _TIME, "message": message})
+        _write_lines(folder / ".factory/sessions/-shop" / f"{key}.jsonl", lines)
+
+
+def _cline(folder: Path, talks: list[Talk]) -> None:
+    for key, exchanges in talks:
+        messages = [
+            {"id": f"{key}-{number}", "role": role, "content": [{"type": "text", "text": text}], "ts": _MS}
+            for number, (role, text) in enumerate(_turns(exchanges))
+        ]
+        document = {"version": 1, "agent": "cline", "sessionId": key, "messages": messages}
+        (folder / key).mkdir()
+        (folder / key / f"{key}.messages.json").write_text(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def _vscode(folder: Path, talks: list[Talk]) -> None:
+    (folder / "chatSessions").mkdir()
+    for key, exchanges in talks:
+        lines: list[object] = [{"kind": 0, "v": {"version": 3, "sessionId": key, "requests": []}}]
+        for number, (asked, answer) in enumerate(exchanges):
+            request = {"requestId": f"{key}-{number}", "message": {"text": asked, "parts": []}, "response": []}
+            lines.append({"kind": 2, "k": ["requests"], "v": [request]})
+            lines.append({"kind": 2, "k": ["requests", number, "response"], "v": [{"value": answer}]})
+        _write_lines(folder / "chatSessions" / f"{key}.jsonl", lines)
+
+
+def _openhands(folder: Path, talks: list[Talk]) -> None:
+    for key, exchanges in talks:
+        events = folder / "sessions" / key / "events"
+        events.mkdir(parents=True)
+        for number, (role, text) in enumerate(_turns(exchanges)):
+            event = {"id": number, "timestamp": _TIME[:-1], "source": "user" if role == "user" else "agent"}
+            args = {"content": text, "image_urls": None}
+            (events / f"{number}.json").write_text(json.dumps({**event, "action": "message", "args": args}))
+
+
+def _goose(folder: Path, talks: list[Talk]) -> None:
+    with contextlib.closing(sqlite3.connect(folder / "sessions.db")) as db, db:
+        db.execute("CREATE TABLE sessions (id TEXT PRIMARY KEY, name TEXT, working_dir TEXT, created_at TEXT)")
+        db.execute(
+            "CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT, content_json TEXT,"
+            " created_timestamp INTEGER)"
+        )
+        for key, exchanges in talks:
+            db.execute("INSERT INTO sessions VALUES (?, 'A talk', '/shop', '2026-01-01 00:00:00')", (key,))
+            rows = (
+                (key, role, json.dumps([{"type": "text", "text": text}]), 1_767_225_600 + number)
+                for number, (role, text) in enumerate(_turns(exchanges))
+            )
+            db.executemany("INSERT INTO messages VALUES (NULL, ?, ?, ?, ?)", rows)
+
+
+def _zed(folder: Path, talks: list[Talk]) -> None:
+    with contextlib.closing(sqlite3.connect(folder / "threads.db")) as db, db:
+        db.execute(
+            "CREATE TABLE threads (id TEXT PRIMARY KEY, summary TEXT, updated_at TEXT, data_type TEXT, data BLOB,"
+            " folder_paths TEXT, created_at TEXT, parent_id TEXT)"
+        )
+        for key, exchanges in talks:
+            messages = [
+                {"User" if role == "user" else "Agent": {"id": f"{key}-{number}", "content": [{"Text": text}]}}
+                for number, (role, text) in enumerate(_turns(exchanges))
+            ]
+            data = zstd.compress(json.dumps({"title": "A talk", "messages": messages}).encode())
+            row = (key, "A talk", _TIME, "zstd", data, "/shop", _TIME)
+            db.execute("INSERT INTO threads VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", row)
+
+
+def _open_webui(folder: Path, talks: list[Talk]) -> None:
+    with contextlib.closing(sqlite3.connect(folder / "webui.db")) as db, db:
+        db.execute("CREATE TABLE chat (id TEXT PRIMARY KEY, user_id TEXT, title TEXT, chat TEXT, created_at INTEGER)")
+        for key, exchanges in talks:
+            turns = list(_turns(exchanges))
+            messages = {
+                f"{key}-{number}": {
+                    "id": f"{key}-{number}",
+                    "parentId": f"{key}-{number - 1}" if number else None,
+                    "childrenIds": [f"{key}-{number + 1}"] if number + 1 < len(turns) else [],
+                    "role": role,
+                    "content": text,
+                    "timestamp": 1_767_225_600 + number,
+                }
+                for number, (role, text) in enumerate(turns)
+            }
+            history = {"messages": messages, "currentId": f"{key}-{len(turns) - 1}"}
+            chat = json.dumps({"title": "A talk", "history": history, "messages": list(messages.values())})
+            db.execute("INSERT INTO chat VALUES (?, 'u', 'A talk', ?, 1767225600)", (key, chat))
+
+
+def _archive(folder: Path, talks: list[Talk]) -> None:
+    _chatgpt(folder, talks)
+    with zipfile.ZipFile(folder / "export.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(folder / "conversations.json", "conversations.json")
+    (folder / "conversations.json").unlink()
+
+
+def _specstory(folder: Path, talks: list[Talk]) -> None:
+    for key, exchanges in talks:
+        passages = (
+            f"_**{'User' if role == 'user' else 'Agent'} (2026-01-01 00:00:00Z)**_\n\n{text}\n\n---\n"
+            for role, text in _turns(exchanges)
+        )
+        head = f"<!-- Generated by SpecStory -->\n\n<!-- Claude Code Session {key} (2026-01-01) -->\n\n"
+        (folder / f"{key}.md").write_text(head + "\n".join(passages))
+
+
+def _turns(exchanges: Exchanges) -> Iterator[tuple[str, str]]:
+    for pair in exchanges:
+        yield from zip(("user", "assistant"), pair, strict=True)
+
+
+def _write_lines(path: Path, lines: Iterable[object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+
+
+_MADE: dict[str, Callable[[Path, list[Talk]], None]] = {
+    MEASURE: _lines,
+    "chatgpt: trees in a document": _chatgpt,
+    "chatgpt: archive": _archive,
+    "claude-ai: lists in a document": _claude_ai,
+    "llm: rows": _llm,
+    "openhands: folder of events": _openhands,
+    "specstory: markdown": _specstory,
+    "droid: described lines": _droid,
+    "cline: described document": _cline,
+    "vscode-chat: described deltas": _vscode,
+    "goose: described rows": _goose,
+    "zed: described documents in rows": _zed,
+    "open-webui: described trees in rows": _open_webui,
 }

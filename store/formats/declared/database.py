@@ -315,8 +315,10 @@ class _Sessions(Struct):
         query = said.rows or (
             f"SELECT * FROM {quoted(said.messages)} WHERE {quoted(said.of)} IS ?{shown} ORDER BY {said.order}"
         )
+        documents, wanted = frozenset(said.documents), list[str]()
         for row in dictionaries(database, query, session[said.id]):
-            yield cells_of(said.messages, row, self._key, columns & row.keys(), documents=frozenset(said.documents))
+            wanted = wanted or [column for column in row if column in columns]
+            yield cells_of(said.messages, row, self._key, wanted, documents=documents)
 
     def _begins(self, row: Found, documents: dict[str, object], otherwise: str = "") -> Begins:
         said = self.said

@@ -5,9 +5,10 @@
 
 import re
 import tomllib
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -264,7 +265,54 @@ def places(spelled: str | list[str]) -> tuple[ValuePath, ...]:
     return tuple(map(place, [spelled] if isinstance(spelled, str) else spelled))
 
 
-_Told = tuple[tuple[ValuePath, object], ...]
+Read = Callable[[object], object]
+"""Returns the value at some place of a record, None where there is none."""
+
+
+def reader(path: ValuePath) -> Read:
+    """Return the function that reads the value at a place: made once for a page, it is called for every record."""
+    if not all(isinstance(step, str) for step in path):
+        return lambda value: value_at(value, path)
+    if len(path) == 1:
+        [key] = path
+        return lambda value: value.get(key) if isinstance(value, dict) else None
+
+    def read(value: object) -> object:
+        for step in path:
+            if not isinstance(value, dict):
+                return None
+            value = value.get(step)
+        return value
+
+    return read
+
+
+Test = Callable[[object], bool]
+
+
+def _test(wanted: object) -> Test:
+    """Return the function that says whether a value is what a condition asks for."""
+    if isinstance(wanted, bool):
+        # a flag, or the question whether anything is there
+        return lambda found: (found if isinstance(found, bool) else found is not None) is wanted
+    if isinstance(wanted, frozenset):
+        return lambda found: isinstance(found, str) and found in wanted
+    return lambda found: found == wanted and not isinstance(found, bool)
+
+
+class _Condition(NamedTuple):
+    path: ValuePath
+    read: Read
+    test: Test
+    words: Set[str]
+    """The words of which one is asked for; none where something else is."""
+
+
+def _condition(spelled: str, wanted: object) -> _Condition:
+    path = place(spelled)
+    wanted = frozenset(wanted) if isinstance(wanted, list) else wanted
+    words = wanted if isinstance(wanted, frozenset) else frozenset([wanted] if isinstance(wanted, str) else [])
+    return _Condition(path, reader(path), _test(wanted), words)
 
 
 class Fits:
@@ -272,15 +320,12 @@ class Fits:
 
     def __init__(self, spelled: Condition | list[Condition]) -> None:
         choices = spelled if isinstance(spelled, list) else [spelled]
-        self._choices: list[_Told] = [
-            tuple((place(key), frozenset(value) if isinstance(value, list) else value) for key, value in one.items())
-            for one in choices
-        ]
+        self._choices = [[_condition(*told) for told in one.items()] for one in choices]
 
     def __call__(self, value: object) -> bool:
         for told in self._choices:
-            for path, wanted in told:
-                if not _holds(value_at(value, path), wanted):
+            for _path, read, test, _words in told:
+                if not test(read(value)):
                     break
             else:
                 return True
@@ -289,20 +334,8 @@ class Fits:
     @property
     def words(self) -> Iterator[tuple[ValuePath, Set[str]]]:
         """The places at which words are asked for, and these words."""
-        for told in self._choices:
-            for path, wanted in told:
-                if isinstance(wanted, (str, frozenset)):
-                    yield path, wanted if isinstance(wanted, frozenset) else {wanted}
+        return ((one.path, one.words) for told in self._choices for one in told if one.words)
 
-    def may_hold(self, path: ValuePath, word: str) -> bool:
-        """Return whether a value with a word at a place may fit."""
-        return any(all(where != path or _holds(word, wanted) for where, wanted in told) for told in self._choices)
-
-
-def _holds(found: object, wanted: object) -> bool:
-    if isinstance(wanted, bool):
-        # a flag, or the question whether anything is there
-        return found is wanted if isinstance(found, bool) else (found is not None) is wanted
-    if isinstance(wanted, frozenset):
-        return isinstance(found, str) and found in wanted
-    return found == wanted and not isinstance(found, bool)
+    def may_hold(self, path: ValuePath, found: object) -> bool:
+        """Return whether a value that has this one at a place may fit."""
+        return any(all(one.path != path or one.test(found) for one in told) for told in self._choices)

@@ -29,7 +29,20 @@ from store.formats.core.removal import links_of_message
 from store.formats.core.times import in_iso, milliseconds, of_seconds
 from store.formats.core.token_counts import count, counted, dollars
 from store.formats.core.twins import copies
-from store.formats.declared.description import KINDS, Call, Description, Fits, Image, Result, Spent, View, place, places
+from store.formats.declared.description import (
+    KINDS,
+    Call,
+    Description,
+    Fits,
+    Image,
+    Read,
+    Result,
+    Spent,
+    View,
+    place,
+    places,
+    reader,
+)
 
 _SPEAKERS = ROLES | dict.fromkeys(("agent", "bot", "chatgpt", "gpt"), Kind.ASSISTANT)
 _KEY = "*"
@@ -60,13 +73,16 @@ def _respelled(present: object) -> Callable[[Value], Value]:
     return lambda value: as_spelled(value, as_text(present))
 
 
+Adder = Callable[[object, ValuePath, Gathered], Kind | None]
+"""Adds what a value, which stands at a path, shows; returns its kind where it says one."""
+
+
 class _View:
-    """A view with its places as paths."""
+    """A view, made into what it adds once for all records."""
 
     def __init__(self, said: View) -> None:
         self.fits = Fits(said.when)
         self.kind = KINDS.get(said.kind)
-        self.role = place(said.role) if said.role else None
         self.message = None if said.message == "" else place(said.message.removeprefix("."))
         self.contents = places(said.content)
         self.lists = places(said.each)
@@ -75,56 +91,35 @@ class _View:
         self.new = said.new
         self.same = places(said.same)
         self.thinks = bool(said.reasoning)
-        self._thoughts = places(said.reasoning)
-        self._texts = [(path, "") for path in places(said.text)]
-        self._texts += [(place(where), name) for name, where in said.named.items()]
-        self._values = places(said.json)
-        self._fields = [(name, place(where)) for name, where in said.fields.items()]
-        self.image, self.call, self.result = said.image, said.call, said.result
+        self.call, self.result = said.call, said.result
+        self._adders = list(self._adders_of(said))
+
+    def _adders_of(self, said: View) -> Iterator[Adder]:
+        if said.role:
+            yield _role(reader(place(said.role)))
+        if said.result is not None:
+            yield _result(said.result)
+        is_call = said.call is not None
+        yield from (_texts(at, "thinking") for at in places(said.reasoning))
+        yield from (_texts(at, "") for at in places(said.text))
+        yield from (_texts(place(where), name, is_call=is_call) for name, where in said.named.items())
+        yield from map(_contents, self.contents)
+        if self.message is not None:
+            yield _message(self.message)
+        yield from (_values(at, is_call=is_call) for at in places(said.json))
+        if said.image is not None:
+            yield _image(said.image)
+        yield from (_listed(at, self.parts) for at in self.lists)
+        if said.call is not None:
+            yield _call(said.call)
+        yield from (_field(name, place(where)) for name, where in said.fields.items())
 
     def add(self, value: object, path: ValuePath, into: Gathered) -> Kind | None:
         """Add what ``value``, which stands at ``path``, shows; return its kind where it says one."""
         kind = self.kind
-        if self.role is not None:
-            kind = kind or _SPEAKERS.get(as_text(value_at(value, self.role)).lower())
-        if self.result is not None:
-            _add_result(self.result, value, path, into)
-        for at in self._thoughts:
-            _add_texts(value_at(value, at), (*path, *at), "thinking", into)
-        # the results of a call stand beside those of others
-        label = f"call{into.calls + 1}." if self.call is not None and into.calls else ""
-        for at, name in self._texts:
-            _add_texts(value_at(value, at), (*path, *at), label + name if name else "", into)
-        for at in self.contents:
-            gather(value_at(value, at), (*path, *at), "", into)
-        if self.message is not None and is_object(message := value_at(value, self.message)):
-            told = gather_message(message, (*path, *self.message), into)
-            kind = kind if kind is not None else told
-        for at in self._values:
-            if (held := value_at(value, at)) not in (None, "", [], {}):
-                name = label + str(at[-1]) if at else "content"
-                # two parts of one record may hold the same member
-                name = name if self.call is not None else numbered(name, path)
-                into.blocks += argument_blocks(held, (*path, *at), name)
-        if self.image is not None:
-            _add_image(self.image, value, path, into)
-        for at in self.lists:
-            listed = value_at(value, at)
-            if isinstance(listed, str):
-                # a single text needs no list for many tools
-                into.text(listed, (*path, *at))
-            for number, element in _elements(listed):
-                where = (*path, *at, number)
-                fitting = self.parts.of(element)
-                if fitting is not None:
-                    fitting.add(element, where, into)
-                elif element not in (None, "", [], {}):
-                    into.blocks += argument_blocks(element, where, numbered("content", where))
-        if self.call is not None:
-            _add_call(self.call, value, path, into)
-        for name, at in self._fields:
-            if value_at(value, at) is not None:
-                into.field(name, value_at(value, at), *path, *at)
+        for adder in self._adders:
+            told = adder(value, path, into)
+            kind = told if kind is None else kind
         return kind
 
     def links(self, value: object) -> Iterator[CallLink]:
@@ -144,11 +139,6 @@ class _View:
                 yield link._replace(path=at)
 
 
-def _elements(listed: object) -> Iterator[tuple[str | int, object]]:
-    """Yield the elements of a list, or the members of an object, with their positions or keys."""
-    yield from listed.items() if is_object(listed) else enumerate(as_list(listed))
-
-
 class _Views:
     """Views, of which the first that fits a value shows it."""
 
@@ -156,14 +146,17 @@ class _Views:
         self.all = [_View(one) for one in said]
         asked = [found for view in self.all for found in view.fits.words]
         # what most of them ask for tells at once which may fit: in many formats, the type of the record
-        (self._telling, _times), *_ = Counter(path for path, _words in asked).most_common(1) or [((), 0)]
-        words = {word for path, some in asked if path == self._telling for word in some}
-        self._by_word = {word: [one for one in self.all if one.fits.may_hold(self._telling, word)] for word in words}
+        (telling, _times), *_ = Counter(path for path, _words in asked).most_common(1) or [((), 0)]
+        words = {word for path, some in asked if path == telling for word in some}
+        self._telling = reader(telling)
+        self._by_word: dict[str | None, list[_View]] = {
+            word: [one for one in self.all if one.fits.may_hold(telling, word)] for word in (*words, None)
+        }
 
     def of(self, value: object) -> _View | None:
         """Return the view of a value, None where none fits."""
-        word = value_at(value, self._telling)
-        for view in self._by_word.get(word, self.all) if isinstance(word, str) else self.all:
+        word = self._telling(value)
+        for view in self._by_word.get(word, self.all) if word is None or isinstance(word, str) else self.all:
             if view.fits(value):
                 return view
         return None
@@ -176,68 +169,148 @@ def _links(view: _View, value: object, path: ValuePath, at: int) -> Iterator[Cal
         yield CallLink(path, at, call, False)
 
 
-def _add_texts(value: object, path: ValuePath, name: str, into: Gathered) -> None:
-    """Add a text, or a list of them; anything else is shown as JSON."""
-    if isinstance(value, str):
-        into.text(value, path, name)
-    elif isinstance(value, list) and all(isinstance(one, str) for one in value):
-        for at, one in enumerate(value):
-            into.text(as_text(one), (*path, at), name)
-    elif value is not None:
-        into.blocks += argument_blocks(value, path, name or "content")
+def _role(read: Read) -> Adder:
+    return lambda value, path, into: _SPEAKERS.get(as_text(read(value)).lower())
 
 
-def _add_call(call: Call, value: object, path: ValuePath, into: Gathered) -> None:
-    name, identifier = place(call.name), place(call.id)
-    keyed = call.name == _KEY
-    tool = str(path[-1]) if keyed and path else value_at(value, name)
-    label = into.call({"name": tool, "id": value_at(value, identifier)}, (), "name", "id")
-    number = f"_{into.calls}" if into.calls > 1 else ""
-    if keyed:
-        into.places.pop(f"tool{number}", None)
-    else:
-        into.places[f"tool{number}"] = (*path, *name)
-    if f"id{number}" in into.places:
-        into.places[f"id{number}"] = (*path, *identifier)
-    if call.arguments and (given := value_at(value, place(call.arguments))) is not None:
-        arguments(given, (*path, *place(call.arguments)), label, into)
+def _beside_others(name: str, into: Gathered, *, is_call: bool) -> str:
+    """Return a name for what a call brought, which stands beside what others did."""
+    return f"call{into.calls + 1}.{name}" if is_call and into.calls else name
 
 
-def _add_result(result: Result, value: object, path: ValuePath, into: Gathered) -> None:
-    identifier = place(result.id)
-    label = into.result({"id": value_at(value, identifier)}, (), "id")
-    number = f"_{into.results}" if into.results > 1 else ""
-    if f"id{number}" in into.places:
-        into.places[f"id{number}"] = (*path, *identifier)
-    if result.failed or result.worked:
-        told = place(result.failed or result.worked)
-        found = value_at(value, told)
+def _texts(at: ValuePath, name: str, *, is_call: bool = False) -> Adder:
+    """Return the adder of a text, or a list of them; anything else is shown as JSON."""
+    read = reader(at)
+
+    def add(value: object, path: ValuePath, into: Gathered) -> None:
+        found, own = read(value), _beside_others(name, into, is_call=is_call)
         if isinstance(found, str):
-            into.header[f"is_error{number}"] = found.lower() in _FAILED
-        else:
-            into.header[f"is_error{number}"] = found is True if result.failed else found is False
-            write = (lambda said: said) if result.failed else (lambda said: not said)
-            into.places[f"is_error{number}"] = FieldPlace((*path, *told), write=write)
-    if result.tool and (tool := as_text(value_at(value, place(result.tool)))):
-        into.tool = into.tool or tool
-    for at in places(result.content):
-        content = value_at(value, at)
-        if isinstance(content, str):
-            into.blocks += document_blocks(content, (*path, *at), label) if label else ()
-            if not label:
-                into.text(content, (*path, *at))
-        else:
-            gather(content, (*path, *at), label, into)
+            into.text(found, path + at, own)
+        elif isinstance(found, list) and all(isinstance(one, str) for one in found):
+            for number, one in enumerate(found):
+                into.text(one, (*path, *at, number), own)
+        elif found is not None:
+            into.blocks += argument_blocks(found, path + at, own or "content")
+
+    return add
 
 
-def _add_image(image: Image, value: object, path: ValuePath, into: Gathered) -> None:
-    at = place(image.data)
-    said = as_text(value_at(value, at))
-    if (held := as_data_url(said)) is not None:
-        attach(held.data, held.mime, (*path, *at), "image", "", into, encoded=False)
-    elif said and (data := from_base64(said)):
-        mime = as_text(value_at(value, place(image.mime))) if image.mime else ""
-        attach(data, mime or "image/png", (*path, *at), "image", "", into)
+def _contents(at: ValuePath) -> Adder:
+    read = reader(at)
+    return lambda value, path, into: gather(read(value), path + at, "", into)
+
+
+def _message(at: ValuePath) -> Adder:
+    read = reader(at)
+
+    def add(value: object, path: ValuePath, into: Gathered) -> Kind | None:
+        return gather_message(found, path + at, into) if is_object(found := read(value)) else None
+
+    return add
+
+
+def _values(at: ValuePath, *, is_call: bool) -> Adder:
+    read, name = reader(at), str(at[-1]) if at else "content"
+
+    def add(value: object, path: ValuePath, into: Gathered) -> None:
+        if (found := read(value)) not in (None, "", [], {}):
+            # two parts of one record may hold the same member
+            own = _beside_others(name, into, is_call=True) if is_call else numbered(name, path)
+            into.blocks += argument_blocks(found, path + at, own)
+
+    return add
+
+
+def _listed(at: ValuePath, parts: _Views) -> Adder:
+    read = reader(at)
+
+    def add(value: object, path: ValuePath, into: Gathered) -> None:
+        found = read(value)
+        if isinstance(found, str):
+            # a single text needs no list for many tools
+            into.text(found, path + at)
+        for number, element in found.items() if is_object(found) else enumerate(as_list(found)):
+            where = (*path, *at, number)
+            if (fitting := parts.of(element)) is not None:
+                fitting.add(element, where, into)
+            elif element not in (None, "", [], {}):
+                into.blocks += argument_blocks(element, where, numbered("content", where))
+
+    return add
+
+
+def _field(name: str, at: ValuePath) -> Adder:
+    read = reader(at)
+
+    def add(value: object, path: ValuePath, into: Gathered) -> None:
+        if (found := read(value)) is not None:
+            into.field(name, found, *path, *at)
+
+    return add
+
+
+def _call(said: Call) -> Adder:
+    name, identifier, given = place(said.name), place(said.id), place(said.arguments)
+    read_name, read_id, read_given = map(reader, (name, identifier, given))
+
+    def add(value: object, path: ValuePath, into: Gathered) -> None:
+        is_keyed = said.name == _KEY
+        tool = str(path[-1]) if is_keyed and path else read_name(value)
+        label = into.call({"name": tool, "id": read_id(value)}, (), "name", "id")
+        number = f"_{into.calls}" if into.calls > 1 else ""
+        into.places[f"tool{number}"] = path + name
+        if is_keyed:
+            del into.places[f"tool{number}"]
+        if f"id{number}" in into.places:
+            into.places[f"id{number}"] = path + identifier
+        if given and (found := read_given(value)) is not None:
+            arguments(found, path + given, label, into)
+
+    return add
+
+
+def _result(said: Result) -> Adder:
+    identifier, told, contents = place(said.id), place(said.failed or said.worked), places(said.content)
+    read_id, read_told, read_tool = map(reader, (identifier, told, place(said.tool)))
+    reads = [(at, reader(at)) for at in contents]
+    is_failing = bool(said.failed)
+
+    def add(value: object, path: ValuePath, into: Gathered) -> None:
+        label = into.result({"id": read_id(value)}, (), "id")
+        number = f"_{into.results}" if into.results > 1 else ""
+        if f"id{number}" in into.places:
+            into.places[f"id{number}"] = path + identifier
+        if told:
+            found = read_told(value)
+            into.header[f"is_error{number}"] = found.lower() in _FAILED if isinstance(found, str) else found is is_failing
+            if not isinstance(found, str):
+                into.places[f"is_error{number}"] = FieldPlace(path + told, write=lambda said: said is is_failing)
+        if said.tool and (tool := as_text(read_tool(value))):
+            into.tool = into.tool or tool
+        for at, read in reads:
+            content = read(value)
+            if not isinstance(content, str):
+                gather(content, path + at, label, into)
+            elif label:
+                into.blocks += document_blocks(content, path + at, label)
+            else:
+                into.text(content, path + at)
+
+    return add
+
+
+def _image(said: Image) -> Adder:
+    at, read_mime = place(said.data), reader(place(said.mime))
+    read = reader(at)
+
+    def add(value: object, path: ValuePath, into: Gathered) -> None:
+        found = as_text(read(value))
+        if (held := as_data_url(found)) is not None:
+            attach(held.data, held.mime, path + at, "image", "", into, encoded=False)
+        elif found and (data := from_base64(found)):
+            attach(data, as_text(read_mime(value)) or "image/png", path + at, "image", "", into)
+
+    return add
 
 
 def _tokens(spent: Spent, record: JsonObject) -> Tokens:
@@ -264,7 +337,7 @@ class DeclaredLens(JsonLens):
         self.one_line = said.container == "lines"
         self.writes = tuple(KINDS[word] for word in said.new)  # type: ignore[misc]  # a lens of its own for each page
         self.key, self.follows = said.record.id, said.record.after
-        self._times = places(said.record.time) if said.record.time else ()
+        self._time, self._read_time = place(said.record.time), reader(place(said.record.time))
         self._agent = place(said.record.agent)
         self._new = {KINDS[word]: template for word, template in said.new.items()}
         self._views = _Views(said.records)
@@ -272,7 +345,7 @@ class DeclaredLens(JsonLens):
         self.telling = tuple({_last_key(one.at or one.output or one.input) for one in spent})
 
     def time_ms(self, record: JsonObject) -> int:
-        return next(filter(None, (time_of(value_at(record, at)) for at in self._times)), 0)
+        return time_of(self._read_time(record)) if self._time else 0
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
         """View a record as the first view that fits it says; one that none fits is a note that shows it as JSON."""
