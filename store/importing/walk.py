@@ -113,17 +113,25 @@ class _Bounds:
 
     def __init__(self, start: Path) -> None:
         self._start = start
-        self._real: dict[str, str] = {}
-        """The real paths of directories that were asked for: a session may have thousands of files in one."""
+        self._inside: dict[str, bool] = {}
+        """Directories that were asked for, and whether what is in them, but for links, is inside."""
 
     def holds(self, path: Path) -> bool:
         """Return whether links, followed, lead from ``path`` only to where it seems to be.
 
         That is below what it has in common with ``start``: sessions may have files beside the directory of sessions.
         """
+        folder = os.path.dirname(path)
+        if os.path.islink(path):
+            return self._leads_inside(path, os.path.realpath(path))
+        # a session may have thousands of files in one
+        if folder not in self._inside:
+            self._inside[folder] = self._leads_inside(path, os.path.join(os.path.realpath(folder), path.name))
+        return self._inside[folder]
+
+    def _leads_inside(self, path: Path, where: str) -> bool:
         common = os.path.commonpath((self._start, os.path.abspath(path)))
-        is_there = os.path.realpath(path) if path.is_symlink() else f"{self._real_of(path.parent)}/{path.name}"
-        return within(Path(is_there), frozenset((Path(self._real_of(common)),)))
+        return within(Path(where), frozenset((Path(os.path.realpath(common)),)))
 
     def kept(self, source: Source) -> Iterator[Found]:
         """Yield a session without the files beside it that links lead out to, then those; only these if it is one."""
@@ -135,12 +143,6 @@ class _Bounds:
         for one in source.sidecars:
             if one not in inside:
                 yield Unreadable(one[1], _LEADS_OUT)
-
-    def _real_of(self, folder: Path | str) -> str:
-        folder = str(folder)
-        if folder not in self._real:
-            self._real[folder] = os.path.realpath(folder)
-        return self._real[folder]
 
 
 def discover(home: Path, cwd: Path, folders: Sequence[str] = ()) -> list[Path]:

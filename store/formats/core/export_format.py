@@ -34,7 +34,7 @@ from store.formats.core.archives import archive_at, is_archive, join_members, re
 from store.formats.core.budget import LARGEST_WHOLE
 from store.formats.core.format import About, Format, Part, Source, Span, let_go
 from store.formats.core.json_cuts import end_of
-from store.formats.core.json_spans import members, text_of, value_end
+from store.formats.core.json_spans import member_spans, members, value_end
 from store.formats.core.json_view import JsonObject, as_text, decode
 from store.formats.core.look import HEAD_SIZE, Look, open_regular
 from store.ids import hash_bytes
@@ -256,15 +256,12 @@ _LITERAL = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _between = re.compile(rb"(?:\xef\xbb\xbf)?[\s,\[\]\0\x1e]*+").match
 _NEXT_OBJECT = re.compile(rb'\{\s*+"')
 _key = re.compile(rb"\s*+(" + _LITERAL + rb")\s*+:\s*+", re.DOTALL).match
-_next_key = re.compile(rb"[{,]\s*+(" + _LITERAL + rb")\s*+:\s*+|[{\s]*+\}", re.DOTALL).match
 _SCALAR = _LITERAL + rb'|[^\s,\[\]{}"]++'
 _beginning = re.compile(
     rb"\{\s*+(" + _LITERAL + rb")\s*+:\s*+(?:(?:" + _SCALAR + rb")\s*+,\s*+(" + _LITERAL + rb")\s*+:)?", re.DOTALL
 ).match
-_blanks = re.compile(rb"\s*+").match
 _separator = re.compile(rb"\s*+,?\s*+").match
 _after_value = re.compile(rb"\s*+(?:[,}\]]|\Z)").match
-_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 _items = msgspec.json.Decoder(list[Raw]).decode
 
 _OBJECT, _END_OF_OBJECT, _END_OF_LIST = b"{}]"
@@ -348,16 +345,15 @@ def _outlined(text: bytes, base: int, holder: str) -> Outline | None:
     if not text.endswith(b"}"):
         return None
     try:
-        fields = _fields(text)
-        spans = _member_spans(text, fields)
+        spans = member_spans(text)
         if spans is None:
             return None
         found: list[Span] = []
-        if holder in fields:
+        if holder in spans:
             start, end = spans[holder]
             held = text[start:end]
             if held.startswith(b"{"):
-                inside = _member_spans(held, _fields(held))
+                inside = member_spans(held)
                 if inside is None:
                     return None
                 start += base
@@ -367,23 +363,6 @@ def _outlined(text: bytes, base: int, holder: str) -> Outline | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return Outline({key: text[slice(*span)] for key, span in spans.items() if key != holder}, found)
-
-
-def _member_spans(text: bytes, fields: dict[str, Raw]) -> dict[str, tuple[int, int]] | None:
-    """Return the spans of an object's values, given the values; None where a key stands twice."""
-    spans: dict[str, tuple[int, int]] = {}
-    end = 0
-    for key, raw in fields.items():
-        named = _next_key(text, end)
-        if named is None or named[1] is None or (named[1][1:-1] != key.encode() and text_of(named[1]) != key):
-            return None
-        start = named.end()
-        end = start + len(memoryview(raw))
-        spans[key] = start, end
-        if text[end : end + 1] not in (b",", b"}"):
-            end = end_of(_blanks(text, end))
-    closed = _next_key(text, end)
-    return spans if closed and closed[1] is None else None
 
 
 def _elements(text: bytes, base: int, items: list[Raw]) -> list[Span]:

@@ -12,6 +12,10 @@ _BEGUN_STRING = re.compile(rb'"(?:[^"\\]++|\\(?:[^u]|u[0-9a-fA-F]{4}))*+', re.DO
 _HALF_OF_A_PAIR = re.compile(rb"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})\Z")
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _SCALAR = re.compile(rb"[-+.0-9A-Za-z]++")
+_PLAIN = rb'[ \t\r\n]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"|[-+.0-9A-Za-z]++)[ \t\r\n]*+'
+_MEMBERS = re.compile(rb'(?:[ \t\r\n]*+"[^"\\]*+(?:\\.[^"\\]*+)*+"[ \t\r\n]*+:' + _PLAIN + rb",)++", re.DOTALL)
+_ELEMENTS = re.compile(rb"(?:" + _PLAIN + rb",)++", re.DOTALL)
+"""Values that are no containers, each with the comma after it: they are passed over at once."""
 _CLOSING = {0x7B: 0x7D, 0x5B: 0x5D}
 _KEY, _COLON, _VALUE, _COMMA = range(4)
 _LONGEST_ESCAPE = 12
@@ -38,6 +42,12 @@ def completed(text: bytes) -> Begun | None:
     safe: tuple[int, bytes] | None = None
     at = _end_of(_SPACE, text, 0)
     while at < len(text):
+        if awaited == _KEY or (awaited == _VALUE and closing[-1:] == b"]"):
+            passed = (_MEMBERS if awaited == _KEY else _ELEMENTS).match(text, at)
+            if passed is not None:
+                safe = (passed.end() - 1, _closed(closing))
+                at = _end_of(_SPACE, text, passed.end())
+                continue
         first = text[at]
         if first == 0x22:
             if awaited not in (_KEY, _VALUE):

@@ -49,10 +49,15 @@ def decode(payload: bytes) -> Decoded | None:
 
 def is_json(payload: bytes | memoryview | mmap.mmap) -> bool:
     """Return whether ``payload`` is one JSON document, as :func:`decode` reads it; mostly without building it."""
+    return is_strict_json(payload) or decode(bytes(payload)) is not None
+
+
+def is_strict_json(payload: bytes | memoryview | mmap.mmap) -> bool:
+    """Return whether ``payload`` is one JSON document for strict parsers, without building it."""
     try:
         _skim(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return decode(bytes(payload)) is not None
+        return False
     return True
 
 

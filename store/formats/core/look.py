@@ -5,7 +5,7 @@ import os
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -113,16 +113,7 @@ class Look:
         Raises OSError as ``head`` does.
         """
         head = self.head.removeprefix(BYTE_ORDER_MARK)
-        if not head.lstrip().startswith((b"{", b"[")):
-            return None
-        for whole in (head, *head_lines(head, 1)):
-            if (decoded := decode(whole)) is not None:
-                return decoded.value
-        while len(head) >= _SHORTEST_BEGINNING:
-            if (begun := completed(head)) is not None and (decoded := decode(begun.empty)) is not None:
-                return decoded.value
-            head = head[: len(head) // 2]
-        return None
+        return _document(head) if head.lstrip().startswith((b"{", b"[")) else None
 
     def lines(self, limit: int = 50) -> list[bytes]:
         """Return the first lines of the head that are not blank; the last may be cut off. Raises OSError as it does."""
@@ -133,6 +124,19 @@ class Look:
         if limit > len(self._decoded):
             self._decoded += map(_object, self.lines(limit)[len(self._decoded) :])
         return [value for value in self._decoded[:limit] if value is not None]
+
+
+@lru_cache(2)
+def _document(head: bytes) -> object:
+    """Return the document that a beginning is of; whoever describes a session asks for it again."""
+    for whole in (head, *head_lines(head, 1)):
+        if (decoded := decode(whole)) is not None:
+            return decoded.value
+    while len(head) >= _SHORTEST_BEGINNING:
+        if (begun := completed(head)) is not None and (decoded := decode(begun.empty)) is not None:
+            return decoded.value
+        head = head[: len(head) // 2]
+    return None
 
 
 def _object(line: bytes) -> JsonObject | None:
