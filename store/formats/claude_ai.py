@@ -17,6 +17,7 @@ from msgspec import Struct, field
 
 from store.errors import UsageError
 from store.events.event import Block, BlockType, Kind, ValuePath
+from store.formats.core import templates
 from store.formats.core.blocks import argument_blocks, listed_links, numbered
 from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens, Twins
@@ -26,6 +27,7 @@ from store.formats.core.json_view import JsonObject, as_list, as_object, as_text
 from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Places, Shown
 from store.formats.core.media import from_base64, mime_of, suffix_of
 from store.formats.core.removal import Tree
+from store.formats.core.templates import Template
 from store.formats.core.times import in_iso, milliseconds
 from store.formats.core.twins import texts_in
 
@@ -248,7 +250,7 @@ class ClaudeAiLens(JsonLens):
             "start_timestamp": time,
             "stop_timestamp": time,
             "flags": None,
-            **_new_part(kind, text, more),
+            **templates.record(_NEW.get(kind, _NEW_TEXT), kind, text, now_ms, more, "toolu_"),
         }
         message: JsonObject = {
             "uuid": str(uuid.uuid4()),
@@ -267,17 +269,15 @@ class ClaudeAiLens(JsonLens):
         return _encode(message)
 
 
-def _new_part(kind: Kind, text: str, more: Particulars) -> JsonObject:
-    match kind:
-        case Kind.REASONING:
-            return {"type": "thinking", "thinking": text, "summaries": [], "cut_off": False}
-        case Kind.TOOL_CALL:
-            call: JsonObject = {"type": "tool_use", "id": more.new_id("toolu_"), "name": more.tool}
-            return call | {"input": more.arguments(text)}
-        case Kind.TOOL_RESULT:
-            result: JsonObject = {"type": "tool_result", "tool_use_id": more.id, "name": more.tool}
-            return result | {"content": [{"type": "text", "text": text}], "is_error": more.failed}
-    return {"type": "text", "text": text, "citations": []}
+_NEW: dict[Kind, Template] = {
+    Kind.REASONING: {"type": "thinking", "thinking": "$text", "summaries": [], "cut_off": False},
+    Kind.TOOL_CALL: {"type": "tool_use", "id": "$id", "name": "$tool", "input": "$arguments"},
+    Kind.TOOL_RESULT: {
+        "type": "tool_result", "tool_use_id": "$id", "name": "$tool",
+        "content": [{"type": "text", "text": "$text"}], "is_error": "$failed",
+    },
+}
+_NEW_TEXT: Template = {"type": "text", "text": "$text", "citations": []}
 
 
 def _kind(message: JsonObject, said: _Said) -> tuple[Kind, str, str]:

@@ -38,48 +38,23 @@ _LENS = DeclaredLens(
     description.read(
         """
 name = "cursor-store"
-
-[[records]]
-when = { table = "meta" }
-kind = "record"
-
-[[records]]
-when = { "json.data.role" = true }
-role = "json.data.role"
-each = "json.data.content"
-fields = { model = "json.data.providerOptions.cursor.modelName" }
-
-  [[records.parts]]
-  when = { type = "text" }
-  text = "text"
-  new = { type = "text", text = "$text" }
-
-  [[records.parts]]
-  when = { type = "reasoning" }
-  reasoning = "text"
-
-  [[records.parts]]
-  when = { type = "redacted-reasoning" }
-
-  [[records.parts]]
-  when = { type = "tool-call" }
-  call = { name = "toolName", id = "toolCallId", arguments = "args" }
-
-  [[records.parts]]
-  when = { type = "tool-result" }
-  result = { id = "toolCallId", failed = "isError", tool = "toolName", content = "result" }
-
-  [[records.parts]]
-  when = { type = ["image", "file"] }
-  image = { data = "image", mime = "mimeType" }
-
-[new.user]
-table = "blobs"
-json = { data = { role = "user", content = [{ type = "text", text = "$text" }] } }
-
-[new.assistant]
-table = "blobs"
-json = { data = { role = "assistant", content = [{ type = "text", text = "$text" }] } }
+records = [
+  { when = { table = "meta" }, kind = "record" },
+  { when = { "json.data.role" = true }, role = "json.data.role", each = "json.data.content", parts = [
+    { when = { type = "text" }, text = "text", new = { type = "text", text = "$text" } },
+    { when = { type = "reasoning" }, reasoning = "text" },
+    { when = { type = "redacted-reasoning" } },
+    { when = { type = "tool-call" }, call = { name = "toolName", id = "toolCallId", arguments = "args" } },
+    { when = { type = "tool-result" }, result = { id = "toolCallId", failed = "isError", tool = "toolName", content = [
+      "result",
+    ] } },
+    { when = { type = ["image", "file"] }, image = { data = "image", mime = "mimeType" } },
+  ], fields = { model = "json.data.providerOptions.cursor.modelName" } },
+]
+new.user = { table = "blobs", json = { data = { role = "user", content = [{ type = "text", text = "$text" }] } } }
+new.assistant = { table = "blobs", json = { data = { role = "assistant", content = [
+  { type = "text", text = "$text" },
+] } } }
 """,
         "cursor-store",
     )

@@ -17,10 +17,12 @@ from store.events.event import Kind, ValuePath
 from store.events.usage import Usage
 from store.formats.claude_code import messages, notes
 from store.formats.claude_code.messages import READ_FILE
+from store.formats.core import templates
 from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Header, Places, Shown, View, bookkeeping
+from store.formats.core.templates import Template
 from store.formats.core.times import in_iso
 from store.formats.core.token_counts import counted, dollars
 from store.formats.core.twins import carried, carried_to_numbered, texts_in
@@ -53,30 +55,30 @@ _WRITES = (Kind.USER, Kind.ASSISTANT, Kind.SYSTEM, Kind.REASONING, Kind.TOOL_CAL
 _ASKS = "Claude Code asks by a call of the tool AskUserQuestion, and its result is the answer"
 
 
+def _asks(part: JsonObject, stop_reason: str = "end_turn", stop_sequence: str | None = None) -> Template:
+    return answer("$uuid", SYNTHETIC, [part], stop_reason, stop_sequence)
+
+
+def _tells(content: object, **more: object) -> Template:
+    return {"type": "user", "message": {"role": "user", "content": content}, **more}
+
+
+_RESULT_PART = {"tool_use_id": "$id", "type": "tool_result", "content": "$text", "is_error": "$failed"}
+_NEW: dict[Kind, Template] = {
+    Kind.USER: _tells("$text"),
+    Kind.SYSTEM: _tells("$text", isMeta=True),
+    Kind.TOOL_RESULT: _tells([_RESULT_PART], **{"sourceToolAssistantUUID?": "$asked.uuid"}),
+    Kind.REASONING: _asks({"type": "thinking", "thinking": "$text", "signature": ""}),
+    Kind.TOOL_CALL: _asks({"type": "tool_use", "id": "$id", "name": "$tool", "input": "$arguments"}, "tool_use"),
+    Kind.ASSISTANT: _asks({"type": "text", "text": "$text"}, "stop_sequence", ""),
+    Kind.NOTE: {"type": "system", "subtype": "informational", "content": "$text", "isMeta": False, "level": "info"},
+}
+
+
 def _said(kind: Kind, text: str, more: Particulars) -> JsonObject:
-    match kind:
-        case Kind.REASONING:
-            thought: JsonObject = {"type": "thinking", "thinking": text, "signature": ""}
-            return answer(str(uuid.uuid4()), SYNTHETIC, [thought], "end_turn", None)
-        case Kind.TOOL_CALL:
-            call: JsonObject = {"type": "tool_use", "id": more.new_id("toolu_"), "name": more.tool}
-            parts: list[JsonObject] = [call | {"input": more.arguments(text)}]
-            return answer(str(uuid.uuid4()), SYNTHETIC, parts, "tool_use", None)
-        case Kind.TOOL_RESULT:
-            result: JsonObject = {"tool_use_id": more.id, "type": "tool_result", "content": text}
-            message: JsonObject = {"role": "user", "content": [result | {"is_error": more.failed}]}
-            asked = as_text(object_in(more.asked).get("uuid"))
-            return {"type": "user", "message": message, **({"sourceToolAssistantUUID": asked} if asked else {})}
-        case Kind.CONFIG:
-            return {"type": "attachment", "attachment": _configuration(text, more)}
-        case Kind.USER:
-            return {"type": "user", "message": {"role": "user", "content": text}}
-        case Kind.SYSTEM:
-            return {"type": "user", "message": {"role": "user", "content": text}, "isMeta": True}
-        case Kind.ASSISTANT:
-            parts = [{"type": "text", "text": text}]
-            return answer(str(uuid.uuid4()), SYNTHETIC, parts, "stop_sequence", "")
-    return {"type": "system", "subtype": "informational", "content": text, "isMeta": False, "level": "info"}
+    if kind is Kind.CONFIG:
+        return {"type": "attachment", "attachment": _configuration(text, more)}
+    return templates.record(_NEW[kind], kind, text, 0, more, "toolu_")
 
 
 def _configuration(text: str, more: Particulars) -> JsonObject:

@@ -4,8 +4,7 @@
 ``archived_sessions``. A fork is a file that begins with a line of its own, then has the lines of the session that it
 was made from, with new times, and goes on.
 
-Sessions of the first Codex, which was written in TypeScript: ``rollout-<date>-<id>.json``, one document each.
-
+Sessions of the first Codex, which was written in TypeScript, are a document each, ``rollout-<date>-<id>.json``:
 ``{"session": {"timestamp", "id", "instructions"}, "items": [...]}``, with items as on the lines of later ones.
 """
 

@@ -1,19 +1,13 @@
 """Exports of web services: files of many conversations, each of them a tree of messages.
 
-Exports that web services hand out: an archive, or the folder that was made of it, with conversations in JSON files.
+An export is an archive, or the folder that was made of it. A small one has one ``conversations.json``, a large one
+``conversations-000.json`` and so on. A question that was edited and an answer that was asked for again leave two
+messages that follow the same one: so a conversation branches.
 
-A small export has one ``conversations.json``, a large one ``conversations-000.json`` and so on.
-
-Conversations that are trees: the messages of the conversation that was seen last, and those that branch off from it.
-
-A question that was edited and an answer that was asked for again leave two messages that follow the same one.
-
-Files of many conversations: JSON objects each of which holds its messages in one member, an object or a list.
-
-There may be one conversation, a list of them, or several such one after another. They are found without parsing their
-values: a conversation is decoded as bytes by its name, and so are its messages, which gives where each ends (more than
-1 GB/s). Where a file is damaged, its values are followed bracket by bracket, and a damaged piece reaches to the next
-message that begins as the others do.
+A file holds a conversation, a list of them, or several one after another: JSON objects, each with its messages in one
+member, an object or a list. They are found without parsing their values: a conversation is decoded as bytes by its
+name, and so are its messages, which gives where each ends (more than 1 GB/s). Where a file is damaged, its values are
+followed bracket by bracket, and a damaged piece reaches to the next message that begins as the others do.
 """
 
 import os

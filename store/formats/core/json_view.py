@@ -8,6 +8,7 @@ JSON's numbers is marked as lossy.
 import json
 import math
 import mmap
+from functools import cache
 from typing import TypeGuard
 
 import msgspec
@@ -112,6 +113,12 @@ def value_at(value: object, path: ValuePath) -> object:
         else:
             return None
     return value
+
+
+@cache
+def place(spelled: str) -> ValuePath:
+    """Return a place as the path of a value: ``a.0.b`` is ``("a", 0, "b")``; "" is the value itself."""
+    return tuple(int(step) if step.isdecimal() else step for step in spelled.split(".")) if spelled else ()
 
 
 def _decode_tolerantly(text: bytes) -> Decoded | None:

@@ -1,13 +1,11 @@
 """Tools that keep conversations in an SQLite database: read without a lock, seen as lines, edited cell by cell.
 
-Databases that another program may be writing to, read without a lock and without writing anything beside them.
+Another program may be writing to the database. SQLite's readers lock, or write to the shared memory beside a
+write-ahead log. So the files are copied, and the copy is good if none of them was written to meanwhile, but for appends
+to a log.
 
-SQLite itself would do one or the other: readers lock, or write to the shared memory beside a write-ahead log. So the
-files are copied, and the copy is good if none of them was written to meanwhile, but for appends to a log.
-
-Rows of a database as lines of JSON, which is how its conversations are imported.
-
-A line has the cells of a row, or some of them, that make up one event, and rows that it refers to::
+A conversation is imported as lines of JSON. A line has the cells of a row, or some of them, that make up one event, and
+rows that it refers to::
 
     {"table":"parts","key":{"id":7},"cells":{"type":"text","text":"Hi"},"about":{"role":"user"}}
 

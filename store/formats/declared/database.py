@@ -15,7 +15,7 @@ from store.formats.core import sqlite
 from store.formats.core.export_format import Node, TreeBranch, branches
 from store.formats.core.format import Mark, Source, Titled, first_line, last_part
 from store.formats.core.json_spans import locate
-from store.formats.core.json_view import as_list, as_object, as_text, decode, object_in, value_at
+from store.formats.core.json_view import as_list, as_object, as_text, decode, object_in, place, value_at
 from store.formats.core.look import Look
 from store.formats.core.removal import Tree, without_calls
 from store.formats.core.splices import put, without_elements
@@ -31,7 +31,7 @@ from store.formats.core.sqlite import (
     quoted,
     unpacked,
 )
-from store.formats.declared.description import Database, Description, place
+from store.formats.declared.description import Database, Description
 from store.formats.declared.format import resuming_of
 from store.formats.declared.inside import Item, cut, filled, object_at, on_one_line, units
 from store.formats.declared.lens import DeclaredLens, time_of

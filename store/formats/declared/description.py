@@ -6,7 +6,6 @@
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Set
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from msgspec import Struct
 from store import typed
 from store.errors import UsageError
 from store.events.event import Kind, ValuePath
-from store.formats.core.json_view import value_at
+from store.formats.core.json_view import place, value_at
 
 Condition = dict[str, str | int | bool | list[str]]
 
@@ -252,12 +251,6 @@ def _check(found: Description, origin: str) -> None:
         if bool(view.each) != bool(view.parts):
             raise UsageError(f"{origin}: 'each' is the place of a list, and 'parts' say what its elements show")
         pending += view.parts
-
-
-@cache
-def place(spelled: str) -> ValuePath:
-    """Return a place as the path of a value: ``a.0.b`` is ``("a", 0, "b")``; "" is the record itself."""
-    return tuple(int(step) if step.isdecimal() else step for step in spelled.split(".")) if spelled else ()
 
 
 def places(spelled: str | list[str]) -> tuple[ValuePath, ...]:

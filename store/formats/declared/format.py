@@ -20,11 +20,11 @@ from store.formats.core.format import (
     line_spans,
 )
 from store.formats.core.json_cuts import Choice, Choose, cut_spans
-from store.formats.core.json_view import as_text, decode, is_object, object_in, value_at
+from store.formats.core.json_view import as_text, decode, is_object, object_in, place, value_at
 from store.formats.core.lens import Nothing
 from store.formats.core.look import Look, read_head
 from store.formats.core.removal import Tree, without_calls
-from store.formats.declared.description import Description, Fits, place
+from store.formats.declared.description import Description, Fits
 from store.formats.declared.lens import DeclaredLens, time_of, titles_in
 
 _LOOKED_AT = 20

@@ -12,9 +12,9 @@ from msgspec import Struct
 from store.errors import UsageError
 from store.events.event import ValuePath
 from store.formats.core.json_spans import elements, locate, members
-from store.formats.core.json_view import as_list, as_text, decode, is_json, object_in, value_at
+from store.formats.core.json_view import as_list, as_text, decode, is_json, object_in, place, value_at
 from store.formats.core.splices import is_spaced, put, spell
-from store.formats.declared.description import Database, place
+from store.formats.declared.description import Database
 
 _OBJECT = 0x7B
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode

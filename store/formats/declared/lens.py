@@ -1,13 +1,12 @@
 """The lens of a described format: what the views of its description make of a record."""
 
 import json
-import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from store.errors import UsageError
 from store.events.event import Block, Kind, ValuePath
 from store.events.usage import Tokens, Usage
+from store.formats.core import templates
 from store.formats.core.blocks import argument_blocks, document_blocks, numbered
 from store.formats.core.chat_messages import (
     ROLES,
@@ -22,11 +21,11 @@ from store.formats.core.chat_messages import (
 )
 from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens, Twins, as_spelled
-from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in, value_at
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in, place, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Gathered, Shown, Value
 from store.formats.core.media import as_data_url, from_base64
 from store.formats.core.removal import links_of_message
-from store.formats.core.times import in_iso, milliseconds, of_seconds
+from store.formats.core.times import milliseconds, of_seconds
 from store.formats.core.token_counts import count, counted, dollars
 from store.formats.core.twins import copies
 from store.formats.declared.description import (
@@ -39,7 +38,6 @@ from store.formats.declared.description import (
     Result,
     Spent,
     View,
-    place,
     places,
     reader,
 )
@@ -408,7 +406,7 @@ class DeclaredLens(JsonLens):
         if path in view.lists:
             for one in view.parts.all:
                 if one.new and one.thinks == (name == "thinking"):
-                    return _filled(one.new, {"text": text}, {})
+                    return templates.filled(one.new, {"text": text})
         return None
 
     def room(self, record: JsonObject) -> ValuePath | None:
@@ -419,50 +417,8 @@ class DeclaredLens(JsonLens):
         return (*view.message, *found) if found is not None else None
 
     def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
-        values: dict[str, object] = {
-            "text": text,
-            "tool": more.tool,
-            "failed": more.failed,
-            "worked": not more.failed,
-            "time": in_iso(now_ms),
-            "ms": now_ms,
-            "seconds": now_ms // 1000,
-            "session": more.session,
-        }
-        template = self._new[kind]
-        asked = _asked(template)
-        if "id" in asked:
-            values["id"] = more.new_id("call_") if kind is Kind.TOOL_CALL else more.id
-        if kind is Kind.TOOL_CALL:
-            given = more.arguments(text)
-            values |= {"arguments": given, "arguments_json": json.dumps(given, ensure_ascii=False)}
-        if kind is Kind.CONFIG:
-            values["configuration"] = more.configuration(text)
-        if unknown := {name for name in asked if not name.startswith("last.")} - values.keys() - {"uuid"}:
-            raise UsageError(f"the description of this format asks for ${min(unknown)}, which such an event has not")
-        said = _filled(template, values, object_in(previous))
+        said = templates.record(self._new[kind], kind, text, now_ms, more, last=object_in(previous))
         return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _asked(template: object) -> set[str]:
-    """Return the names of what a template asks for."""
-    if isinstance(template, str):
-        return {template[1:]} if template.startswith("$") else set()
-    if isinstance(template, dict):
-        return set().union(*map(_asked, template.values()))
-    return set().union(*map(_asked, template)) if isinstance(template, list) else set()
-
-
-def _filled(template: object, values: Mapping[str, object], last: JsonObject) -> object:
-    """Return a template with what it asks for."""
-    if isinstance(template, str) and template.startswith("$"):
-        name = template[1:]
-        if name == "uuid":
-            return str(uuid.uuid4())
-        return value_at(last, place(name.removeprefix("last."))) if name.startswith("last.") else values[name]
-    if isinstance(template, dict):
-        return {key: _filled(item, values, last) for key, item in template.items()}
-    return [_filled(item, values, last) for item in template] if isinstance(template, list) else template
 
 
 def titles_in(blocks: Sequence[Block]) -> str:
