@@ -280,8 +280,9 @@ def _result(said: Result) -> Adder:
             into.places[f"id{number}"] = path + identifier
         if told:
             found = read_told(value)
-            into.header[f"is_error{number}"] = found.lower() in _FAILED if isinstance(found, str) else found is is_failing
-            if not isinstance(found, str):
+            is_status = isinstance(found, str)
+            into.header[f"is_error{number}"] = as_text(found).lower() in _FAILED if is_status else found is is_failing
+            if not is_status:
                 into.places[f"is_error{number}"] = FieldPlace(path + told, write=lambda said: said is is_failing)
         if said.tool and (tool := as_text(read_tool(value))):
             into.tool = into.tool or tool
@@ -335,7 +336,8 @@ class DeclaredLens(JsonLens):
         self.one_line = said.container == "lines"
         self.writes = tuple(KINDS[word] for word in said.new)  # type: ignore[misc]  # a lens of its own for each page
         self.key, self.follows = said.record.id, said.record.after
-        self._time, self._read_time = place(said.record.time), reader(place(said.record.time))
+        self._times = places(said.record.time) if said.record.time else ()
+        self._reads = [reader(at) for at in self._times]
         self._agent = place(said.record.agent)
         self._new = {KINDS[word]: template for word, template in said.new.items()}
         self._views = _Views(said.records)
@@ -343,7 +345,7 @@ class DeclaredLens(JsonLens):
         self.telling = tuple({_last_key(one.at or one.output or one.input) for one in spent})
 
     def time_ms(self, record: JsonObject) -> int:
-        return time_of(self._read_time(record)) if self._time else 0
+        return next(filter(None, (time_of(read(record)) for read in self._reads)), 0)
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
         """View a record as the first view that fits it says; one that none fits is a note that shows it as JSON."""
