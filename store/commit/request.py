@@ -72,7 +72,8 @@ class Request(Struct, eq=False):
     that is a tip).
 
     ``expected_head`` is the tip that the context must have, ``name`` the project and name that no other
-    conversation may have (None: nothing is expected); else Conflict. ``superseded`` gives the successors of turns
+    conversation may have (None: nothing is expected), ``expected_metadata`` values that the context must have under
+    some keys (None: none); else Conflict. ``superseded`` gives the successors of turns
     that were in the branch: (old, new, count) each, see :class:`store.disk.head_format.Superseded`; a negative ``new``
     counts this request's own turns from -1 on: -1, -2 and so on.
 
@@ -98,6 +99,7 @@ class Request(Struct, eq=False):
     dictionaries: tuple[tuple[int, Hash], ...] = ()
     expected_head: int | None = None
     name: tuple[str, str] | None = None
+    expected_metadata: Mapping[str, object] | None = None
     superseded: Sequence[tuple[int, int, int]] = ()
     patches: Sequence[tuple[int, Hash, int, int]] = ()
     patch: int | None = None
@@ -166,7 +168,8 @@ class Group:
 
     ``seq`` is the last number so far, ``next_context`` and ``next_patch`` are those that come next, ``heads_offset`` is
     where the first frame will lie.
-    ``head`` returns the committed head of a context, ``named`` which one has a project and name (0: none); ``keyed``
+    ``head`` returns the committed head of a context, ``described`` its metadata, ``named`` which one has a project and
+    name (0: none); ``keyed``
     says under which of the requests' keys a turn was appended before, and which, or what is wrong with what is known.
     """
 
@@ -178,6 +181,7 @@ class Group:
         next_patch: int,
         heads_offset: int,
         head: Callable[[int], ContextHead],
+        described: Callable[[int], Mapping[str, object]],
         named: Callable[[str, str], int],
         keyed: Mapping[KeyPlace, int | DamageError],
     ) -> None:
@@ -194,6 +198,9 @@ class Group:
         self._first_turn = self._next_turn = turns.count + 1
         self._heads_offset = self._offset = heads_offset
         self._head = head
+        self._described = described
+        self._changed: set[int] = set()
+        """The contexts whose metadata this group changes."""
         self._named = named
         self._keyed = keyed
         self._names: dict[tuple[str, str], int] = {}
@@ -228,6 +235,8 @@ class Group:
             request.expected_turn is not None and head.turn != request.expected_turn
         ):
             raise Conflict(f"context {context} has moved on to turn {head.turn}: look at what is new, then try again")
+        if request.expected_metadata is not None and not self._is_described(context, request.expected_metadata):
+            raise Conflict(f"what context {context} is described by was changed meanwhile: look at it, then try again")
         if request.name is not None:
             holder = self._names.get(request.name) or self._named(*request.name)
             if holder not in (0, context):
@@ -304,6 +313,8 @@ class Group:
         self.next_patch += bool(request.patches)
         if request.name is not None:
             self._names[request.name] = context
+        if request.changes is not None:
+            self._changed.add(context)
         if context:
             self.heads[context] = head
         if request.notes and request.deletes:
@@ -327,6 +338,13 @@ class Group:
         request.written = [before]
         request.head = head
         request.repeated = True
+
+    def _is_described(self, context: int, expected: Mapping[str, object]) -> bool:
+        if context in self._changed:
+            # what it is then is only known once this group is committed
+            return False
+        known = self._described(context)
+        return all(known.get(key) == value for key, value in expected.items())
 
     def _patch(self, request: Request, head: ContextHead, *, created: bool) -> int:
         """Return the last patch that holds for the branch which a request makes, before those that it brings."""

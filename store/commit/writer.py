@@ -513,6 +513,10 @@ class Writer:
                     self._heads[context_id] = known
         return known
 
+    def _described(self, context: int) -> Mapping[str, object]:
+        """Return the metadata of a context as last committed; NotFound if there is none."""
+        return self._catalogue.entry(context).metadata
+
     def _named(self, project: str, name: str) -> int:
         """Return the id of the conversation called ``project/name`` as last committed, 0 if there is none."""
         found = self._catalogue.by_name(project, name)
@@ -649,7 +653,7 @@ class Writer:
         places = [request.place for request in group if request.key]
         keyed = self.keys.look_up(places) if places else {}
         at = (self.seq, self._next_context, self._next_patch, self.head_log.length)
-        draft = Group(self.turns, *at, self.head, self._named, keyed)
+        draft = Group(self.turns, *at, self.head, self._described, self._named, keyed)
         for request in group:
             try:
                 if self.replaced:

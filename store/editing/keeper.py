@@ -160,24 +160,39 @@ class Keeper:
 
     def relabel(self, context: int, *, add: Collection[str] = (), remove: Collection[str] = ()) -> None:
         """Give a conversation labels, and take others from it."""
-        # several programs may do so at once, and none is to undo what another did
+        # several programs, and machines, may do so at once, and none is to undo what another did
         with self._store.contexts.labelling:
-            self._describe(context, self._relabelled(context, add, remove))
+            while (request := self._relabelling(context, add, remove)) is not None:
+                with suppress(Conflict):
+                    self._store.writer.submit(request)
+                    return
 
     def relabel_all(self, contexts: Sequence[int], *, add: Collection[str] = (), remove: Collection[str] = ()) -> None:
         """Do so with many conversations, some at a time; those that are gone are left out."""
         for start in range(0, len(contexts), _AT_ONCE):
             with self._store.contexts.labelling:
-                requests = []
-                for context in contexts[start : start + _AT_ONCE]:
-                    with suppress(NotFound):
-                        if changes := self.described(context, self._relabelled(context, add, remove)):
-                            requests.append(Request(context, changes=msgspec.json.encode(changes)))
-                self._submit(requests)
+                left = list(contexts[start : start + _AT_ONCE])
+                while left:
+                    requests = []
+                    for context in left:
+                        with suppress(NotFound):
+                            if (request := self._relabelling(context, add, remove)) is not None:
+                                requests.append(request)
+                    self._store.writer.submit_all(requests)
+                    left = [one.context for one in requests if isinstance(one.error, Conflict) and one.context]
+                    for error in (one.error for one in requests if one.error is not None):
+                        if not isinstance(error, Conflict):
+                            raise error
 
-    def _relabelled(self, context: int, add: Collection[str], remove: Collection[str]) -> dict[str, object]:
-        kept = [label for label in labels_of(self._entry(context).metadata) if label not in remove]
-        return {"labels": [*kept, *(label for label in add if label not in kept)]}
+    def _relabelling(self, context: int, add: Collection[str], remove: Collection[str]) -> Request | None:
+        """Return the request that changes the labels, as long as nobody else does; None if nothing is to be done."""
+        known = self._entry(context).metadata
+        kept = [label for label in labels_of(known) if label not in remove]
+        changes = self.described(context, {"labels": [*kept, *(label for label in add if label not in kept)]})
+        if not changes:
+            return None
+        expected = {"labels": known.get("labels")}
+        return Request(context, changes=msgspec.json.encode(changes), expected_metadata=expected)
 
     def remove(self, context: int) -> None:
         """Move a conversation to the trash: it disappears from listings, and its name is free."""

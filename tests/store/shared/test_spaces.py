@@ -18,6 +18,7 @@ import pytest
 
 from fusefs.text.render import FileRenderer
 from store import paths
+from store.editing.keeper import Keeper
 from store.errors import Conflict, FormatTooNew, NotFound, StoreBusy, StoreFailed, Unreachable, UsageError
 from store.events.conversation import Change
 from store.ids import hash_bytes
@@ -246,6 +247,35 @@ def test_files_at_the_same_path_on_two_machines_are_two(any_team: Team, tmp_path
     a.writer.catch_up()
     machines = [entry.metadata["machine"] for entry in a.catalogue.every()]
     assert sorted(machines) == ["a", "b"]
+
+
+def test_labels_that_machines_give_at_once_are_all_there(any_team: Team) -> None:
+    stores = [any_team.open(name) for name in "abc"]
+    contexts = [
+        stores[0].contexts.create(metadata={"project": "shop", "name": f"c{number}"}).context for number in range(3)
+    ]
+    for store in stores:
+        store.writer.catch_up()
+
+    def label(number: int, store: Store) -> None:
+        keeper = Keeper(store)
+        for count in range(5):
+            keeper.relabel(contexts[0], add=[f"one-{number}-{count}"])
+            keeper.relabel_all(contexts, add=[f"all-{number}-{count}"])
+
+    threads = [threading.Thread(target=label, args=one) for one in enumerate(stores)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    wanted = {f"all-{number}-{count}" for number in range(3) for count in range(5)}
+    single = {f"one-{number}-{count}" for number in range(3) for count in range(5)}
+    for store in stores:
+        store.writer.catch_up()
+        for context in contexts:
+            labels = store.catalogue.entry(context).metadata["labels"]
+            assert set(labels) == (wanted | single if context == contexts[0] else wanted)
+            assert len(labels) == len(set(labels))
 
 
 def test_a_store_of_one_machine_says_nothing_of_machines(tmp_path: Path) -> None:
