@@ -365,6 +365,8 @@ class Postgres:
         self._last: Entry | None = None
         """The last entry that is known to be there."""
         self._listening: Connection[tuple[Any, ...]] | None = None
+        self._told = 0.0
+        """When others were told last."""
         self._woken, self._placed = os.eventfd(0, os.EFD_CLOEXEC), os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._closed = threading.Event()
         try:
@@ -511,11 +513,12 @@ class Postgres:
                 return
             try:
                 if self._placed in ready:
-                    # those that come in the meantime are told of at once
-                    self._closed.wait(_NOTIFY_SECONDS)
+                    # those that come in the meantime are told of in one
+                    self._closed.wait(self._told + _NOTIFY_SECONDS - time.monotonic())
                     with suppress(BlockingIOError):
                         os.eventfd_read(self._placed)
                     listening.execute(sql.SQL("NOTIFY {}").format(self._channel))
+                    self._told = time.monotonic()
                 if any(one.pid != listening.info.backend_pid for one in listening.notifies(timeout=0)):
                     return
             except psycopg.Error:

@@ -31,6 +31,7 @@ from tests.bench import (
     search,
     service,
     space,
+    spaces,
     stalls,
     transfer,
 )
@@ -46,6 +47,7 @@ BENCHMARKS = {
     "kinds": importing.bench_kinds,
     "transfer": transfer.bench,
     "space": space.bench,
+    "spaces": spaces.bench,
     "reading": reading.bench,
     "memory": memory.bench,
     "editing": editing.bench,
