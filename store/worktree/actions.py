@@ -435,7 +435,7 @@ _conflicts = re.compile(
     r"^={5,}\n(.*?)\n?^(?:>{5,}|\+{5,}) ?REPLACE",
     re.DOTALL | re.MULTILINE,
 ).finditer
-"""What Cline, Roo and Vibe put into an edit: texts to look for, and those that take their place."""
+"""Edits of Cline, Roo and Vibe: texts to look for, and those that take their place."""
 
 
 def _edits(given: Mapping[str, object], cwd: str) -> Iterator[Edit]:
