@@ -29,6 +29,7 @@ from store.formats.core.documents import Number
 from store.formats.core.editing import JsonLens, Lens, Twins
 from store.formats.core.format import (
     About,
+    Mark,
     Part,
     Resuming,
     Source,
@@ -42,7 +43,7 @@ from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object
 from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Places, Shown, unknown_record
 from store.formats.core.look import Look, read_head
 from store.formats.core.media import from_base64
-from store.formats.core.sqlite import HEADER, Begins, DatabaseFormat, Row, cells_of, columns_of, dictionaries
+from store.formats.core.sqlite import HEADER, Begins, DatabaseFormat, Found, Row, cells_of, columns_of, dictionaries
 from store.formats.core.times import milliseconds
 from store.formats.core.token_counts import count, dollars
 from store.formats.core.twins import copies
@@ -197,7 +198,7 @@ def _model_of(message: JsonObject) -> str:
     return "/".join(filter(None, named))
 
 
-def _session(session: dict[str, object]) -> Row:
+def _session(session: Found) -> Row:
     directory, started = as_text(session.get("directory")), session.get("time_created")
     begins = Begins(
         str(session["id"]),
@@ -495,6 +496,14 @@ def _has_newer(database: sqlite3.Connection) -> bool:
 _is_newer = re.compile(rb'"table":"session_(?:v2|message)"').search
 
 
+_MARKS = {
+    ("message", "rowid"): "SELECT session_id FROM message WHERE rowid >= ?",
+    ("part", "rowid"): "SELECT session_id FROM message WHERE id IN (SELECT message_id FROM part WHERE rowid >= ?)",
+    ("session", "time_updated"): "SELECT id FROM session WHERE time_updated >= ?",
+}
+"""Columns that rise with what is written, and the sessions that were written to since."""
+
+
 class Opencode(DatabaseFormat):
     """opencode, by the makers of SST."""
 
@@ -568,17 +577,27 @@ class Opencode(DatabaseFormat):
         # one that nobody has said anything in yet is no conversation
         begun = "SELECT * FROM session WHERE id IN (SELECT session_id FROM message) ORDER BY time_created, id"
         for session in dictionaries(database, begun):
-            if session["id"] in told_anew:
-                continue
-            yield _session(session)
-            query = "SELECT * FROM message WHERE session_id = ? ORDER BY time_created, id"
-            for message in dictionaries(database, query, session["id"]):
-                yield cells_of("message", message, ("id",), documents=_DOCUMENTS)
-                about, parts = _about(message), "SELECT * FROM part WHERE message_id = ? ORDER BY id"
-                for part in dictionaries(database, parts, message["id"]):
-                    yield cells_of("part", part, ("id",), documents=_DOCUMENTS, about=about)
+            if session["id"] not in told_anew:
+                yield from _lines_of(database, session)
         if told_anew:
             yield from _newer().lines(database)
+
+    def marks(self, database: sqlite3.Connection) -> dict[str, Mark]:
+        if _has_newer(database):
+            return {}
+        there = ((table, column) for table, column in _MARKS if column in {"rowid", *columns_of(database, table)})
+        queries = {f"{table}.{column}": f"SELECT max({column}) FROM {table}" for table, column in there}
+        return {name: database.execute(query).fetchone()[0] for name, query in queries.items()}
+
+    def lines_since(self, database: sqlite3.Connection, since: Mapping[str, Mark]) -> Iterator[Row]:
+        found: dict[str, None] = {}
+        for (table, column), query in _MARKS.items():
+            mark = since.get(f"{table}.{column}")
+            found |= dict.fromkeys(name for (name,) in database.execute(query, [mark if mark is not None else -1]))
+        begun = "SELECT * FROM session WHERE id = ?1 AND EXISTS (SELECT 1 FROM message WHERE session_id = ?1)"
+        for name in found:
+            for session in dictionaries(database, begun, name):
+                yield from _lines_of(database, session)
 
     def delete(self, database: sqlite3.Connection, row: Row) -> None:
         """Delete a part, or a message with its parts; sessions stay."""
@@ -589,6 +608,16 @@ class Opencode(DatabaseFormat):
 
     def titled(self, conversation: Row) -> Titled:
         return _titled(conversation.begins.title if conversation.begins else "")
+
+
+def _lines_of(database: sqlite3.Connection, session: Found) -> Iterator[Row]:
+    yield _session(session)
+    query = "SELECT * FROM message WHERE session_id = ? ORDER BY time_created, id"
+    for message in dictionaries(database, query, session["id"]):
+        yield cells_of("message", message, ("id",), documents=_DOCUMENTS)
+        about, parts = _about(message), "SELECT * FROM part WHERE message_id = ? ORDER BY id"
+        for part in dictionaries(database, parts, message["id"]):
+            yield cells_of("part", part, ("id",), documents=_DOCUMENTS, about=about)
 
 
 class Kilo(Opencode):

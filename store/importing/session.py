@@ -18,7 +18,6 @@ from msgspec import Struct
 from store.commit.request import Request
 from store.content.cuts import MAX_CUT_BYTES
 from store.conversations import branch
-from store.disk.files import temporary_folder
 from store.errors import ConvfsError, DamageError, UsageError
 from store.events.conversation import NAMING
 from store.formats.core.budget import BETWEEN, LEAST_BETWEEN, MOST_RECORDS
@@ -477,14 +476,17 @@ class FileImport(_Import):
         if not imported.marks or imported.incomplete:
             return None
         stamps = stamps_of(source)
-        with temporary_folder(scratch) as folder:
-            found = self._format.changed(source, imported.marks, folder)
-            if found is None:
-                return None
-            rendered, marks = found
+        scratch.mkdir(mode=0o700, exist_ok=True)
+        found = self._format.changed(source, imported.marks, scratch)
+        if found is None:
+            return None
+        rendered, marks = found
+        try:
             with Snapshot(rendered, scratch) as snapshot:
                 parts = self._parts(snapshot.data, rendered)
                 places = self._bring(snapshot, parts, stamps, progress) if parts else []
+        finally:
+            rendered.unlink()
         if places and all(place.context for place in places):
             known = imported.read_layout(self._store)
             if (layout := known.renewed(places)) != known:

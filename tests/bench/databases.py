@@ -19,7 +19,7 @@ from tests.bench import words
 from tests.bench.harness import fresh, median, megabytes, note, options, parse, print_table, ratio, seconds
 from tests.store.importing import test_database_changes as databases
 
-KINDS = ("goose", "crush", "opencode-v2", "cursor-ide", "zed", "open-webui")
+KINDS = ("goose", "crush", "opencode", "opencode-v2", "cursor-ide", "zed", "open-webui")
 _MESSAGES = 10
 
 

@@ -89,6 +89,8 @@ class Look:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.tables: set[str] | None = None
+        """The tables of a database, once :mod:`store.formats.core.sqlite` was asked for them."""
         self._decoded: list[JsonObject | None] = []
 
     @cached_property

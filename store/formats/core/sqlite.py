@@ -585,7 +585,8 @@ class DatabaseFormat(Format):
         """Return the quality of the title in a conversation's first line."""
 
     def claim(self, look: Look) -> Source | None:
-        path, tables = look.path, tables_of(look.path, look.head)
+        path = look.path
+        look.tables = tables = tables_of(path, look.head) if look.tables is None else look.tables
         if not any(tables >= wanted.keys() and may_have(path, wanted) for wanted in self.schemas):
             return None
         return Source(self.name, path, path, beside=files_beside(path))

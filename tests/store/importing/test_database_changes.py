@@ -17,6 +17,7 @@ from store.importing.importer import Importer, ImportReport
 from store.importing.walk import claim
 from store.store import Store
 from store.upkeep.fsck import fsck
+from tests.store.formats.databases import OPENCODE as OLDER
 from tests.store.formats.test_declared_databases import KIRO, ZED, asked
 from tests.store.importing.test_web_exports import events
 
@@ -144,7 +145,25 @@ def kiro(database: sqlite3.Connection, session: int, count: int) -> None:
     )
 
 
+def older(database: sqlite3.Connection, session: int, count: int) -> None:
+    row = (f"s{session}", "p", None, "x", "/shop", f"Session {session}", "1", None, 1, next(_clock))
+    insert = f"INSERT INTO session VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO UPDATE SET time_updated = ?"
+    database.execute(insert, (*row, row[-1]))
+    for number in range(count):
+        message = json.dumps({"role": "assistant" if number % 2 else "user", "time": {"created": number + 1}})
+        new = (f"m{session}.{number}", row[0], number + 1, 1, message)
+        database.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", new)
+        part = json.dumps({"type": "text", "text": words(session, number)})
+        database.execute(
+            "INSERT INTO part VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", (f"p{new[0]}", *new[:4], part)
+        )
+
+
 MADE: dict[str, tuple[str, Write]] = {
+    "opencode": (
+        OLDER + "; CREATE INDEX of_message ON part (message_id); CREATE INDEX of_session ON message (session_id)",
+        older,
+    ),
     "goose": (GOOSE, goose),
     "crush": (CRUSH, crush),
     "opencode-v2": (OPENCODE, opencode),
@@ -157,6 +176,7 @@ MADE: dict[str, tuple[str, Write]] = {
 
 _NEWEST = "rowid = (SELECT max(rowid) FROM {0} WHERE (SELECT count(*) FROM {0} WHERE session_id = 's3') = 6)"
 LAST = {
+    "part": "id = 'pm3.5'",
     "messages": _NEWEST.format("messages"),
     "session_message": _NEWEST.format("session_message"),
     "cursorDiskKV": "key = 'bubbleId:c3:b5'",
