@@ -21,6 +21,7 @@ from msgspec import UNSET, Struct, UnsetType, field, structs
 
 from store import paths as paths_of_store
 from store.errors import ConvfsError, StoreFailed
+from store.formats.core import sqlite
 from store.formats.core.format import Format, Source
 from store.formats.core.look import Look, open_regular
 from store.formats.registry import FORMATS, format_named, guesses, is_guess, learn
@@ -409,6 +410,8 @@ class _Run(Struct):
         self.arrived |= group.arrived
         if not found and known is None and format_.claim(Look(source.path)) is None:
             self.report.errors.append(f"{path}: holds nothing that can be read as {format_.name}")
+        elif not found and known is None and self.by_hand and _is_damaged(source.path):
+            self.report.errors.append(f"{path}: it is a damaged database, in which no session can be read")
         elif not found and not file.left_out:
             self._unchanged(source.format)
         for done in found:
@@ -494,6 +497,10 @@ class _Run(Struct):
                 return None
             return _beside(path, file)
         return None
+
+
+def _is_damaged(path: Path) -> bool:
+    return Look(path).head.startswith(sqlite.MAGIC) and sqlite.is_damaged(path)
 
 
 def _may_have_parts(format_: Format) -> bool:

@@ -11,6 +11,7 @@ from store.formats.registry import FORMATS, guesses
 from store.importing.walk import Skipped, claim, walk
 
 _TABLES = 5
+_OF_ANTIGRAVITY = {"steps", "trajectory_meta"}
 
 
 def skipped(paths: Sequence[Path], apart: Path) -> Iterator[tuple[Path, str]]:
@@ -48,6 +49,8 @@ def _of_database(path: Path, head: bytes) -> str:
     for format_ in FORMATS:
         if isinstance(format_, DatabaseFormat) and any(tables >= wanted.keys() for wanted in format_.schemas):
             return f"it has the tables of {format_.name}, but the columns of a version that is not known"
+    if tables >= _OF_ANTIGRAVITY:
+        return "it is a database of Antigravity, whose texts are no JSON: what is read is the transcript in brain/"
     if not tables:
         return "it is a database that cannot be read, or has no tables"
     more = ", …" if len(tables) > _TABLES else ""

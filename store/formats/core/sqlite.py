@@ -84,6 +84,15 @@ def may_have(path: Path, wanted: Mapping[str, Set[str]]) -> bool:
     return True
 
 
+def is_damaged(path: Path) -> bool:
+    """Return whether something is wrong with a database; it is read whole."""
+    try:
+        with closing(_connect(path, "immutable=1")) as database:
+            return bool(database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",))
+    except (sqlite3.Error, UnicodeError):
+        return True
+
+
 def may_find(path: Path, queries: Iterable[str]) -> bool:
     """Return whether one of some queries finds a row; true where its tables cannot be read, or a log says more."""
     if _beside(path, _WAL).exists():

@@ -32,6 +32,7 @@ from store.formats.core.sqlite import (
     unpacked,
 )
 from store.formats.declared.description import Database, Description
+from store.formats.declared.details import parted, whole
 from store.formats.declared.format import resuming_of
 from store.formats.declared.inside import Item, cut, filled, object_at, on_one_line, units
 from store.formats.declared.lens import DeclaredLens, time_of
@@ -162,6 +163,7 @@ class _Folding:
             self._found.append((str(row.about[_FRAME]), held, []))
         elif self._found:
             at = str(row.about.get(_AT, "-1"))
+            held = whole(held, self._said.details) if self._said.details else held
             self._found[-1][2].append(Item(held, int(at), str(row.about.get(_NAME, ""))))
 
     def whole(self, held: Callable[[Row, str], bytes]) -> bytes:
@@ -369,7 +371,8 @@ class _Sessions(Struct):
             about: dict[str, str | bool] = {_AT: str(item.at)}
             if item.key:
                 about[_NAME] = item.key
-            return Row(begins, line.table, line.key, {}, {said.document: Raw(item.json)}, {}, about)
+            held = parted(item.json, said.details) if said.details else item.json
+            return Row(begins, line.table, line.key, {}, {said.document: Raw(held)}, {}, about)
 
         if not said.follows:
             yield from map(message, items)

@@ -172,6 +172,7 @@ class Database(Struct, frozen=True, forbid_unknown_fields=True):
     each: str = ""
     items: list[str] = []
     sides: list[str] = []
+    details: str = ""
     copies: str = ""
     follows: str = ""
     followed: str = ""

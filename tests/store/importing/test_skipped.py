@@ -26,7 +26,10 @@ def made(folder: Path) -> dict[str, str]:
         database.executescript("CREATE TABLE sessions (key TEXT); CREATE TABLE messages (key TEXT, body TEXT)")
     with closing(sqlite3.connect(files / "bank.db")) as database:
         database.executescript("CREATE TABLE accounts (id TEXT); CREATE TABLE bookings (id TEXT)")
+    with closing(sqlite3.connect(files / "steps.db")) as database:
+        database.executescript("CREATE TABLE steps (idx INTEGER, step_payload BLOB); CREATE TABLE trajectory_meta (id)")
     return {
+        "steps.db": "it is a database of Antigravity",
         "messages.jsonl": "it is called like a session of kiro-messages, but is of a version that is not known",
         "empty.jsonl": "it is empty",
         "notes.txt": "it is of no known tool",
