@@ -2,9 +2,11 @@
 
 import random
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -122,12 +124,29 @@ def test_what_llm_adds_is_brought_in_alone(store: Store, tmp_path: Path) -> None
     assert texts(store, "Birds")[-1] == "And owls?"
 
 
+@contextmanager
+def at_work(path: Path, statement: str) -> Iterator[None]:
+    """Have another process run a statement, and keep the database open: within one, SQLite shares what it maps."""
+    script = (
+        "import sqlite3, sys\n"
+        "database = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "database.execute('PRAGMA journal_mode = wal')\n"
+        "database.execute(sys.argv[2])\n"
+        "print(flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", script, str(path), statement]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline()
+        yield
+        program.communicate()
+
+
 def test_a_live_database_is_read_whole_and_left_alone(store: Store, tmp_path: Path) -> None:
     path = opencode_database(tmp_path / "opencode.db")
-    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
-        writer.execute("PRAGMA journal_mode = wal")
-        said = dump({"type": "text", "text": "Later"})
-        writer.execute("INSERT INTO part VALUES ('prt_98', 'msg_2', 'ses_1', ?, ?, ?)", (T, T, said))
+    said = dump({"type": "text", "text": "Later"})
+    with at_work(path, f"INSERT INTO part VALUES ('prt_98', 'msg_2', 'ses_1', {T}, {T}, '{said}')"):
         time.sleep(0.03)
         names = ("opencode.db", "opencode.db-wal", "opencode.db-shm")
         before = {name: (tmp_path / name).read_bytes() for name in names}
