@@ -112,6 +112,10 @@ def test_what_a_person_adds_is_written_as_the_page_says() -> None:
     call = json.loads(lens.compose(Kind.TOOL_CALL, "", None, 0, particulars))
     assert (call["calls"], call["with"]) == ("read", {"path": "a"})
     assert call["id"]
+    more = '\n[new.result]\nid = "$id"\n"of?" = "$asked.calls"\n"none?" = "$asked.nothing"\n'
+    answer = Particulars(id="c1", asked=b'{"calls": "read"}')
+    made = json.loads(chat(more).lenses[0].compose(Kind.TOOL_RESULT, "x", None, 0, answer))
+    assert made == {"id": "c1", "of": "read"}
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,17 @@ def of(rendered: Rendered, key: str) -> list[tuple[Kind, list[str]]]:
     ]
 
 
+def test_rows_have_their_columns_in_the_order_of_their_table(tmp_path: Path) -> None:
+    columns = ["session_id", "role", "zeta", "alpha", "created_timestamp", "mid", "beta", "tokens", "name"]
+    schema = f"""CREATE TABLE sessions (id TEXT PRIMARY KEY, name TEXT, working_dir TEXT, created_at TEXT);
+        CREATE TABLE messages (id INTEGER PRIMARY KEY, content_json TEXT, {", ".join(columns)})"""
+    message = (1, dump([{"type": "text", "text": "Hi"}]), "s", "user", *range(7))
+    rows = [("sessions", ("s", "A talk", "/shop", "2026-03-05")), ("messages", message)]
+    rendered = Rendered(format_named("goose"), filled(tmp_path / "sessions.db", schema, rows), _folder(tmp_path, 0))
+    # else another process would see another record
+    assert list(json.loads(rendered.records[1])["cells"]) == columns
+
+
 def test_a_thread_of_zed(tmp_path: Path) -> None:
     rendered = Rendered(format_named("zed"), zed(tmp_path), _folder(tmp_path, 0))
     assert of(rendered, "a") == [
