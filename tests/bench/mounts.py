@@ -131,6 +131,6 @@ def convfs_command(store: Path) -> tuple[str, ...]:
     root = Path(__file__).resolve().parents[2]
     code = (
         f"import sys; sys.path.insert(0, {str(root)!r}); sys.argv[0] = 'convfs';"
-        "from fusefs.cli.main import main; main()"
+        "from fusefs.cli.main import command; command()"
     )
     return (sys.executable, "-c", code, "--store", str(store))

@@ -27,6 +27,7 @@ from tests.bench import corpus, mounts
 from tests.bench.harness import (
     Skipped,
     can_drop_caches,
+    compared,
     drop_caches,
     fresh,
     interleaved,
@@ -35,6 +36,7 @@ from tests.bench.harness import (
     note,
     options,
     parse,
+    print_summary,
     print_table,
     ratio,
     remove,
@@ -45,6 +47,11 @@ from tests.bench.harness import (
 
 PLAIN = "files on the disk"
 CONVFS = "convfs"
+ASKED = {
+    "grep -r, transcripts": {PLAIN: (2.0, 2.0)},
+    "grep -r, events": {PLAIN: (1.0, 3.0), "bindfs": (1 / 3, 1 / 4), "squashfuse": (1 / 3, 1 / 4)},
+}
+"""The most that convfs may take, cold and warm, as a share of what another takes."""
 WARM_RUNS = 2
 COMMAND_SECONDS = 600
 
@@ -205,6 +212,11 @@ def bench_tree(plain: Path, directory: Path, *, rounds: int, more: tuple[Contest
         warm = {each: median(sample.warm for sample in found) for each, found in samples.items()}
         memory = {each: median(sample.memory for sample in found) for each, found in samples.items()}
         beside = ("to convfs",) if CONVFS in samples else ()
+        for other, (at_most_cold, at_most_warm) in ASKED.get(name, {}).items():
+            if CONVFS in samples and other in samples:
+                for how, taken, at_most in (("cold", cold, at_most_cold), ("warm", warm, at_most_warm)):
+                    row = f"{name}, {how}, {len(expected)} answers, against {other}"
+                    compared(row, taken[CONVFS] / taken[other], at_most, "{:.2f}x".format)
         print_table(
             f"{name} ({len(expected)} answers)",
             ("", "cold", "to files", *beside, "warm", "to files", *beside, "memory"),
@@ -248,6 +260,7 @@ def main() -> None:
     """Run by itself."""
     arguments = parse(options("Reading: find, ls, grep."))
     bench(arguments.dir, quick=arguments.quick, rounds=arguments.rounds)
+    print_summary()
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from tests.bench import corpus, mounts
 from tests.bench.harness import (
     Skipped,
     can_drop_caches,
+    compared,
     disk_usage,
     drop_caches,
     fresh,
@@ -31,6 +32,7 @@ from tests.bench.harness import (
     note,
     options,
     parse,
+    print_summary,
     print_table,
     ratio,
     resident,
@@ -43,6 +45,10 @@ PROJECTS = 100
 AT_ONCE = 1000
 """The conversations that are committed together."""
 BASE = "pyfuse3 passthrough"
+FIRST_LISTING = {100_000: 0.3, 1_000_000: 1.0}
+"""The seconds that a mount of so many conversations may take, and the first listing with it."""
+LISTED = 0.05
+"""The seconds that `convfs ls` may take beyond Python's own."""
 
 
 class Sample(NamedTuple):
@@ -90,11 +96,13 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
     rounds = rounds or (1 if quick else 5)
     sizes: dict[str, str] = {}
     contestants = {}
+    counts: dict[str, int] = {}
     for count in (100, 1000) if quick else (1000, 100_000, 1_000_000):
         store = work / f"store-{count}"
         note(f"scale: making {count} conversations")
         took = timed(partial(make, store, count))
         name = f"convfs, {count} conversations"
+        counts[name] = count
         sizes[name] = f"{seconds(took)}, {megabytes(disk_usage(store)[0])}"
         contestants[name] = partial(measure, mounts.convfs(store), work / f"mnt-{count}")
     few = work / "few"
@@ -125,6 +133,10 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
         f"Medians of {rounds} rounds, caches dropped before each. Mount: from the start of the process to the first"
         f" answer. Conversations lie in {PROJECTS} projects.",
     )
+    for name, count in counts.items():
+        if count in FIRST_LISTING:
+            first = middle[name].mount + middle[name].list_projects
+            compared(f"mount to first ls, {count} conversations", first, FIRST_LISTING[count], seconds)
     _commands(work, quick=quick, rounds=rounds)
 
 
@@ -169,12 +181,14 @@ def _commands(work: Path, *, quick: bool, rounds: int) -> None:
     base = middle["python -c pass"]
     rows = [(name, seconds(time), seconds(max(time - base, 0.0))) for name, time in middle.items()]
     print_table("Commands", ("", "whole", "beyond Python"), rows)
+    compared("convfs ls, beyond Python", middle["convfs ls"] - base, LISTED, seconds)
 
 
 def main() -> None:
     """Run by itself."""
     arguments = parse(options("Mount time and memory."))
     bench(arguments.dir, quick=arguments.quick, rounds=arguments.rounds)
+    print_summary()
 
 
 if __name__ == "__main__":
