@@ -307,7 +307,7 @@ def test_transcripts_are_handed_over_before_they_are_read(store_path: Path, in_c
         before = answered(mount)
         texts = mount.shell(f"cat {BESIDE}/*").split("\n# A talk\n")[1:]
         assert [text.count(f"talk{number} word") for number, text in enumerate(texts, 1)] == [19] * 30
-        assert (answered(mount) - before >= 24) == in_c
+        assert (answered(mount) > before) == in_c
         last = f"{BESIDE}/talk-30.md"
         assert os.path.getsize(mount.root / last) == len(mount.shell(f"cat {last}").encode())
         mount.tell(edit=[30, {"7": user("changed by others", 7)}])
