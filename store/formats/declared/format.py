@@ -32,7 +32,7 @@ _LARGEST_BESIDE = 1 << 20
 """The bytes of a file beside a session that are read for what it says of that."""
 _MOST_BESIDE = 1000
 _NO_TITLES = frozenset(("", "untitled", "untitled session", "new session", "new chat", "new conversation"))
-"""What tools call a session that they have not given a title yet."""
+"""Titles by which tools call a session that they have not given one yet."""
 
 
 def _spelled(places: str | list[str]) -> list[str]:
