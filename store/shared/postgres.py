@@ -439,9 +439,7 @@ class Postgres:
     @contextmanager
     def turn(self) -> Iterator[None]:
         with self._lock:
-            with suppress(Unreachable):
-                # it is for progress alone
-                self._ask(self._begin_turn)
+            self._ask(self._begin_turn)
             try:
                 yield
             finally:
