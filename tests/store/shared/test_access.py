@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import shutil
 import stat
+import tarfile
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from msgspec import structs
 from fusefs.text.render import FileRenderer
 from store import paths
 from store.errors import DamageError, StoreFailed, UsageError
+from store.ids import hash_bytes
 from store.shared import access as access_module
 from store.shared import entry as entries
 from store.shared import invitation, keys, remote
@@ -27,6 +30,8 @@ from store.store import Store
 from tests.spaces import let_in
 
 NAME = "team"
+FROZEN = Path(__file__).parents[2] / "frozen" / "space-2.tar.gz"
+"""A directory ``server`` with the space, and the replica ``a``; keys of two generations."""
 
 
 class Team:
@@ -389,6 +394,24 @@ def test_keys_are_given_up(team: Team) -> None:
     of_b = keys.read(team.root("b"))
     assert of_b is not None
     assert list(of_b.generations) == [2]
+
+
+def test_a_space_that_was_encrypted_before_is_opened(memory_path: Path) -> None:
+    with tarfile.open(FROZEN) as archive:
+        archive.extractall(memory_path, filter="data")
+    path = memory_path / "a" / "space"
+    place = memory_path / "server"
+    path.write_text(re.sub(r'"directory": "[^"]*"', f'"directory": "{place}"', path.read_text()))
+    let_in(memory_path / "a", memory_path / "b", "b")
+    for name in ("a", "b"):
+        with Store.open(memory_path / name, renderer=FileRenderer()) as store:
+            found = store.catalogue.by_name("shop", "first")
+            assert found is not None
+            assert said(store, found.id)[:2] == [b'"0"', b'"1"']
+            assert store.blobs.blob(hash_bytes(b"of a" * 1000)) == b"of a" * 1000
+            store.contexts.append(found.id, name.encode(), "line")
+            assert len(said(store, found.id)) == (3 if name == "a" else 4)
+    assert remote.status(memory_path / "b").key == 2
 
 
 def test_a_plain_space_is_joined_by_name(memory_path: Path) -> None:
