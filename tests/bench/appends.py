@@ -9,6 +9,7 @@ By itself: ``python -m tests.bench.appends [--quick] [--rounds N] [--dir DIR]``.
 """
 
 import contextlib
+import itertools
 import os
 import queue
 import sqlite3
@@ -36,6 +37,7 @@ from tests.bench.harness import (
 
 PAYLOAD_BYTES = 10 * 1024
 THREADS = 32
+SUSTAINED_SECONDS = 60.0
 TYPE_NAME = "claude-code.line.v1"
 
 SCHEMA = (
@@ -61,6 +63,16 @@ class Contestant(Protocol):
 
     def stored(self) -> list[bytes]:
         """Return every record, after ``close``, read from disk again."""
+
+    def count(self) -> int:
+        """Return the number of records, after ``close``."""
+
+
+def numbered(payloads: list[bytes]) -> Iterator[bytes]:
+    """Yield records again and again, each time with another number in them, so that none is there already."""
+    for number in itertools.count():
+        for payload in payloads:
+            yield payload.replace(b'"content":"', b'"content":"%08d ' % number, 1)
 
 
 def _row(context: int, depth: int, payload: bytes) -> tuple[object, ...]:
@@ -94,6 +106,11 @@ class SqliteBase(Idle):
         """Return every payload."""
         with contextlib.closing(self.connect()) as connection:
             return [payload for (payload,) in connection.execute("select payload from turns")]
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        with contextlib.closing(self.connect()) as connection:
+            return int(connection.execute("select count(*) from turns").fetchone()[0])
 
 
 class SqliteConnections(SqliteBase):
@@ -221,6 +238,11 @@ class Jsonl(Idle):
         """Return the lines."""
         return self.path.read_bytes().splitlines()
 
+    def count(self) -> int:
+        """Return the number of lines."""
+        with open(self.path, "rb") as file:
+            return sum(1 for _line in file)
+
 
 class JsonlLocked(Jsonl):
     """The same, with a lock around write and sync."""
@@ -267,6 +289,11 @@ class Convfs:
                         raise RuntimeError(f"turn {turn_id} cannot be read") from payload
                     found.append(payload)
         return found
+
+    def count(self) -> int:
+        """Return the number of turns."""
+        with self._open(self._root) as store:
+            return store.files.turns.count
 
 
 CONTESTANTS: dict[str, Callable[[Path], Contestant]] = {
@@ -331,6 +358,35 @@ class Entry:
         self.contestant.rest()
         return rate
 
+    def sustained(self, payloads: list[bytes], length: float) -> float:
+        """Append from 32 threads for ``length`` seconds, each time another number in the records; return records a
+        second. What is there afterwards is counted.
+        """
+        until = time.perf_counter() + length
+        counts: list[int] = []
+
+        def work(mine: list[bytes]) -> None:
+            with self.contestant.writer() as append:
+                done = 0
+                for payload in numbered(mine):
+                    append(payload)
+                    done += 1
+                    if time.perf_counter() > until:
+                        break
+                counts.append(done)
+
+        threads = [threading.Thread(target=work, args=(payloads[at::THREADS],)) for at in range(THREADS)]
+        began = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        took = time.perf_counter() - began
+        self.contestant.close()
+        if len(counts) != THREADS or self.contestant.count() != sum(counts):
+            raise RuntimeError("records were acknowledged that are not there")
+        return sum(counts) / took
+
     def verify(self) -> None:
         """Close, read everything again, and raise if a record is missing or another."""
         self.contestant.close()
@@ -386,6 +442,18 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
     )
     for entry in entries.values():
         entry.verify()
+    length = 5.0 if quick else SUSTAINED_SECONDS
+    held = {}
+    for name in ("convfs", *PLAIN_SQLITE):
+        note(f"appends: {THREADS} threads for {length:.0f} s: {name}")
+        held[name] = Entry(name, directory / "sustained").sustained(shared[1], length)
+    base = max(held[name] for name in PLAIN_SQLITE)
+    print_table(
+        f"Durable appends of {PAYLOAD_BYTES // 1024} KB by {THREADS} threads for {length:.0f} s",
+        ("", "rate", "to sqlite"),
+        [(name, f"{rate:.0f}/s", ratio(rate, base)) for name, rate in held.items()],
+        "All begin empty; what is left to do when the time is over is not in it.",
+    )
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Tools of every benchmark: rounds that interleave the contestants, medians, tables, and a way to drop caches."""
 
 import argparse
+import contextlib
 import os
 import shutil
 import signal
@@ -122,9 +123,13 @@ def resident(pid: int) -> tuple[int, int]:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return how many seconds of processor time a process has used."""
+    """Return how many seconds of processor time a process and its children have used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    spent = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            spent += sum(processor_seconds(int(child)) for child in (task / "children").read_text().split())
+    return spent
 
 
 def run(command: Sequence[str | Path], *, cwd: Path | None = None, timeout: float = 3600, check: bool = True) -> str:

@@ -21,7 +21,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,10 +28,10 @@ from typing import Any, NamedTuple
 from store.disk.turn_format import Encoding
 from store.ids import hash_bytes
 from store.service.client import Client, ServiceGone
-from store.service.frames import HEADER, Frame, encode
+from store.service.frames import HEADER, Decoder, Frame, encode
 from store.service.wire import NONE, Appended, AppendTurn, GetLast, TurnsAnswer
 from tests.bench import corpus
-from tests.bench.appends import PAYLOAD_BYTES, PLAIN_SQLITE, TYPE_NAME, Entry
+from tests.bench.appends import PAYLOAD_BYTES, PLAIN_SQLITE, SUSTAINED_SECONDS, TYPE_NAME, Entry, numbered
 from tests.bench.harness import (
     fresh,
     interleaved,
@@ -55,7 +54,6 @@ _REST_SECONDS = 1.5
 _IDLE_SHARE = 0.25
 _ANSWER_BYTES = HEADER.size + Appended.size
 _SYNCS = 100
-_SUSTAINED_SECONDS = 60.0
 
 FORK = multiprocessing.get_context("fork")
 SERVICE = "convfs, over the socket"
@@ -211,10 +209,12 @@ class Pipes:
     Each connection has one append on its way at a time.
     """
 
-    def __init__(self, path: Path, daemon: int) -> None:
+    def __init__(self, path: Path, daemon: int, *, store: bool = True) -> None:
+        """``store`` says that there is one behind the socket."""
         self.path = path
         self.daemon = daemon
         self.acknowledged = 0
+        self._store = store
 
     def append(self, connections: int, payloads: list[bytes], each: int, number: int) -> Piped:
         """Append a round's records, whose frames are made before."""
@@ -232,13 +232,15 @@ class Pipes:
         return Piped(len(times) / took, times, share, spent / len(times))
 
     def _append(self, connections: int, payloads: list[bytes], length: float) -> list[float]:
-        with Client(self.path) as client:
-            contexts = [client.create_context().context for _ in range(connections)]
+        contexts = list(range(1, connections + 1))
+        if self._store:
+            with Client(self.path) as client:
+                contexts = [client.create_context().context for _ in range(connections)]
         made: list[Iterator[bytes]] = []
         for at, context in enumerate(contexts):
             mine = payloads[at::connections]
             # in a short run, nothing but sending is timed
-            made.append(_framed(context, _numbered(mine)) if length else iter(list(_framed(context, mine))))
+            made.append(_framed(context, numbered(mine)) if length else iter(list(_framed(context, mine))))
         with contextlib.ExitStack() as stack:
             epoll = stack.enter_context(contextlib.closing(select.epoll()))
             ready: dict[int, tuple[socket.socket, Iterator[bytes]]] = {}
@@ -287,10 +289,43 @@ def _framed(context: int, payloads: Iterable[bytes]) -> Iterator[bytes]:
         yield encode(Frame(AppendTurn.number, 0, AppendTurn(context, 0, *described, payload).encode()))
 
 
-def _numbered(payloads: list[bytes]) -> Iterator[bytes]:
-    for number in count():
-        for payload in payloads:
-            yield payload.replace(b'"content":"', b'"content":"%08d ' % number, 1)
+@contextlib.contextmanager
+def floor(directory: Path) -> Iterator[tuple[Path, int]]:
+    """Serve what does nothing: a process that reads what comes with an epoll, and answers each frame, as little as a
+    service can do. Give the socket and the process.
+    """
+    path = directory / "floor"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(AGENTS)
+        process = FORK.Process(target=_do_nothing, args=(listener,))
+        process.start()
+        try:
+            yield path, process.pid or 0
+        finally:
+            process.kill()
+            process.join()
+
+
+def _do_nothing(listener: socket.socket) -> None:
+    answer = encode(Frame(AppendTurn.number, 0, Appended(1, 1, 0, hash_bytes(b"")).encode()))
+    epoll = select.epoll()
+    epoll.register(listener.fileno(), select.EPOLLIN)
+    pipes: dict[int, tuple[socket.socket, Decoder]] = {}
+    while True:
+        for fd, _events in epoll.poll():
+            if fd == listener.fileno():
+                pipe, _address = listener.accept()
+                pipes[pipe.fileno()] = (pipe, Decoder())
+                epoll.register(pipe.fileno(), select.EPOLLIN)
+                continue
+            pipe, decoder = pipes[fd]
+            data = pipe.recv(256 << 10)
+            if not data:
+                pipes.pop(fd)[0].close()
+                continue
+            for _frame in decoder.feed(data):
+                pipe.send(answer)
 
 
 def sync_seconds(directory: Path, size: int) -> float:
@@ -410,36 +445,40 @@ def _piped(directory: Path, rounds: int, *, quick: bool) -> None:
     alone, together = payloads[: one * rounds], payloads[one * rounds :]
     locked = Entry(PLAIN_SQLITE[1], directory / "sqlite")
     note(f"service: {rounds} rounds of one connection and of {AGENTS}, from one process")
-    with service(directory) as (path, daemon):
+    with service(directory) as (path, daemon), floor(directory) as (nothing, idler):
         pipes, agents = Pipes(path, daemon.pid), Agents(path, daemon.pid)
         results: dict[str, list[Any]] = interleaved(
             rounds,
             {
                 "one": partial(pipes.append, 1, alone, one),
                 "many": partial(pipes.append, AGENTS, together, many),
+                "floor": partial(Pipes(nothing, idler, store=False).append, AGENTS, together, many),
                 "sqlite": partial(_sqlite_flat_out, locked, together, basis),
                 "sync": lambda _number: [sync_seconds(directory, size * PAYLOAD_BYTES) for size in (1, AGENTS)],
             },
         )
         agents.rest()
         note("service: for a while")
-        results["sustained"] = [pipes.sustained(AGENTS, together, 5.0 if quick else _SUSTAINED_SECONDS)]
+        results["sustained"] = [pipes.sustained(AGENTS, together, 5.0 if quick else SUSTAINED_SECONDS)]
         with Client(path) as client:
             stored = client.stats().turns
         if stored != pipes.acknowledged:
             raise RuntimeError(f"{pipes.acknowledged} appends were acknowledged, {stored} are there")
     locked.verify()
+    note("service: sqlite for a while")
+    for_long = Entry(PLAIN_SQLITE[1], directory / "sqlite").sustained(together, 5.0 if quick else SUSTAINED_SECONDS)
     base = median(rate for rate, _times in results["sqlite"])
     names = {
         "one": "one connection",
         "many": f"{AGENTS} connections",
         "sustained": f"{AGENTS} connections, sustained",
+        "floor": f"{AGENTS} connections, answered without anything",
     }
     rows = [
         (
             name,
             f"{median(run.rate for run in results[key]):.0f}/s",
-            ratio(median(run.rate for run in results[key]), base),
+            ratio(median(run.rate for run in results[key]), for_long if key == "sustained" else base),
             *(seconds(median(percentile(run.times, share) for run in results[key])) for share in (0.5, 0.99)),
             seconds(median(run.cost for run in results[key])),
             f"{median(run.share for run in results[key]):.0%}",
@@ -451,7 +490,8 @@ def _piped(directory: Path, rounds: int, *, quick: bool) -> None:
         f"Appends of {PAYLOAD_BYTES // 1024} KB over the socket, from one process that does nothing else",
         ("", "rate", "to sqlite", "p50", "p99", "daemon's processor each", "client's share of a core"),
         rows,
-        f"sqlite: {AGENTS} threads with one connection behind a lock, {base:.0f}/s. Writing and syncing {PAYLOAD_BYTES}"
+        f"sqlite: {AGENTS} threads with one connection behind a lock, {base:.0f}/s, sustained"
+        f" {for_long:.0f}/s. Writing and syncing {PAYLOAD_BYTES}"
         f" bytes takes this disk {seconds(single)}, {AGENTS} times as much {seconds(grouped)}: one connection's p50 is"
         " that and what the service adds. The daemon's processor time has what it did in the background meanwhile.",
     )
