@@ -23,7 +23,7 @@ from store import paths as paths_of_store
 from store.errors import ConvfsError, StoreFailed
 from store.formats.core import sqlite
 from store.formats.core.format import Format, Source
-from store.formats.core.look import Look, open_regular
+from store.formats.core.look import Look, open_regular, read_head
 from store.formats.registry import FORMATS, format_named, guesses, is_guess, learn
 from store.importing import cxdb
 from store.importing.crew import Crew, processes
@@ -254,7 +254,9 @@ class _Run(Struct):
                 self._unchanged(known.format if known else "")
         if nothing:
             of = self.formats[0].name if len(self.formats) == 1 else "a tool that is known (`convfs formats`)"
-            report.errors.append(f"{path_text(path)}: holds no session of {of}")
+            is_text = len(self.formats) > 1 and b"\0" not in (read_head(path) or b"\0")
+            more = "; --as-text takes a plain log" if is_text else ""
+            report.errors.append(f"{path_text(path)}: holds no session of {of}{more}")
 
     def _ahead(self, all_found: Iterator[Found]) -> Iterator[Found]:
         """Yield what was found, a little later: meanwhile other processes prepare what is new."""

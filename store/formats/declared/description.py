@@ -112,6 +112,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
     id: str = ""
     after: str = ""
     agent: str = ""
+    whole: bool = False
 
 
 class Session(Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ from store.formats.core.json_view import JsonObject, as_object, as_text, is_obje
 from store.formats.core.splices import put, spell
 
 _element = re.compile(
-    r'<details type="(reasoning|tool_calls)"([^>]*)>(\s*<summary>[^<]*</summary>\n?)(.*?)</details>(\s*)', re.DOTALL
+    r'<details type="(reasoning|tool_calls)"([^>]*)>(\s*)<summary>([^<]*)</summary>(\n?)(.*?)</details>(\s*)', re.DOTALL
 )
 _attributes = re.compile(r' ([\w-]+)="([^"]*)"').findall
 _IN_JSON = ("arguments", "result")
@@ -53,8 +53,9 @@ def _parts(text: str, *, plain: bool) -> list[JsonObject]:
         if before := text[end : found.start()]:
             parts.append({"as": "text", "text": before})
         end = found.end()
-        what, attributes, summary, body, after = found.groups()
-        part: JsonObject = {"as": what, "plain": plain, "summary": summary, "after": after}
+        what, attributes, opening, summary, closing, body, after = found.groups()
+        around = {"opening": opening, "closing": closing, "after": after}
+        part: JsonObject = {"as": what, "plain": plain, "summary": summary, **around}
         if what == "reasoning":
             escaped = body.startswith("&gt;")
             quoted = html.unescape(body) if escaped else body
@@ -94,8 +95,9 @@ def _joined(parts: Sequence[JsonObject]) -> str:
                 f' {name}="{_written(value, plain=part.get("plain") is True) if name in _IN_JSON else as_text(value)}"'
                 for name, value in as_object(told).items()
             )
-        head = f'<details type="{part["as"]}"{attributes}>{as_text(part.get("summary"))}'
-        pieces.append(f"{head}{body}</details>{as_text(part.get('after'))}")
+        opening, summary, closing, after = (as_text(part.get(key)) for key in ("opening", "summary", "closing", "after"))
+        head = f'<details type="{part["as"]}"{attributes}>{opening}<summary>{summary}</summary>{closing}'
+        pieces.append(f"{head}{body}</details>{after}")
     return "".join(pieces)
 
 

@@ -339,6 +339,7 @@ class DeclaredLens(JsonLens):
         self._times = places(said.record.time) if said.record.time else ()
         self._reads = [reader(at) for at in self._times]
         self._agent = place(said.record.agent)
+        self._whole = said.record.whole
         self._new = {KINDS[word]: template for word, template in said.new.items()}
         self._views = _Views(said.records)
         spent = [view.spent for view in self._views.all if view.spent is not None]
@@ -357,6 +358,8 @@ class DeclaredLens(JsonLens):
         if view.kind is Kind.RECORD:
             return BOOKKEEPING
         kind = view.add(record, (), into)
+        if self._whole and not (into.blocks or into.calls):
+            into.blocks += argument_blocks(record, (), "record")
         if self._agent and (agent := as_text(value_at(record, self._agent))):
             into.header = {"sidechain": True, "agent": agent, **into.header}
         return shown(kind_of(kind if kind is not None else Kind.NOTE, into), into, before)

@@ -45,6 +45,7 @@ def test_thoughts_and_calls_are_blocks_of_the_event(tmp_path: Path) -> None:
     assert (event.kind, event.tool, event.header["id"]) == (Kind.TOOL_CALL, "weather", "c1")
     assert [(block.name, block.text) for block in event.blocks] == [
         ("thinking", "They ask <me>.\n\nI look."),
+        ("subject", "Thought for 3 seconds"),
         ("", "I look it up.\n"),
         ("output", '{"sun": "yes & <hot>"}'),
         ("arguments", '{\n  "city": "Zürich"\n}'),
@@ -52,7 +53,7 @@ def test_thoughts_and_calls_are_blocks_of_the_event(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(("at", "old"), [(0, THOUGHT), (4, "It is sunny é."), (2, RESULT)])
+@pytest.mark.parametrize(("at", "old"), [(0, THOUGHT), (5, "It is sunny é."), (3, RESULT)])
 def test_a_part_is_edited_in_its_text(tmp_path: Path, at: int, old: str) -> None:
     (tmp_path / "scratch").mkdir()
     rendered = Rendered(format_named("open-webui"), database(tmp_path), tmp_path / "scratch")
@@ -63,7 +64,7 @@ def test_a_part_is_edited_in_its_text(tmp_path: Path, at: int, old: str) -> None
     out = restored(rendered, [*rendered.records[:-1], changed], tmp_path / "out.db")
     with closing(sqlite3.connect(out)) as opened:
         [(chat,)] = opened.execute("SELECT chat FROM chat").fetchall()
-    new = {0: "&gt; Other &lt;words&gt;.", 2: html.escape('"Other <words>."'), 4: "Other <words>."}[at]
+    new = {0: "&gt; Other &lt;words&gt;.", 3: html.escape('"Other <words>."'), 5: "Other <words>."}[at]
     assert json.loads(chat)["history"]["messages"]["a1"]["content"] == TEXT.replace(old, new)
 
 

@@ -8,6 +8,7 @@ from threading import Event, Thread
 
 import pytest
 
+from store.events.event import Event as Told
 from store.importing.drop import take
 from store.importing.importer import Importer, ImportReport
 from store.importing.watch import Watching
@@ -99,3 +100,23 @@ def test_reports_of_what_is_put_down_and_logs_say_so(
             ended.set()
             thread.join()
     assert [TOLD in record.message for record in caplog.records] == [True]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"speaker": "human", "utterance": "Why does the login fail?", "ts": 1_772_739_114},
+        {"role": "user", "whatever": {"it is": "Why does the login fail?"}},
+        {"question": "Why does the login fail?", "answer": "It returns nothing."},
+    ],
+)
+def test_no_text_of_a_guess_is_hidden(store: Store, tmp_path: Path, record: dict[str, object]) -> None:
+    path = tmp_path / "odd.jsonl"
+    path.write_text(json.dumps(record) + "\n")
+    assert Importer(store).run([path]).tools["guess-lines"].imported == 1
+    [conversation] = store.library.conversations()
+    [(_row, event)] = store.viewer.events(store.records.rows(conversation.head))
+    assert isinstance(event, Told)
+    assert any("Why does the login fail?" in (block.text or "") for block in event.blocks)
+    with exported(store, conversation) as files:
+        assert files == {path.name: path.read_bytes()}
