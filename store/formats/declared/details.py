@@ -95,7 +95,8 @@ def _joined(parts: Sequence[JsonObject]) -> str:
                 f' {name}="{_written(value, plain=part.get("plain") is True) if name in _IN_JSON else as_text(value)}"'
                 for name, value in as_object(told).items()
             )
-        opening, summary, closing, after = (as_text(part.get(key)) for key in ("opening", "summary", "closing", "after"))
+        keys = ("opening", "summary", "closing", "after")
+        opening, summary, closing, after = (as_text(part.get(key)) for key in keys)
         head = f'<details type="{part["as"]}"{attributes}>{opening}<summary>{summary}</summary>{closing}'
         pieces.append(f"{head}{body}</details>{after}")
     return "".join(pieces)

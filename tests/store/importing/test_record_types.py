@@ -42,7 +42,6 @@ ELSEWHERE = (
     ("claude-code", r"summary", APART),
     ("claude-code", r"toolUseResult.*", REPEATED),
     ("codex", r"payload\.(aggregated_output|arguments|changes|output)\b.*", REPEATED),
-    ("continue", r".*function\.arguments", REPEATED),
     ("copilot-cli", r"data\.(error\.message|input\..*|output\.additionalContext)", OWN),
     ("copilot-cli", r"data\.(result\.detailedContent|toolRequests.*|transformedContent)", REPEATED),
     ("crush", r"json\.parts\[\]\.data\.(input|metadata)", REPEATED),
