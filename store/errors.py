@@ -50,3 +50,7 @@ class StoreFull(StoreFailed):
 
 class Unreachable(StoreFailed):
     """The space that orders this store's changes cannot be asked now. Once it can, the store takes writes again."""
+
+
+class Unredacted(Unreachable):
+    """The space was redacted, and this replica was not yet: nothing newer is read or written before that."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
@@ -28,9 +29,11 @@ from store.conversations.open_turns import OpenTurns
 from store.conversations.records import ROW_BYTES, Records
 from store.conversations.turns import Contents, Turns
 from store.conversations.viewer import Viewer
+from store.disk import durable
 from store.errors import StoreFailed, StoreFull
 from store.events.conversation import Renderer
 from store.formats.registry import learn
+from store.index.beside import erase_database
 from store.index.catalogue import Catalogue
 from store.index.patches import Patches
 from store.index.views import Views
@@ -38,6 +41,7 @@ from store.settings import Settings, load
 from store.shared.replica import Replica
 from store.shared.space import membership
 from store.upkeep.gc import Collector
+from store.upkeep.purging import complete, renew
 from store.upkeep.recovery import cannot_open, earlier, open_files
 from store.upkeep.rewrite import Rewriting
 from store.upkeep.sealer import Sealer
@@ -186,6 +190,7 @@ class Store:
             files.settle()
             self.replica = Replica(root, member, writer, self.intake) if member and not files.read_only else None
             """Follows the space that the store is of; None if it is of none."""
+            self.collector.replica = self.replica
         except BaseException as error:
             files.close(clean=False)
             if isinstance(error, OSError):
@@ -193,6 +198,8 @@ class Store:
             raise
         self.checkpointer.start()
         if self.replica is not None:
+            self.replica.patch = partial(renew, self)
+            self.replica.complete = partial(complete, self, self.replica)
             self.replica.start()
 
     @classmethod
@@ -306,6 +313,24 @@ class Store:
         made = Deliveries(self.library, self.settings)
         self.forgetting.append(made.forget)
         return made
+
+    def renew_derived(self) -> None:
+        """Empty the derived databases; erase old indexes, damaged bytes set aside, leftovers of killed processes."""
+        before = self.root.glob(f"{paths.KEPT_INDEX}*")
+        kept = [path.name for path in before if path.name.removeprefix(paths.KEPT_INDEX).isdecimal()]
+        for name in (paths.GC_INDEX, paths.FSCK_INDEX, paths.OLD_INDEX, *kept):
+            erase_database(self.root / name)
+        # what a repair has set aside may hold anything
+        for path in (self.root / paths.DAMAGED).glob("*"):
+            durable.erase(path)
+        if self.viewer.renderer is None:
+            for name in (paths.SEARCH, paths.INSIGHT, paths.WORKTREE, paths.TEXTS):
+                erase_database(self.root / name)
+        else:
+            self.search.renew()
+            self.insight.renew()
+            self.known_files.renew()
+            self.texts.renew()
 
     def rest(self) -> None:
         """Give memory back that this thread has taken for work which is done; it may take some hundredths of a second.

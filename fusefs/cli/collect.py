@@ -35,7 +35,9 @@ def gc(store: Path | None, dry_run: bool, as_json: bool) -> None:
         return
     for line in collected.damaged:
         echo(f"convfs: left alone: {line}", err=True)
-    if not (collected.blobs or collected.turns or collected.repeated_bytes):
+    if collected.collector:
+        echo(f"convfs: replica {collected.collector} collects in the space just now; here, what it drops", err=True)
+    if not (collected.blobs or collected.turns or collected.repeated_bytes or collected.space_bytes):
         echo("Nothing to collect.")
         return
     what = f"{collected.turns} records and {collected.blobs} contents"
@@ -45,6 +47,8 @@ def gc(store: Path | None, dry_run: bool, as_json: bool) -> None:
         echo(f"Unreachable: {what}. Collecting them would free about {freed}.")
     else:
         echo(f"Collected {what}: freed {freed}.")
+    if collected.space_bytes:
+        echo(f"In the space: freed {size_text(collected.space_bytes)}.")
 
 
 @click.command(short_help="Rewrite stored data compactly, in reading order.")

@@ -138,3 +138,14 @@ def json_array() -> Iterator[Callable[[Iterable[object]], None]]:
 
     yield write
     sys.stdout.write("[]\n" if separator.startswith("[") else "\n]\n")
+
+
+def last_seen(ms: int) -> str:
+    """Return when something was last there, a time in Unix milliseconds, in words; 0 is never."""
+    if not ms:
+        return "never seen"
+    seconds = max(time.time() - ms / 1000, 0)
+    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if count := int(seconds // size):
+            return f"last seen {count} {unit}{'s' * (count != 1)} ago"
+    return "last seen just now"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusefs.cli.output import agreed, echo, echo_json, progress
+from fusefs.cli.output import agreed, echo, echo_json, last_seen, progress
 from fusefs.text.amounts import size_text
 
 if TYPE_CHECKING:
@@ -135,5 +135,7 @@ def _tell(plan: "RedactPlan", report: "RedactReport | None", as_json: bool) -> N
     )
     for where in (*proof.found, *report.damaged, *proof.unread):
         echo(f"convfs: {where}", err=True)
+    for machine, seen_ms in report.behind:
+        echo(f"convfs: warning: {machine} has not done the same yet, {last_seen(seen_ms)}", err=True)
     for source in report.sources:
         echo(f"convfs: warning: {source} still holds it, outside the store", err=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from fusefs.cli.output import echo, echo_json
+from fusefs.cli.output import echo, echo_json, last_seen
 
 if TYPE_CHECKING:
     from store.shared.access import Role
@@ -238,6 +238,8 @@ def status(store: Path | None, as_json: bool) -> None:
         state = f", {member.role}, key {member.key}" if member.key else ""
         if member.revoked_ms:
             state += ", revoked"
+        elif member.redactions < found.redactions:
+            state += f", has not redacted what was, {last_seen(member.seen_ms)}"
         if not member.own:
             echo(f"also     {member.number}, {member.machine}{state}")
 

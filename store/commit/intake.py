@@ -14,13 +14,17 @@ stored whole, as long as the delta stays small. So reading seldom takes more tha
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
 
 from blake3 import blake3
 
+from store import paths
+from store.commit.doomed import Doomed
 from store.commit.packer import Packer, Part
 from store.commit.pending import Waiting
 from store.commit.reliance import Region, Reliance
@@ -30,11 +34,14 @@ from store.content.compression import GROUP_BYTES, MAX_BODY_BYTES, SMALL_GROUP_B
 from store.content.cuts import Cut, cut
 from store.content.delta import Delta, chunk_list, chunks, chunks_of, difference, sketch
 from store.content.resolver import Resolver
+from store.content.sealed import names_of
 from store.content.shelf import StoredBlobs
 from store.disk.blob_format import Chunk, Compression, Form, codec, encode_chunks, encode_record
 from store.errors import ConvfsError
-from store.ids import Hash, hash_bytes
+from store.ids import Hash, hash_bytes, hash_key
 from store.index.index import BlobPlace
+
+_LOG = logging.getLogger(__name__)
 
 _NOTHING: Mapping[Hash, Hash] = {}
 _UNCUT: Mapping[Hash, Cut | None] = {}
@@ -93,6 +100,9 @@ class Load:
             if digest in missing
         }
         missing = self._missing([name for _payload, taken in new.values() if taken for name, _ in taken.contents])
+        if self._logged:
+            # the entries have these payloads whole: what is cut out of them here others do not have by its name
+            self._intake.keep_local(missing)
         for digest, (payload, taken) in new.items():
             before = earlier.get(digest)
             if taken is None:
@@ -113,6 +123,7 @@ class Load:
         missing = self._missing([blob.hash for blob in blobs])
         taken = packer.cut([blob for blob in blobs if blob.hash in missing], self._intake.inline_limit)
         missing = self._missing([part.hash for parts in taken for part in parts[:-1]])
+        self._intake.keep_local(missing)
         group: list[Part] = []
         for *contents, whole in taken:
             for part in (*(one for one in contents if one.hash in missing), whole):
@@ -418,25 +429,33 @@ class Intake:
         self._sync_lock = threading.Lock()
         self.reliance = Reliance()
         """The regions that rely on blobs."""
+        self.doomed = Doomed(writer.journal.directory.parent / paths.DOOMED)
+        """The blobs that the space of this store does not hold."""
+        self.reliance.gone = self.doomed
         self._unfiled: list[tuple[Hash, BlobPlace]] = []
         self._written: set[Hash] = set()
         """The hashes of the blobs in ``_unfiled``."""
         self._sketches: dict[int, Hash] = {}
         """Not filed yet, either."""
         self.publish: Callable[[Sequence[bytes]], None] | None = None
-        """Brings records to the other machines of a space, and first what may be left of earlier; None if alone."""
+        """Brings records to the other machines of a space; None if alone."""
+        self.prepare: Callable[[], None] = lambda: None
+        """Called before packs are rewritten: it sees to what an earlier process may have left there."""
         self.published: Callable[[tuple[int, int]], None] = lambda end: None
         """Called when everything in the packs, up to a place, is in the space or in its log."""
         self._outgoing: list[bytes] = []
         """The records that were written and have not been published."""
         self._outgoing_bytes = 0
+        self._again: list[int] = []
+        """The keys of blobs that were written, doomed ones perhaps, and are not known to be published."""
 
     def held(self, digests: Sequence[Hash], region: Region) -> set[Hash]:
         """Return the blobs that the store holds intact, in a pack or in the journal, or will hold after a sync."""
         pending, written = self.writer.pending, self._written
         # these are on their way into the last pack: no sweep touches that
         waiting = {digest for digest in digests if digest in written or digest in pending}
-        self.reliance.note(region, waiting)
+        found = self.reliance.note(region, waiting)
+        waiting = waiting if found is None else found
         return waiting | self.packed([digest for digest in digests if digest not in waiting], region)
 
     def packed(self, digests: Sequence[Hash], region: Region) -> set[Hash]:
@@ -458,6 +477,10 @@ class Intake:
                 for digest in noted:
                     self.remember(digest)
                 return noted
+
+    def has(self, digest: Hash) -> bool:
+        """Return whether a blob is in the packs or in the journal, whatever it is worth."""
+        return digest in self.writer.pending or bool(self.writer.index.locate([digest]))
 
     def remember(self, digest: Hash) -> None:
         """Remember that the blob was intact in a pack (for a while: the memory is bounded)."""
@@ -557,6 +580,8 @@ class Intake:
                 if self.publish is not None and not logged:
                     self._outgoing += [record for record, _hashes in new]
                     self._outgoing_bytes += sum(len(record) for record, _hashes in new)
+                    if self.doomed:
+                        self._again += [hash_key(digest) for _record, hashes in new for digest in hashes]
             if self._outgoing_bytes > _OUTGOING_BYTES:
                 with self._sync_lock:
                     self._publish()
@@ -582,9 +607,11 @@ class Intake:
                 if places:
                     with self._append_lock:
                         sketches, self._sketches = self._sketches, {}
+                        again, self._again = self._again, []
                     writer.packs.sync()
                     # before these blobs count as held, and anything names them
                     self._publish()
+                    self.doomed.restore(again)
                     packs = {number: writer.packs.length(number) for number in {place[0] for _digest, place in places}}
                     # the last pack may have grown since
                     writer.index.add_blobs(places, packs | dict((end,)), sketches)
@@ -611,7 +638,49 @@ class Intake:
         """Write what other machines have published, but for records whose blobs are all held. Raises StoreFailed."""
         region = self.reliance.region()
         held = self.held([name for _record, names in records for name in names], region)
-        self.write([one for one in records if not held.issuperset(one[1])], region, logged=True)
+        new = [one for one in records if not held.issuperset(one[1])]
+        self.write(new, region, logged=True)
+        self.doomed.restore([hash_key(name) for _record, names in new for name in names])
+        if held:
+            # another machine may be about to name what it has brought once more
+            self._touch_packs(sorted(held))
+
+    def drop(self, keys: Collection[int]) -> None:
+        """Have blobs count as missing that a space holds no longer; what running work relies on is brought again.
+
+        Raises StoreFailed; OSError where that cannot be recorded.
+        """
+        relied = self.reliance.drop(keys, lambda: self.doomed.add(keys))
+        self._bring(self._names(relied), self.held)
+
+    def keep_local(self, digests: Collection[Hash]) -> None:
+        """Have blobs that are about to be written count as missing, as only this replica of a space has them."""
+        if self.publish is not None and digests:
+            keys = set(map(hash_key, digests))
+            self.reliance.drop((), lambda: self.doomed.add(keys))
+
+    def _names(self, keys: Collection[int]) -> list[Hash]:
+        """Return the names of blobs that wait in the journal or are filed, by their keys."""
+        found = dict.fromkeys(self.writer.pending.called(keys))
+        for key in keys:
+            for (pack, offset, _member) in self.writer.index.places_of(key):
+                with suppress(ConvfsError):
+                    names = names_of(self.writer.packs.read(pack, offset))
+                    found.update(dict.fromkeys(name for name in names if hash_key(name) == key))
+        return list(found)
+
+    def _bring(self, digests: Sequence[Hash], held: Callable[[Sequence[Hash], Region], set[Hash]]) -> None:
+        """Write blobs once more, and with them what they are made of and is not ``held``."""
+        load = Load(self, held)
+        for digest in digests:
+            try:
+                if self.resolver.size(digest) > _CHUNKED_BYTES:
+                    load.stream(self.resolver.pieces(digest))
+                else:
+                    load.payloads([self.resolver.blob(digest)])
+            except ConvfsError as error:
+                _LOG.warning("a blob that the space has dropped cannot be brought again: %s", error)
+        load.sync()
 
     def cold(self, *, roll: bool) -> list[int]:
         """Return the packs that are no longer written to and whose blobs are all filed, and in a space published.
@@ -620,9 +689,7 @@ class Intake:
         """
         packs = self.writer.packs
         self.writer.check()
-        if self.publish is not None:
-            # what an earlier process has left
-            self.publish([])
+        self.prepare()
         try:
             with self._append_lock:
                 if roll:
@@ -634,10 +701,17 @@ class Intake:
         return found
 
     def touch(self, digest: Hash) -> None:
-        """Count a blob that nothing names yet as written just now."""
+        """Count a blob that nothing names yet as written just now, in a space on all machines."""
         self.reliance.last(digest)
-        for pack, _offset, _member in self.writer.index.locate([digest]).get(digest, ()):
-            self.writer.packs.touch(pack)
+        if self._touch_packs([digest]) and self.publish is not None:
+            self._bring([digest], lambda digests, region: self.held(digests, region) - {digest})
+
+    def _touch_packs(self, digests: Sequence[Hash]) -> bool:
+        """Count the packs that have blobs as written just now; return whether one of them was not so by and large."""
+        located = self.writer.index.locate(digests).values()
+        packs = {pack for places in located for pack, _offset, _member in places}
+        touched = [self.writer.packs.touch(pack) for pack in packs]
+        return any(touched)
 
     def forget_packed(self) -> None:
         """Forget which blobs were seen intact in packs."""

@@ -36,6 +36,9 @@ class Order(Protocol):
         The blobs that they name are in these entries or earlier ones, or in the packs of this machine.
         """
 
+    def renew(self) -> None:
+        """Do what a redaction on another machine asks for (Unredacted); return when it is done. Raises StoreFailed."""
+
     def turn(self) -> AbstractContextManager[None]:
         """Have others wait a little with their entries while the block runs: for who was refused repeatedly."""
 
@@ -50,6 +53,9 @@ class Alone:
 
     def entries(self, after: int) -> Sequence[bytes]:
         return ()
+
+    def renew(self) -> None:
+        return
 
     def turn(self) -> AbstractContextManager[None]:
         return nullcontext()

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from itertools import groupby
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ from store.disk.blob_format import Form
 from store.disk.journal import Journal, JournalPlace
 from store.disk.journal_format import JournalBlob
 from store.errors import StoreFull, Unreachable
-from store.ids import Hash
+from store.ids import Hash, hash_key
 
 
 class Waiting(Struct, gc=False):
@@ -57,6 +57,11 @@ class Pending:
         """Return the blobs that wait to be packed."""
         with self._lock:
             return list(self._blobs)
+
+    def called(self, keys: Container[int]) -> list[Hash]:
+        """Return the names of the blobs that wait, of those with some keys."""
+        with self._lock:
+            return [digest for digest in self._blobs if hash_key(digest) in keys]
 
     @property
     def body_bytes(self) -> int:

@@ -61,6 +61,8 @@ class Reliance:
         self._lasting: deque[tuple[float, int]] = deque()
         """Blobs that were stored before anything names them, with their times."""
         self._doomed: Container[int] = ()
+        self.gone: Collection[int] = ()
+        """The keys of what a space does not hold (``store.commit.doomed``): it counts as missing."""
 
     # -- writers ---------------------------------------------------------------------------------------------------
 
@@ -93,8 +95,10 @@ class Reliance:
             if epoch not in (None, self.epoch):
                 return None
             region.keys.extend(keys.values())
-            doomed = self._doomed
-        return {digest for digest, key in keys.items() if key not in doomed} if doomed else set(keys)
+            doomed, gone = self._doomed, self.gone
+        if not doomed and not gone:
+            return set(keys)
+        return {digest for digest, key in keys.items() if key not in doomed and key not in gone}
 
     def last(self, digest: Hash) -> None:
         """Rely for an hour on a blob that its owner may name only later."""
@@ -140,6 +144,13 @@ class Reliance:
                     self._doomed = garbage
                     return
             spare(relied)
+
+    def drop(self, keys: Container[int], drop: Callable[[], None]) -> set[int]:
+        """Have ``drop`` make blobs count as missing for good; return the keys of those that running work relies on."""
+        with self._lock:
+            drop()
+            self.epoch += 1
+            return self._relied(keys, {})
 
     def _relied(self, garbage: Container[int], seen: dict[int, int]) -> set[int]:
         """Return the part of ``garbage`` that is relied on; ``seen`` is how much of each region has been looked at."""

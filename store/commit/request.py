@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
+from store.commit.reliance import Region
 from store.disk import head_format as heads
 from store.disk import turn_format
-from store.disk.head_format import Body, Deleted, TextAdded
+from store.disk.head_format import Body, Deleted, Dropped, TextAdded
 from store.disk.journal_format import JournalBlob, JournalEntry
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
@@ -81,7 +82,8 @@ class Request(Struct, eq=False):
 
     ``key`` is the client's own for its one turn. Where the context has had that key within a day, nothing happens, and
     ``written`` is what was appended then; Conflict if that is not the same. ``fs_root`` belongs to the turn, too;
-    ``closes`` is the number of the open turn that it ends. ``notes`` are put in the head log as they are.
+    ``closes`` is the number of the open turn that it ends. ``notes`` are put in the head log as they are. ``still`` is
+    asked for each state that the request may be committed to, and says whether it is to be; else Conflict.
 
     The writer fills in ``written`` and ``head``, and ``seq``: of its first note, or the last of its frames if it has
     none; or ``error``.
@@ -108,6 +110,9 @@ class Request(Struct, eq=False):
     fs_root: Hash | None = None
     closes: int = 0
     notes: Sequence[Body] = ()
+    still: Callable[[], bool] | None = None
+    relies: Region | None = None
+    """The blobs that it relies on, if its caller does not hold these."""
 
     error: Exception | None = None
     written: list[Turn] = []
@@ -157,6 +162,7 @@ class Request(Struct, eq=False):
             size += 64 + len(self.key)
         for note in self.notes:
             size += 128 + (len(note.text) if isinstance(note, TextAdded) else 0)
+            size += len(note.keys) if isinstance(note, Dropped) else 0
         for name, _tag in self.types:
             size += 64 + len(name) * 4
         self.size = size
@@ -218,6 +224,8 @@ class Group:
 
         Raises what is wrong with it, and changes nothing then.
         """
+        if request.still is not None and not request.still():
+            raise Conflict("the store has changed meanwhile: try again")
         now = self._now
         created = request.context is None
         context = self.next_context if request.context is None else request.context

@@ -52,7 +52,7 @@ from store.disk.journal_format import JournalEntry, decode_entry, entry_pieces
 from store.disk.pack import PackSet
 from store.disk.turn_format import RECORD_SIZE, REDACTED
 from store.disk.turn_log import TurnLog
-from store.errors import DamageError, NotFound, StoreFailed, StoreFull, Unreachable, UsageError
+from store.errors import DamageError, NotFound, StoreFailed, StoreFull, Unreachable, Unredacted, UsageError
 from store.events.conversation import Change
 from store.ids import Hash, now_ms, patch_of, turn_of, type_tag
 from store.index.catalogue import Catalogue
@@ -408,6 +408,10 @@ class Writer:
         """``observers`` are told of every group, after its callers have been answered."""
         self.order: Order = Alone()
         """Says which entry is next."""
+        self.noted: Callable[[Sequence[heads.Shared]], None] = lambda _notes: None
+        """Called with notes for the machines of a space before their entry is published; if it raises, that waits."""
+        self.brought: Callable[[Sequence[Hash]], None] = lambda _digests: None
+        """Called with the blobs that an entry of a space brings, before it is published."""
         self.turns = turns
         self.head_log = head_log
         self.packs = packs
@@ -598,33 +602,40 @@ class Writer:
     # -- committing ------------------------------------------------------------------------------------------------
 
     def _make_durable(self, group: list[Request]) -> None:
-        try:
-            with self.commit_lock:
-                self._commit(group)
-        except BaseException as error:
-            # interrupted between writing and saying so
-            for request in group:
-                request.error = self.fail(error)
-            raise
-
-    def submit_then(self, request: Request, before: Callable[[], bool], after: Callable[[], None]) -> bool:
-        """Make ``request`` durable by itself, if ``before`` says so; then do ``after``. No other commit comes between.
-
-        Returns whether it was done. Raises as :meth:`submit`; what ``after`` raises fails the store.
-        """
-        request.measure()
-        with self.commit_lock:
-            if not before():
-                return False
-            self._commit([request])
-            if request.error is not None:
-                raise request.error
+        while True:
             try:
-                after()
+                with self.commit_lock:
+                    self._commit(group)
             except BaseException as error:
-                raise self.fail(error) from error
+                # interrupted between writing and saying so
+                for request in group:
+                    request.error = self.fail(error)
+                raise
+            outdated = [request for request in group if isinstance(request.error, Unredacted)]
+            if not outdated:
+                return
+            try:
+                self.order.renew()
+            except StoreFailed as error:
+                for request in outdated:
+                    request.error = error
+                return
+            for request in outdated:
+                request.error = None
+            group = outdated
+
+    def submit_alone(self, request: Request) -> None:
+        """Make ``request`` durable by itself, in an entry of its own. Raises as :meth:`submit`, and Unredacted."""
+        with self.commit_lock:
+            self.submit_within(request)
         self._committed([request])
-        return True
+
+    def submit_within(self, request: Request) -> None:
+        """As :meth:`submit_alone`, for who holds ``commit_lock``; observers are not told."""
+        request.measure()
+        self._commit([request])
+        if request.error is not None:
+            raise request.error
 
     def _committed(self, group: list[Request]) -> None:
         if self._elsewhere:
@@ -716,6 +727,11 @@ class Writer:
         deleted: Iterable[int],
     ) -> None:
         """Bring an entry that has its place into the journal, the logs and memory."""
+        notes = [frame.body for frame in frames if isinstance(frame.body, heads.SHARED)]
+        if notes:
+            self.noted(notes)
+        if self.order.shared and entry.blobs:
+            self.brought([blob.hash for blob in entry.blobs])
         first = not self.journal.used
         end = self.journal.append(*encoded)
         self.turns.append(entry.turns)
@@ -729,6 +745,10 @@ class Writer:
                 self.types[body.tag] = body.name
             elif isinstance(body, heads.AppendNoted):
                 self.keys.note(frame.context, body)
+            elif isinstance(body, heads.Reclaimed):
+                # the frame is durable
+                for first_turn, count in body.runs:
+                    self.turns.blank(first_turn, count)
             elif isinstance(body, followed):
                 texts.append(frame)
         with self._publishing:

@@ -5,7 +5,7 @@ that is a delta takes one pass more for each base down to the one that lies ther
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import accumulate
@@ -419,6 +419,19 @@ class Resolver:
         found = ((digest, batch.references(digest)) for digest in digests)
         return {digest: references for digest, references in found if references is not None}
 
+    def parts(self, digests: Iterable[Hash]) -> set[Hash]:
+        """Return some blobs and all that is named in them: the contents of payloads, and the chunks of large ones."""
+        found = set(digests)
+        todo = list(found)
+        while todo:
+            named = {part for parts in self.references(todo).values() for part in parts}
+            for digest in todo:
+                with suppress(ConvfsError):
+                    named.update(chunk.hash for chunk in self._chunks(digest) or ())
+            todo = [digest for digest in named if digest not in found]
+            found.update(todo)
+        return found
+
     def check(self, digest: Hash) -> None:
         """Return if the blob is there and intact. Raises NotFound, DamageError, FormatTooNew."""
         for _piece in self.pieces(digest):
@@ -510,3 +523,16 @@ class Resolver:
         if len(piece) != chunk.length:
             raise DamageError(f"blob {whole.hex()} is damaged: a chunk has another length than it should")
         return piece
+
+
+def bodies(resolver: Resolver, opened: OpenRecord) -> Iterator[tuple[Hash, Form, bytes]]:
+    """Yield hash, form and body, as stored, of every blob of a record that is not in chunks. Raises ConvfsError."""
+    if opened.chunks is not None:
+        return
+    if opened.sealed is not None:
+        yield from ((member.hash, member.form, member.body) for member in opened.sealed.members())
+        return
+    if (base := opened.lacks) is not None:
+        opened.patch(resolver.blob(base))
+    for digest, entry in opened.members.items():
+        yield digest, Form(entry[0]), opened.body(entry)

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from store.commit.intake import LEAST_BYTES, Intake
+from store.commit.reliance import Region
 from store.commit.request import ContextHead, NewTurn, Request
 from store.commit.writer import Writer
 from store.conversations import branch
@@ -284,7 +285,8 @@ class Contexts:
         if idempotency_key:
             request.key = _key(idempotency_key)
         if fs_root is not None:
-            request.fs_root = self.held_root(fs_root)
+            request.relies = self._intake.reliance.region()
+            request.fs_root = self.held_root(fs_root, request.relies)
         return request
 
     def append_many(self, context_id: int, items: Sequence[Append], *, parent: int = 0) -> list[Turn]:
@@ -301,8 +303,8 @@ class Contexts:
         fs_root: bytes | None = None,
     ) -> list[Turn]:
         self._known(context_id)
-        root = None if fs_root is None else self.held_root(fs_root)
         with self._intake.reliance.relying():
+            root = None if fs_root is None else self.held_root(fs_root, self._intake.reliance.region())
             turns = [self.described(item) for item in items]
             fresh = self.journalled([item.payload for item in items])
             types = self._writer.types_for([item.type_name for item in items])
@@ -397,15 +399,17 @@ class Contexts:
         NotFound if there is no such turn, or no such blob: the tree comes first. What it names may come later.
         """
         turn = self._turns.get(turn_of(turn_id))
-        self._writer.submit(Request(0, move_head=False, notes=[FsRoot(turn.turn_id, self.held_root(root))]))
+        with self._intake.reliance.relying() as region:
+            self._writer.submit(Request(0, move_head=False, notes=[FsRoot(turn.turn_id, self.held_root(root, region))]))
 
-    def held_root(self, root: bytes) -> Hash:
-        """Return the name of a tree of files that the store has. NotFound if it has none of that name."""
+    def held_root(self, root: bytes, region: Region) -> Hash:
+        """Return the name of a tree of files that the store has; it stays while ``region`` is held.
+
+        NotFound if it has none of that name.
+        """
         digest = fs_root_of(root)
-        try:
-            self._library.contents.blobs.size(digest)
-        except NotFound:
-            raise NotFound(f"the tree {digest.hex()} is not in this store: put its blob there first") from None
+        if not self._intake.held([digest], region):
+            raise NotFound(f"the tree {digest.hex()} is not in this store: put its blob there first")
         return digest
 
     def fs_root(self, turn_id: int) -> Hash | None:

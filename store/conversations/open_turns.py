@@ -212,9 +212,9 @@ class OpenTurns:
             request = Request(context_id, turns=[turn], closes=number, key=_key(number))
             if expected_head is not None:
                 request.expect(expected_head)
-            if fs_root is not None:
-                request.fs_root = self._contexts.held_root(fs_root)
-            with self._intake.reliance.relying():
+            with self._intake.reliance.relying() as region:
+                if fs_root is not None:
+                    request.fs_root = self._contexts.held_root(fs_root, region)
                 request.blobs = self._contexts.journalled([payload])
                 return self._writer.submit(request).written[0]
 

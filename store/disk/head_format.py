@@ -180,6 +180,34 @@ class Reclaimed(Struct, frozen=True, gc=False):
     runs: tuple[tuple[int, int], ...]
 
 
+class Dropped(Struct, frozen=True, gc=False):
+    """A space holds blobs no longer, but for what was brought into packs of it behind ``packs``.
+
+    ``keys`` are the first eight bytes of their hashes. Who names one of them later stores it again.
+    """
+
+    packs: int
+    keys: bytes
+
+
+class Held(Struct, frozen=True, gc=False):
+    """The replica ``number`` of a space is about to redact: others wait with their commits for as long as it lives."""
+
+    number: int
+    time_ms: int
+
+
+class Redacted(Struct, frozen=True, gc=False):
+    """All before this frame was rewritten without secrets, for the ``generation``-th time in its space.
+
+    ``key`` is the object of the space that says how.
+    """
+
+    generation: int
+    time_ms: int
+    key: str
+
+
 Note = AppendNoted | FsRoot | TurnOpened | TextAdded | Closed
 """Notes on single turns, and on turns that are still being written."""
 NOTES = get_args(Note)
@@ -187,6 +215,9 @@ TEXT_NOTES = (TurnOpened, TextAdded, Closed)
 Gone = Deleted | VersionsPruned | Reclaimed
 """Notes on things that are gone for good."""
 GONE = get_args(Gone)
+Shared = Dropped | Held | Redacted
+SHARED = get_args(Shared)
+"""Notes for the other machines of a space: whoever commits behind one has applied it."""
 Body = (
     ContextCreated
     | HeadMoved
@@ -199,6 +230,7 @@ Body = (
     | Patched
     | Note
     | Gone
+    | Shared
 )
 
 
@@ -268,6 +300,20 @@ def decode_all(buf: bytes, offset: int) -> list[HeadFrame]:
         frames.append(decode(buf[at : at + size], offset + at))
         at += size
     return frames
+
+
+def reclaimed_in(buf: bytes) -> Iterator[Reclaimed]:
+    """Yield what frames that lie one after another reclaim; the others are not decoded. DamageError."""
+    number, at = _WRITERS[Reclaimed][0], 0
+    while at < len(buf):
+        size = frame_length(buf, at)
+        if not size:
+            raise DamageError("the length of a frame cannot be true")
+        if int.from_bytes(buf[at + 4 : at + 6], "little") == number:
+            body = decode(buf[at : at + size]).body
+            assert isinstance(body, Reclaimed)
+            yield body
+        at += size
 
 
 def possible_frames(data: bytes | memoryview) -> Iterator[int]:
@@ -359,6 +405,9 @@ KINDS = {
     15: _Kind(Deleted, Layout("<Q")),
     16: _Kind(VersionsPruned, Layout("<QQ")),
     17: _Kind(Reclaimed, Layout("<"), _list_of("<QQ")),
+    18: _Kind(Dropped, Layout("<Q"), _BYTES),
+    19: _Kind(Held, Layout("<IQ")),
+    20: _Kind(Redacted, Layout("<IQ"), _TEXT),
 }
 """Every kind of frame by its number in the file: new ones are added, none is ever another."""
 

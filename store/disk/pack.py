@@ -232,11 +232,13 @@ class PackSet:
         """Return when a pack was last written to or touched."""
         return os.stat(self.path(pack)).st_mtime_ns
 
-    def touch(self, pack: int) -> None:
-        """Mark a pack as written to just now, to within an hour."""
+    def touch(self, pack: int) -> bool:
+        """Mark a pack as written to just now, to within an hour; return whether it was not marked so."""
         now = time.time_ns()
-        if self.modified_ns(pack) < now - _TOUCHED_NS:
-            os.utime(self.path(pack), ns=(now, now))
+        if self.modified_ns(pack) >= now - _TOUCHED_NS:
+            return False
+        os.utime(self.path(pack), ns=(now, now))
+        return True
 
     def path(self, pack: int) -> Path:
         """Return the path of a pack's file."""

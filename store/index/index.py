@@ -159,9 +159,7 @@ class Index:
     def locate(self, digests: Sequence[Hash]) -> dict[Hash, list[BlobPlace]]:
         """Return, for each hash, the places that may hold it (usually one; hashes not filed are left out)."""
         if len(digests) == 1:
-            places: list[BlobPlace] = self.db.query(
-                "SELECT pack, offset, member FROM blobs WHERE key = ?", (hash_key(digests[0]),)
-            )
+            places = self.places_of(hash_key(digests[0]))
             return {digests[0]: places} if places else {}
         keys = {digest: hash_key(digest) for digest in digests}
         wanted = list(set(keys.values()))
@@ -174,6 +172,11 @@ class Index:
             for key, pack, offset, member in rows:
                 by_key.setdefault(key, []).append((pack, offset, member))
         return {digest: by_key[key] for digest, key in keys.items() if key in by_key}
+
+    def places_of(self, key: int) -> list[BlobPlace]:
+        """Return the places that may hold a blob, by the key of its hash."""
+        places: list[BlobPlace] = self.db.query("SELECT pack, offset, member FROM blobs WHERE key = ?", (key,))
+        return places
 
     def alias(self, algorithm: str, digest: bytes) -> Hash | None:
         """Return the blob that is also known as ``digest`` in another hash algorithm, None if none is."""

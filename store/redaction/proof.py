@@ -16,7 +16,7 @@ from msgspec import Struct
 from store.commit.open_texts import veiled
 from store.content import zstd
 from store.content.compression import MAX_BODY_BYTES
-from store.content.resolver import Resolver
+from store.content.resolver import Resolver, bodies
 from store.disk import head_format, skeleton_format
 from store.disk.blob_format import Form
 from store.disk.file_header import Damage
@@ -29,7 +29,7 @@ from store.ids import Hash, hash_key
 from store.paths import SCRATCH
 from store.redaction import containers
 from store.redaction.secrets import Secrets
-from store.redaction.survey import across_chunks, bodies, kept_files, keys_in
+from store.redaction.survey import across_chunks, kept_files, keys_in
 from store.store import Store
 
 _AT_ONCE = 8 << 20

@@ -18,7 +18,7 @@ to ask for the redaction to be repeated. Then the finished part stays, and the r
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from msgspec import Struct, structs
 
@@ -27,20 +27,20 @@ from store.commit.checkpointer import Learning
 from store.commit.request import Request
 from store.conversations import branch
 from store.disk import durable
-from store.disk.head_format import Alias, HeadFrame, HeadMoved, Metadata, Patched
+from store.disk.head_format import Alias, HeadFrame, HeadMoved, Metadata, Patched, encode
 from store.disk.turn_format import Turn
-from store.errors import Conflict, ConvfsError, NotFound, UsageError
+from store.errors import Conflict, ConvfsError, NotFound
 from store.formats.registry import format_named
 from store.ids import Hash, now_ms, turn_of
 from store.importing.likeness import beginning
-from store.index.beside import erase_database
 from store.redaction.containers import originals
-from store.redaction.remembered import Remembered
 from store.redaction.replacements import Replacements
-from store.redaction.rewriter import FrameRewriter, Loose, PackRewriter, TurnRewriter
+from store.redaction.rewriter import FrameRewriter, Loose
 from store.redaction.secrets import Secrets
 from store.redaction.survey import Survey
 from store.store import Store
+from store.upkeep.patching import Patch, Patching
+from store.upkeep.purging import redacting
 
 ACTION = "redact"
 """The action of the versions that a redaction makes."""
@@ -98,8 +98,9 @@ class Redaction:
         self._payloads: set[Hash] = set()
         self._originals: list[dict[str, Hash]] = []
         self._turns = 0
-        self._logs_changed = False
         self._contexts: set[int] = set()
+        self._blanked: Callable[[bytes], bytes] = lambda damaged: damaged
+        self._damaged: Sequence[str] = ()
 
     def _surveyed(self) -> tuple[Survey, list[int]]:
         store = self._store
@@ -124,29 +125,46 @@ class Redaction:
         return Extent(len(survey.held) + len(described), self._turns, contexts, events, tuple(survey.damaged))
 
     def run(self) -> Redacted:
-        """Remove the secrets. Raises StoreFailed, the errors of reading damaged logs, and UsageError in a space."""
+        """Remove the secrets. Raises StoreFailed, and the errors of reading damaged logs; in a space Conflict.
+
+        In a space all machines are to do the same: ``store.upkeep.purging``. Conflict where another one redacts, or
+        went on meanwhile.
+        """
         store = self._store
-        if store.writer.order.shared:
-            raise UsageError("nothing can be redacted in a space: the other machines would keep it")
         with store.importing, store.rewriting.alone:
-            survey, looked_at = self._surveyed()
-            self._note()
-            with self._standstill():
-                more = [number for number in store.intake.cold(roll=True) if number not in looked_at]
-                self._look_through(survey, more)
-                done = self._replace(survey)
-            store.files.turns.erase_old()
-            store.files.heads.erase_old()
-            store.files.index.db.purge()
+            if store.replica is None:
+                survey, looked_at = self._surveyed()
+                self._note()
+                patching = Patching(store)
+                with patching.standstill():
+                    patch = self._patch(survey, looked_at)
+                    packs = patching.rewrite(patch, self._blanked)
+                    loose = self._clean_loose(patch)
+                patching.finish()
+            else:
+                packs = 0
+                with redacting(store, store.replica) as shared:
+                    survey, looked_at = self._surveyed()
+                    self._note()
+                    with shared.held() as before:
+                        patch = structs.replace(self._patch(survey, looked_at), packs=before)
+                        if patch:
+                            shared.commit(patch)
+                    if patch:
+                        packs = shared.apply(self._blanked)
+                    loose = self._clean_loose(patch)
+                    if patch:
+                        shared.purge()
             if not store.intake.has_dictionary:
                 Learning(store.intake).learn()
-            _renew_derived(store)
-        self._tell(done.contexts)
+        contexts = tuple(patch.contexts)
+        self._tell(contexts)
         durable.remove(store.root / paths.REDACTING)
         durable.sync_directory(store.root)
         # what is learnt from what is left may be the same as before
         learnt = {digest for _tag, digest in store.files.index.dictionaries()}
-        return structs.replace(done, gone=done.gone - learnt)
+        gone = frozenset(map(Hash, patch.gone)) - learnt
+        return Redacted(tuple(patch.tips), contexts, gone, packs, loose, (*survey.damaged, *self._damaged))
 
     def _look_through(self, survey: Survey, numbers: Sequence[int]) -> None:
         packs = self._store.files.packs
@@ -159,40 +177,10 @@ class Redaction:
 
         survey.look_through(packs, numbers, passed)
 
-    @contextmanager
-    def _standstill(self) -> Iterator[None]:
-        """Block commits while the block runs, and erase the old contents of the journals before it.
-
-        Nothing waits in the journal. Readers go on: they see the old state, or the new one. The index is marked as not
-        trusted meanwhile: if the process is killed within, it is rebuilt. If the block fails after logs were rewritten,
-        the store refuses all writes until it is opened again. Raises StoreFailed.
-        """
+    def _patch(self, survey: Survey, looked_at: Sequence[int]) -> Patch:
+        """Return the patch, once nothing is committed any more. All blobs that it names are in the packs then."""
         store = self._store
-        with store.checkpointer.still():
-            store.files.check_place()
-            try:
-                store.files.journal.erase()
-                with store.files.index.db.distrusted():
-                    yield
-            except Exception as error:
-                if self._logs_changed:
-                    raise store.writer.fail(error) from error
-                if isinstance(error, OSError):
-                    raise store.writer.failure(error) from error
-                raise
-
-    def _rewrite_logs(self, turns: TurnRewriter, frames: FrameRewriter) -> None:
-        try:
-            self._store.files.heads.rewrite(frames.body, frames.blank)
-        except OSError as error:
-            # where there was no room for the new one, the old one is there
-            self._logs_changed = error.errno not in durable.FULL
-            raise
-        self._logs_changed = True
-        self._store.files.turns.rewrite(turns.records)
-
-    def _replace(self, survey: Survey) -> Redacted:
-        store = self._store
+        self._look_through(survey, [number for number in store.intake.cold(roll=True) if number not in looked_at])
         self._close(survey)
         dictionaries = self._dictionaries_with(survey.held)
         if dictionaries:
@@ -203,49 +191,45 @@ class Redaction:
         new = Replacements(
             store, survey.held, self._payloads, lambda digest: also.get(digest, own), self._aliases, self._originals
         )
-        turns = TurnRewriter(new.made)
         forget = self._contexts | self._files_of()
         frames = FrameRewriter(self._secrets, new, dictionaries, forget, self._begins(new))
         frames.read_texts(store.files.heads)
-        # once without writing anything: all new blobs are on the disk before a log names one
         for digest in (*self._payloads, *survey.held):
             # those too that nobody names yet: somebody may be about to
             new.new(digest)
+        changed: dict[int, bytes] = {}
         for frame in _frames(store):
-            frames.body(frame)
+            body = frames.body(frame)
+            if body is not frame.body:
+                changed[frame.seq] = encode(frame.seq, frame.context, body)
+        self._blanked = frames.blank
         new.sync()
-        Remembered(store.root).add(new.made)
-        self._rewrite_logs(turns, frames)
-        for number, places in frames.texts.items():
-            for place in places:
-                store.writer.texts.blank(number, place.start, place.filling)
-        changed = (*turns.changed, *sorted(frames.patched))
-        contexts = self._contexts | self._there(frames.described)
-        store.files.index.renew(_frames(store))
-        store.views.drop(changed, contexts)
-        store.intake.forget_packed()
-        for clear in store.forgetting:
-            clear()
+        self._damaged = new.damaged
+        made = new.made
         # what the new ones are made of stays, whatever it is: the proof tells
-        stays = {part for parts in store.blobs.references([*new.made.values()]).values() for part in parts}
-        stays |= {old for old, made in new.made.items() if old == made}
-        store.writer.replaced.add({old: made for old, made in new.made.items() if old != made})
+        stays = {part for parts in store.blobs.references([*made.values()]).values() for part in parts}
+        stays |= {old for old, now in made.items() if old == now}
         dropped = {*survey.held, *survey.torn, *dictionaries} - stays
-        packs = self._rewrite_packs(dropped, dictionaries)
-        loose = Loose(store.root, self._secrets, new.made)
-        loose.run()
-        files, damaged = tuple(loose.changed), (*survey.damaged, *new.damaged)
-        return Redacted(changed, tuple(sorted(contexts)), frozenset(dropped), packs, files, damaged)
+        turns = [
+            turn.turn_id
+            for _id, turn in store.files.turns.scan()
+            if isinstance(turn, Turn) and turn.payload_hash in made
+        ]
+        return Patch(
+            store.writer.seq,
+            {bytes(old): bytes(now) for old, now in made.items()},
+            changed,
+            sorted(dropped),
+            sorted(dictionaries),
+            [(number, place.start, place.filling) for number, places in frames.texts.items() for place in places],
+            [*turns, *sorted(frames.patched)],
+            sorted(self._contexts | self._there(frames.described)),
+        )
 
-    def _rewrite_packs(self, dropped: set[Hash], dictionaries: set[Hash]) -> int:
-        store = self._store
-        numbers = store.intake.cold(roll=True)
-        rewriting = PackRewriter(store.blobs, store.files.packs.rewrite, dropped, dictionaries)
-        located = store.files.index.locate(sorted(dropped))
-        holding = {pack for places in located.values() for pack, _offset, _member in places}
-        rewriting.rewrite(store.files.packs, numbers, holding)
-        store.rewriting.switch(rewriting.places, rewriting.packs, rewriting.replaced, dropped=dropped, overwrite=True)
-        return len(rewriting.replaced)
+    def _clean_loose(self, patch: Patch) -> tuple[str, ...]:
+        loose = Loose(self._store.root, self._secrets, patch.new)
+        loose.run()
+        return tuple(loose.changed)
 
     def _dictionaries_with(self, held: set[Hash]) -> set[Hash]:
         """Return the dictionaries with any part of a secret, because they were trained on data with it."""
@@ -358,22 +342,3 @@ class Redaction:
 
 def _frames(store: Store) -> Iterator[HeadFrame]:
     return (frame for frame in store.files.heads.frames() if isinstance(frame, HeadFrame))
-
-
-def _renew_derived(store: Store) -> None:
-    """Empty the derived databases; erase old indexes, damaged bytes set aside, and leftovers of killed processes."""
-    before = store.root.glob(f"{paths.KEPT_INDEX}*")
-    kept = [path.name for path in before if path.name.removeprefix(paths.KEPT_INDEX).isdecimal()]
-    for name in (paths.GC_INDEX, paths.FSCK_INDEX, paths.OLD_INDEX, *kept):
-        erase_database(store.root / name)
-    # what a repair has set aside may hold anything
-    for path in (store.root / paths.DAMAGED).glob("*"):
-        durable.erase(path)
-    if store.viewer.renderer is None:
-        for name in (paths.SEARCH, paths.INSIGHT, paths.WORKTREE, paths.TEXTS):
-            erase_database(store.root / name)
-    else:
-        store.search.renew()
-        store.insight.renew()
-        store.known_files.renew()
-        store.texts.renew()

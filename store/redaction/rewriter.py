@@ -1,8 +1,7 @@
-"""The rewriting of a store's files without secrets: logs, loose files and packs.
+"""The rewriting of frames and loose files without secrets.
 
-In the logs, turns name the new payloads, and frames keep their lengths: a place in a log is a name, as a turn's id or
-an offset in the index and in COMMITs, so nothing moves. A shortened text is padded with white space where that means
-nothing, and filled up elsewhere.
+Frames keep their lengths: a place in a log is a name, as an offset in the index and in COMMITs, so nothing moves. A
+shortened text is padded with white space where that means nothing, and filled up elsewhere.
 
 Loose files (scratch, drafts, session data that tools are writing, settings) are overwritten in place at their old
 lengths: a process that has one open can go on, and nothing of the old bytes stays on the disk. Copies of derived files
@@ -10,7 +9,7 @@ are removed.
 """
 
 import os
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,26 +18,19 @@ from msgspec import structs
 
 from store import paths
 from store.commit.open_texts import veiled
-from store.content.compression import Member, pack_records
-from store.content.resolver import Resolver
-from store.content.sealed import GroupSealer, SealedGroup, names_of
-from store.disk import durable, turn_format
+from store.disk import durable
 from store.disk import head_format as heads
-from store.disk.blob_format import Compression, Form, Record, encode_record
 from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.head_log import HeadLog
-from store.disk.pack import PackSet, PackWriter
-from store.disk.turn_format import RECORD_SIZE, REDACTED
-from store.errors import ConvfsError, DamageError, NotFound
+from store.disk.turn_format import REDACTED
+from store.errors import DamageError, NotFound
 from store.formats.core.budget import LARGEST_WHOLE
 from store.ids import HASH_SIZE, Hash, hash_bytes, tip_of
-from store.index.index import Places
 from store.redaction import containers
 from store.redaction.replacements import Replacements
 from store.redaction.secrets import Occurrence, Secrets
-from store.redaction.survey import bodies, renamed
+from store.redaction.survey import renamed
 
-_HASH_AT = 32
 _NOTHING_SAID = b"{}"
 _UNKNOWN_PREFIX = "0" * 2 * HASH_SIZE
 _TIME_SIZE = 8
@@ -47,36 +39,6 @@ APART = frozenset((paths.BLOBS, paths.TURNS, paths.JOURNAL))
 _DATABASES = tuple(f".db{part}" for part in paths.DATABASE_PARTS)
 _AT_ONCE = 8 << 20
 _DIGEST = b'"digest":"%b"'
-_LEANING = (Compression.GROUP_DICT, Compression.ZSTD_DICT, Compression.DELTA)
-"""Compressions whose records begin with the hash of the blob that they need."""
-
-
-class TurnRewriter:
-    """The new records of turns; ``changed`` are the ids of those with new payloads."""
-
-    def __init__(self, new: Mapping[Hash, Hash]) -> None:
-        self._new = new
-        self.changed: list[int] = []
-
-    def records(self, first: int, records: bytes) -> bytes:
-        new, changed = self._new, bytearray()
-        done = 0
-        for start in range(0, len(records), RECORD_SIZE):
-            digest = records[start + _HASH_AT : start + _HASH_AT + HASH_SIZE]
-            if digest in new:
-                changed += records[done:start] + self._record(records[start : start + RECORD_SIZE], Hash(digest))
-                done = start + RECORD_SIZE
-                self.changed.append(first + start // RECORD_SIZE)
-        return bytes(changed) + records[done:] if done else records
-
-    def _record(self, record: bytes, digest: Hash) -> bytes:
-        try:
-            turn = turn_format.decode(record)
-        except DamageError:
-            # it stays damaged, and no longer says what it was
-            return record[:_HASH_AT] + bytes(HASH_SIZE) + record[_HASH_AT + HASH_SIZE :]
-        turn = structs.replace(turn, payload_hash=self._new[digest], flags=turn.flags | REDACTED)
-        return turn_format.encode(turn)
 
 
 class FrameRewriter:
@@ -339,97 +301,3 @@ def _say_digest(fd: int, start: int, before: bytes) -> None:
     data = os.pread(fd, os.fstat(fd).st_size, 0)
     digest = hash_bytes(data[start:]).hex().encode()
     durable.pwrite_all(fd, data[:start].replace(before, digest), 0)
-
-
-class PackRewriter:
-    """The rewriting of packs without ``dropped`` blobs and without the use of ``dictionaries``.
-
-    ``begin`` begins a pack. When it is done, ``places`` has the blobs of the new packs, ``packs`` their lengths by
-    number, and ``replaced`` the packs that they were made from.
-    """
-
-    def __init__(
-        self,
-        resolver: Resolver,
-        begin: Callable[[], PackWriter],
-        dropped: Collection[Hash],
-        dictionaries: Collection[Hash],
-    ) -> None:
-        self._resolver = resolver
-        self._begin = begin
-        self._dropped = dropped
-        self._dictionaries = dictionaries
-        self.places = Places()
-        self.packs: dict[int, int] = {}
-        self.replaced: list[int] = []
-
-    def rewrite(self, packs: PackSet, numbers: Sequence[int], holding: Collection[int]) -> None:
-        """Rewrite the cold packs with anything to remove; according to the index, ``holding`` have."""
-        for number in numbers:
-            records = (found for _, _, found in packs.scan(numbers=(number,)) if isinstance(found, Record))
-            if number in holding or any(map(self._leans, records)):
-                self._rewrite(packs, number)
-
-    def _rewrite(self, packs: PackSet, number: int) -> None:
-        writer = self._begin()
-        try:
-            for _pack, _offset, found in packs.scan(numbers=(number,)):
-                # an unreadable record may hold anything, and nobody can read it
-                if isinstance(found, Record):
-                    for record, blobs in self._anew(found):
-                        pack, offset = writer.append(record)
-                        for member, blob in enumerate(blobs):
-                            self.places.add(blob, (pack, offset, member))
-        except BaseException:
-            writer.abandon()
-            raise
-        self.replaced.append(number)
-        if writer.length == HEADER_SIZE:
-            writer.abandon()
-            return
-        writer.finish()
-        self.packs[writer.number] = writer.length
-
-    def _leans(self, record: Record) -> bool:
-        if record.compression in _LEANING:
-            needed = Hash(bytes(record.stored[:HASH_SIZE]))
-            return needed in self._dropped or needed in self._dictionaries
-        return False
-
-    def _anew(self, record: Record) -> list[tuple[bytes, list[Hash]]]:
-        """Return the rest of a record: itself, or records of the blobs that stay."""
-        try:
-            names = names_of(record)
-            if not (self._leans(record) or any(name in self._dropped for name in names)):
-                return [(encode_record(record.codec, record.raw_len, record.hash, record.stored), names)]
-            opened = self._resolver.open(record)
-            if opened.sealed is not None:
-                return self._sealed_anew(opened.sealed)
-            return pack_records(
-                Member(digest, form, opened.members[digest][1], body)
-                for digest, form, body in bodies(self._resolver, opened)
-                if digest not in self._dropped
-            )
-        except ConvfsError:
-            # as damaged as what a scan calls so
-            return []
-
-    def _sealed_anew(self, group: SealedGroup) -> list[tuple[bytes, list[Hash]]]:
-        sealing = GroupSealer()
-        for member in group.members():
-            if member.hash in self._dropped:
-                continue
-            if member.form == Form.SKELETON:
-                sealing.add_record(member)
-            else:
-                sealing.add_content(member)
-        return [_done(sealing.finish())] if sealing.size else []
-
-
-def _done(steps: Generator[object, None, tuple[bytes, list[Hash]]]) -> tuple[bytes, list[Hash]]:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            record: tuple[bytes, list[Hash]] = end.value
-            return record

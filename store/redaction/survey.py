@@ -9,8 +9,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from store.content.resolver import Resolver
-from store.content.shelf import OpenRecord
+from store.content.resolver import Resolver, bodies
 from store.disk import skeleton_format
 from store.disk.blob_format import Chunk, Form, Record
 from store.disk.file_header import Damage
@@ -48,19 +47,6 @@ def renamed(data: bytes, new: Renamed) -> bytes:
         return match[0] if name is None else match[1] + name
 
     return _BINARY.sub(binary, _HEX.sub(in_hex, data))
-
-
-def bodies(resolver: Resolver, opened: OpenRecord) -> Iterator[tuple[Hash, Form, bytes]]:
-    """Yield hash, form and body, as stored, of every blob of a record that is not in chunks. Raises ConvfsError."""
-    if opened.chunks is not None:
-        return
-    if opened.sealed is not None:
-        yield from ((member.hash, member.form, member.body) for member in opened.sealed.members())
-        return
-    if (base := opened.lacks) is not None:
-        opened.patch(resolver.blob(base))
-    for digest, entry in opened.members.items():
-        yield digest, Form(entry[0]), opened.body(entry)
 
 
 class Survey:

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from store.content.resolver import bodies
 from store.disk import skeleton_format
 from store.disk.blob_format import Form
 from store.disk.file_header import Damage
@@ -30,7 +31,7 @@ from store.importing.provenance import Imported, ImportedFile
 from store.importing.snapshot import Cursor
 from store.redaction import containers
 from store.redaction.secrets import LEAST_BYTES, Secrets
-from store.redaction.survey import bodies, kept_files
+from store.redaction.survey import kept_files
 from store.store import Store
 
 _LITERAL = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)

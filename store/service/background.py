@@ -219,12 +219,17 @@ def in_background(store: Store) -> Iterator[Idle]:
         idle.add(store.known_files, _INDEX_SECONDS)
         idle.add(store.texts, _INDEX_SECONDS)
 
+    def let_go() -> None:
+        collecting.let_go()
+        idle.wake(collecting)
+
     def noted(change: Change) -> None:
         if change.deleted:
-            collecting.let_go()
-            idle.wake(collecting)
+            let_go()
 
     store.observers.add(noted)
+    if store.replica is not None:
+        store.replica.dropped = let_go
     idle.start()
     try:
         yield idle

@@ -123,7 +123,7 @@ class Collecting(_Stepping[Collected]):
 
     def _begun(self) -> CollectionSteps | None:
         settings = self._store.settings.gc
-        if not settings.background or self._store.writer.order.shared:
+        if not settings.background:
             return None
         # data written now leaves nothing unreferenced
         self._state = repr(self._store.changes)
@@ -236,8 +236,11 @@ class RedactPlan(Struct, frozen=True, omit_defaults=True):
     numbers: dict[str, list[int]] = {}
 
 
-class RedactReport(Struct, frozen=True):
-    """The redactions made. ``sources`` are files outside of the store that still hold it: those that were imported."""
+class RedactReport(Struct, frozen=True, omit_defaults=True):
+    """The redactions made. ``sources`` are files outside of the store that still hold it: those that were imported.
+
+    ``behind`` are the machines of a space that have not done the same yet, and when they were last there, in Unix ms.
+    """
 
     matches: list[Match]
     events: int
@@ -247,6 +250,7 @@ class RedactReport(Struct, frozen=True):
     damaged: list[str]
     sources: list[str]
     proof: Proof
+    behind: list[tuple[str, int]] = []
 
 
 @UPKEEP.telling(450, progress=True)
@@ -296,6 +300,7 @@ def redact(
         list(done.damaged),
         [*_sources(store, done.contexts, found.secrets)],
         proof,
+        store.replica.behind() if store.replica is not None else [],
     )
 
 

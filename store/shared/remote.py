@@ -19,7 +19,7 @@ from store.disk.file_header import HEADER_SIZE
 from store.disk.head_format import Commit, HeadFrame
 from store.disk.head_log import HeadLog
 from store.errors import Conflict, DamageError, UsageError
-from store.shared import roster, snapshot
+from store.shared import generations, roster, snapshot
 from store.shared.connect import connect, create, enter, need_cryptography
 from store.shared.invitation import Invitation
 from store.shared.roster import Member
@@ -43,6 +43,10 @@ class MemberStatus(Struct, frozen=True):
     key: int = 0
     """The last key that it was given; 0 if the space is not encrypted."""
     revoked_ms: int = 0
+    seen_ms: int = 0
+    """When it was last there; 0 if it never was."""
+    redactions: int = 0
+    """How many of the space's redactions it has applied."""
 
 
 class Status(Struct, frozen=True):
@@ -57,6 +61,8 @@ class Status(Struct, frozen=True):
     members: list[MemberStatus]
     key: int = 0
     """The key that is used now; 0 if the space is not encrypted."""
+    redactions: int = 0
+    """How often something was redacted in the space."""
 
 
 def init(place: Place, name: str, *, plain: bool = False) -> None:
@@ -290,8 +296,12 @@ def status(root: Path) -> Status:
         standing = {one.number: one for one in access.members()} if access else {}
         members = [_status(one, standing.get(one.number), member.number) for one in roster.members(space.records)]
         key = max(access.keys) if access else 0
+        known, redactions = generations.seen(space.records), generations.current(space.records).generation
+    for number, one in enumerate(members):
+        if (said := known.get(one.number)) is not None:
+            members[number] = structs.replace(one, seen_ms=said.ms, redactions=said.generation)
     return Status(
-        member.space, space.where, member.number, member.machine, commit, behind, members, key
+        member.space, space.where, member.number, member.machine, commit, behind, members, key, redactions
     )
 
 

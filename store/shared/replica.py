@@ -14,9 +14,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,19 +33,30 @@ from store.content.sealed import names_of
 from store.disk import blob_format, durable
 from store.disk.blob_format import HEAD_SIZE, OVERHEAD, Form, Record, decode_record, encode_record
 from store.disk.file_header import HEADER_SIZE
-from store.disk.head_format import COMMIT_SIZE, Commit, decode_all
+from store.disk.head_format import COMMIT_SIZE, Commit, Dropped, HeadFrame, Held, Redacted, Shared, decode_all
 from store.disk.journal_format import JournalEntry, decode_entry, encode_entry, entry_seq
-from store.errors import DamageError, FormatTooNew, NotFound, StoreFailed, StoreFull, Unreachable, UsageError
-from store.ids import Hash, hash_bytes
-from store.shared import roster, sessions
+from store.errors import (
+    DamageError,
+    FormatTooNew,
+    NotFound,
+    StoreFailed,
+    StoreFull,
+    Unreachable,
+    Unredacted,
+    UsageError,
+)
+from store.ids import Hash, hash_bytes, hash_key, now_ms
+from store.shared import generations, roster, sessions
 from store.shared.connect import enter
 from store.shared.entry import BEGINNING, Entry, chained, new_token
+from store.shared.generations import Seen
 from store.shared.history import Reached, chain_at
+from store.shared.leases import Leases
 from store.shared.packs import Packs
 from store.shared.space import Membership, Space
 
 if TYPE_CHECKING:
-    from store.shared.access import Access
+    from store.shared.access import Access, Standing
 
 _LOG = logging.getLogger(__name__)
 
@@ -63,6 +75,10 @@ _WENT_ON = (
     "does not have the last commits of this replica, and went on without them: make another with convfs remote join,"
     " and convfs push what this one has to it"
 )
+_KNOWN_PACKS = 64
+_HOLD_SECONDS = 0.05
+REDACTION = "redaction"
+"""The lease of who redacts."""
 _ANOTHER = "make another replica with convfs remote join; what this one has can still be read"
 
 
@@ -75,6 +91,8 @@ class Published(Struct, frozen=True):
     reached: Reached = Reached()
     sessions: tuple[str, ...] = ()
     """The last that it had, see ``store.shared.sessions``; the last one perhaps not quite."""
+    generation: int = 0
+    """The last redaction that it has applied."""
 
 
 class Replica:
@@ -115,18 +133,40 @@ class Replica:
         self._published = self._read()
         self._complete = False
         """True once the space has all that an earlier process wrote: until then the place to begin at stays."""
+        self._left: set[int] = set()
+        """The keys of blobs that an earlier process has left."""
         self._looks_at = 0.0
         """When it is looked next for who wants to join."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="convfs-following", daemon=True)
+        self._names: dict[int, array[int]] = {}
+        """The keys of the blobs in packs that were taken last, by the packs' numbers."""
+        self.leases = Leases(member.number)
+        """The work that this machine does alone in the space."""
+        self.dropped: Callable[[], None] = lambda: None
+        """Called when the space has dropped something."""
+        self.patch: Callable[[bytes], tuple[int, bytes]] = lambda _patch: (0, b"")
+        """Does to the store what a redaction has done to the space; see ``store.upkeep.purging.renew``."""
+        self.complete: Callable[[], None] = lambda: None
+        """Purges the space if whoever has redacted did not come to that."""
+        self.renewing = threading.RLock()
+        """Held while the replica does that."""
+        self._due: Redacted | None = None
+        """The redaction that comes next."""
+        self._holder = 0
+        """The replica for whose redaction commits wait."""
         intake.publish = self._publish
         intake.published = self._note
+        intake.prepare = self._prepare
         writer.order = self
+        writer.noted = self._note_shared
+        writer.brought = lambda digests: intake.doomed.restore(map(hash_key, digests))
 
     def start(self) -> None:
         """Catch up if the space can be reached, and go on in the background."""
         try:
             self._catch_up()
+            self.complete()
         except (Unreachable, StoreFull) as error:
             self._note_away(error)
         except StoreFailed as error:
@@ -146,6 +186,9 @@ class Replica:
         """Let go of the space, once everything has been written."""
         with self._connecting:
             if self._space is not None:
+                with suppress(StoreFailed):
+                    if self._verified:
+                        self._say(self._space)
                 self._space.close()
                 self._space = None
                 self._keep_history(self._writer.seq)
@@ -159,6 +202,8 @@ class Replica:
     def append(self, expected: int, entry: bytes) -> bool:
         self._check_writes()
         with self._asking() as (space, packs):
+            if self._holder and not self._wait(space, expected):
+                return False
             if expected >= self._published.reached.seq + _HISTORY_COMMITS:
                 self._keep_history(expected)
             chain = chained(self._chain_at(expected), entry)
@@ -177,17 +222,30 @@ class Replica:
             found = ahead if ahead and ahead[0].prev == after else space.log.entries(after)
             if not found:
                 return ()
-            chain = self._chain_at(after)
-            for entry in found:
-                chain = chained(chain, entry.body)
-                # the entries of format 1 have none
-                if chain != (entry.chain or chain):
-                    raise DamageError(f"commit {entry.seq} of the space {self.member.space} follows another history")
+            self._holder = 0
+            chain, found = self._checked(space, found)
             if max(entry.packs for entry in found) > self._published.taken:
                 # what these name was published before them
                 self._take(packs)
             self._chain = (found[-1].seq, chain)
             return [entry.body for entry in found]
+
+    def _checked(self, space: Space, found: Sequence[Entry]) -> tuple[bytes, Sequence[Entry]]:
+        """Return the entries that follow this replica's history, before the first that does not, and their chain.
+
+        Raises DamageError if there are none; Unredacted, Unreachable if that is because of a redaction.
+        """
+        chain = self._chain_at(found[0].prev)
+        for number, entry in enumerate(found):
+            linked = chained(chain, entry.body)
+            # the entries of format 1 have none
+            if linked != (entry.chain or linked):
+                if number:
+                    return chain, found[:number]
+                self._check_generation(space, entry)
+                raise DamageError(f"commit {entry.seq} of the space {self.member.space} follows another history")
+            chain = linked
+        return chain, found
 
     def turn(self) -> AbstractContextManager[None]:
         with self._asking() as (space, _packs):
@@ -200,9 +258,14 @@ class Replica:
     def _chain_at(self, seq: int) -> bytes:
         if self._chain[0] != seq:
             # what came last was not applied
-            self._chain = (seq, self._logged_chain(seq))
-            if not self._chain[1]:
+            known = self._logged_chain(seq)
+            if not known:
+                # turns were reclaimed since a place was noted
+                entry, _frames, _group = self._last_entry(self.connected()[0])
+                known = entry.chain if entry is not None and entry.seq == seq else b""
+            if not known:
                 raise self._only_read(f"the history of this replica, up to commit {seq}, cannot be read: {_ANOTHER}")
+            self._chain = (seq, known)
         return self._chain[1]
 
     def _logged_chain(self, seq: int) -> bytes:
@@ -223,7 +286,9 @@ class Replica:
     def _asking(self) -> Iterator[tuple[Space, Packs]]:
         """Give the space and its packs; errors say since when it is away. Writes wait until it is back."""
         try:
-            yield self._connected()
+            yield self.connected()
+        except Unredacted:
+            raise
         except DamageError as error:
             raise self._only_read(str(error)) from error
         except Unreachable as error:
@@ -236,7 +301,7 @@ class Replica:
             raise Unreachable(self._away) from error
         self._away, self._away_since = "", 0.0
 
-    def _connected(self) -> tuple[Space, Packs]:
+    def connected(self) -> tuple[Space, Packs]:
         """Return the space and its packs; where it may be another by now, see that it is the right one first."""
         with self._connecting:
             if self._verified and self._space is not None and self._packs is not None:
@@ -246,6 +311,8 @@ class Replica:
                 raise Unreachable(self._away)
             try:
                 return self._connect()
+            except Unredacted:
+                raise
             except Unreachable:
                 # those that wait for each other do not wait for it one by one
                 now = time.monotonic()
@@ -263,10 +330,28 @@ class Replica:
             self._packs = Packs(self._space, self.member.number)
         self._verify(self._space)
         self._packs.known(self._published.taken)
-        if not self._complete:
-            self._publish_rest(self._packs)
         self._verified = True
+        self._say(self._space)
+        self._prepare()
+        if self._left:
+            # work that has begun without the space may rely on some of it
+            self._intake.drop(self._left)
+            self._left = set()
         return self._space, self._packs
+
+    def take_all(self) -> int:
+        """Apply all entries and take all packs that there are; return the number of the last one.
+
+        Raises Unreachable, StoreFull, StoreFailed.
+        """
+        self._writer.catch_up()
+        with self._writer.commit_lock:
+            self._take(self.connected()[1])
+        return self._published.taken
+
+    def own(self, number: int) -> None:
+        """Note that a pack of the space has nothing that this replica lacks."""
+        self._own.add(number)
 
     def _only_read(self, why: str) -> Unreachable:
         """Have nothing written until the store is opened again; return the error to raise."""
@@ -275,28 +360,32 @@ class Replica:
 
     def _verify(self, space: Space) -> None:
         """See that the space has the history of this replica, up to its last commit, and that this one is no copy."""
-        name = self.member.space
-        log, seq = self._writer.head_log, self._writer.seq
+        name, seq = self.member.space, self._writer.seq
+        self._begin(space)
         if seq:
-            _turns, group = log.group_at(seq - 1)
-            before = group[0].seq - 1 if group else seq - 1
-            there = space.log.entries(before)
-            if not there:
+            entry, frames, group = self._last_entry(space)
+            if entry is None:
+                self._check_generation(space)
                 raise Unreachable(
                     f"the space {name} does not have commit {seq}, which this replica has: convfs remote repair puts"
                     " back what it has lost"
                 )
-            entry = decode_entry(there[0].body)
-            frames = decode_all(entry.heads, entry.heads_offset)
             known = self._logged_chain(seq)
-            if (
-                there[0].seq != seq
-                or frames[:-1] != group
-                or (there[0].chain and known not in (b"", there[0].chain))
-            ):
+            if entry.seq != seq or frames[:-1] != group or (entry.chain and known not in (b"", entry.chain)):
+                self._check_generation(space)
                 raise self._only_read(f"the space {name} {_WENT_ON}")
-            self._chain = (seq, known or there[0].chain)
+            self._chain = (seq, known or entry.chain)
         self._take_session(space)
+
+    def _last_entry(self, space: Space) -> tuple[Entry | None, list[HeadFrame], list[HeadFrame]]:
+        """Return what the space has in the place of this replica's last commit, its frames, and those of this one."""
+        seq = self._writer.seq
+        _turns, group = self._writer.head_log.group_at(seq - 1)
+        there = space.log.entries(group[0].seq - 1 if group else seq - 1)
+        if not there:
+            return None, [], group
+        entry = decode_entry(there[0].body)
+        return there[0], decode_all(entry.heads, entry.heads_offset), group
 
     def _take_session(self, space: Space) -> None:
         """Note that this process has the replica, once; no copy of it may go on."""
@@ -329,15 +418,21 @@ class Replica:
             if not sessions.own(record, self._published.sessions):
                 raise self._only_read(_COPIED)
 
-    def _publish_rest(self, published: Packs) -> None:
-        """Publish what this replica wrote to its packs and may not have published."""
-        packs = self._writer.packs
+    def _doom_rest(self) -> None:
+        """Have what a killed process has left in the packs count as missing, durably: the space may not have it."""
+        packs, start = self._writer.packs, (self._published.pack, self._published.length)
         end = packs.end
-        start = (self._published.pack, self._published.length)
         numbers = [number for number in packs.appended() if number >= start[0]]
-        self._publish_packs(published, start if packs.path(start[0]).exists() else None, numbers)
+        for _pack, _offset, found in packs.scan(start if packs.path(start[0]).exists() else None, numbers):
+            if isinstance(found, Record):
+                self._left.update(map(hash_key, names_of(found)))
+        self._intake.doomed.add(self._left)
         self._complete = True
         self._note(end)
+
+    def _prepare(self) -> None:
+        if not self._complete:
+            self._doom_rest()
 
     def _publish_packs(self, published: Packs, start: tuple[int, int] | None, numbers: Sequence[int]) -> None:
         records: list[bytes] = []
@@ -408,10 +503,13 @@ class Replica:
         taken = self._published.taken
         try:
             for number, data in packs.after(taken):
-                if number in self._own:
-                    self._own.discard(number)
-                else:
-                    self._intake.adopt(_records(data, number))
+                if data is not None:
+                    records = records_of(data, number)
+                    self._names[number] = _keys(records)
+                    if number in self._own:
+                        self._own.discard(number)
+                    else:
+                        self._intake.adopt(records)
                 taken = number
         finally:
             # also those before one that cannot be taken: they are in the packs by now
@@ -420,10 +518,151 @@ class Replica:
                 with self._noting:
                     self._write(msgspec.structs.replace(self._published, taken=taken))
 
+    # -- redaction -------------------------------------------------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        """The last redaction that this replica has applied."""
+        return self._published.generation
+
+    def renew(self) -> None:
+        """Apply the redaction that comes next, if it has not been; return when that is done. Raises StoreFailed."""
+        with self.renewing:
+            due = self._due
+            if due is None or due.generation <= self.generation:
+                return
+            space = self._space or enter(self._root, self.member)[0]
+            try:
+                try:
+                    data = space.bucket.get(due.key)
+                except NotFound:
+                    raise self._only_read(f"the space was redacted, and no longer says how: {_ANOTHER}") from None
+                with self._writer.commit_lock:
+                    self._prepare()
+                    self._take(self._packs or Packs(space, self.member.number))
+                self.renewed(due.generation, *self.patch(data))
+                self._say(space)
+            finally:
+                if space is not self._space:
+                    space.close()
+
+    def renewed(self, generation: int, seq: int, chain: bytes) -> None:
+        """Note that a redaction was applied, with which the commit ``seq`` has the chain ``chain``. StoreFailed."""
+        writer = self._writer
+        # entries are compared with both at once
+        with writer.commit_lock:
+            known = chain_at(writer.seq, Reached(), writer.turns, writer.head_log)
+            if writer.seq == seq:
+                if known not in (b"", chain):
+                    raise self._only_read(f"this replica differs from the space since it was redacted: {_ANOTHER}")
+                known = chain
+            with self._noting:
+                self._write(msgspec.structs.replace(self._published, generation=generation, reached=Reached()))
+            # where it is not known, the space says it
+            self._chain = (writer.seq, known) if known else (-1, b"")
+            self._ahead = ()
+
+    def follow_as(self, seq: int, chain: bytes) -> None:
+        """Commit the next entry with another chain before it: that which the last one, ``seq``, is going to have."""
+        self._chain = (seq, chain)
+
+    def behind(self) -> list[tuple[str, int]]:
+        """Return the machines that have not applied the last redaction, and when they were last there, in Unix ms.
+
+        Raises Unreachable, DamageError.
+        """
+        space, _packs = self.connected()
+        names = {one.number: one.machine for one in self._standing()}
+        revoked = [one.number for one in self._standing() if one.revoked_ms]
+        return [
+            (names.get(member.number, member.machine), seen.ms)
+            for member, seen in generations.behind(space.records, revoked)
+        ]
+
+    def _standing(self) -> Sequence[Standing]:
+        return self.access.members() if self.access is not None else ()
+
+    def say(self) -> None:
+        """Say in the space that this replica is there, and which redaction it has applied."""
+        self._say(self.connected()[0])
+
+    def _begin(self, space: Space) -> None:
+        """Have a new replica begin with the space as it is."""
+        if not self._writer.seq and not self.generation:
+            last = generations.current(space.records)
+            if last.purged and last.generation:
+                self._write(msgspec.structs.replace(self._published, generation=last.generation))
+
+    def _check_generation(self, space: Space, entry: Entry | None = None) -> None:
+        """Raise Unredacted if this replica does not know a redaction that the space, or an entry of it, knows."""
+        for frame in decode_all(decode_entry(entry.body).heads, 0) if entry is not None else ():
+            if isinstance(frame.body, Redacted):
+                self._check_redacted(frame.body)
+        last = generations.current(space.records)
+        if last.generation > self.generation:
+            if not last.purged:
+                raise Unreachable(f"the space {self.member.space} is being redacted: try again in a while")
+            self._check_redacted(Redacted(last.generation, 0, last.key))
+
+    def _check_redacted(self, redacted: Redacted) -> None:
+        if redacted.generation > self.generation:
+            self._due = redacted
+            raise Unredacted(f"the space {self.member.space} was redacted: what this replica has is, first: try again")
+
+    def _wait(self, space: Space, expected: int) -> bool:
+        """Wait while another machine redacts; return False if it, or somebody, has gone on."""
+        while self.leases.alive(space.records, REDACTION):
+            self._ahead = space.log.entries(expected)
+            if self._ahead:
+                return False
+            if self._ended.wait(_HOLD_SECONDS):
+                raise Unreachable(f"the space {self.member.space} is being redacted: try again in a while")
+        self._holder = 0
+        return True
+
+    def _say(self, space: Space) -> None:
+        generations.say(space.records, self.member.number, Seen(now_ms(), self._writer.seq, self.generation))
+        generations.forget_patch(space, [one.number for one in self._standing() if one.revoked_ms])
+
+    # -- what machines are told ------------------------------------------------------------------------------------
+
+    def _note_shared(self, notes: Sequence[Shared]) -> None:
+        for note in notes:
+            if isinstance(note, Dropped):
+                self._drop(note)
+            elif isinstance(note, Held):
+                self._holder = note.number if note.number != self.member.number else 0
+            else:
+                self._check_redacted(note)
+
+    def _drop(self, one: Dropped) -> None:
+        """Have what the space drops count as missing, but for what is in packs that have come since."""
+        _space, packs = self.connected()
+        keys = set(array("q", one.keys))
+        for number in [number for number in self._names if number <= one.packs]:
+            # the packs that count are later ones each time
+            del self._names[number]
+        for number in range(one.packs + 1, packs.known(packs.reached) + 1):
+            if number not in self._names:
+                # one of this machine, or of before it was started
+                data = packs.get(number)
+                self._names[number] = _keys(records_of(data, number)) if data is not None else array("q")
+            keys.difference_update(self._names[number])
+        self._intake.drop(keys)
+        self.dropped()
+
     # -- following -------------------------------------------------------------------------------------------------
 
     def _catch_up(self) -> bool:
-        found = self._writer.catch_up()
+        try:
+            found = self._writer.catch_up()
+        except Unredacted:
+            self.renew()
+            found = self._writer.catch_up()
+            self.complete()
+        if not found and len(self._names) > _KNOWN_PACKS:
+            for number in sorted(self._names)[:-_KNOWN_PACKS]:
+                del self._names[number]
         if found and not self._intake.has_dictionary:
             self._writer.settle()
             self._intake.note_dictionary()
@@ -492,7 +731,11 @@ class Replica:
         self._published = published
 
 
-def _records(data: bytes, number: int) -> list[tuple[bytes, list[Hash]]]:
+def _keys(records: Sequence[tuple[bytes, list[Hash]]]) -> array[int]:
+    return array("q", [hash_key(name) for _record, names in records for name in names])
+
+
+def records_of(data: bytes, number: int) -> list[tuple[bytes, list[Hash]]]:
     """Return the records of a published pack, each with the names of its blobs. DamageError."""
     view, at = memoryview(data), HEADER_SIZE
     found: list[tuple[bytes, list[Hash]]] = []

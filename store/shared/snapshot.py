@@ -36,7 +36,7 @@ _TRIES = 3
 
 _NAMES = re.compile(
     rf"(?:{paths.TURN_LOG}|{paths.HEAD_LOG}|{paths.JUMPS}|{paths.BLOBS}/r?[0-9]{{8,}}\.pack|{paths.JOURNAL}/[a-z0-9]+"
-    rf"|{paths.INDEX}|{paths.PUBLISHED})"
+    rf"|{paths.INDEX}|{paths.PUBLISHED}|{paths.DOOMED}|{paths.REDACTED})"
 )
 """The files that a replica may begin with. All others are of one machine, or follow from these."""
 

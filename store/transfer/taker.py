@@ -22,7 +22,6 @@ from store.importing.envelope import Layout, read_layout
 from store.index.catalogue import ContextEntry
 from store.index.frames import day_of
 from store.index.views import Run
-from store.redaction.remembered import Remembered
 from store.store import Store
 from store.transfer import metadata as meta
 from store.transfer.giver import PIECE_BYTES
@@ -39,6 +38,7 @@ from store.transfer.states import (
     is_gone,
     of_birth,
 )
+from store.upkeep.remembered import Remembered
 
 ACTION = "pull"
 """The action of the versions that a transfer makes."""

@@ -31,7 +31,10 @@ meanwhile are no loss. Blanked turns must have been in the log for good, not in 
 collection begins with a checkpoint.
 """
 
+from __future__ import annotations
+
 import time
+from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -39,6 +42,7 @@ from functools import partial
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct, structs
 
@@ -50,26 +54,43 @@ from store.content.sealed import members_of, names_of
 from store.content.shelf import Shelf, StoredBlobs
 from store.disk.blob_format import OVERHEAD
 from store.disk.file_header import HEADER_SIZE, Damage
-from store.disk.head_format import ContextCreated, HeadFrame, HeadMoved, Reclaimed
+from store.disk.head_format import (
+    Alias,
+    Commit,
+    ContextCreated,
+    Dictionary,
+    Dropped,
+    FsRoot,
+    HeadFrame,
+    HeadMoved,
+    Metadata,
+    Patched,
+    Reclaimed,
+)
 from store.disk.pack import RecordPlace
 from store.disk.turn_format import Turn
-from store.errors import ConvfsError, DamageError, UsageError
-from store.ids import Hash, hash_key, turn_of
+from store.disk.turn_log import TurnLog
+from store.errors import Conflict, ConvfsError, DamageError
+from store.ids import Hash, hash_key, now_ms, turn_of
 from store.index.beside import remove_database
 from store.index.database import Database
 from store.index.index import Index
 from store.index.views import Run
 from store.paths import GC_INDEX
+from store.shared.replica import Replica
 from store.upkeep import roots
 from store.upkeep.copying import Copy
 from store.upkeep.reachable import Reachable
 from store.upkeep.rewrite import Rewriting, told
-from store.upkeep.roots import TurnRuns
+from store.upkeep.roots import LiveTurns, TurnRuns
 from store.upkeep.sealer import Sealer
+from store.upkeep.thinning import Thinning
 
 _AT_ONCE = 16_384
 """The number of records that are overwritten at a time while commits wait."""
 _RUN_BYTES = 128 << 20
+_KEYS_AT_ONCE = 256 << 10
+"""The number of blobs that one commit drops."""
 _RECORDS_AT_ONCE = 64
 _SHELF_BYTES = 16 << 20
 _TURNS_AT_ONCE = 4096
@@ -77,6 +98,9 @@ GOOD_PART = 0.25
 """The part of a pack that must be garbage for it to be rewritten in the background."""
 
 _NS = 10**9
+_CLOCK_MS = 60_000
+_UNSHOWN_MS = 24 * 3600 * 1000
+"""How long turns of other machines stay that no branch shows."""
 
 CollectionSteps = Generator[None, None, "Collected"]
 
@@ -107,8 +131,10 @@ class Reclaiming:
         for some in self._runs.batches(_AT_ONCE):
             # most of the later commits are checked while others go on
             self._still()
-            request = Request(0, move_head=False, notes=[Reclaimed(tuple(some))])
-            if not self._writer.submit_then(request, self._still, partial(self._blank, some)):
+            try:
+                request = Request(0, move_head=False, notes=[Reclaimed(tuple(some))], still=self._still)
+                self._writer.submit_alone(request)
+            except Conflict:
                 break
             done += sum(count for _first, count in some)
         try:
@@ -116,10 +142,6 @@ class Reclaiming:
         except OSError as error:
             raise self._writer.failure(error) from error
         return done
-
-    def _blank(self, runs: Sequence[Run]) -> None:
-        for first, count in runs:
-            self._writer.turns.blank(first, count)
 
     def _still(self) -> bool:
         turns, heads = self._writer.turns, self._writer.head_log
@@ -136,6 +158,67 @@ class Reclaiming:
         for _turn_id, turn in turns.scan(since.turn_count + 1):
             self._led_to |= not isinstance(turn, Turn) or turn.parent in self._runs
         return not self._led_to
+
+
+class Dropping:
+    """Tells all machines of a space that it holds blobs no longer: those that are not ``found`` to be reached.
+
+    What was committed since the moment ``since`` is looked at until the commit that says so is in its place: a blob
+    that it leads to stays. Whoever commits later has been told.
+    """
+
+    def __init__(self, intake: Intake, resolver: Resolver, found: Reachable, since: Since) -> None:
+        self._writer = intake.writer
+        self._doomed = intake.doomed
+        self._resolver = resolver
+        self._found = found
+        self._looked_at = since
+
+    def run(self, packs: int) -> Generator[None, None, set[int]]:
+        """Drop them, and return their keys. The space has the pack ``packs``. Raises StoreFailed, DamageError."""
+        told: set[int] = set()
+        while True:
+            # most of the later commits are looked at while others go on
+            self._still()
+            left = [key for key in self._found.unreached() if key not in told and key not in self._doomed]
+            if not left:
+                return told
+            some = left[:_KEYS_AT_ONCE]
+            note = Dropped(packs, array("q", some).tobytes())
+            with suppress(Conflict):
+                self._writer.submit_alone(Request(0, move_head=False, notes=[note], still=self._still))
+                told.update(some)
+            yield
+
+    def _still(self) -> bool:
+        """Reach what was named since the last call; return whether none of that was to be dropped."""
+        turns, log = self._writer.turns, self._writer.head_log
+        since, self._looked_at = self._looked_at, Since(log.length, turns.count)
+        named: set[Hash] = set()
+        trees: list[Hash] = []
+        for _turn_id, turn in turns.scan(since.turn_count + 1):
+            if isinstance(turn, Turn):
+                named.add(turn.payload_hash)
+        for frame in log.frames(since.heads_length):
+            if isinstance(frame, Damage):
+                raise DamageError(f"heads.log is damaged at offset {frame.offset}: nobody knows what is garbage")
+            match frame.body:
+                case Patched():
+                    named.update(digest for _turn, digest, *_what in frame.body.turns)
+                case Alias() | Dictionary():
+                    named.add(frame.body.hash)
+                case Metadata():
+                    named.update(roots.named_in(frame.body.changes.decode(errors="replace")))
+                case FsRoot():
+                    trees.append(frame.body.root)
+        if not named and not trees:
+            return True
+        before = self._found.reached
+        for digest in self._resolver.parts([*named, *trees]):
+            self._found.reach(digest)
+        for _pause in chain(self._found.expand(), self._found.expand_trees(trees)):
+            pass
+        return self._found.reached == before
 
 
 class _Doomed(Container[object]):
@@ -240,10 +323,7 @@ class Sweep:
 
     def spare(self, keys: Collection[int]) -> None:
         """Keep some blobs, by their keys, and what they need."""
-        for key in keys:
-            self._found.reach_key(key)
-        for _pause in self._found.expand():
-            pass
+        _spare(self._found, keys)
 
     def removed(self) -> list[int]:
         """Return those of the chosen packs in which nothing is to be kept."""
@@ -322,6 +402,7 @@ class Collected(Struct, frozen=True):
 
     ``young_bytes`` lie in packs that were written to within the grace period: nothing was looked for there.
     ``repeated_bytes`` are further copies of blobs. ``damaged`` says which packs were left alone as they are.
+    ``space_bytes`` were freed in the space that the store is of; if its replica ``collector`` collects just now, 0.
     """
 
     turns: int = 0
@@ -333,6 +414,65 @@ class Collected(Struct, frozen=True):
     packs_rewritten: int = 0
     freed_bytes: int = 0
     damaged: tuple[str, ...] = ()
+    space_bytes: int = 0
+    collector: int = 0
+
+
+class _Said:
+    """Notes of the head log of a space that are not filed."""
+
+    def __init__(self) -> None:
+        self.dropped = array("q")
+        """The keys of all blobs that the space has ever dropped."""
+        self._shown: list[int] = []
+        self._counts: list[tuple[int, int]] = []
+        self._time = 0
+
+    def note(self, frame: HeadFrame) -> HeadFrame:
+        match body := frame.body:
+            case Dropped():
+                self.dropped.frombytes(body.keys)
+            case HeadMoved():
+                self._shown.append(turn_of(body.tip))
+                self._time = max(self._time, body.time_ms)
+            case ContextCreated():
+                self._time = max(self._time, body.created_ms)
+            case Commit():
+                if self._time > (self._counts[-1][0] + _CLOCK_MS if self._counts else 0):
+                    self._counts.append((self._time, body.turn_count))
+        return frame
+
+    def unshown(self, log: TurnLog, count: int) -> list[int]:
+        """Return the turns that no branch has ever shown, but for old ones: a machine may be about to show them."""
+        before = now_ms() - _UNSHOWN_MS
+        old = max((turns for time_ms, turns in self._counts if time_ms < before), default=0)
+        shown = LiveTurns(self._shown, log, count)
+        return [turn for first, some in shown.dead() for turn in range(max(first, old + 1), first + some)]
+
+
+class _Marked(NamedTuple):
+    """The state that a collection goes by: what is ``found`` to be reached at the moment ``since``, read by ``resolver``.
+
+    ``dead`` are the turns that nothing leads to, ``cold`` the packs that may be swept, ``warm`` the others;
+    ``dropped`` are the keys of what a space has ever dropped.
+    """
+
+    found: Reachable
+    resolver: Resolver
+    since: Since
+    dead: list[Run]
+    cold: list[int]
+    warm: list[int]
+    dictionaries: list[Hash]
+    dropped: array[int]
+
+
+def _spare(found: Reachable, keys: Collection[int]) -> None:
+    """Keep some blobs, by their keys, and what they need."""
+    for key in keys:
+        found.reach_key(key)
+    for _pause in found.expand():
+        pass
 
 
 class Collector:
@@ -349,6 +489,8 @@ class Collector:
         self._rewriting = rewriting
         self._sealer = sealer
         self._flush = flush
+        self.replica: Replica | None = None
+        """The store's part in its space."""
 
     def steps(
         self, *, grace_seconds: float, least_part: float = GOOD_PART, dry_run: bool, wait: bool = True
@@ -357,25 +499,79 @@ class Collector:
 
         Packs are rewritten if
         ``least_part`` of them is garbage. If another thread rewrites packs, ``wait`` for it, or else do nothing.
-        Raises DamageError if the garbage cannot be determined, StoreFailed, StoreFull; UsageError in a space.
+        Raises DamageError if the garbage cannot be determined, StoreFailed, StoreFull; in a space Unreachable.
         """
-        if self._intake.writer.order.shared and not dry_run:
-            raise UsageError("nothing is removed from a space: what is garbage here, others may be about to use")
         alone = self._rewriting.alone
         if not alone.acquire(blocking=wait):
             return Collected()
         try:
             with told(self._intake.writer.packs.directory), self._intake.reliance.watching():
-                return (yield from self._collect(grace_seconds, least_part, dry_run=dry_run))
+                replica = None if dry_run else self.replica
+                if replica is None:
+                    return (yield from self._collect(grace_seconds, least_part, dry_run=dry_run))
+                with replica.leases.held(replica.connected()[0].records, "gc", wait=wait) as other:
+                    return (yield from self._collect_shared(replica, grace_seconds, least_part, other))
         finally:
             alone.release()
 
     def _collect(self, grace_seconds: float, least_part: float, *, dry_run: bool) -> CollectionSteps:
+        marked = yield from self._mark(grace_seconds, reclaims=not dry_run, fresh=not dry_run)
+        sweep, collected = yield from self._measured(marked)
+        yield from sweep.choose(least_part)
+        if dry_run:
+            freed = sum(sweep.garbage[number] + sweep.repeated[number] for number in sweep.chosen)
+            removed, rewritten = len(sweep.removed()), len(sweep.chosen) - len(sweep.removed())
+        else:
+            self._intake.reliance.doom(marked.found, sweep.spare)
+            removed, rewritten, freed = yield from sweep.run()
+        return structs.replace(
+            collected, packs_removed=removed, packs_rewritten=rewritten, freed_bytes=freed, damaged=tuple(sweep.damaged)
+        )
+
+    def _collect_shared(
+        self, replica: Replica, grace_seconds: float, least_part: float, other: int
+    ) -> CollectionSteps:
+        """Collect in a space: for all machines, if no ``other`` does, and then what all have dropped from own packs."""
+        upto = replica.take_all()
+        told: set[int] = set()
+        marked = yield from self._mark(grace_seconds, reclaims=not other, fresh=True)
+        found, doomed = marked.found, self._intake.doomed
+        if not other:
+            self._intake.reliance.doom(found, partial(_spare, found))
+            told = yield from Dropping(self._intake, marked.resolver, found, marked.since).run(upto)
+        # what others may still name stays, and what that needs
+        found.reach_others(doomed)
+        yield from found.expand()
+        sweep, collected = yield from self._measured(marked)
+        yield from sweep.choose(least_part)
+        self._intake.reliance.doom(found, sweep.spare)
+        removed, rewritten, freed = yield from sweep.run()
+        index = self._writer.index
+        doomed.keep(lambda key: bool(index.places_of(key)))
+        shared = 0
+        if not other:
+            thinning = Thinning(replica, self._intake, upto)
+            shared = yield from thinning.run(told.union(marked.dropped), least_part, grace_seconds)
+        return structs.replace(
+            collected,
+            packs_removed=removed,
+            packs_rewritten=rewritten,
+            freed_bytes=freed,
+            damaged=tuple(sweep.damaged),
+            space_bytes=shared,
+            collector=other,
+        )
+
+    def _mark(self, grace_seconds: float, *, reclaims: bool, fresh: bool) -> Generator[None, None, _Marked]:
+        """Find out what is reached; blank the turns that nothing leads to, if it ``reclaims``.
+
+        With ``fresh``, roots are filed from nothing but the log.
+        """
         writer, packs = self._writer, self._packs
-        # blanked turns must not come back from the journal; and packed blobs are seen
+        # packed blobs are seen
         packed = writer.turns.count
         self._flush()
-        cold = self._cold(grace_seconds, dry_run=dry_run)
+        cold = self._cold(grace_seconds, dry_run=not fresh)
         with writer.commit_lock:
             since = Since(writer.head_log.length, writer.turns.count)
             unshown = list(writer.unshown.ends())
@@ -383,12 +579,15 @@ class Collector:
         resolver = Resolver(source, _SHELF_BYTES)
         found = Reachable(packs, Shelf(source, _SHELF_BYTES), resolver)
         yield from found.take_stock(writer.index.db)
-        with self._filed(since, fresh=not dry_run) as db:
+        said = _Said()
+        with self._filed(since, said, fresh=fresh) as db:
+            if writer.order.shared:
+                unshown += said.unshown(writer.turns, since.turn_count)
             tips = chain(roots.tips(db), roots.imported(db, resolver.blob), unshown)
-            turns = roots.LiveTurns(tips, writer.turns, since.turn_count)
+            turns = LiveTurns(tips, writer.turns, since.turn_count)
             yield
             dead = list(turns.dead())
-            if dead and not dry_run:
+            if dead and reclaims:
                 self._reclaim(dead, since, found)
             for number, turn in enumerate(turns.turns()):
                 # later blobs may have been on their way into the packs as the blobs were counted
@@ -407,24 +606,19 @@ class Collector:
         warm = [number for number in packs.numbers() if number not in cold]
         found.reach_packs(warm)
         yield from found.expand()
-        sweep = Sweep(self._intake, self._rewriting, self._sealer, found, cold, dictionaries)
+        return _Marked(found, resolver, since, dead, cold, warm, dictionaries, said.dropped)
+
+    def _measured(self, marked: _Marked) -> Generator[None, None, tuple[Sweep, Collected]]:
+        sweep = Sweep(
+            self._intake, self._rewriting, self._sealer, marked.found, marked.cold, marked.dictionaries
+        )
         yield from sweep.measure()
-        collected = Collected(
-            turns=sum(count for _first, count in dead),
+        return sweep, Collected(
+            turns=sum(count for _first, count in marked.dead),
             blobs=sweep.blobs,
             bytes=sum(sweep.garbage.values()),
             repeated_bytes=sum(sweep.repeated.values()),
-            young_bytes=sum(packs.length(number) - HEADER_SIZE for number in warm),
-        )
-        yield from sweep.choose(least_part)
-        if dry_run:
-            freed = sum(sweep.garbage[number] + sweep.repeated[number] for number in sweep.chosen)
-            removed, rewritten = len(sweep.removed()), len(sweep.chosen) - len(sweep.removed())
-        else:
-            self._intake.reliance.doom(found, sweep.spare)
-            removed, rewritten, freed = yield from sweep.run()
-        return structs.replace(
-            collected, packs_removed=removed, packs_rewritten=rewritten, freed_bytes=freed, damaged=tuple(sweep.damaged)
+            young_bytes=sum(self._packs.length(number) - HEADER_SIZE for number in marked.warm),
         )
 
     def _cold(self, grace_seconds: float, *, dry_run: bool) -> list[int]:
@@ -436,8 +630,8 @@ class Collector:
         return [number for number in cold if not grace_seconds or self._packs.modified_ns(number) < before]
 
     @contextmanager
-    def _filed(self, since: Since, *, fresh: bool) -> Iterator[Database]:
-        """Give what is filed of the head log; ``fresh``, as it is filed from nothing but the log."""
+    def _filed(self, since: Since, said: _Said, *, fresh: bool) -> Iterator[Database]:
+        """Give what is filed of the head log; ``fresh``, as it is filed from nothing but the log, and ``said``."""
         if not fresh:
             self._writer.settle()
             yield self._writer.index.db
@@ -446,7 +640,7 @@ class Collector:
         remove_database(path)
         index = Index(path)
         try:
-            index.apply(self._frames(since))
+            index.apply(map(said.note, self._frames(since)))
             yield index.db
         finally:
             index.close()

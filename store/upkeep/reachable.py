@@ -247,6 +247,28 @@ class Reachable:
         at = self._first(key)
         return at >= 0 and not self._marks[at]
 
+    @property
+    def reached(self) -> int:
+        """The number of blobs that are reached, each counted once."""
+        return len(self._marks) - self._marks.count(_UNREACHED)
+
+    def unreached(self) -> Iterator[int]:
+        """Yield the keys of the blobs that are not reached, in order."""
+        last: int | None = None
+        for at, key in enumerate(self._keys):
+            if key != last and not self._marks[at]:
+                yield key
+            last = key
+
+    def reach_others(self, keys: Container[int]) -> None:
+        """Reach all blobs but those with some keys."""
+        last: int | None = None
+        for at, key in enumerate(self._keys):
+            if key != last and not self._marks[at] and key not in keys:
+                self._marks[at] = _REACHED
+                self._from = min(self._from, at)
+            last = key
+
     def left(self) -> tuple[int, Sequence[int]]:
         """Return how many blobs are not reached, and the places where they lie, in order; each as often as they do."""
         blobs, first = 0, 0

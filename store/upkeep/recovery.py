@@ -22,7 +22,7 @@ from store.commit.pending import Generation, Pending
 from store.disk import durable, files, identity
 from store.disk.blob_format import encode_record
 from store.disk.file_header import HEADER_SIZE, Damage
-from store.disk.head_format import Commit, HeadFrame, Patched, Superseded
+from store.disk.head_format import Commit, HeadFrame, Patched, Superseded, reclaimed_in
 from store.disk.head_format import encode as encode_frame
 from store.disk.head_log import HeadLog
 from store.disk.journal import Journal
@@ -216,6 +216,11 @@ class Files:
             heads.append(b"".join([entry.heads for entry in run]))
             self.seq = run[-1].seq
             packed = max(packed, *(entry.pack for entry in run))
+            if not self.read_only:
+                # what was reclaimed was blanked after its frame had been written, or was to be
+                for reclaimed in reclaimed_in(b"".join([entry.heads for entry in run])):
+                    for first, count in reclaimed.runs:
+                        turns.blank(first, count)
         self._replayed = len(entries) + len(lost)
         self.must_pack = bool(lost) or journal.checkpoint is None
         if entries:

@@ -63,8 +63,11 @@ BODIES: dict[str, head_format.Body] = {
     "deleted": head_format.Deleted(TIME),
     "versions pruned": head_format.VersionsPruned(2, TIME),
     "reclaimed": head_format.Reclaimed(((2, 1),)),
+    "dropped": head_format.Dropped(3, bytes.fromhex("0117ed40c21e7c1a")),
+    "held": head_format.Held(2, 1772739114356),
+    "redacted": head_format.Redacted(1, 1772739114356, "patch/5f"),
 }
-OF_NONE = ("type registered", "alias", "dictionary", "commit", "reclaimed")
+OF_NONE = ("type registered", "alias", "dictionary", "commit", "reclaimed", "dropped", "held", "redacted")
 COMMIT = head_format.encode(3, 0, BODIES["commit"])
 ENTRY = JournalEntry(
     3,

@@ -23,8 +23,6 @@ from store.errors import Conflict, FormatTooNew, NotFound, StoreBusy, StoreFaile
 from store.events.conversation import Change
 from store.ids import hash_bytes
 from store.importing.importer import Importer
-from store.redaction.redaction import Redaction
-from store.redaction.secrets import Secrets
 from store.shared import remote, sessions
 from store.shared.connect import connect
 from store.shared.entry import Entry, new_token
@@ -282,15 +280,6 @@ def test_a_store_of_one_machine_says_nothing_of_machines(tmp_path: Path) -> None
     with Store.open(tmp_path / "store", renderer=FileRenderer()) as store:
         assert Importer(store).run([session(tmp_path / "shop", "Hello?")]).imported == 1
         assert [entry for entry in store.catalogue.every() if "machine" in entry.metadata] == []
-
-
-def test_what_machines_cannot_do_yet_is_refused(any_team: Team) -> None:
-    a = any_team.open("a")
-    with pytest.raises(UsageError, match="space"):
-        list(a.collector.steps(grace_seconds=0, dry_run=False))
-    list(a.collector.steps(grace_seconds=0, dry_run=True))
-    with pytest.raises(UsageError, match="space"):
-        Redaction(a, Secrets([b"secret"])).run()
 
 
 @pytest.mark.logs(r"since \d\d:\d\d .*(cannot be reached|there is no space)")

@@ -7,9 +7,9 @@ from store.events.conversation import ARTIFACTS
 from store.paths import REDACTED
 from store.redaction.proof import prove
 from store.redaction.redaction import Redaction
-from store.redaction.remembered import Remembered
 from store.redaction.secrets import MARK, Secrets
 from store.store import Store
+from store.upkeep.remembered import Remembered
 from tests.store.importing.sessions import lines, session
 from tests.store.transfer.stores import brought_in, did, only, payloads, talks
 

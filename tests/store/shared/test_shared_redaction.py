@@ -1,0 +1,187 @@
+"""Redaction in a space: nothing of a secret is left on any machine, nor in the space, and all logs are the same."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from store.commit.request import NewTurn, Request
+from store.content import zstd
+from store.content.compression import MAX_BODY_BYTES
+from store.disk.turn_format import Encoding
+from store.errors import DamageError
+from store.ids import type_tag
+from store.redaction.proof import prove
+from store.redaction.redaction import Redacted, Redaction
+from store.redaction.secrets import Secrets
+from store.retention.pruner import delete
+from store.shared import generations, remote
+from store.store import Store
+from tests.store.shared.test_spaces import Team, any_team, said, team, until
+
+__all__ = ["any_team", "team"]
+
+SECRET = b"correct horse battery staple"
+SECRETS = Secrets([SECRET])
+
+
+def payload(number: int, text: bytes = SECRET) -> bytes:
+    lines = b"\\n".join(b"line %d of %d" % (line, number) for line in range(400))
+    return b'{"type":"user","number":%d,"text":"%b","said":"the password is %b"}' % (number, lines, text)
+
+
+def imported(store: Store, payloads: list[bytes]) -> int:
+    """Bring payloads through the packs, and have a conversation of them."""
+    load = store.intake.load()
+    digests = load.payloads(payloads)
+    load.sync()
+    turns = [NewTurn(digest, type_tag("test"), Encoding.JSON, 0, 1) for digest in digests]
+    return store.writer.submit(Request(None, turns=turns, types=store.writer.types_for(["test"]))).head.context
+
+
+def filled(a: Store, b: Store) -> dict[int, list[bytes]]:
+    """Have two machines say a secret in every way in which it may get into a space; return what is to be left."""
+    kept: dict[int, list[bytes]] = {}
+    kept[imported(a, [payload(1), payload(2, b"none")])] = [payload(1, b"[redacted]"), payload(2, b"none")]
+    b.writer.catch_up()
+    riding = b.contexts.create(metadata={"project": "shop", "name": "riding", "note": SECRET.decode()}).context
+    for number in (3, 4):
+        b.contexts.append(riding, payload(number), "test")
+    kept[riding] = [payload(3, b"[redacted]"), payload(4, b"[redacted]")]
+    first = b.contexts.last(riding, 10)[0].turn_id
+    b.contexts.patch(riding, {first: payload(5)})
+    kept[riding][0] = payload(5, b"[redacted]")
+    a.writer.catch_up()
+    # garbage, which only entries have
+    gone = a.contexts.create().context
+    a.contexts.append(gone, payload(6), "test")
+    delete(a, gone, a.writer.head(gone).tip)
+    for _pause in a.collector.steps(grace_seconds=0, least_part=0, dry_run=False):
+        pass
+    open_turn = a.contexts.create().context
+    a.open_turns.open(open_turn, "test").add(b"it is " + SECRET)
+    kept[imported(a, [os.urandom(400_000) + SECRET])] = []
+    b.writer.catch_up()
+    return kept
+
+
+def redact(store: Store) -> Redacted:
+    return Redaction(store, SECRETS).run()
+
+
+def files(directory: Path) -> Iterator[Path]:
+    return (path for path in directory.rglob("*") if path.is_file())
+
+
+def nothing_in_files(directory: Path, done: Redacted) -> None:
+    for path in files(directory):
+        data = path.read_bytes()
+        assert not SECRETS.hold(data), path
+        for name in done.gone:
+            assert name not in data, path
+
+
+def nothing_in_space(store: Store, done: Redacted) -> None:
+    """Look through all that the space has, decompressed as well."""
+    assert store.replica is not None
+    space, _packs = store.replica.connected()
+    after = 0
+    while entries := space.log.entries(after):
+        for entry in entries:
+            assert not SECRETS.hold(entry.body)
+            assert not any(name in entry.body for name in done.gone)
+        after = entries[-1].seq
+    for key, _size in space.bucket.list(""):
+        data = space.bucket.get(key)
+        assert not SECRETS.hold(data), key
+        at = -1
+        while (at := data.find(zstd.MAGIC, at + 1)) >= 0:
+            try:
+                inside = zstd.decompress(data[at:], MAX_BODY_BYTES)
+            except DamageError:
+                continue
+            assert not SECRETS.hold(inside), key
+            assert not any(name in inside for name in done.gone), key
+
+
+def proved(store: Store, done: Redacted) -> None:
+    proof = prove(store, SECRETS, done.gone)
+    assert (proof.found, proof.unread) == ([], [])
+
+
+def left(store: Store, kept: dict[int, list[bytes]]) -> None:
+    for context, payloads in kept.items():
+        if payloads:
+            assert said(store, context) == payloads
+        else:
+            assert SECRET not in said(store, context)[0]
+
+
+def test_a_redaction_is_one_on_all_machines(any_team: Team) -> None:
+    team = any_team
+    a, b, c = (team.open(name) for name in "abc")
+    kept = filled(a, b)
+    until(lambda: c.writer.seq == b.writer.seq)
+    c.close()
+    done = redact(a)
+    assert len(done.turns) >= 5
+    proved(a, done)
+    nothing_in_space(a, done)
+    assert a.replica is not None
+    until(lambda: b.replica is not None and b.replica.generation == 1)
+    b.writer.catch_up()
+    proved(b, done)
+    left(a, kept)
+    left(b, kept)
+    # both go on
+    context = b.contexts.create().context
+    b.contexts.append(context, payload(7, b"none"), "test")
+    a.writer.catch_up()
+    assert said(a, context) == [payload(7, b"none")]
+    records = a.replica.connected()[0].records
+    assert [machine for machine, _ms in a.replica.behind()] == ["c"]
+    assert [one.machine for one in remote.status(team.root("a")).members if not one.redactions] == ["c"]
+    # the one that was away has the secret, and nothing newer
+    held = Store.open(team.root("c"), only_read=True)
+    assert not held.contexts.exists(context)
+    held.close()
+    c = team.open("c")
+    proved(c, done)
+    left(c, kept)
+    assert said(c, context) == [payload(7, b"none")]
+    assert generations.behind(records) == []
+    until(lambda: not generations.current(records).key)
+    d = team.open("d")
+    left(d, kept)
+    proved(d, done)
+    for store in (a, b, c, d):
+        store.close()
+        nothing_in_files(store.root, done)
+    if team.space.exists():
+        nothing_in_files(team.space, done)
+    team.agree("a", "b", "c", "d")
+
+
+def test_what_waits_to_be_committed_names_what_took_the_place(team: Team) -> None:
+    a, b = team.open("a"), team.open("b")
+    imported(a, [payload(1)])
+    b.writer.catch_up()
+    load = b.intake.load()
+    digests = load.payloads([payload(1)])
+    load.sync()
+    redact(a)
+    turns = [NewTurn(digest, type_tag("test"), Encoding.JSON, 0, 1) for digest in digests]
+    context = b.writer.submit(Request(None, turns=turns)).head.context
+    del load
+    a.writer.catch_up()
+    assert said(a, context) == said(b, context) == [payload(1, b"[redacted]")]
+    a.close()
+    b.close()
+    team.agree("a", "b")
+
+
+def test_nothing_to_redact_changes_nothing(team: Team) -> None:
+    a = team.open("a")
+    imported(a, [payload(1, b"none")])
+    redact(a)
+    assert a.replica is not None
+    assert a.replica.generation == 0
