@@ -451,7 +451,7 @@ class _Said:
 
 
 class _Marked(NamedTuple):
-    """The state that a collection goes by: what is ``found`` to be reached at the moment ``since``, read by ``resolver``.
+    """The state that a collection goes by: what is ``found`` to be reached at the moment ``since``, by ``resolver``.
 
     ``dead`` are the turns that nothing leads to, ``cold`` the packs that may be swept, ``warm`` the others;
     ``dropped`` are the keys of what a space has ever dropped.
