@@ -274,9 +274,14 @@ def _result(said: Result) -> Adder:
     is_failing = bool(said.failed)
 
     def add(value: object, path: ValuePath, into: Gathered) -> None:
-        label = into.result({"id": read_id(value)}, (), "id")
-        number = f"_{into.results}" if into.results > 1 else ""
-        if f"id{number}" in into.places:
+        if of := _call_named(as_text(read_id(value)), into):
+            # beside its call, it is named as what that brought
+            label = "output" if of == 1 else f"call{of}.output"
+        else:
+            label = into.result({"id": read_id(value)}, (), "id")
+            of = into.results
+        number = f"_{of}" if of > 1 else ""
+        if not into.calls and f"id{number}" in into.places:
             into.places[f"id{number}"] = path + identifier
         if told:
             found = read_told(value)
@@ -296,6 +301,12 @@ def _result(said: Result) -> Adder:
                 into.text(content, path + at)
 
     return add
+
+
+def _call_named(call: str, into: Gathered) -> int:
+    """Return the number of the call of a record that has an id, 0 if it has none."""
+    ids = (into.header.get("id" if number == 1 else f"id_{number}") for number in range(1, into.calls + 1))
+    return next((number for number, one in enumerate(ids, 1) if call and one == call), 0)
 
 
 def _image(said: Image) -> Adder:
