@@ -162,6 +162,11 @@ class Replica:
         writer.noted = self._note_shared
         writer.brought = lambda digests: intake.doomed.restore(map(hash_key, digests))
 
+    @property
+    def administers(self) -> bool:
+        """True if this replica may take away what the space has; to be asked once that was reached."""
+        return self.access is None or self.access.role == "admin"
+
     def start(self) -> None:
         """Catch up if the space can be reached, and go on in the background."""
         try:
@@ -622,7 +627,8 @@ class Replica:
 
     def _say(self, space: Space) -> None:
         generations.say(space.records, self.member.number, Seen(now_ms(), self._writer.seq, self.generation))
-        generations.forget_patch(space, [one.number for one in self._standing() if one.revoked_ms])
+        if self.administers:
+            generations.forget_patch(space, [one.number for one in self._standing() if one.revoked_ms])
 
     # -- what machines are told ------------------------------------------------------------------------------------
 
@@ -676,7 +682,7 @@ class Replica:
         self._looks_at = time.monotonic() + _LOOK_SECONDS
         with self._asking():
             try:
-                if self.access.role == "admin":
+                if self.administers:
                     for machine in self.access.approve():
                         _LOG.info("%s has joined the space %s", machine, self.member.space)
             except DamageError as error:

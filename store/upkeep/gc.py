@@ -509,7 +509,12 @@ class Collector:
                 replica = None if dry_run else self.replica
                 if replica is None:
                     return (yield from self._collect(grace_seconds, least_part, dry_run=dry_run))
-                with replica.leases.held(replica.connected()[0].records, "gc", wait=wait) as other:
+                records = replica.connected()[0].records
+                if not replica.administers:
+                    # what the space has is for an admin to take away
+                    own = replica.member.number
+                    return (yield from self._collect_shared(replica, grace_seconds, least_part, own))
+                with replica.leases.held(records, "gc", wait=wait) as other:
                     return (yield from self._collect_shared(replica, grace_seconds, least_part, other))
         finally:
             alone.release()

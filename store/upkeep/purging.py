@@ -23,7 +23,7 @@ from store.commit.request import Request
 from store.disk.blob_format import Record, decode_record, encode_record
 from store.disk.head_format import Held, Redacted, decode_all
 from store.disk.journal_format import decode_entry, encode_entry
-from store.errors import Conflict, DamageError, Unredacted
+from store.errors import Conflict, DamageError, Unredacted, UsageError
 from store.ids import HASH_SIZE, Hash, now_ms
 from store.shared import generations, roster, snapshot
 from store.shared.entry import BEGINNING, Entry, chained
@@ -95,8 +95,13 @@ class SharedRedaction:
 
 @contextmanager
 def redacting(store: Patched, replica: Replica) -> Iterator[SharedRedaction]:
-    """Give the redaction of this machine while the block runs. Raises Conflict if another one redacts, StoreFailed."""
+    """Give the redaction of this machine while the block runs. Raises Conflict if another one redacts, StoreFailed.
+
+    UsageError if this machine is no admin of the space: it could not take away what the space has.
+    """
     space, _packs = replica.connected()
+    if not replica.administers:
+        raise UsageError(f"this machine is no admin of the space {replica.member.space}: redact on one that is")
     with replica.leases.held(space.records, REDACTION, wait=True) as other:
         if other:
             names = {member.number: member.machine for member in roster.members(space.records)}
@@ -126,7 +131,7 @@ def renew(store: Patched, data: bytes) -> tuple[int, bytes]:
 def complete(store: Patched, replica: Replica) -> None:
     """Purge the space if whoever has redacted did not come to that. Raises StoreFailed."""
     space, _packs = replica.connected()
-    if replica.member.only_follows or generations.current(space.records).purged:
+    if replica.member.only_follows or not replica.administers or generations.current(space.records).purged:
         return
     with replica.leases.held(space.records, REDACTION) as other:
         if not other:

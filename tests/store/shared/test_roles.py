@@ -11,6 +11,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fusefs.text.render import FileRenderer
 from store.errors import NotFound, StoreFailed, Unreachable, UsageError
+from store.redaction.redaction import Redaction
+from store.redaction.secrets import Secrets
 from store.shared import remote
 from store.shared.connect import connect
 from store.shared.entry import Entry, new_token
@@ -162,6 +164,25 @@ def test_a_writer_takes_nothing_away(team: Team) -> None:
     with team.open("admin") as store:
         turns = store.contexts.last(team.context, 10, latest=True)
         assert [bytes(store.blobs.blob(turn.payload_hash)) for turn in turns] == [b"1", b"2"]
+
+
+def test_a_writer_collects_and_redacts_nothing_for_others(team: Team) -> None:
+    with team.open("writer") as store:
+        store.intake.put(b"from a writer" * 10_000)
+        store.contexts.append(team.context, b'"a secret"', "line")
+        list(store.collector.steps(grace_seconds=0, dry_run=False))
+        with pytest.raises(UsageError, match="no admin of the space"):
+            Redaction(store, Secrets([b"secret"])).run()
+        store.contexts.append(team.context, b"2", "line")
+    with team.open("admin") as store:
+        turns = store.contexts.last(team.context, 10, latest=True)
+        assert [bytes(store.blobs.blob(turn.payload_hash)) for turn in turns] == [b"1", b'"a secret"', b"2"]
+        Redaction(store, Secrets([b"secret"])).run()
+    with team.open("writer") as store:
+        store.contexts.append(team.context, b"3", "line")
+        turns = store.contexts.last(team.context, 10, latest=True)
+        assert b"secret" not in b"".join(bytes(store.blobs.blob(turn.payload_hash)) for turn in turns)
+        assert len(turns) == 4
 
 
 def test_a_login_is_one_of_its_space_alone(team: Team) -> None:
