@@ -117,7 +117,7 @@ venv_directory() {
 fingerprint() {
     printf '%s\n' "$here"
     [ -z "${PYTHON:-}" ] || printf '%s\n' "$PYTHON"
-    cat "$here/pyproject.toml" "$here/fusefs/_opens.c"
+    cat "$here/pyproject.toml" "$here/fusefs/_opens.c" "$here/store/search/_words.c"
 }
 
 # A venv for the tests serves for mounting, too.

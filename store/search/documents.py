@@ -9,27 +9,27 @@ import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
-from itertools import groupby
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from store.disk.turn_format import Turn
 from store.events.conversation import EventRow
-from store.events.event import Event, Kind
+from store.events.event import Event, Kind, Resource
 from store.ids import Hash, hash_bytes, hash_key
 from store.index.database import Database
 from store.index.views import Run
-from store.search.segments import Segments
-from store.search.words import words_of
+from store.search.collecting import Collected
+from store.search.segments import Made, Segments, made
 
 Key = tuple[int, int]
 """The identity of a document: the key of its payload's hash, and a checksum of how it is seen."""
 
 _RANK_SHIFT = 44
 _PLACES = 256
-_BLOCK_CHARACTERS = 512
-"""The characters of text in a block. Larger blocks make the index smaller, but waste more looking."""
+_BLOCK_BYTES = 512
+"""The bytes of text in a block. Larger blocks make the index smaller, but waste more looking."""
 _SAID = frozenset((Kind.USER, Kind.ASSISTANT, Kind.QUESTION, Kind.ANSWER, Kind.SUMMARY, Kind.NOTE))
 _RETURNED = frozenset((Kind.TOOL_RESULT, Kind.SYSTEM, Kind.CONFIG))
 
@@ -40,16 +40,93 @@ _MORE_BLOCKS = (
 )
 
 
-class Document(Struct, frozen=True):
-    """The searchable form of a turn: its :func:`rank_of`, the size of its text, its words (``store.search.words``),
-    the contents it holds, (URI, key) of resources.
+class Document(Struct, frozen=True, array_like=True, gc=False):
+    """The searchable form of a turn: its key, the contents it holds, and (URI, key) of resources.
+
+    It is in block ``block`` of its :func:`rank_of`, at ``place``; those that are filed together count blocks from 0.
     """
 
+    payload: int
+    sight: int
     rank: int
-    size: int
-    words: set[bytes]
-    contents: frozenset[int]
-    resources: frozenset[tuple[str, int]]
+    block: int
+    place: int
+    contents: list[int]
+    resources: list[tuple[str, int]]
+
+
+class Gathered(Struct, frozen=True, array_like=True, gc=False):
+    """Documents to be filed together, and by rank the segment of their words."""
+
+    documents: list[Document]
+    segments: dict[int, Made]
+
+
+class _Blocks:
+    """The blocks of one rank, as they fill."""
+
+    def __init__(self) -> None:
+        self.words = Collected()
+        self.number = 0
+        """The block at hand."""
+        self._place = self._size = 0
+
+    def add(self, text: bytes) -> tuple[int, int]:
+        """Add the text of a document; return its block and its place."""
+        if self._size >= _BLOCK_BYTES or self._place == _PLACES:
+            self.words.next()
+            self.number += 1
+            self._place = self._size = 0
+        self.words.add(text)
+        self._size += len(text)
+        self._place += 1
+        return self.number, self._place - 1
+
+
+class Gathering:
+    """Gathers documents that are to be filed together. For one thread."""
+
+    def __init__(self) -> None:
+        self._documents: dict[Key, Document] = {}
+        self._blocks: dict[int, _Blocks] = {}
+        self.size = 0
+        """The bytes of their texts."""
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._documents
+
+    def __len__(self) -> int:
+        return len(self._documents)
+
+    def add(
+        self,
+        key: Key,
+        kind: Kind,
+        text: bytes,
+        named: Iterable[Resource],
+        references: Iterable[Hash],
+        shown: Iterable[bytes],
+    ) -> None:
+        """Add the document of an event, whose ``text`` is in UTF-8, unless there is one of its key.
+
+        ``named`` are its resources, ``references`` the contents that are cut out of its payload, ``shown`` those that
+        ``events.json`` names.
+        """
+        if key in self._documents:
+            return
+        rank = rank_of(kind)
+        if (blocks := self._blocks.get(rank)) is None:
+            blocks = self._blocks[rank] = _Blocks()
+        resources = {(resource.uri, hash_key(hash_bytes(resource.data))) for resource in named}
+        contents = {hash_key(digest) for digest in (*references, *digests(shown))}
+        contents.update(content for _uri, content in resources)
+        self._documents[key] = Document(*key, rank, *blocks.add(text), list(contents), list(resources))
+        self.size += len(text)
+
+    def end(self) -> Gathered:
+        """Return what was gathered; nothing may be added any more."""
+        segments = {rank: made(blocks.words, blocks.number + 1) for rank, blocks in self._blocks.items()}
+        return Gathered(list(self._documents.values()), segments)
 
 
 def first_of(rank: int) -> int:
@@ -78,8 +155,13 @@ def rank_of(kind: Kind) -> int:
 
 def key_of(turn: Turn, row: EventRow) -> Key:
     """Return the key of a turn's document."""
-    sight = (turn.type_tag, turn.encoding, row.kind, row.tool, row.parent != 0, row.deleted)
-    return hash_key(turn.payload_hash), zlib.crc32(_encode(sight))
+    return key(turn.payload_hash, turn.type_tag, turn.encoding, row, deleted=row.deleted)
+
+
+def key(payload: Hash, type_tag: int, encoding: int, seen: EventRow | Event, *, deleted: bool = False) -> Key:
+    """Return the key of the document of a payload, as it is seen."""
+    sight = (type_tag, encoding, seen.kind, seen.tool, seen.parent != 0, deleted)
+    return hash_key(payload), zlib.crc32(_encode(sight))
 
 
 def digests(contents: Iterable[bytes]) -> Iterator[Hash]:
@@ -87,17 +169,6 @@ def digests(contents: Iterable[bytes]) -> Iterator[Hash]:
     for content in contents:
         yield hash_bytes(content)
         yield Hash(sha256(content).digest())
-
-
-def document_of(row: EventRow, event: Event, text: str, references: Iterable[Hash], shown: Iterable[bytes]) -> Document:
-    """Return the document of a turn.
-
-    ``references`` are the contents that are cut out of its payload, ``shown`` those that ``events.json`` names.
-    """
-    resources = frozenset((resource.uri, hash_key(hash_bytes(resource.data))) for resource in event.resources)
-    contents = {hash_key(digest) for digest in (*references, *digests(shown))}
-    contents.update(content for _uri, content in resources)
-    return Document(rank_of(row.kind), len(text), words_of(text), frozenset(contents), resources)
 
 
 def known(db: Database, keys: Iterable[Key]) -> dict[Key, int]:
@@ -109,39 +180,27 @@ def known(db: Database, keys: Iterable[Key]) -> dict[Key, int]:
     return {(payload, sight): document for payload, sight, document in rows if (payload, sight) in wanted}
 
 
-def add(sql: sqlite3.Connection, segments: Segments, documents: Mapping[Key, Document]) -> dict[Key, int]:
-    """File new documents; return their numbers."""
-    numbers: dict[Key, int] = {}
-    for rank, keys in groupby(sorted(documents, key=lambda key: documents[key].rank), lambda key: documents[key].rank):
-        blocks = list(_blocks(keys, documents))
-        [[beyond]] = sql.execute(_MORE_BLOCKS, (f"blocks {rank}", len(blocks))).fetchall()
-        first = block_of(first_of(rank)) + beyond - len(blocks)
-        for block, some in enumerate(blocks, first):
-            start, _end = documents_of(block)
-            numbers.update(zip(some, range(start, start + len(some)), strict=True))
-        words = (set[bytes]().union(*(documents[key].words for key in some)) for some in blocks)
-        segments.add(sql, first, len(blocks), words)
-    sql.executemany("INSERT INTO documents VALUES (?, ?, ?)", sorted((*key, own) for key, own in numbers.items()))
-    contents = [(content, numbers[key]) for key, document in documents.items() for content in document.contents]
+def add(sql: sqlite3.Connection, segments: Segments, gathered: Gathered, there: Mapping[Key, int]) -> dict[Key, int]:
+    """File documents, but for those that are ``there`` by now; return the numbers of all of them."""
+    first: dict[int, int] = {}
+    for rank, segment in gathered.segments.items():
+        [[beyond]] = sql.execute(_MORE_BLOCKS, (f"blocks {rank}", segment.span)).fetchall()
+        first[rank] = block_of(first_of(rank)) + beyond - segment.span
+        segments.add(sql, first[rank], segment)
+    numbers = dict(there)
+    new: list[tuple[int, int, int]] = []
+    contents: list[tuple[int, int]] = []
+    resources: list[tuple[str, int, int]] = []
+    for payload, sight, rank, block, place, held, named in map(astuple, gathered.documents):
+        if (payload, sight) not in there:
+            number = numbers[payload, sight] = (first[rank] + block) * _PLACES + place
+            new.append((payload, sight, number))
+            contents += [(content, number) for content in held]
+            resources += [(uri, number, content) for uri, content in named]
+    sql.executemany("INSERT INTO documents VALUES (?, ?, ?)", sorted(new))
     sql.executemany("INSERT INTO contents VALUES (?, ?)", sorted(contents))
-    resources = [
-        (uri, numbers[key], content) for key, document in documents.items() for uri, content in document.resources
-    ]
     sql.executemany("INSERT INTO resources VALUES (?, ?, ?)", resources)
     return numbers
-
-
-def _blocks(keys: Iterable[Key], documents: Mapping[Key, Document]) -> Iterator[list[Key]]:
-    block: list[Key] = []
-    size = 0
-    for key in keys:
-        block.append(key)
-        size += documents[key].size
-        if size >= _BLOCK_CHARACTERS or len(block) == _PLACES:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
 
 
 def drop(sql: sqlite3.Connection, runs: Iterable[Run]) -> None:

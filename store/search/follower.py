@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from store import paths
 from store.conversations.library import Library
@@ -38,7 +38,7 @@ from store.events.event import Event, Kind
 from store.ids import Hash, tip_of, turn_of
 from store.index.database import Database, Row, Schema, held_if_full
 from store.search import documents, segments
-from store.search.documents import Document, Key
+from store.search.documents import Gathering, Key
 from store.search.reader import ShownTurn, TurnReader
 from store.search.segments import Segments
 from store.upkeep.derived import Derived
@@ -192,7 +192,7 @@ class _Read(Struct):
     ids: list[int] = []
     keys: dict[int, Key] = {}
     known: dict[Key, int] = {}
-    documents: dict[Key, Document] = {}
+    gathering: Gathering = field(default_factory=Gathering)
     failed: list[int] = []
     size: int = 0
 
@@ -393,8 +393,8 @@ class Follower(Derived):
         shown, failed, taken = self._some(ids)
         keys = {turn.turn_id: documents.key_of(turn, row) for turn, row in shown}
         read.known |= documents.known(self.db, keys.values())
-        there = read.known.keys() | read.documents.keys()
-        read.documents |= self._documents([pair for pair in shown if keys[pair[0].turn_id] not in there], keys)
+        new = [pair for pair in shown if keys[pair[0].turn_id] not in read.known]
+        self._gather(read.gathering, new, keys)
         read.ids += ids[:taken]
         read.keys |= keys
         read.failed += failed
@@ -409,7 +409,7 @@ class Follower(Derived):
             if read.drops != self._drops:
                 # some of it may be gone
                 return
-            found = read.known | documents.add(sql, self.segments, read.documents)
+            found = documents.add(sql, self.segments, read.gathering.end(), read.known)
             shows = [(turn, found[key]) for turn, key in read.keys.items() if key in found]
             sql.executemany("INSERT OR REPLACE INTO turns VALUES (?, ?)", shows)
             tried = [turn for turn, key in read.keys.items() if key not in found] + read.failed
@@ -440,16 +440,14 @@ class Follower(Derived):
             shown.append(pair)
         return shown, failed, len(ids)
 
-    def _documents(self, shown: Sequence[ShownTurn], keys: Mapping[int, Key]) -> dict[Key, Document]:
-        one_each = {keys[pair[0].turn_id]: pair for pair in reversed(shown)}
+    def _gather(self, into: Gathering, shown: Sequence[ShownTurn], keys: Mapping[int, Key]) -> None:
+        one_each = {keys[pair[0].turn_id]: pair for pair in reversed(shown) if keys[pair[0].turn_id] not in into}
         references = self.library.contents.blobs.references([turn.payload_hash for turn, _row in one_each.values()])
         read = self.library.viewer.events([row for _turn, row in one_each.values()])
-        found: dict[Key, Document] = {}
         for (key, (turn, row)), (_row, event) in zip(one_each.items(), read, strict=True):
             if not isinstance(event, ConvfsError) and (contents := references.get(turn.payload_hash)) is not None:
-                said = self.renderer.contents(event)
-                found[key] = documents.document_of(row, event, self.text(row, event), contents, said)
-        return found
+                text, shown_in_it = self.text(row, event).encode(), self.renderer.contents(event)
+                into.add(key, row.kind, text, event.resources, contents, shown_in_it)
 
     def text(self, row: EventRow, event: Event) -> str:
         """Return the searched text of an event: the content of its file, "" if it has none."""

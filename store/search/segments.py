@@ -15,18 +15,18 @@ too: first come the lower bytes of the former, then their upper bytes, and so of
 """
 
 import sqlite3
-import struct
 import threading
-from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import accumulate, groupby, islice
-from operator import itemgetter, sub
+from operator import itemgetter
 
 from msgspec import Struct
 
 from store.content import zstd
 from store.index.database import Database, put
+from store.search.collecting import Collected, joined, part_of, read_part
 from store.search.needs import Every
 from store.search.words import END, pieces_of
 
@@ -55,8 +55,6 @@ _LARGEST = 1 << 30
 _NEXT = (
     "INSERT INTO state VALUES ('segments', 1) ON CONFLICT (key) DO UPDATE SET value = value + 1 RETURNING value"
 )
-_count = struct.Struct("<H")
-
 _Placed = tuple[bytes, int, list[int]]
 """A word, of which of some segments, and its blocks as a part has them."""
 
@@ -80,6 +78,20 @@ class _Segment(Struct, frozen=True):
             counted = at + begins
             at = words.find(piece, words.find(END, counted + 1))
         return found
+
+
+class Made(Struct, frozen=True, array_like=True, gc=False):
+    """The words of ``span`` blocks, and their parts, compressed as a segment has them."""
+
+    span: int
+    words: bytes
+    parts: list[bytes]
+
+
+def made(collected: Collected, span: int) -> Made:
+    """Make a segment of what was collected of ``span`` blocks."""
+    words, parts = collected.end(_WORDS_OF_A_PART)
+    return Made(span, zstd.compress(words, _LEVEL), [zstd.compress(part, _LEVEL) for part in parts])
 
 
 class Segments:
@@ -173,24 +185,18 @@ class Segments:
         row = self.db.one("SELECT * FROM parts WHERE segment = ? AND part = ?", (segment, part))
         if row is None:
             raise _MergedError
-        data = zstd.decompress(self.db.checked("parts", row)[2], _LARGEST)
-        [count] = _count.unpack_from(data)
-        places = _count.size + 2 * count
-        return [less + 1 for less in _unpacked(data[_count.size : places])], _unpacked(data[places:])
+        return read_part(zstd.decompress(self.db.checked("parts", row)[2], _LARGEST))
 
     # -- filling ---------------------------------------------------------------------------------------------------
 
-    def add(self, sql: sqlite3.Connection, first: int, span: int, words: Iterable[Set[bytes]]) -> None:
-        """File ``span`` blocks from ``first`` on, ``words`` of each."""
-        placed: defaultdict[bytes, list[int]] = defaultdict(list)
-        for place, said in enumerate(words):
-            for word in said:
-                placed[word].append(place)
-        made = _Made()
-        for word in sorted(placed):
-            places = placed[word]
-            made.add(word, [places[0], *map(sub, islice(places, 1, None), places)] if len(places) > 1 else places)
-        made.put(sql, first, span)
+    def add(self, sql: sqlite3.Connection, first: int, one: Made) -> None:
+        """File a segment of the blocks from ``first`` on, if there are any words in it."""
+        if not one.parts:
+            return
+        # never again that of one that was merged: a reader may remember it
+        [[number]] = sql.execute(_NEXT).fetchall()
+        put(sql, "segments", [(number, first, one.span, one.words)])
+        put(sql, "parts", [(number, part, data) for part, data in enumerate(one.parts)])
 
     def merge(self) -> bool:
         """Merge some segments a little; return whether there was anything to merge."""
@@ -217,22 +223,22 @@ class Segments:
 
     def _merged(self, some: Sequence[tuple[int, int, int]]) -> Iterator[None]:
         first = some[0][1]
-        made = _Made()
+        merged = _Merged()
         streams = [self._stream(number, place) for place, (number, _first, _span) in enumerate(some)]
         for word, same in groupby(merge(*streams), itemgetter(0)):
-            joined: list[int] = []
+            steps: list[int] = []
             last = 0
-            for _word, place, deltas in same:
-                deltas[0] += some[place][1] - first - last
-                joined += deltas
-                last += sum(deltas)
-            if made.add(word, joined):
+            for _word, place, more in same:
+                more[0] += some[place][1] - first - last
+                steps += more
+                last += sum(more)
+            if merged.add(word, steps):
                 yield
         with self.db.writing() as sql:
             for number, _first, _span in some:
                 sql.execute("DELETE FROM segments WHERE id = ?", (number,))
                 sql.execute("DELETE FROM parts WHERE segment = ?", (number,))
-            made.put(sql, first, some[-1][1] + some[-1][2] - first)
+            self.add(sql, first, merged.end(some[-1][1] + some[-1][2] - first))
 
     def _stream(self, segment: int, place: int) -> Iterator[_Placed]:
         row = self.db.one("SELECT * FROM segments WHERE id = ?", (segment,))
@@ -263,20 +269,20 @@ class _MergedError(Exception):
     """A segment is not there any more: it was merged with others."""
 
 
-class _Made:
+class _Merged:
     """A segment that is being made of words in order."""
 
     def __init__(self) -> None:
         self._words: list[bytes] = []
         self._parts: list[bytes] = []
         self._counts: list[int] = []
-        self._places: list[int] = []
+        self._steps: list[int] = []
 
-    def add(self, word: bytes, places: Sequence[int]) -> bool:
+    def add(self, word: bytes, steps: Sequence[int]) -> bool:
         """Add a word and its blocks, as a part has them; return whether a part is done."""
         self._words.append(word)
-        self._counts.append(len(places) - 1)
-        self._places += places
+        self._counts.append(len(steps))
+        self._steps += steps
         if len(self._counts) < _WORDS_OF_A_PART:
             return False
         self._end()
@@ -284,28 +290,10 @@ class _Made:
 
     def _end(self) -> None:
         if self._counts:
-            data = _count.pack(len(self._counts)) + _packed(self._counts) + _packed(self._places)
-            self._parts.append(zstd.compress(data, _LEVEL))
-            self._counts, self._places = [], []
+            self._parts.append(zstd.compress(part_of(self._counts, self._steps), _LEVEL))
+            self._counts, self._steps = [], []
 
-    def put(self, sql: sqlite3.Connection, first: int, span: int) -> None:
-        """File the segment, if there are any words in it."""
+    def end(self, span: int) -> Made:
+        """Return the segment, of ``span`` blocks."""
         self._end()
-        if not self._words:
-            return
-        # never again that of one that was merged: a reader may remember it
-        [[number]] = sql.execute(_NEXT).fetchall()
-        words = zstd.compress(END.join((b"", *self._words, b"")), _LEVEL)
-        put(sql, "segments", [(number, first, span, words)])
-        put(sql, "parts", [(number, part, data) for part, data in enumerate(self._parts)])
-
-
-def _packed(numbers: Sequence[int]) -> bytes:
-    data = struct.pack(f"<{len(numbers)}H", *numbers)
-    return data[::2] + data[1::2]
-
-
-def _unpacked(data: bytes) -> tuple[int, ...]:
-    both = bytearray(len(data))
-    both[::2], both[1::2] = data[: len(data) // 2], data[len(data) // 2 :]
-    return struct.unpack(f"<{len(data) // 2}H", both)
+        return Made(span, zstd.compress(joined(self._words), _LEVEL), self._parts)

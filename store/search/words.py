@@ -4,7 +4,7 @@ A word is a run of letters, digits and underscores, with case folded (``store.se
 those of encoded data, and those of scripts without spaces between words are kept in parts: so there are few different
 words however much is said, and any piece of a run is within one of its parts, or can be made of such pieces:
 
-- A run of more than :data:`_LONGEST` characters has parts of that size, which overlap by one less than
+- A run of more than :data:`LONGEST` characters has parts of that size, which overlap by one less than
   :data:`_PIECE` characters or more: a piece of that size is whole in one of them.
 - A run of a script without spaces has its pairs of characters as parts.
 
@@ -14,11 +14,10 @@ What stands between words is not known: texts that have the words of a phrase ar
 import re
 from collections.abc import Iterator
 
-from store.search.folding import fold
-
-_LONGEST = 64
+LONGEST = 64
+"""The most characters of a word."""
 _PIECE = 17
-_STEP = _LONGEST - _PIECE + 1
+_STEP = LONGEST - _PIECE + 1
 
 # South East Asian scripts, all of China, Japan and Korea; a script too many or too few only makes the index larger
 _UNSPACED = (
@@ -29,9 +28,10 @@ _SPACED = (
     "\x00-\u0dff\u10a0-\u177f\u1800-\u194f\u1ab0-\u2e7f\ud800-\uf8ff\ufb00-\ufeff\ufff0-\U00016eff"
     "\U0001b300-\U0001ffff\U00040000-\U0010ffff"
 )
-_WORDS = bytes(
+WORD_BYTES = bytes(
     ord(chr(byte).lower()) if chr(byte).isalnum() or byte == ord("_") else ord(" ") for byte in range(128)
 ) + bytes(range(128, 256))
+"""Of each byte, what stands for it where words are apart: a space between them."""
 _spaced_words = re.compile(f"[^\\W{_UNSPACED}]+").findall
 _unspaced_words = re.compile(f"[^\\W{_SPACED}]+").findall
 _runs = re.compile(f"([^\\W{_UNSPACED}]+)|[^\\W{_SPACED}]+").finditer
@@ -40,24 +40,20 @@ END = b"\n"
 """The byte between words where they stand one after the other."""
 
 
-def words_of(text: str) -> set[bytes]:
-    """Return the words of a text in UTF-8."""
-    # splitting is ten times as fast as an expression, and does for nearly all
-    found = set((text if text.isascii() else fold(text)).encode().translate(_WORDS).split())
-    for run in [run.decode() for run in found if not run.isascii()]:
-        found.remove(run.encode())
-        found.update(word.encode() for word in _spaced_words(run))
-        found.update(pair.encode() for unspaced in _unspaced_words(run) for pair in _pairs(unspaced))
-    if max(map(len, found), default=0) > _LONGEST:
+def words_of_run(run: bytes) -> Iterator[bytes]:
+    """Yield the words of a run, in UTF-8 with case folded, that need not be one itself."""
+    text = run.decode()
+    words = (text,) if run.isascii() else _spaced_words(text)
+    for word in words:
         # by characters, not bytes
-        long = [word.decode() for word in found if len(word) > _LONGEST]
-        found.difference_update(word.encode() for word in long)
-        found.update(part.encode() for word in long for part in _parts(word))
-    return found
+        parts = _parts(word) if len(word) > LONGEST else (word,)
+        yield from (part.encode() for part in parts)
+    if not run.isascii():
+        yield from (pair.encode() for unspaced in _unspaced_words(text) for pair in _pairs(unspaced))
 
 
 def _parts(word: str) -> Iterator[str]:
-    return (word[at : at + _LONGEST] for at in range(0, max(len(word) - _PIECE, 0) + 1, _STEP))
+    return (word[at : at + LONGEST] for at in range(0, max(len(word) - _PIECE, 0) + 1, _STEP))
 
 
 def _pairs(run: str) -> Iterator[str]:
@@ -76,7 +72,7 @@ def pieces_of(folded: str) -> list[bytes]:
         text = run[0]
         if run[1] is None:
             found.update(dict.fromkeys(pair.encode() for pair in _pairs(text)))
-        elif before and after and len(text) <= _LONGEST:
+        elif before and after and len(text) <= LONGEST:
             found[before + text.encode() + after] = None
         elif before or after or len(text) > 1:
             parts = [text[at : at + _PIECE].encode() for at in range(0, len(text) - _PIECE, _PIECE)]

@@ -9,11 +9,11 @@ import pytest
 
 from store.errors import DamageError
 from store.index.database import Database
+from store.search.collecting import Collected
 from store.search.folding import fold
 from store.search.follower import SEARCH
 from store.search.needs import Every, all_of, literal, one_of
-from store.search.segments import Segments
-from store.search.words import words_of
+from store.search.segments import Segments, made
 
 SYLLABLES = ("ba", "Ce", "di", "fo", "gu", "-", " ", " ", "\n", "é", "東", "京", "0123456789" * 8)
 RANK = 1 << 36
@@ -28,8 +28,13 @@ def segments(memory_path: Path) -> Iterator[Segments]:
 
 
 def add(segments: Segments, texts: dict[int, str], first: int, more: list[str]) -> None:
+    collected = Collected()
+    for number, text in enumerate(more):
+        if number:
+            collected.next()
+        collected.add(text.encode())
     with segments.db.writing() as sql:
-        segments.add(sql, first, len(more), map(words_of, more))
+        segments.add(sql, first, made(collected, len(more)))
     texts.update(enumerate(more, first))
 
 

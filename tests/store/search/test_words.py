@@ -3,8 +3,9 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from store.search.collecting import Collected
 from store.search.folding import fold
-from store.search.words import END, pieces_of, words_of
+from store.search.words import END, pieces_of
 
 ALPHABET = "aBc9_ .-\n\0é\u0130\u00df\u0301ガ東京都ไทย한글\U00020000\u2014ー"
 TEXTS = st.one_of(
@@ -13,6 +14,12 @@ TEXTS = st.one_of(
     st.text(alphabet="aB3é", min_size=60, max_size=260),
     st.text(alphabet="aB3_-", min_size=60, max_size=260),
 )
+
+
+def words_of(text: str) -> set[bytes]:
+    collected = Collected()
+    collected.add(text.encode())
+    return set(collected.end(1)[0].split(END)[1:-1])
 
 
 @given(TEXTS, TEXTS, TEXTS)

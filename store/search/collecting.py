@@ -1,0 +1,112 @@
+"""Words of blocks, collected for a segment (``store.search.segments``): which words there are, and in which blocks.
+
+The extension ``store.search._words``, which is built where there is a compiler, does the same as :class:`InPython`, many
+times as fast.
+"""
+
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
+from operator import sub
+
+from store.search.folding import fold
+from store.search.words import END, LONGEST, WORD_BYTES, words_of_run
+
+try:
+    from store.search import _words
+except ImportError:
+    is_built = False
+else:
+    is_built = True
+
+
+class InPython:
+    """Collects plain words: of letters of ASCII, digits and underscores, at most :data:`LONGEST` of them.
+
+    The first block is at hand at first.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: defaultdict[bytes, list[int]] = defaultdict(list)
+        self._words: set[bytes] = set()
+        self._block = 0
+
+    def add(self, text: bytes) -> set[bytes]:
+        """Add the plain words of a text in UTF-8 to the block at hand; return its other runs, in lower case."""
+        # splitting is ten times as fast as an expression, and does for nearly all
+        runs = set(text.translate(WORD_BYTES).split())
+        other = {run for run in runs if len(run) > LONGEST or not run.isascii()}
+        self._words |= runs - other
+        return other
+
+    def put(self, words: Iterable[bytes]) -> None:
+        """Add words to the block at hand."""
+        self._words.update(words)
+
+    def next(self) -> None:
+        """End the block at hand: what follows is in the next one."""
+        for word in self._words:
+            self._blocks[word].append(self._block)
+        self._words = set()
+        self._block += 1
+
+    def end(self, most: int) -> tuple[bytes, list[bytes]]:
+        """Return the words, in order and as a segment has them, and the data of parts of ``most`` of them each."""
+        self.next()
+        words = sorted(self._blocks)
+        parts: list[bytes] = []
+        for start in range(0, len(words), most):
+            blocks = [self._blocks[word] for word in words[start : start + most]]
+            steps = chain.from_iterable((some[0], *map(sub, islice(some, 1, None), some)) for some in blocks)
+            parts.append(part_of([len(some) for some in blocks], list(steps)))
+        return joined(words), parts
+
+
+class Collected:
+    """The words of the blocks of a segment, as they come. For one thread."""
+
+    def __init__(self) -> None:
+        self._collected = _words.Collected() if is_built else InPython()
+
+    def add(self, text: bytes) -> None:
+        """Add the words of a text in UTF-8 (``store.search.words``) to the block at hand."""
+        runs = self._collected.add(text if text.isascii() else fold(text.decode()).encode())
+        if runs:
+            self._collected.put(word for run in runs for word in words_of_run(run))
+
+    def next(self) -> None:
+        """End the block at hand: what follows is in the next one."""
+        self._collected.next()
+
+    def end(self, most: int) -> tuple[bytes, list[bytes]]:
+        """As :meth:`InPython.end`."""
+        return self._collected.end(most)
+
+
+def joined(words: Sequence[bytes]) -> bytes:
+    """Return words in order as a segment has them."""
+    return END.join((b"", *words, b""))
+
+
+def part_of(counts: Sequence[int], steps: Sequence[int]) -> bytes:
+    """Return the data of a part: of each word the number of its blocks, and the blocks, the latter as steps."""
+    return struct.pack("<H", len(counts)) + _packed([count - 1 for count in counts]) + _packed(steps)
+
+
+def read_part(data: bytes) -> tuple[list[int], tuple[int, ...]]:
+    """Return what :func:`part_of` was given."""
+    [count] = struct.unpack_from("<H", data)
+    end = 2 + 2 * count
+    return [less + 1 for less in _unpacked(data[2:end])], _unpacked(data[end:])
+
+
+def _packed(numbers: Sequence[int]) -> bytes:
+    data = struct.pack(f"<{len(numbers)}H", *numbers)
+    return data[::2] + data[1::2]
+
+
+def _unpacked(data: bytes) -> tuple[int, ...]:
+    both = bytearray(len(data))
+    both[::2], both[1::2] = data[: len(data) // 2], data[len(data) // 2 :]
+    return struct.unpack(f"<{len(data) // 2}H", both)

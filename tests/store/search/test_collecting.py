@@ -1,0 +1,99 @@
+"""Words of blocks as they are collected: by the extension just as in Python."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.search import collecting
+from store.search.collecting import Collected, InPython, read_part
+from store.search.words import END
+
+needs_extension = pytest.mark.skipif(
+    not collecting.is_built, reason="store.search._words was not built: there was no compiler"
+)
+BLOCKS = st.lists(st.lists(st.text(alphabet="aBc9_ .-\n\0é\u0130東京ไ\U00020000", max_size=90), max_size=3), max_size=8)
+
+
+def collected(into: Collected, blocks: list[list[str]]) -> Collected:
+    for number, texts in enumerate(blocks):
+        if number:
+            into.next()
+        for text in texts:
+            into.add(text.encode())
+    return into
+
+
+def in_python(monkeypatch: pytest.MonkeyPatch) -> Collected:
+    monkeypatch.setattr(collecting, "is_built", False)
+    return Collected()
+
+
+def read(words: bytes, parts: list[bytes]) -> dict[bytes, list[int]]:
+    """Return the blocks of each word."""
+    said = iter(words.split(END)[1:-1])
+    found: dict[bytes, list[int]] = {}
+    for part in parts:
+        counts, steps = read_part(part)
+        left = iter(steps)
+        for count in counts:
+            block, blocks = 0, []
+            for _ in range(count):
+                block += next(left)
+                blocks.append(block)
+            found[next(said)] = blocks
+    assert list(said) == []
+    return found
+
+
+@needs_extension
+@given(BLOCKS, st.sampled_from([1, 3, 1024]))
+def test_the_extension_collects_what_python_does(blocks: list[list[str]], most: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        other = collected(in_python(patch), blocks).end(most)
+    assert collected(Collected(), blocks).end(most) == other
+
+
+@pytest.mark.parametrize("extension", [pytest.param(True, marks=needs_extension), False])
+def test_every_word_has_its_blocks(extension: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(1)
+    words = [f"word{number * 7919:x}" for number in range(9000)] + ["x" * 64]
+    blocks = [chance.choices(words, k=40) for _ in range(5000)]
+    into = Collected() if extension else in_python(monkeypatch)
+    found = read(*collected(into, [[" ".join(some)] for some in blocks]).end(1024))
+    right: dict[bytes, list[int]] = {}
+    for number, some in enumerate(blocks):
+        for word in sorted(set(some)):
+            right.setdefault(word.encode(), []).append(number)
+    assert found == right
+    assert list(found) == sorted(found)
+
+
+@needs_extension
+def test_a_segment_has_room_for_so_many_blocks() -> None:
+    into = Collected()
+    for _ in range((1 << 16) - 1):
+        into.next()
+    into.add(b"last")
+    assert read(*into.end(1)) == {b"last": [(1 << 16) - 1]}
+    with pytest.raises(OverflowError):
+        into.next()
+
+
+@needs_extension
+def test_what_is_no_text_is_refused() -> None:
+    from store.search import _words
+
+    words = _words.Collected()
+    for wrong in (lambda: words.add("text"), lambda: words.put([1]), lambda: words.put(1), lambda: words.end("1")):
+        with pytest.raises(TypeError):
+            wrong()
+    for most in (0, 1 << 16, -1):
+        with pytest.raises((ValueError, OverflowError)):
+            words.end(most)
+
+
+def test_nothing_is_no_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert in_python(monkeypatch).end(1) == Collected().end(1) == (END, [])
+    assert isinstance(InPython().add(b""), set)
